@@ -1,0 +1,39 @@
+"""Every error that dynagraph raises on its own account.  Errors of the user's program are never wrapped."""
+
+from __future__ import annotations
+
+
+class DynagraphError(Exception):
+    """Base of all errors raised by dynagraph."""
+
+
+class ShapeError(DynagraphError, ValueError):
+    """Sizes or axes do not fit an operation."""
+
+
+class DTypeError(DynagraphError, TypeError):
+    """A dtype is not one that an operation takes."""
+
+
+class GraphError(DynagraphError):
+    """A graph breaks its own rules: raised by `Graph.lint` and by construction of a wrong node."""
+
+
+class RewriteError(GraphError):
+    """A rewrite rule changed the shape or dtype of what it replaced."""
+
+
+class CaptureError(DynagraphError):
+    """``fullgraph=True``, and the function could not be captured as one graph: names file, line, reason and cure."""
+
+
+class CompilerError(DynagraphError):
+    """The C compiler is missing, or refused generated code."""
+
+
+class BackendError(DynagraphError):
+    """A backend gave something that is no program for the graph, or an unknown backend was asked for."""
+
+
+class ConfigError(DynagraphError, ValueError):
+    """A switch or environment variable has a value that it cannot have."""

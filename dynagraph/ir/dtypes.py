@@ -1,0 +1,59 @@
+"""The dtypes of the IR: what a graph node holds, and how each target spells it.
+
+The IR never promotes: the front doors decide (NumPy's NEP 50, PyTorch's rules) and write casts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class DType:
+    """One element type.  Instances are singletons: compare with ``is`` or ``==``."""
+
+    name: str  # as NumPy names it
+    kind: str  # NumPy's kind: b(ool), i(nt), u(int), f(loat)
+    itemsize: int  # bytes
+    ctype: str  # as C spells it
+    suffix: str  # of the prelude's functions: dg_exp_f32
+
+    @property
+    def numpy(self) -> np.dtype:
+        return _NUMPY[self.name]
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "b"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+bool_ = DType("bool", "b", 1, "uint8_t", "b8")
+uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
+int32 = DType("int32", "i", 4, "int32_t", "i32")
+int64 = DType("int64", "i", 8, "int64_t", "i64")
+float32 = DType("float32", "f", 4, "float", "f32")
+float64 = DType("float64", "f", 8, "double", "f64")
+
+ALL: tuple[DType, ...] = (bool_, uint8, int32, int64, float32, float64)
+FLOATS: tuple[DType, ...] = (float32, float64)
+BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+_NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}
+_FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}
+
+
+def from_numpy(dtype: object) -> DType | None:
+    """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped)."""
+    return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]

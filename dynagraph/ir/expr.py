@@ -1,0 +1,166 @@
+"""Scalar expressions: what one element of a result is, in terms of loads, constants and functions of scalars.
+
+Rows of the op table give an expression for each elementwise op; lowering composes them; the printers in `backends/` spell
+them in C and CUDA C.  Every expression has a dtype and every operand has the dtype that the function says: no promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.intexpr import IntExpr
+
+
+@dataclass(frozen=True, slots=True)
+class Expr:
+    """A scalar expression.  `op` is a key of `FUNCTIONS`, or one of the leaves const, load, var and index."""
+
+    op: str
+    args: tuple["Expr", ...]
+    dtype: DType
+    value: object = None  # const: the Python value; load: (buffer name, IntExpr); var: its name; index: an IntExpr
+    _hash: int = field(default=0, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        value = repr(self.value) if isinstance(self.value, float) else self.value  # nan is not nan, 0.0 is -0.0
+        object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype.name, value)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Expr) or self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype:
+            return False
+        if isinstance(self.value, float) or isinstance(other.value, float):
+            if repr(self.value) != repr(other.value):
+                return False
+        elif self.value != other.value:
+            return False
+        return self.args == other.args
+
+    def walk(self) -> Iterator["Expr"]:
+        """Every distinct subexpression, operands first."""
+        seen: set[Expr] = set()
+
+        def visit(e: Expr) -> Iterator[Expr]:
+            if e in seen:
+                return
+            seen.add(e)
+            for arg in e.args:
+                yield from visit(arg)
+            yield e
+
+        return visit(self)
+
+
+@dataclass(frozen=True)
+class ScalarFunction:
+    """A function of scalars that every printer knows.  `cost` is in units of one addition, for fusion's estimates."""
+
+    name: str
+    arity: int
+    result: str  # "same" as the first operand, "bool", or "select" (as the second operand)
+    cost: int = 1
+    domain: str = "any"  # "float", "integer" or "any": the operands it takes
+
+
+def _table() -> dict[str, ScalarFunction]:
+    rows: list[ScalarFunction] = []
+    for name in ("add", "sub", "mul"):
+        rows.append(ScalarFunction(name, 2, "same", 1))
+    # NumPy's meaning: floor_divide and remainder round towards minus infinity (integers: x // 0 == 0);
+    # pow_int wraps; maximum/minimum propagate NaN, fmax/fmin ignore it
+    rows += [
+        ScalarFunction("div", 2, "same", 4, "float"),
+        ScalarFunction("floordiv", 2, "same", 12),
+        ScalarFunction("remainder", 2, "same", 12),
+        ScalarFunction("fmod", 2, "same", 12),
+        ScalarFunction("pow", 2, "same", 40, "float"),
+        ScalarFunction("pow_int", 2, "same", 20, "integer"),
+        ScalarFunction("maximum", 2, "same", 1),
+        ScalarFunction("minimum", 2, "same", 1),
+        ScalarFunction("fmax", 2, "same", 1),
+        ScalarFunction("fmin", 2, "same", 1),
+        ScalarFunction("neg", 1, "same", 1),
+        ScalarFunction("abs", 1, "same", 1),
+        ScalarFunction("sign", 1, "same", 2),
+        ScalarFunction("copysign", 2, "same", 1, "float"),
+        ScalarFunction("nextafter", 2, "same", 10, "float"),
+        ScalarFunction("hypot", 2, "same", 10, "float"),
+        ScalarFunction("arctan2", 2, "same", 20, "float"),
+        ScalarFunction("logaddexp", 2, "same", 25, "float"),
+        ScalarFunction("logaddexp2", 2, "same", 25, "float"),
+        ScalarFunction("fma", 3, "same", 1, "float"),
+        ScalarFunction("select", 3, "select", 1),  # select(bool, a, b)
+        ScalarFunction("and", 2, "same", 1, "integer"),  # bitwise on integers; on bools the logical ones
+        ScalarFunction("or", 2, "same", 1, "integer"),
+        ScalarFunction("xor", 2, "same", 1, "integer"),
+        ScalarFunction("invert", 1, "same", 1, "integer"),  # ~ of integers
+        ScalarFunction("not", 1, "bool", 1),  # of bools
+        ScalarFunction("shl", 2, "same", 2, "integer"),  # NumPy: shifts of at least the width give 0 (or -1)
+        ScalarFunction("shr", 2, "same", 2, "integer"),
+        ScalarFunction("isnan", 1, "bool", 1, "float"),
+        ScalarFunction("isinf", 1, "bool", 1, "float"),
+        ScalarFunction("isfinite", 1, "bool", 1, "float"),
+        ScalarFunction("signbit", 1, "bool", 1, "float"),
+    ]
+    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+        rows.append(ScalarFunction(name, 2, "bool", 1))
+    for name, cost in dict(sqrt=4, cbrt=15, floor=1, ceil=1, trunc=1, rint=1, exp=10, exp2=10, expm1=14, log=12, log2=14,
+                           log10=14, log1p=14, sin=14, cos=14, tan=22, arcsin=20, arccos=20, arctan=18, sinh=16, cosh=16,
+                           tanh=14, arcsinh=22, arccosh=22, arctanh=20, erf=20).items():
+        rows.append(ScalarFunction(name, 1, "same", cost, "float"))
+    return {row.name: row for row in rows}
+
+
+FUNCTIONS: dict[str, ScalarFunction] = _table()
+
+
+def call(name: str, *args: Expr) -> Expr:
+    """Apply a scalar function, checking arity and operand dtypes once, here."""
+    row = FUNCTIONS[name]
+    if len(args) != row.arity:
+        raise TypeError(f"{name}: takes {row.arity} operands, got {len(args)}")
+    operands = args[1:] if row.result == "select" else args
+    if len({a.dtype for a in operands}) != 1:
+        raise TypeError(f"{name}: operands must have one dtype, got {', '.join(a.dtype.name for a in operands)}")
+    if row.domain == "float" and not operands[0].dtype.is_float:
+        raise TypeError(f"{name}: takes floating point, got {operands[0].dtype}")
+    if row.domain == "integer" and operands[0].dtype.is_float:
+        raise TypeError(f"{name}: takes integers or bools, got {operands[0].dtype}")
+    return Expr(name, args, dtypes.bool_ if row.result == "bool" else operands[0].dtype)
+
+
+def const(value: bool | int | float, dtype: DType) -> Expr:
+    """A literal, converted to `dtype` as NumPy would."""
+    return Expr("const", (), dtype, dtype.numpy.type(value).item())
+
+
+def load(buffer: str, index: IntExpr, dtype: DType) -> Expr:
+    """The element of a buffer at a flat offset, in elements."""
+    return Expr("load", (), dtype, (buffer, index))
+
+
+def var(name: str, dtype: DType) -> Expr:
+    """A scalar that a statement of the kernel named."""
+    return Expr("var", (), dtype, name)
+
+
+def index(value: IntExpr, dtype: DType = dtypes.int64) -> Expr:
+    """A loop variable, or a size, as a value (arange, eye)."""
+    return Expr("index", (), dtype, value)
+
+
+def cast(value: Expr, dtype: DType) -> Expr:
+    """C's conversion; to bool: ``value != 0``.  Out-of-range floats to integers do what NumPy does on the machine."""
+    if value.dtype is dtype:
+        return value
+    return Expr("cast", (value,), dtype)
+
+
+ScalarRule = Callable[..., Expr]

@@ -1,0 +1,305 @@
+"""The graph: nodes in order, each an op of the table applied to earlier nodes.  FX-style, one output per node.
+
+    placeholder    an input                     target: its name
+    get_attr       an array held by the graph   target: key of `Graph.constants`
+    call_function  an op applied to nodes       target: a row of the op table; `attrs` holds its static arguments
+    output         what the graph returns       args: the returned nodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynagraph.errors import GraphError
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_shape
+
+if TYPE_CHECKING:
+    from dynagraph.ir.ops import Op
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where in the user's program a node comes from."""
+
+    filename: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.filename.rsplit('/', 1)[-1]}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What is known of a node's value.  `strides` are in elements; None means C order."""
+
+    dtype: DType
+    shape: Shape
+    strides: Shape | None = None
+    device: str = "cpu"
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def hint_nbytes(self) -> int:
+        return hint_numel(self.shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        order = "" if self.strides is None else f" strides {list(self.strides)}"
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]{order}"
+
+
+class Node:
+    """One value.  `args` are nodes (the array operands), `attrs` are static and hashable."""
+
+    __slots__ = ("graph", "name", "kind", "target", "args", "attrs", "meta", "location", "users", "_prev", "_next")
+
+    def __init__(self, graph: "Graph", name: str, kind: str, target: Any, args: tuple["Node", ...], attrs: dict[str, Any],
+                 meta: Meta | None, location: Location | None):
+        self.graph = graph
+        self.name = name
+        self.kind = kind
+        self.target = target
+        self.args = args
+        self.attrs = attrs
+        self.meta: Meta = meta  # type: ignore[assignment]  # the output node alone has none
+        self.location = location
+        self.users: dict[Node, None] = {}
+        self._prev: Node = self
+        self._next: Node = self
+        for arg in args:
+            arg.users[self] = None
+
+    @property
+    def op(self) -> "Op":
+        """The row of the op table of a call_function node."""
+        return self.target
+
+    @property
+    def dtype(self) -> DType:
+        return self.meta.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.meta.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.meta.shape)
+
+    def is_op(self, *names: str) -> bool:
+        return self.kind == "call_function" and self.target.name in names
+
+    def replace_all_uses_with(self, other: "Node") -> None:
+        """Make every user of this node use `other` instead."""
+        for user in list(self.users):
+            user.set_args(tuple(other if a is self else a for a in user.args))
+
+    def set_args(self, args: tuple["Node", ...]) -> None:
+        for arg in self.args:
+            arg.users.pop(self, None)
+        self.args = args
+        for arg in args:
+            arg.users[self] = None
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def describe(self) -> str:
+        """One line: ``add_1 = add(x, y) : float32[2, 3]   # model.py:12``."""
+        if self.kind == "output":
+            return f"return {', '.join(a.name for a in self.args)}"
+        target = self.target if isinstance(self.target, str) else self.target.name
+        operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.attrs.items()]
+        call = f"{target}({', '.join(operands)})" if self.kind == "call_function" else f"{self.kind}[{target}]"
+        where = f"   # {self.location}" if self.location else ""
+        return f"{self.name} = {call} : {self.meta}{where}"
+
+
+@dataclass
+class Graph:
+    """An ordered program.  Build it with `placeholder`, `constant`, `call` and `output`; check it with `lint`.
+
+    >>> from dynagraph.ir.ops import OPS
+    >>> g = Graph()
+    >>> x = g.placeholder("x", Meta(dtypes.float64, (3,)))
+    >>> _ = g.output([g.call(OPS["add"], x, x)])
+    >>> print(g)
+    x = placeholder[x] : float64[3]
+    add = add(x, x) : float64[3]
+    return add
+    """
+
+    name: str = "graph"
+    constants: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._root = Node(self, "", "root", None, (), {}, None, None)
+        self._names: dict[str, int] = {}
+        self._insert: Node = self._root  # new nodes go before this one
+        self.location: Location | None = None  # given to new nodes
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+    @property
+    def nodes(self) -> Iterator[Node]:
+        """In order; the current node may be erased while iterating."""
+        node = self._root._next
+        while node is not self._root:
+            following = node._next
+            yield node
+            node = following
+
+    @property
+    def placeholders(self) -> list[Node]:
+        return [n for n in self.nodes if n.kind == "placeholder"]
+
+    @property
+    def output_node(self) -> Node:
+        last = self._root._prev
+        if last.kind != "output":
+            raise GraphError(f"graph {self.name!r} has no output node")
+        return last
+
+    @property
+    def outputs(self) -> tuple[Node, ...]:
+        return self.output_node.args
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self.nodes)
+
+    def __str__(self) -> str:
+        return "\n".join(node.describe() for node in self.nodes)
+
+    # -- building ---------------------------------------------------------------------------------------------------
+    def placeholder(self, name: str, meta: Meta) -> Node:
+        return self._add("placeholder", name, name, (), {}, meta)
+
+    def constant(self, array: np.ndarray, name: str = "constant") -> Node:
+        """An array that belongs to the graph: it must never change."""
+        dtype = dtypes.from_numpy(array.dtype)
+        if dtype is None:
+            raise GraphError(f"constant {name!r}: dtype {array.dtype} is not one of the IR's")
+        key = f"{name}_{len(self.constants)}"
+        array = np.ascontiguousarray(array)
+        array.flags.writeable = False
+        self.constants[key] = array
+        return self._add("get_attr", name, key, (), {}, Meta(dtype, array.shape))
+
+    def call(self, op: "Op", *args: Node, **attrs: Any) -> Node:
+        """Append an op; dtype and shape come from its row.  Raises ShapeError or DTypeError where the operands do not fit."""
+        attrs = op.bind_attrs(attrs)
+        meta = op.infer(tuple(a.meta for a in args), attrs)
+        return self._add("call_function", op.name, op, args, attrs, meta)
+
+    def output(self, nodes: Sequence[Node]) -> Node:
+        return self._add("output", "output", "output", tuple(nodes), {}, None)
+
+    def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any], meta: Meta | None) -> Node:
+        for arg in args:
+            if not isinstance(arg, Node) or arg.graph is not self:
+                raise GraphError(f"{name}: operand {arg!r} is not a node of graph {self.name!r}")
+        node = Node(self, self._unique(name), kind, target, args, attrs, meta, self.location)
+        before = self._insert
+        node._prev, node._next = before._prev, before
+        before._prev._next = node
+        before._prev = node
+        return node
+
+    def _unique(self, name: str) -> str:
+        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
+        while True:
+            count = self._names.get(name, 0)
+            self._names[name] = count + 1
+            if count == 0:
+                return name
+            name = f"{name}_{count}"
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+    @contextmanager
+    def inserting_before(self, node: Node) -> Iterator[None]:
+        """New nodes go before `node`, and take its source location."""
+        saved, saved_location = self._insert, self.location
+        self._insert, self.location = node, node.location
+        try:
+            yield
+        finally:
+            self._insert, self.location = saved, saved_location
+
+    def erase(self, node: Node) -> None:
+        """Take out a node that nothing uses."""
+        if node.users:
+            raise GraphError(f"cannot erase {node.name}: used by {', '.join(u.name for u in node.users)}")
+        node.set_args(())
+        node._prev._next, node._next._prev = node._next, node._prev
+
+    def eliminate_dead_code(self) -> int:
+        """Erase call_function and get_attr nodes that nothing uses; gives how many went."""
+        erased = 0
+        for node in reversed(list(self.nodes)):
+            if not node.users and node.kind in ("call_function", "get_attr"):
+                self.erase(node)
+                erased += 1
+        used = {n.target for n in self.nodes if n.kind == "get_attr"}
+        self.constants = {k: v for k, v in self.constants.items() if k in used}
+        return erased
+
+    def copy(self) -> "Graph":
+        """A deep copy; constants are shared (they are read-only)."""
+        new = Graph(self.name, dict(self.constants))
+        mapping: dict[Node, Node] = {}
+        for node in self.nodes:
+            new.location = node.location
+            name = node.name if node.kind != "placeholder" else node.target
+            mapping[node] = new._add(node.kind, name, node.target, tuple(mapping[a] for a in node.args), dict(node.attrs), node.meta)
+        new.location = None
+        return new
+
+    # -- checking ---------------------------------------------------------------------------------------------------
+    def lint(self) -> None:
+        """Check every rule of a graph; raises GraphError that names the node, shows its line and says what is wrong."""
+        seen: set[Node] = set()
+        names: set[str] = set()
+        output: Node | None = None
+        for node in self.nodes:
+            fault = self._fault(node, seen, names, output)
+            if fault:
+                raise GraphError(f"graph {self.name!r}: node {node.name}: {fault}\n  {node.describe()}")
+            seen.add(node)
+            names.add(node.name)
+            output = node if node.kind == "output" else output
+        if output is None:
+            raise GraphError(f"graph {self.name!r}: has no output node")
+
+    def _fault(self, node: Node, seen: set[Node], names: set[str], output: Node | None) -> str | None:
+        if output is not None:
+            return "stands after the output"
+        if node.name in names:
+            return "its name is taken by an earlier node"
+        for arg in node.args:
+            if arg not in seen:
+                return f"uses {arg.name} before its definition"
+            if node not in arg.users:
+                return f"is not among the users of its operand {arg.name}"
+        for user in node.users:
+            if node not in user.args:
+                return f"lists {user.name} as a user, which does not use it"
+        if node.kind == "get_attr" and node.target not in self.constants:
+            return f"the graph holds no constant {node.target!r}"
+        if node.kind == "call_function":
+            meta = node.op.infer(tuple(a.meta for a in node.args), node.attrs)
+            if meta.dtype is not node.dtype or not same_shape(meta.shape, node.shape):
+                return f"holds {node.meta}, its op gives {meta}"
+        return None
+
+
+def with_strides(meta: Meta, strides: Iterable[Dim] | None) -> Meta:
+    """The same value laid out otherwise."""
+    return replace(meta, strides=None if strides is None else tuple(strides))

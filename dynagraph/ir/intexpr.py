@@ -1,0 +1,326 @@
+"""Integer expressions over symbols: sizes of arrays, and the indices of loops.
+
+An `IntExpr` is a polynomial in canonical form: a sum of integer coefficients times products of atoms. An atom is a
+symbol (``s0``, a size; ``i1``, a loop variable) or a floor division, remainder, minimum or maximum that did not simplify.
+Two expressions are equal when their canonical forms are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Union
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A named integer with what is known of its range (``high`` is inclusive; None: no bound)."""
+
+    name: str
+    low: int = 0
+    high: "IntExpr | int | None" = None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Symbol) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A binary function that is no polynomial: ``//``, ``%``, ``min`` or ``max``, with Python's meaning."""
+
+    function: str
+    left: "IntExpr"
+    right: "IntExpr"
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        if self.function in ("min", "max"):
+            return f"{self.function}({self.left}, {self.right})"
+        return f"(({self.left}) {self.function} ({self.right}))"
+
+
+Atom = Union[Symbol, Apply]
+IntLike = Union[int, "IntExpr"]
+Monomial = tuple[Atom, ...]
+
+
+class IntExpr:
+    """A canonical integer polynomial.  Immutable and hashable; ``+ - * // %`` build new ones."""
+
+    __slots__ = ("terms", "_hash")
+
+    def __init__(self, terms: Mapping[Monomial, int]):
+        self.terms: dict[Monomial, int] = {m: c for m, c in terms.items() if c}
+        self._hash = hash(frozenset(self.terms.items()))
+
+    # -- building ---------------------------------------------------------------------------------------------------
+    @staticmethod
+    def of(value: IntLike) -> "IntExpr":
+        return value if isinstance(value, IntExpr) else IntExpr({(): int(value)})
+
+    @staticmethod
+    def symbol(name: str, low: int = 0, high: "IntLike | None" = None) -> "IntExpr":
+        return IntExpr({(Symbol(name, low, high),): 1})
+
+    def __add__(self, other: IntLike) -> "IntExpr":
+        terms = dict(self.terms)
+        for monomial, coefficient in IntExpr.of(other).terms.items():
+            terms[monomial] = terms.get(monomial, 0) + coefficient
+        return IntExpr(terms)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "IntExpr":
+        return IntExpr({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: IntLike) -> "IntExpr":
+        return self + -IntExpr.of(other)
+
+    def __rsub__(self, other: IntLike) -> "IntExpr":
+        return IntExpr.of(other) - self
+
+    def __mul__(self, other: IntLike) -> "IntExpr":
+        terms: dict[Monomial, int] = {}
+        for m1, c1 in self.terms.items():
+            for m2, c2 in IntExpr.of(other).terms.items():
+                monomial = tuple(sorted(m1 + m2, key=lambda a: a.name))
+                terms[monomial] = terms.get(monomial, 0) + c1 * c2
+        return IntExpr(terms)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: IntLike) -> "IntExpr":
+        return floordiv(self, IntExpr.of(other))
+
+    def __rfloordiv__(self, other: IntLike) -> "IntExpr":
+        return floordiv(IntExpr.of(other), self)
+
+    def __mod__(self, other: IntLike) -> "IntExpr":
+        return mod(self, IntExpr.of(other))
+
+    def __rmod__(self, other: IntLike) -> "IntExpr":
+        return mod(IntExpr.of(other), self)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            return self.constant == other
+        return isinstance(other, IntExpr) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def constant(self) -> int | None:
+        """The value where it is known, else None."""
+        if not self.terms:
+            return 0
+        return self.terms[()] if self.terms.keys() == {()} else None
+
+    def atoms(self) -> Iterator[Atom]:
+        seen: set[Atom] = set()
+        for monomial in self.terms:
+            for atom in monomial:
+                if atom not in seen:
+                    seen.add(atom)
+                    yield atom
+
+    def symbols(self) -> set[Symbol]:
+        found: set[Symbol] = set()
+        for atom in self.atoms():
+            if isinstance(atom, Symbol):
+                found.add(atom)
+            else:
+                found |= atom.left.symbols() | atom.right.symbols()
+        return found
+
+    def coefficient(self, symbol: Symbol) -> "IntExpr | None":
+        """c where self == c*symbol + rest and neither c nor rest depends on symbol; None where self is not affine in it."""
+        terms: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms.items():
+            if any(isinstance(a, Apply) and symbol in (a.left.symbols() | a.right.symbols()) for a in monomial):
+                return None
+            if monomial.count(symbol) > 1:
+                return None
+            if symbol in monomial:
+                rest = list(monomial)
+                rest.remove(symbol)
+                terms[tuple(rest)] = terms.get(tuple(rest), 0) + coefficient
+        return IntExpr(terms)
+
+    def bounds(self) -> tuple[int | None, int | None]:
+        """Known lower and upper bound (inclusive), None where there is none."""
+        low: int | None = 0
+        high: int | None = 0
+        for monomial, coefficient in self.terms.items():
+            lo, hi = reduce(_bounds_product, map(_atom_bounds, monomial), (1, 1))
+            if coefficient < 0:
+                lo, hi = hi, lo
+            low = None if low is None or lo is None else low + coefficient * lo
+            high = None if high is None or hi is None else high + coefficient * hi
+        return low, high
+
+    def substitute(self, values: Mapping[str, IntLike]) -> "IntExpr":
+        total = IntExpr({})
+        for monomial, coefficient in self.terms.items():
+            term = IntExpr.of(coefficient)
+            for atom in monomial:
+                if isinstance(atom, Symbol):
+                    term = term * values.get(atom.name, IntExpr({(atom,): 1}))
+                else:
+                    term = term * apply(atom.function, atom.left.substitute(values), atom.right.substitute(values))
+            total = total + term
+        return total
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        """The value where every symbol is given."""
+        result = self.substitute(values).constant
+        if result is None:
+            missing = sorted(s.name for s in self.symbols() if s.name not in values)
+            raise KeyError(f"{self}: no value for {', '.join(missing)}")
+        return result
+
+    def render(self, symbol: Callable[[str], str], apply_: Callable[[str, str, str], str]) -> str:
+        """Print as an expression of another language; `apply_` gets the function name and two printed operands."""
+        parts: list[str] = []
+        for monomial, coefficient in sorted(self.terms.items(), key=lambda t: [a.name for a in t[0]], reverse=True):
+            factors = [
+                symbol(a.name)
+                if isinstance(a, Symbol)
+                else apply_(a.function, a.left.render(symbol, apply_), a.right.render(symbol, apply_))
+                for a in monomial
+            ]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient) if coefficient >= 0 or not factors else f"({coefficient})")
+            parts.append(" * ".join(factors))
+        return " + ".join(parts) if parts else "0"
+
+    def __str__(self) -> str:
+        return self.render(lambda s: s, lambda f, a, b: f"{f}({a}, {b})" if f in ("min", "max") else f"(({a}) {f} ({b}))")
+
+    __repr__ = __str__
+
+
+def _bounds_product(a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """Bounds of a product of non-negative ranges; unknown where a factor may be negative."""
+    if a[0] is None or b[0] is None or a[0] < 0 or b[0] < 0:
+        if None in a or None in b:
+            return None, None
+        products = [x * y for x in a for y in b]  # type: ignore[operator]
+        return min(products), max(products)
+    return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
+
+
+def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
+    if isinstance(atom, Symbol):
+        return atom.low, IntExpr.of(atom.high).constant if atom.high is not None else None
+    (ll, lh), (rl, rh) = atom.left.bounds(), atom.right.bounds()
+    if atom.function == "%" and rl is not None and rl > 0:
+        return 0, None if rh is None else rh - 1
+    if atom.function == "//" and ll is not None and rl is not None and ll >= 0 and rl > 0:
+        return 0 if rh is None else ll // rh, None if lh is None else lh // rl
+    return None, None
+
+
+def below(value: IntExpr, limit: IntExpr) -> bool:
+    """Whether 0 <= value < limit is known, loop variables ranging below their (possibly symbolic) extents."""
+    low, high = value.bounds()
+    if low is None or low < 0:
+        return False
+    top = limit.constant
+    if top is not None and high is not None:
+        return high < top
+    # symbolic: replace each variable with a symbolic maximum by that maximum (all coefficients are non-negative here)
+    if any(c < 0 for c in value.terms.values()):
+        return False
+    greatest = value.substitute({s.name: s.high for s in value.symbols() if s.high is not None})
+    gap, _ = (limit - greatest - 1).bounds()
+    return gap is not None and gap >= 0
+
+
+def _divisible_part(value: IntExpr, divisor: IntExpr) -> tuple[IntExpr, IntExpr]:
+    """(q, rest) with value == q*divisor + rest, taking out every term that the divisor divides exactly."""
+    quotient: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    single = len(divisor.terms) == 1
+    (monomial_d, coefficient_d) = next(iter(divisor.terms.items())) if single else ((), 1)
+    for monomial, coefficient in value.terms.items():
+        reduced = _remove(monomial, monomial_d) if single else None
+        if reduced is not None and coefficient % coefficient_d == 0:
+            quotient[reduced] = quotient.get(reduced, 0) + coefficient // coefficient_d
+        elif reduced is not None and coefficient > coefficient_d > 1 and not monomial_d:
+            # 7*i // 4 stays; a constant term splits: (4*i + 9) // 4 == i + 2 + 1 // 4
+            if monomial == ():
+                quotient[()] = quotient.get((), 0) + coefficient // coefficient_d
+                rest[()] = coefficient % coefficient_d
+            else:
+                rest[monomial] = coefficient
+        else:
+            rest[monomial] = coefficient
+    return IntExpr(quotient), IntExpr(rest)
+
+
+def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in factor:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def floordiv(value: IntExpr, divisor: IntExpr) -> IntExpr:
+    """Python's ``value // divisor`` for a positive divisor, simplified where ranges allow it."""
+    a, b = value.constant, divisor.constant
+    if b == 0:
+        raise ZeroDivisionError(f"{value} // 0")
+    if a is not None and b is not None:
+        return IntExpr.of(a // b)
+    if b == 1:
+        return value
+    quotient, rest = _divisible_part(value, divisor)
+    if below(rest, divisor):
+        return quotient
+    if rest.terms != value.terms:
+        return quotient + floordiv(rest, divisor)
+    return IntExpr({(Apply("//", value, divisor),): 1})
+
+
+def mod(value: IntExpr, divisor: IntExpr) -> IntExpr:
+    """Python's ``value % divisor`` for a positive divisor, simplified where ranges allow it."""
+    a, b = value.constant, divisor.constant
+    if b == 0:
+        raise ZeroDivisionError(f"{value} % 0")
+    if a is not None and b is not None:
+        return IntExpr.of(a % b)
+    if b == 1:
+        return IntExpr.of(0)
+    _, rest = _divisible_part(value, divisor)
+    if below(rest, divisor):
+        return rest
+    if rest.constant is not None and b is not None:
+        return IntExpr.of(rest.constant % b)
+    return IntExpr({(Apply("%", rest, divisor),): 1})
+
+
+def apply(function: str, left: IntExpr, right: IntExpr) -> IntExpr:
+    """The named function of two expressions."""
+    if function == "//":
+        return floordiv(left, right)
+    if function == "%":
+        return mod(left, right)
+    if left == right:
+        return left
+    gap_low, gap_high = (left - right).bounds()
+    left_is_less = gap_high is not None and gap_high <= 0
+    right_is_less = gap_low is not None and gap_low >= 0
+    if left_is_less or right_is_less:
+        return (left if left_is_less else right) if function == "min" else (right if left_is_less else left)
+    return IntExpr({(Apply(function, left, right),): 1})

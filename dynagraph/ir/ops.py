@@ -1,0 +1,186 @@
+"""The op table: what an op is.  Its rows stand in `optable/`, one file per family.
+
+A row answers everything about its op: dtypes, shapes, the eager meaning over an array namespace (`xp` is numpy or cupy),
+the gradient, the sampling domain of generated tests, and exactly one way to run it:
+
+    Elementwise   a scalar expression of the operands at one point (operands broadcast)
+    Reduction     an associative combination over the axes in ``attrs["axis"]`` (a sorted tuple of non-negative ints)
+    Scan          a running combination along ``attrs["axis"]``
+    Movement      result[index] = operand[f(index)]: reshape, transpose, slice, broadcast, flip...
+    Creation      no operands: a scalar expression of the index
+    Library       a routine of a library (BLAS, FFT): backends look it up by name
+    Composite     a decomposition into other ops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+from dynagraph.errors import GraphError
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.graph import Graph, Meta, Node
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.shapes import Dim, Shape, contiguous_strides
+
+Metas = tuple[Meta, ...]
+Attrs = Mapping[str, Any]
+Index = tuple[IntExpr, ...]
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A view of a base array: sizes, strides and offset, in elements of the base."""
+
+    shape: Shape
+    strides: Shape
+    offset: Dim = 0
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """``lower(*operands, **attrs) -> Expr``."""
+
+    expr: Callable[..., Expr]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Combination over axes.  `kind` is sum, prod, max, min, any, all, argmax or argmin.
+
+    The accumulator has the node's dtype (argmax/argmin: it keeps value and position); operands are cast by the graph before.
+    max/min propagate NaN; argmax/argmin give the first position of the extreme, a NaN being the extreme of all.
+    """
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A running sum or product (`kind`) along one axis."""
+
+    kind: str
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Data movement: where each element of the result comes from.
+
+    ``source(index, metas, attrs, out) -> [(condition | None, operand position, index into it), ...]``: the element of the
+    first entry whose condition holds (the last entry has none).  Condition: a tuple of (IntExpr, op, IntExpr) with op "<" or
+    ">=", all of which must hold.  Operand position None means the pad value ``attrs["value"]``.
+    ``view(strided, attrs, out) -> Strided | None``: the same as strides over the operand's memory, where that is possible.
+    """
+
+    source: Callable[[Index, Metas, Attrs, Meta], Sequence["Piece"]]
+    view: Callable[[Strided, Attrs, Meta], "Strided | None"] | None = None
+
+
+Condition = tuple[tuple[IntExpr, str, IntExpr], ...]
+Piece = tuple[Union[Condition, None], Union[int, None], Index]
+
+
+@dataclass(frozen=True)
+class Creation:
+    """``expr(index, attrs, out) -> Expr``."""
+
+    expr: Callable[[Index, Attrs, Meta], Expr]
+
+
+@dataclass(frozen=True)
+class Library:
+    """`routine` names what backends must supply."""
+
+    routine: str
+
+
+@dataclass(frozen=True)
+class Composite:
+    """``decompose(graph, *operands, **attrs) -> Node``."""
+
+    decompose: Callable[..., Node]
+
+
+Lowering = Union[Elementwise, Reduction, Scan, Movement, Creation, Library, Composite]
+VJP = Callable[..., Sequence[Node | None]]
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """One row of the table."""
+
+    name: str
+    arity: int | None  # None: any number of operands
+    dtype: Callable[[Metas, Attrs], DType]
+    shape: Callable[[Metas, Attrs], Shape]
+    eager: Callable[..., Any]  # (xp, *operands, **attrs) -> array
+    lowering: Lowering
+    attrs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; REQUIRED has none
+    vjp: VJP | None = None
+    domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
+    exact: bool = False  # the arithmetic is exact: results must agree bit for bit
+    doc: str = ""
+
+    def bind_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = given.keys() - self.attrs.keys()
+        if unknown:
+            raise GraphError(f"{self.name}: has no attribute {', '.join(sorted(unknown))}; it has {', '.join(self.attrs) or 'none'}")
+        bound = {**self.attrs, **given}
+        missing = [name for name, value in bound.items() if value is REQUIRED]
+        if missing:
+            raise GraphError(f"{self.name}: needs the attribute {', '.join(missing)}")
+        return bound
+
+    def infer(self, metas: Metas, attrs: Attrs) -> Meta:
+        """dtype and shape of the result; raises ShapeError or DTypeError."""
+        if self.arity is not None and len(metas) != self.arity:
+            raise GraphError(f"{self.name}: takes {self.arity} operands, got {len(metas)}")
+        return Meta(self.dtype(metas, attrs), self.shape(metas, attrs))
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+class _Required:
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+OPS: dict[str, Op] = {}
+
+
+def define_op(name: str, **row: Any) -> Op:
+    """Add a row.  A name is defined once."""
+    if name in OPS:
+        raise GraphError(f"op {name!r} is defined twice")
+    op = Op(name=name, **row)
+    OPS[name] = op
+    return op
+
+
+def view_of(node: Node) -> tuple[Node, Strided] | None:
+    """The node whose memory this node's value lies in, and where: through every Movement that is a view.
+
+    None where the node is no view at all, or the layout cannot be said with strides (NumPy would copy).
+    """
+    if node.kind != "call_function" or not isinstance(node.op.lowering, Movement) or node.op.lowering.view is None:
+        return None
+    operand = node.args[0]
+    base, strided = view_of(operand) or (operand, strided_of(operand))
+    viewed = node.op.lowering.view(strided, node.attrs, node.meta)
+    return None if viewed is None else (base, viewed)
+
+
+def strided_of(node: Node) -> Strided:
+    """A node's own memory as a view of itself."""
+    from_meta = node.meta.strides
+    return Strided(node.shape, contiguous_strides(node.shape) if from_meta is None else from_meta)
+
+
+__all__ = [
+    "OPS", "REQUIRED", "Attrs", "Composite", "Creation", "Elementwise", "Graph", "Index", "Library", "Metas", "Movement", "Op",
+    "Piece", "Reduction", "Scan", "Strided", "define_op", "strided_of", "view_of",
+]

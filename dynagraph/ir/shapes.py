@@ -1,0 +1,233 @@
+"""Sizes of arrays: plain ints, or `SymInt`, which behaves like the int it was seen as and notes what was decided on it.
+
+A shape rule is ordinary Python on ints.  Given a `SymInt`, comparisons answer for the size at hand and are recorded in its
+`ShapeEnv` as guards; arithmetic stays symbolic.  So the same rules serve static and symbolic shapes.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Union
+
+from dynagraph.errors import ShapeError
+from dynagraph.ir.intexpr import IntExpr, IntLike, apply
+
+Dim = Union[int, "SymInt"]
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A decision taken on symbolic sizes: ``left op right`` was `holds`."""
+
+    op: str  # "==", "<" or "<="
+    left: IntExpr
+    right: IntExpr
+    holds: bool
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.op} {self.right}" if self.holds else f"not {self.left} {self.op} {self.right}"
+
+
+@dataclass
+class ShapeEnv:
+    """The symbols of one capture, the sizes they were seen as, and the relations decided so far."""
+
+    values: dict[str, int] = field(default_factory=dict)
+    relations: dict[Relation, None] = field(default_factory=dict)  # ordered set
+
+    def symbol(self, value: int) -> "SymInt":
+        """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static)."""
+        if value < 2:
+            raise ValueError(f"a symbolic size must be at least 2, got {value}")
+        name = f"s{len(self.values)}"
+        self.values[name] = value
+        return SymInt(IntExpr.symbol(name, low=2), self)
+
+    def decide(self, op: str, left: IntExpr, right: IntExpr) -> bool:
+        difference = left - right
+        low, high = difference.bounds()
+        if op == "==":
+            if difference == 0:
+                return True
+            if (low is not None and low > 0) or (high is not None and high < 0):
+                return False
+        elif high is not None and (high < 0 or (op == "<=" and high == 0)):
+            return True
+        elif low is not None and (low > 0 or (op == "<" and low == 0)):
+            return False
+        holds = bool(_COMPARE[op](left.evaluate(self.values), right.evaluate(self.values)))
+        self.relations[Relation(op, left, right, holds)] = None
+        return holds
+
+
+_COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le}
+
+
+class SymInt:
+    """A size known by a symbol.  Arithmetic is symbolic; comparisons, ``bool`` and ``int`` decide and are guarded."""
+
+    __slots__ = ("expr", "env")
+
+    def __init__(self, expr: IntExpr, env: ShapeEnv):
+        self.expr = expr
+        self.env = env
+
+    @property
+    def hint(self) -> int:
+        return self.expr.evaluate(self.env.values)
+
+    def _wrap(self, expr: IntExpr) -> Dim:
+        constant = expr.constant
+        return constant if constant is not None else SymInt(expr, self.env)
+
+    def __add__(self, other: Dim) -> Dim:
+        return self._wrap(self.expr + expr_of(other))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return self._wrap(self.expr - expr_of(other))
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return self._wrap(expr_of(other) - self.expr)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return self._wrap(self.expr * expr_of(other))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Dim:
+        return self._wrap(-self.expr)
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return self._divide("//", self, other)
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return self._divide("//", other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return self._divide("%", self, other)
+
+    def __rmod__(self, other: Dim) -> Dim:
+        return self._divide("%", other, self)
+
+    def _divide(self, function: str, left: Dim, right: Dim) -> Dim:
+        if not right > 0:  # a decision: IntExpr's division is for positive divisors
+            raise ShapeError(f"{left} {function} {right}: the divisor of a symbolic size must be positive")
+        return self._wrap(apply(function, expr_of(left), expr_of(right)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (int, SymInt)) and self.env.decide("==", self.expr, expr_of(other))
+
+    def __lt__(self, other: Dim) -> bool:
+        return self.env.decide("<", self.expr, expr_of(other))
+
+    def __le__(self, other: Dim) -> bool:
+        return self.env.decide("<=", self.expr, expr_of(other))
+
+    def __gt__(self, other: Dim) -> bool:
+        return self.env.decide("<", expr_of(other), self.expr)
+
+    def __ge__(self, other: Dim) -> bool:
+        return self.env.decide("<=", expr_of(other), self.expr)
+
+    def __bool__(self) -> bool:
+        return not self == 0
+
+    def __index__(self) -> int:
+        """The size at hand, from now on guarded: the program serves this size only."""
+        value = self.hint
+        self.env.decide("==", self.expr, IntExpr.of(value))
+        return value
+
+    __int__ = __index__
+
+    def __hash__(self) -> int:
+        return hash(self.expr)
+
+    def __repr__(self) -> str:
+        return str(self.expr)
+
+
+def expr_of(dim: Dim | IntExpr) -> IntExpr:
+    """The expression of a size."""
+    return dim.expr if isinstance(dim, SymInt) else IntExpr.of(dim)
+
+
+def hint_of(dim: Dim) -> int:
+    """The size as seen at capture, without guarding it: for cost estimates only."""
+    return dim.hint if isinstance(dim, SymInt) else dim
+
+
+def numel(shape: Iterable[Dim]) -> Dim:
+    """The number of elements."""
+    total: Dim = 1
+    for dim in shape:
+        total = total * dim
+    return total
+
+
+def hint_numel(shape: Iterable[Dim]) -> int:
+    """The number of elements as seen at capture, without guarding it."""
+    total = 1
+    for dim in shape:
+        total *= hint_of(dim)
+    return total
+
+
+def same_dim(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are known to be equal, without guarding anything: for passes, which run after capture."""
+    return expr_of(a) == expr_of(b)
+
+
+def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:
+    """Whether two shapes are known to be equal, without guarding anything."""
+    return len(a) == len(b) and all(map(same_dim, a, b))
+
+
+def contiguous_strides(shape: Sequence[Dim]) -> Shape:
+    """C-order strides, in elements."""
+    strides: list[Dim] = []
+    step: Dim = 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step = step * dim
+    return tuple(reversed(strides))
+
+
+def broadcast_shapes(*shapes: Shape, who: str = "broadcast") -> Shape:
+    """NumPy's broadcasting of shapes.
+
+    >>> broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
+    rank = max((len(s) for s in shapes), default=0)
+    result: list[Dim] = [1] * rank
+    for shape in shapes:
+        for axis, dim in enumerate(shape, start=rank - len(shape)):
+            if result[axis] == 1:
+                result[axis] = dim
+            elif dim != 1 and result[axis] != dim:
+                given = " and ".join(str(tuple(s)) for s in shapes)
+                raise ShapeError(f"{who}: shapes {given} do not broadcast; from the right, sizes must be equal or 1")
+    return tuple(result)
+
+
+def normalize_axis(axis: int, rank: int, who: str) -> int:
+    """A non-negative axis.
+
+    >>> normalize_axis(-1, 3, "sum")
+    2
+    """
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{who}: axis {axis} is out of bounds for an array of {rank} dimensions")
+    return axis % rank
+
+
+__all__ = [
+    "Dim", "IntExpr", "IntLike", "Relation", "Shape", "ShapeEnv", "SymInt", "broadcast_shapes", "contiguous_strides",
+    "expr_of", "hint_numel", "hint_of", "normalize_axis", "numel", "same_dim", "same_shape",
+]
