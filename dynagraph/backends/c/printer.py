@@ -1,0 +1,511 @@
+"""Print a loop program as one C file with one entry function.
+
+Comes after `ir/passes/memory_plan.py`.  Each kernel is a serial range function over its flattened outer axes; the entry
+calls them in order, through the runtime's thread pool where there is enough work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynagraph.backends.cstyle import CStyle, Scope, Writer, float_literal
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.loops import (
+    Accumulator,
+    Axis,
+    Buffer,
+    ColumnReduce,
+    Define,
+    Kernel,
+    LibraryCall,
+    Loop,
+    LoopProgram,
+    Operand,
+    Reduce,
+    Running,
+    Statement,
+    Store,
+    loaded_buffers,
+    stored_buffers,
+)
+from dynagraph.ir.shapes import expr_of, same_dim
+
+ENTRY = "dg_entry"
+LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
+SERIAL_EXTENT = 32  # shorter reductions are not worth lanes
+CASCADE_BLOCK = 4096  # longer sums are combined pairwise from blocks of this many elements
+COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
+PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
+FLAT_GRAIN = 64  # elements: threads do not share cache lines
+
+
+@dataclass(frozen=True)
+class CSource:
+    """C text, and the names of the prelude's functions that it uses."""
+
+    text: str
+    functions: frozenset[str]
+
+
+def print_program(program: LoopProgram) -> CSource:
+    """The kernels and the entry of a program (the prelude and the runtime header are not included)."""
+    printer = _ProgramPrinter(program)
+    return CSource(printer.run(), frozenset(printer.c.used_functions))
+
+
+def n_buffers(program: LoopProgram) -> tuple[int, int]:
+    """How many inputs and outputs the entry takes."""
+    roles = [b.role for b in program.buffers.values()]
+    return roles.count("input"), roles.count("output")
+
+
+class _ProgramPrinter:
+    def __init__(self, program: LoopProgram):
+        self.program = program
+        self.out = Writer()
+        self.c = CStyle(self.out)
+        self.n_inputs, self.n_outputs = n_buffers(program)
+        self.symbols = sorted(_size_symbols(program), key=lambda s: int(s[1:]))
+
+    def run(self) -> str:
+        for buffer in self.program.buffers.values():
+            if buffer.role == "constant":
+                self._constant(buffer)
+        for step in self.program.steps:
+            if isinstance(step, Kernel):
+                self._kernel(step)
+        self._entry()
+        return str(self.out)
+
+    def _constant(self, buffer: Buffer) -> None:
+        assert buffer.data is not None
+        values = ", ".join(self.c.literal(v, buffer.dtype) for v in buffer.data.ravel().tolist()) or "0"
+        self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
+
+    # -- addresses --------------------------------------------------------------------------------------------------
+    def address(self, buffer: Buffer) -> str:
+        if buffer.role == "constant":
+            return buffer.name
+        if buffer.role == "temp":
+            offset = self.c.integer(self.program.offsets[buffer.name])
+            return f"((char *)buffers[{self.n_inputs + self.n_outputs}] + {offset})"
+        position = buffer.position + (self.n_inputs if buffer.role == "output" else 0)
+        return f"buffers[{position}]"
+
+    def _size_arguments(self) -> None:
+        for symbol in self.symbols:
+            self.out.line(f"const int64_t {symbol} = sizes[{symbol[1:]}];")
+
+    # -- kernels ----------------------------------------------------------------------------------------------------
+    def _kernel(self, kernel: Kernel) -> None:
+        stored = stored_buffers(kernel.body)
+        names = sorted(n for n in loaded_buffers(kernel.body) | stored if self.program.buffers[n].role != "constant")
+        memory = [self.program.buffers[n] for n in names if self.program.buffers[n].role != "scratch"]
+        scratch = [self.program.buffers[n] for n in names if self.program.buffers[n].role == "scratch"]
+        parameters = [f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in memory]
+        parameters += [f"int64_t {s}" for s in self.symbols] + ["int64_t lo", "int64_t hi"]
+        self.out.line()
+        self.out.line(f"/* {kernel.comment} */")
+        self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(parameters)})")
+        for buffer in scratch:
+            self.out.line(f"{buffer.dtype.ctype} {buffer.name}[{self.c.integer(buffer.size)}] __attribute__((aligned(64)));")
+        _KernelPrinter(self.c, kernel).body()
+        self.out.close()
+        self.out.open(
+            f"static void {kernel.name}(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread)"
+        )
+        self.out.line("(void)buffers; (void)sizes; (void)thread;")
+        self._size_arguments()
+        arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi"]
+        self.out.line(f"{kernel.name}_range({', '.join(arguments)});")
+        self.out.close()
+
+    # -- the entry --------------------------------------------------------------------------------------------------
+    def _entry(self) -> None:
+        self.out.line()
+        self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)")
+        self.out.line("(void)buffers; (void)sizes; (void)rt;")
+        self._size_arguments()
+        for step in self.program.steps:
+            if isinstance(step, Kernel):
+                self._launch(step)
+            else:
+                self._library_call(step)
+        self.out.line("return 0;")
+        self.out.close()
+
+    def _launch(self, kernel: Kernel) -> None:
+        count, grain = launch_size(kernel)
+        self.out.line(
+            f"dg_launch(rt, {kernel.name}, buffers, sizes, {self.c.integer(count)}, {grain}, "
+            f"{kernel_cost(kernel):.6g});"
+        )
+
+    def _library_call(self, call: LibraryCall) -> None:
+        left, right = call.operands
+        out = call.out
+        self.out.line(f"/* {call.comment} */")
+        batch = out.shape[:-2]
+        self.out.open("")
+        indices: list[IntExpr] = []
+        for k, dim in enumerate(batch):
+            if same_dim(dim, 1):
+                indices.append(IntExpr.of(0))
+                continue
+            indices.append(IntExpr.symbol(f"b{k}"))
+            self.out.open(f"for (int64_t b{k} = 0; b{k} < {self.c.integer(expr_of(dim))}; ++b{k})")
+        m, n, k_ = expr_of(out.shape[-2]), expr_of(out.shape[-1]), expr_of(left.shape[-1])
+        ta, lda = _layout(left)
+        tb, ldb = _layout(right)
+        sizes = ", ".join(self.c.integer(v) for v in (m, n, k_))
+        self.out.line(
+            f"dg_gemm_{out.dtype.suffix}(rt, {ta}, {tb}, {sizes}, {self._matrix(left, indices)}, {self.c.integer(lda)}, "
+            f"{self._matrix(right, indices)}, {self.c.integer(ldb)}, {self._matrix(out, indices)}, "
+            f"{self.c.integer(expr_of(out.shape[-1]))});"
+        )
+        for dim in batch:
+            if not same_dim(dim, 1):
+                self.out.close()
+        self.out.close()
+
+    def _matrix(self, operand: Operand, batch: Sequence[IntExpr]) -> str:
+        """The address of one matrix of a batch; an operand's batch dimensions broadcast."""
+        offset = operand.offset
+        own = len(operand.shape) - 2
+        for dim, stride, index in zip(operand.shape[:own], operand.strides[:own], batch[len(batch) - own:]):
+            if not same_dim(dim, 1):
+                offset = offset + index * expr_of(stride)
+        return f"({operand.dtype.ctype} *){self.address(self.program.buffers[operand.buffer])} + {self.c.integer(offset)}"
+
+
+def _layout(operand: Operand) -> tuple[int, IntExpr]:
+    """Whether BLAS must transpose a row-major reading of the operand, and its leading dimension."""
+    (rows, columns), (row_step, column_step) = operand.shape[-2:], operand.strides[-2:]
+    if same_dim(column_step, 1) and not (same_dim(columns, 1) and same_dim(row_step, 1) and not same_dim(rows, 1)):
+        leading = columns if same_dim(rows, 1) else row_step
+        return 0, expr_of(leading)
+    if same_dim(row_step, 1):
+        leading = rows if same_dim(columns, 1) else column_step
+        return 1, expr_of(leading)
+    # a single row (or column) whose stride does not matter
+    return (0, expr_of(columns)) if same_dim(rows, 1) and same_dim(column_step, 1) else (0, expr_of(row_step))
+
+
+def launch_size(kernel: Kernel) -> tuple[IntExpr, int]:
+    """How many independent iterations a kernel has, and how many of them belong together."""
+    count = IntExpr.of(1)
+    for axis in kernel.axes:
+        count = count * axis.extent
+    column = next((s for s in kernel.body if isinstance(s, ColumnReduce)), None)
+    if column is not None:
+        return count * ((column.column.extent + (COLUMN_BLOCK - 1)) // COLUMN_BLOCK), 1
+    flat = len(kernel.axes) == 1 and not any(isinstance(s, (Loop, Reduce, Running)) for s in kernel.body)
+    return count, FLAT_GRAIN if flat else 1
+
+
+def kernel_cost(kernel: Kernel) -> float:
+    """Estimated nanoseconds of one iteration of `launch_size`."""
+    total = kernel.cost
+    for axis in kernel.axes:
+        total *= axis.hint
+    count = 1
+    for axis in kernel.axes:
+        count *= max(1, axis.hint)
+    column = next((s for s in kernel.body if isinstance(s, ColumnReduce)), None)
+    if column is not None:
+        count *= max(1, -(-column.column.hint // COLUMN_BLOCK))
+    return total / count
+
+
+def _size_symbols(program: LoopProgram) -> set[str]:
+    found: set[str] = set()
+    for buffer in program.buffers.values():
+        found |= {s.name for s in buffer.size.symbols()}
+    for step in program.steps:
+        if isinstance(step, Kernel):
+            for axis in step.axes:
+                found |= {s.name for s in axis.extent.symbols()}
+    return {s for s in found if s[0] == "s" and s[1:].isdigit()}
+
+
+class _KernelPrinter:
+    """The body of a range function."""
+
+    def __init__(self, c: CStyle, kernel: Kernel):
+        self.c, self.out, self.kernel = c, c.out, kernel
+
+    def body(self) -> None:
+        axes = list(self.kernel.axes)
+        column = next((s.column for s in self.kernel.body if isinstance(s, ColumnReduce)), None)
+        if not axes and column is None:
+            self.out.line("(void)lo; (void)hi;")
+            self._statements(self.kernel.body, Scope())
+            return
+        name = axes[0].symbol.name if len(axes) == 1 and column is None else "item"
+        self.out.open(f"for (int64_t {name} = lo; {name} < hi; ++{name})")
+        if name == "item":
+            self._decode(axes, column)
+        self._statements(self.kernel.body, Scope())
+        self.out.close()
+
+    def _decode(self, axes: list[Axis], column: Axis | None) -> None:
+        """Loop variables from the flat item number, last axis fastest."""
+        self.out.line("int64_t rest = item;")
+        if column is not None:
+            blocks = (column.extent + (COLUMN_BLOCK - 1)) // COLUMN_BLOCK
+            self.out.line(f"const int64_t first = rest % ({self.c.integer(blocks)}) * {COLUMN_BLOCK};")
+            self.out.line(f"rest /= {self.c.integer(blocks)};")
+        for axis in reversed(axes[1:]):
+            extent = self.c.integer(axis.extent)
+            self.out.line(f"const int64_t {axis.symbol.name} = rest % ({extent});")
+            self.out.line(f"rest /= {extent};")
+        if axes:
+            self.out.line(f"const int64_t {axes[0].symbol.name} = rest;")
+        else:
+            self.out.line("(void)rest;")
+
+    def _statements(self, body: Sequence[Statement], scope: Scope) -> None:
+        plain: list[Define | Store] = []
+        for s in body:
+            if isinstance(s, (Define, Store)):
+                plain.append(s)
+                continue
+            self.c.block(plain, scope)
+            plain.clear()
+            if isinstance(s, Loop):
+                self._loop(s)
+            elif isinstance(s, Reduce):
+                self._reduce(s)
+            elif isinstance(s, ColumnReduce):
+                self._column_reduce(s)
+            else:
+                self._running(s)
+        self.c.block(plain, scope)
+
+    def _loop(self, loop: Loop) -> None:
+        for axis in loop.axes:
+            self.out.open("")
+            self.c.open_loop(axis)
+        self._statements(loop.body, Scope())
+        for _ in loop.axes:
+            self.out.close()
+            self.out.close()
+
+    # -- reductions along rows --------------------------------------------------------------------------------------
+    def _reduce(self, r: Reduce) -> None:
+        for a in r.accumulators:
+            empty = any(axis.extent.constant == 0 for axis in r.axes)
+            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(self.c, a, empty)};")
+        if not r.axes:
+            self._single(r)
+        elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
+            self._arg_reduce(r)
+        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT:
+            self._serial_reduce(r)
+        else:
+            self._lane_reduce(r)
+
+    def _single(self, r: Reduce) -> None:
+        """Every reduced size is 1."""
+        scope = Scope()
+        texts = self.c.values([a.value for a in r.accumulators], scope)
+        for a, text in zip(r.accumulators, texts):
+            self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
+        self.c.block(r.stores, scope)
+
+    def _serial_reduce(self, r: Reduce) -> None:
+        for axis in r.axes:
+            self.out.open("")
+            self.c.open_loop(axis)
+        scope = Scope()
+        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope)):
+            self.out.line(f"{a.name} = {self._combine(a, a.name, text)};")
+        self.c.block(r.stores, scope)
+        for _ in r.axes:
+            self.out.close()
+            self.out.close()
+
+    def _lane_reduce(self, r: Reduce) -> None:
+        """Independent lanes along the last axis: fast, and the same bits for any vector width."""
+        *outer, axis = r.axes
+        widest = max(a.dtype.itemsize for a in r.accumulators)
+        extent = axis.extent.constant
+        lanes = LANE_BYTES // widest
+        while extent is not None and lanes > 8 and lanes * 4 > extent:
+            lanes //= 2
+        cascade = not outer and (extent is None or extent > CASCADE_BLOCK) and any(
+            a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators
+        )
+        name = axis.symbol.name
+        self.out.open("")
+        for other in outer:
+            self.c.open_loop(other)
+        start, end = self.c.bounds(axis)
+        self.out.line(f"const int64_t {name}_end = {end};")
+        if cascade:
+            for a in r.accumulators:
+                self.out.line(f"{a.dtype.ctype} {a.name}_part[48];")
+            self.out.line("uint64_t blocks = 0;")
+            self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {CASCADE_BLOCK}, ++blocks)")
+            self.out.line(
+                f"const int64_t {name}_stop = {name}_at + {CASCADE_BLOCK} < {name}_end ? {name}_at + {CASCADE_BLOCK} "
+                f": {name}_end;"
+            )
+            self._lanes(r, axis, lanes, f"{name}_at", f"{name}_stop")
+            self._push_parts(r)
+            self.out.close()
+            self._pop_parts(r)
+        else:
+            self._lanes(r, axis, lanes, start, f"{name}_end")
+            for a in r.accumulators:
+                self.out.line(f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};")
+        for _ in outer:
+            self.out.close()
+        self.out.close()
+
+    def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str) -> None:
+        name = axis.symbol.name
+        for a in r.accumulators:
+            self.out.line(f"{a.dtype.ctype} {a.name}_lane[{lanes}];")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
+        self.out.line(f"int64_t {name}_base = {start};")
+        self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
+        self._lane_step(r, axis, str(lanes))
+        self.out.close()
+        self._lane_step(r, axis, f"(int)({end} - {name}_base)")
+        half = lanes // 2
+        self.out.open(f"for (int w = {half}; w; w /= 2)")
+        for a in r.accumulators:
+            combined = self._combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + w]")
+            self.out.line(f"for (int l = 0; l < w; ++l) {a.name}_lane[l] = {combined};")
+        self.out.close()
+
+    def _lane_step(self, r: Reduce, axis: Axis, width: str) -> None:
+        name = axis.symbol.name
+        self.out.open(f"for (int l = 0; l < {width}; ++l)")
+        self.out.line(f"const int64_t {name} = {name}_base + l;")
+        scope = Scope()
+        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope)):
+            self.out.line(f"{a.name}_lane[l] = {self._combine(a, f'{a.name}_lane[l]', text)};")
+        self.c.block(r.stores, scope)
+        self.out.close()
+
+    def _push_parts(self, r: Reduce) -> None:
+        """Combine the parts of equal size, as a binary counter carries: the tree of a pairwise sum."""
+        self.out.line("int level = 0;")
+        self.out.open("for (uint64_t carry = blocks; carry & 1; carry >>= 1, ++level)")
+        for a in r.accumulators:
+            self.out.line(f"{a.name}_lane[0] = {self._combine(a, f'{a.name}_part[level]', f'{a.name}_lane[0]')};")
+        self.out.close()
+        for a in r.accumulators:
+            self.out.line(f"{a.name}_part[level] = {a.name}_lane[0];")
+
+    def _pop_parts(self, r: Reduce) -> None:
+        self.out.open("for (int level = 0; blocks >> level; ++level)")
+        self.out.open("if (blocks >> level & 1)")
+        for a in r.accumulators:
+            self.out.line(f"{a.name} = {self._combine(a, f'{a.name}_part[level]', a.name)};")
+        self.out.close()
+        self.out.close()
+
+    def _arg_reduce(self, r: Reduce) -> None:
+        """The position of the first extreme; a NaN is the extreme of all."""
+        assert not r.stores
+        for a in r.accumulators:
+            self.out.line(f"{a.value.dtype.ctype} {a.name}_best = 0;")
+        self.out.line("int64_t position = 0;")
+        for axis in r.axes:
+            self.out.open("")
+            self.c.open_loop(axis)
+        texts = self.c.values([a.value for a in r.accumulators], Scope())
+        for a, text in zip(r.accumulators, texts):
+            self.out.line(f"const {a.value.dtype.ctype} {a.name}_value = {text};")
+            better = f"{a.name}_value {'>' if a.kind == 'argmax' else '<'} {a.name}_best"
+            if a.value.dtype.is_float:
+                better = f"({better} || {a.name}_value != {a.name}_value) && {a.name}_best == {a.name}_best"
+            self.out.open(f"if (position == 0 || ({better}))")
+            self.out.line(f"{a.name}_best = {a.name}_value;")
+            self.out.line(f"{a.name} = position;")
+            self.out.close()
+        self.out.line("++position;")
+        for _ in r.axes:
+            self.out.close()
+            self.out.close()
+
+    # -- reductions along columns, scans ------------------------------------------------------------------------------
+    def _column_reduce(self, r: ColumnReduce) -> None:
+        a, column = r.accumulator, r.column
+        name = column.symbol.name
+        extent = self.c.integer(column.extent)
+        self.out.line(f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});")
+        self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
+        empty = any(axis.extent.constant == 0 for axis in r.axes)
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
+        for axis in r.axes:
+            self.out.open("")
+            self.c.open_loop(axis)
+        self.out.open("for (int l = 0; l < width; ++l)")
+        self.out.line(f"const int64_t {name} = first + l;")
+        (text,) = self.c.values([a.value], Scope())
+        self.out.line(f"{a.name}_column[l] = {self._combine(a, f'{a.name}_column[l]', text)};")
+        self.out.close()
+        for _ in r.axes:
+            self.out.close()
+            self.out.close()
+        self.out.open("for (int l = 0; l < width; ++l)")
+        self.out.line(f"const int64_t {name} = first + l;")
+        self.out.line(f"const {a.dtype.ctype} {a.name} = {a.name}_column[l];")
+        self.c.block(r.stores, Scope())
+        self.out.close()
+
+    def _running(self, r: Running) -> None:
+        a, axis = r.accumulator, r.axis
+        self.out.line(f"{a.dtype.ctype} {a.name} = 0;")
+        self.out.open("")
+        self.c.open_loop(axis)
+        scope = Scope()
+        (text,) = self.c.values([a.value], scope)
+        first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
+        self.out.line(f"{a.name} = {first} ? {text} : {self._combine(a, a.name, text)};")
+        self.c.block(r.stores, scope)
+        self.out.close()
+        self.out.close()
+
+    def _combine(self, a: Accumulator, left: str, right: str) -> str:
+        return combine(self.c, a.kind, a.dtype, left, right)
+
+
+def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
+    """The text of an accumulator's step."""
+    if kind in ("any", "all"):
+        return f"({left} {'|' if kind == 'any' else '&'} ({right}))"
+    if kind in ("max", "min"):
+        if dtype.is_bool:
+            return f"({left} {'|' if kind == 'max' else '&'} {right})"
+        return c.function("maximum" if kind == "max" else "minimum", dtype, [left, right])
+    operator = "+" if kind == "sum" else "*"
+    if dtype.is_float:
+        return f"({left} {operator} {right})"
+    unsigned = {"int32": "uint32_t", "int64": "uint64_t"}.get(dtype.name, dtype.ctype)
+    return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
+
+
+def _initial(c: CStyle, a: Accumulator, empty: bool) -> str:
+    """The neutral element.  -0.0 is the one of addition (0.0 + -0.0 is 0.0), yet an empty sum is 0.0."""
+    if a.kind == "sum":
+        return float_literal(0.0 if empty else -0.0, a.dtype) if a.dtype.is_float else "0"
+    if a.kind == "prod":
+        return float_literal(1.0, a.dtype) if a.dtype.is_float else "1"
+    if a.kind in ("any", "argmax", "argmin"):
+        return "0"
+    if a.kind == "all":
+        return "1"
+    lowest = a.kind == "max"
+    if a.dtype.is_float:
+        return float_literal(float("-inf") if lowest else float("inf"), a.dtype)
+    if a.dtype.kind in "ub":
+        top = "1" if a.dtype.is_bool else "255"
+        return "0" if lowest else top
+    return f"INT{a.dtype.itemsize * 8}_{'MIN' if lowest else 'MAX'}"

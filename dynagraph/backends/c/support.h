@@ -1,0 +1,46 @@
+/* What every generated file needs besides the prelude: launching kernels, and matrix products through BLAS. */
+
+static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n,
+                             int64_t grain, double nanoseconds)
+{
+    if (n <= 0)
+        return;
+    if (rt->n_threads > 1 && n > grain && (double)n * nanoseconds > DG_PARALLEL_NANOSECONDS)
+        rt->parallel(kernel, buffers, sizes, n, grain);
+    else
+        kernel(buffers, sizes, 0, n, 0);
+}
+
+/* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory */
+#define DG_DEFINE_GEMM(suffix, T, gemm)                                                                                  \
+    typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, T, const T *, int64_t, const T *, int64_t,  \
+                                   T, T *, int64_t);                                                                     \
+    typedef void (*dg_##gemm##_32)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);        \
+    static inline void dg_gemm_##suffix(const dg_runtime *rt, int ta, int tb, int64_t m, int64_t n, int64_t k,           \
+                                        const T *a, int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)             \
+    {                                                                                                                    \
+        enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };                                                           \
+        if (m == 0 || n == 0)                                                                                            \
+            return;                                                                                                      \
+        if (k > 0 && rt->gemm) {                                                                                         \
+            if (rt->ilp64)                                                                                               \
+                ((dg_##gemm##_64)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, m, n, k, 1, a, lda, \
+                                           b, ldb, 0, c, ldc);                                                           \
+            else                                                                                                         \
+                ((dg_##gemm##_32)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n,      \
+                                           (int)k, 1, a, (int)lda, b, (int)ldb, 0, c, (int)ldc);                         \
+            return;                                                                                                      \
+        }                                                                                                                \
+        for (int64_t i = 0; i < m; ++i) { /* no BLAS: right, and slow */                                                 \
+            for (int64_t j = 0; j < n; ++j)                                                                              \
+                c[i * ldc + j] = 0;                                                                                      \
+            for (int64_t p = 0; p < k; ++p) {                                                                            \
+                const T left = ta ? a[p * lda + i] : a[i * lda + p];                                                     \
+                for (int64_t j = 0; j < n; ++j)                                                                          \
+                    c[i * ldc + j] += left * (tb ? b[j * ldb + p] : b[p * ldb + j]);                                     \
+            }                                                                                                            \
+        }                                                                                                                \
+    }
+
+DG_DEFINE_GEMM(f32, float, sgemm)
+DG_DEFINE_GEMM(f64, double, dgemm)

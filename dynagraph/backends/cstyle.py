@@ -1,0 +1,273 @@
+"""Print scalar expressions and statements in the C family.  One printer; C and CUDA C differ in the few methods of `Dialect`."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
+from dynagraph.ir.loops import Axis, Define, Store
+
+OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
+             "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps in NumPy: done unsigned
+UNSIGNED = {"int32": "uint32_t", "int64": "uint64_t", "uint8": "uint8_t"}
+BUILTINS = {"sqrt", "floor", "ceil", "trunc", "rint", "copysign"}  # one instruction each, with -fno-math-errno
+
+
+class Writer:
+    """Lines of source with their indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 0
+
+    def line(self, text: str = "") -> None:
+        self.lines.append("    " * self.depth + text if text else "")
+
+    def open(self, text: str) -> None:
+        self.line(text + " {")
+        self.depth += 1
+
+    def close(self, tail: str = "") -> None:
+        self.depth -= 1
+        self.line("}" + tail)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines) + "\n"
+
+
+class Scope:
+    """Names of expressions already computed in a block of statements, and in the blocks around it."""
+
+    def __init__(self, outer: "Scope | None" = None):
+        self.names: dict[Expr, str] = {}
+        self.outer = outer
+
+    def find(self, e: Expr) -> str | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if e in scope.names:
+                return scope.names[e]
+            scope = scope.outer
+        return None
+
+
+class CStyle:
+    """Prints the statements of one kernel."""
+
+    def __init__(self, writer: Writer):
+        self.out = writer
+        self.used_functions: set[str] = set()
+        self._temps = 0
+
+    # -- integers ---------------------------------------------------------------------------------------------------
+    def integer(self, e: IntExpr) -> str:
+        """An index or size."""
+        if e.constant is not None:
+            return str(e.constant)
+        positive, negative = [], []
+        for monomial, coefficient in sorted(e.terms.items(), key=lambda t: (len(t[0]), [a.name for a in t[0]])):
+            factors = [self._atom(a) for a in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.append(str(abs(coefficient)))
+            (positive if coefficient > 0 else negative).append(" * ".join(factors))
+        text = " + ".join(positive) or "0"
+        return text + "".join(f" - {term}" for term in negative)
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Symbol):
+            return atom.name
+        left, right = f"({self.integer(atom.left)})", f"({self.integer(atom.right)})"
+        if atom.function in ("min", "max"):
+            return f"({left} {'<' if atom.function == 'min' else '>'} {right} ? {left} : {right})"
+        return self._division(atom, left, right)
+
+    def _division(self, atom: Apply, left: str, right: str) -> str:
+        low, _ = atom.left.bounds()
+        if low is not None and low >= 0:
+            return f"({left} {'/' if atom.function == '//' else '%'} {right})"
+        function = "floordiv" if atom.function == "//" else "remainder"
+        self.used_functions.add(f"dg_{function}_i64")
+        return f"dg_{function}_i64({left}, {right})"
+
+    # -- expressions ------------------------------------------------------------------------------------------------
+    def block(self, items: Sequence[Define | Store], scope: Scope) -> None:
+        """Statements of one block, with what they share computed once."""
+        self._name_shared([i.value for i in items], scope)
+        for item in items:
+            value = self.expr(item.value, scope)
+            if isinstance(item, Define):
+                self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
+            else:
+                self.out.line(f"{item.buffer}[{self.integer(item.index)}] = {value};")
+
+    def values(self, roots: Sequence[Expr], scope: Scope) -> list[str]:
+        """The text of expressions, after lines that compute what they share."""
+        self._name_shared(roots, scope)
+        return [self.expr(r, scope) for r in roots]
+
+    def _name_shared(self, roots: Iterable[Expr], scope: Scope) -> None:
+        roots = list(roots)
+        uses = _count_uses(roots)
+        seen: set[Expr] = set()
+        for root in roots:
+            for e in _walk_here(root):
+                if e in seen:
+                    continue
+                seen.add(e)
+                if scope.find(e) is None and (e.op == "choose" or (uses[e] > 1 and _worth_a_name(e))):
+                    self._name(e, scope)
+
+    def _name(self, e: Expr, scope: Scope) -> None:
+        name = f"t{self._temps}"
+        self._temps += 1
+        ctype = self.type(e.dtype)
+        if e.op != "choose":
+            self.out.line(f"const {ctype} {name} = {self.expr(e, scope)};")
+        else:
+            condition, value, otherwise = e.args
+            self.out.line(f"{ctype} {name};")
+            self.out.open(f"if ({self.expr(condition, scope)})")
+            self._assign(name, value, scope)
+            self.out.close(" else {")
+            self.out.depth += 1
+            self._assign(name, otherwise, scope)
+            self.out.close()
+        scope.names[e] = name
+
+    def _assign(self, name: str, value: Expr, scope: Scope) -> None:
+        inner = Scope(scope)
+        (text,) = self.values([value], inner)
+        self.out.line(f"{name} = {text};")
+
+    def expr(self, e: Expr, scope: Scope) -> str:
+        """The text of an expression, using names that the scope has."""
+        name = scope.find(e)
+        if name is not None:
+            return name
+        if e.op == "const":
+            return self.literal(e.value, e.dtype)
+        if e.op == "var":
+            return str(e.value)
+        if e.op == "index":
+            return f"({self.type(e.dtype)})({self.integer(e.value)})"  # type: ignore[arg-type]
+        if e.op == "load":
+            buffer, index = e.value  # type: ignore[misc]
+            return f"{buffer}[{self.integer(index)}]"
+        args = [self.expr(a, scope) for a in e.args]
+        return self.cast(args[0], e.args[0].dtype, e.dtype) if e.op == "cast" else self.call(e, args)
+
+    def call(self, e: Expr, args: list[str]) -> str:
+        operand = e.args[0].dtype
+        if e.op == "select":
+            return f"({args[0]} ? {args[1]} : {args[2]})"
+        if e.op in ("eq", "ne", "lt", "le", "gt", "ge"):
+            return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
+        if e.op == "not":
+            return f"(!{args[0]})"
+        if e.op == "neg" and operand.is_float:
+            return f"(-{args[0]})"
+        if e.op == "isnan":
+            return f"({args[0]} != {args[0]})" if len(args[0]) < 40 else self.function("isnan", operand, args)
+        if e.op in WRAPPING and operand.is_integer:
+            unsigned = UNSIGNED[operand.name]
+            return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
+        if e.op in OPERATORS and (operand.is_float or e.op in ("and", "or", "xor")):
+            return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
+        if e.op in BUILTINS:
+            return f"__builtin_{e.op}{'f' if operand.itemsize == 4 else ''}({', '.join(args)})"
+        if e.op == "abs" and operand.is_float:
+            return f"__builtin_fabs{'f' if operand.itemsize == 4 else ''}({args[0]})"
+        return self.function(e.op, e.args[-1].dtype, args)
+
+    def function(self, name: str, dtype: DType, args: Sequence[str]) -> str:
+        """A call of the prelude."""
+        full = f"dg_{name}_{dtype.suffix}"
+        self.used_functions.add(full)
+        return f"{full}({', '.join(args)})"
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        if target.is_bool:
+            return f"({text} != 0)"
+        if source.is_float and target.is_integer:
+            self.used_functions.add(f"dg_cast_{source.suffix}_{target.suffix}")
+            return f"dg_cast_{source.suffix}_{target.suffix}({text})"
+        return f"(({target.ctype}){text})"
+
+    def type(self, dtype: DType) -> str:
+        """The type of a local value (memory holds bools as bytes)."""
+        return "_Bool" if dtype.is_bool else dtype.ctype
+
+    def literal(self, value: object, dtype: DType) -> str:
+        if dtype.is_bool:
+            return "1" if value else "0"
+        if dtype.is_integer:
+            number = int(value)  # type: ignore[call-overload]
+            if number == -(2**63):
+                return "(-9223372036854775807LL - 1)"
+            return f"{number}LL" if dtype.itemsize == 8 else str(number) if number >= 0 else f"({number})"
+        return float_literal(float(value), dtype)  # type: ignore[arg-type]
+
+    # -- loops ------------------------------------------------------------------------------------------------------
+    def bounds(self, axis: Axis) -> tuple[str, str]:
+        """First value and end of an axis."""
+        return self.integer(axis.start), self.integer(axis.start + axis.extent)
+
+    def open_loop(self, axis: Axis) -> None:
+        start, end = self.bounds(axis)
+        name = axis.symbol.name
+        if axis.extent.constant is None:
+            self.out.line(f"const int64_t {name}_end = {end};")
+            end = f"{name}_end"
+        self.out.open(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})")
+
+
+def float_literal(value: float, dtype: DType) -> str:
+    """The shortest decimal that reads back as the same value."""
+    suffix = "f" if dtype.itemsize == 4 else ""
+    if math.isnan(value):
+        return f"__builtin_nan{suffix}(\"\")"
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
+    text = str(np.float32(value)) if suffix else repr(value)
+    if "." not in text and "e" not in text:
+        text += ".0"
+    return f"({text}{suffix})" if text.startswith("-") else text + suffix
+
+
+def _worth_a_name(e: Expr) -> bool:
+    return e.op not in ("const", "var", "index")
+
+
+def _walk_here(root: Expr) -> Iterable[Expr]:
+    """Subexpressions, operands first, without what stands only inside the arms of a `choose`."""
+    seen: set[Expr] = set()
+
+    def visit(e: Expr) -> Iterable[Expr]:
+        if e in seen:
+            return
+        seen.add(e)
+        for arg in e.args[:1] if e.op == "choose" else e.args:
+            yield from visit(arg)
+        yield e
+
+    return visit(root)
+
+
+def _count_uses(roots: Iterable[Expr]) -> Counter[Expr]:
+    uses: Counter[Expr] = Counter()
+    seen: set[Expr] = set()
+    for root in roots:
+        uses[root] += 1
+        for e in _walk_here(root):
+            if e not in seen:
+                seen.add(e)
+                for arg in e.args[:1] if e.op == "choose" else e.args:
+                    uses[arg] += 1
+    return uses

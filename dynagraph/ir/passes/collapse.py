@@ -1,0 +1,83 @@
+"""Merge neighbouring loops that walk memory as one: a contiguous (rows, columns) array becomes one long loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
+
+SPLIT_ROWS = 16  # a loop nest with fewer outer iterations than this,
+SPLIT_LENGTH = 16384  # ... and an inner loop longer than this, is split into blocks
+SPLIT_BLOCK = 4096
+
+
+def collapse(kernel: Kernel) -> Kernel:
+    """Needs: a kernel from `lower`.  Leaves: the same stores in another loop structure; merged loops, blocks for cores."""
+    body = tuple(_collapse_inner(s) for s in kernel.body)
+    axes, body = _merge(kernel.axes, body)
+    kernel = replace(kernel, axes=axes, body=body)
+    if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in body):
+        return kernel
+    return _split_last(kernel)
+
+
+def _collapse_inner(s: Statement) -> Statement:
+    if isinstance(s, Loop):
+        axes, body = _merge(s.axes, s.body)
+        return Loop(axes, body)
+    if isinstance(s, Reduce) and not any(a.kind in ("argmax", "argmin") for a in s.accumulators):
+        axes, (merged,) = _merge(s.axes, (s,))
+        return replace(merged, axes=axes)  # type: ignore[type-var]
+    return s
+
+
+def _merge(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+    """Merge axis k into its right neighbour wherever every index walks both as one."""
+    merged = list(axes)
+    position = len(merged) - 2
+    body = tuple(body)
+    while position >= 0:
+        outer, inner = merged[position], merged[position + 1]
+        if _walks_as_one(outer, inner, body):
+            extent = outer.extent * inner.extent
+            name = outer.symbol.name
+            whole = IntExpr.symbol(name, 0, extent - 1)
+            body = substitute(body, {outer.symbol.name: IntExpr.of(0), inner.symbol.name: whole})
+            merged[position: position + 2] = [Axis(next(iter(whole.symbols())), extent, outer.hint * inner.hint)] \
+                if extent.constant != 1 else []
+        position -= 1
+    return tuple(merged), body
+
+
+def _walks_as_one(outer: Axis, inner: Axis, body: Sequence[Statement]) -> bool:
+    for position in indices(body):
+        o, i = position.coefficient(outer.symbol), position.coefficient(inner.symbol)
+        if o is None or i is None or o != i * inner.extent:
+            return False
+    return inner.start == 0 and outer.start == 0
+
+
+def _split_last(kernel: Kernel) -> Kernel:
+    """Make the last axis of a nest the inner loop, in blocks where the outer axes are too few."""
+    if len(kernel.axes) < 2:
+        return kernel
+    *outer, last = kernel.axes
+    rows = 1
+    for axis in outer:
+        rows *= axis.hint
+    if rows >= SPLIT_ROWS or last.hint < SPLIT_LENGTH:
+        return replace(kernel, axes=tuple(outer), body=(Loop((last,), kernel.body),))
+    blocks = (last.extent + (SPLIT_BLOCK - 1)) // SPLIT_BLOCK
+    block = IntExpr.symbol("block", 0, blocks - 1)
+    start = block * SPLIT_BLOCK
+    inner = Axis(last.symbol, minimum(last.extent - start, SPLIT_BLOCK), SPLIT_BLOCK, start)
+    axis = Axis(next(iter(block.symbols())), blocks, -(-last.hint // SPLIT_BLOCK))
+    return replace(kernel, axes=(*outer, axis), body=(Loop((inner,), kernel.body),))
+
+
+def minimum(left: IntExpr, right: int) -> IntExpr:
+    """min, kept as an expression: the printer evaluates it once per loop."""
+    return apply("min", left, IntExpr.of(right))
+

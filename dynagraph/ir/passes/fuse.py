@@ -1,0 +1,311 @@
+"""Group nodes into kernels.
+
+Comes after decomposition and `legalize`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where it
+is used, as part of an expression) or *real* (computed once, by the kernel of its group).  A group has a row space (`outer`)
+and, once it holds a reduction, an `inner` space that is reduced: softmax and layernorm are one group, because everything
+that one row needs comes from that row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dynagraph.ir.expr import FUNCTIONS
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import Creation, Elementwise, Index, Library, Movement, Reduction, Scan, strided_of, view_of
+from dynagraph.ir.passes.demand import ZERO, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
+from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
+
+RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
+MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
+SERIAL_ROWS = 16  # fewer rows than this, and
+LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
+
+
+@dataclass
+class Group:
+    """Nodes that one kernel computes.  `kind`: row (maps too: no inner space), column, scan or library."""
+
+    kind: str
+    outer: Shape
+    inner: Shape
+    members: list[Node] = field(default_factory=list)
+    joinable: bool = True
+
+
+@dataclass
+class FusionPlan:
+    """Groups in execution order, where each real node is, and the real nodes that need memory."""
+
+    groups: list[Group]
+    group_of: dict[Node, int]
+    stored: dict[Node, None]
+
+
+def is_input(node: Node) -> bool:
+    return node.kind in ("placeholder", "get_attr")
+
+
+def fuse(graph: Graph) -> FusionPlan:
+    """Group elementwise chains, reductions with their producers, and row-local consumers; changes no values.
+
+    Needs: no Composite left, outputs distinct and none of them an input (`legalize`).  Leaves: every real node in exactly
+    one group, groups in an order in which they can run.
+    """
+    return _Fuser(graph).run()
+
+
+class _Fuser:
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.nodes = [n for n in graph.nodes if n.kind == "call_function"]
+        self.inlined_cost: dict[Node, tuple[float, frozenset[Node]]] = {}
+        self.real: set[Node] = set()
+        self.groups: list[Group] = []
+        self.group_of: dict[Node, int] = {}
+        self.reach: dict[Node, frozenset[Node]] = {}
+
+    def run(self) -> FusionPlan:
+        self._choose_real()
+        for node in self.nodes:
+            if node in self.real:
+                self._place(node)
+        stored = {node: None for node in self.graph.outputs}
+        for node in self.nodes:
+            if node in self.real:
+                for source in self._sources(node):
+                    if not is_input(source) and self.group_of[source] != self.group_of[node]:
+                        stored[source] = None
+        return FusionPlan(self.groups, self.group_of, stored)
+
+    # -- which nodes are real ---------------------------------------------------------------------------------------
+    def _choose_real(self) -> None:
+        outputs = set(self.graph.outputs)
+        for node in self.nodes:
+            lowering = node.op.lowering
+            if isinstance(lowering, Library):
+                self.real.update(base for base in map(library_base, node.args) if not is_input(base))
+        for node in self.nodes:
+            lowering = node.op.lowering
+            always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")
+            if node in outputs or always or node in self.real:
+                self.real.add(node)
+            elif isinstance(lowering, Elementwise) and self._worth_keeping(node):
+                self.real.add(node)
+            self._note_cost(node)
+
+    def _note_cost(self, node: Node) -> None:
+        """Remember what inlining this node costs its user: the additions, and the nodes that are inlined with it."""
+        if node in self.real:
+            self.inlined_cost[node] = (1.0, frozenset())
+        else:
+            below = self._inlined_below(node)
+            self.inlined_cost[node] = (sum(map(op_cost, below)), below)
+
+    def _inlined_below(self, node: Node) -> frozenset[Node]:
+        below: set[Node] = {node}
+        for arg in node.args:
+            if not is_input(arg):
+                below |= self.inlined_cost[arg][1]
+        return frozenset(below)
+
+    def _worth_keeping(self, node: Node) -> bool:
+        below = self._inlined_below(node)
+        if len(below) > MAX_INLINED:
+            return True
+        cost = sum(map(op_cost, below))
+        if len(node.users) > 1 and cost > RECOMPUTE_COST:
+            return True
+        mine = hint_numel(node.shape)
+        amplified = any(
+            hint_numel(_iteration_shape(user)) >= 2 * mine for user in node.users if user.kind == "call_function"
+        )
+        return amplified and cost >= RECOMPUTE_COST / 2 and mine > 1
+
+    # -- placing real nodes into groups -----------------------------------------------------------------------------
+    def _sources(self, node: Node) -> frozenset[Node]:
+        """The inputs and real nodes that a node reads, through everything that is inlined."""
+        found = self.reach.get(node)
+        if found is None:
+            collected: set[Node] = set()
+            for arg in node.args:
+                if isinstance(node.op.lowering, Library):
+                    collected.add(library_base(arg))
+                elif is_input(arg) or arg in self.real:
+                    collected.add(arg)
+                else:
+                    collected |= self._sources(arg)
+            found = self.reach[node] = frozenset(collected)
+        return found
+
+    def _place(self, node: Node) -> None:
+        lowering = node.op.lowering
+        sources = self._sources(node)
+        earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
+        group = _own_group(node)
+        if group.joinable and not isinstance(lowering, (Library, Scan)):
+            for position in range(len(self.groups) - 1, earliest - 1, -1):
+                candidate = self.groups[position]
+                if candidate.joinable and self._shares(candidate, node, sources):
+                    joined = self._joined(candidate, node, group)
+                    if joined is not None:
+                        candidate.outer, candidate.inner = joined
+                        candidate.members.append(node)
+                        self.group_of[node] = position
+                        return
+        group.members.append(node)
+        self.group_of[node] = len(self.groups)
+        self.groups.append(group)
+
+    def _shares(self, group: Group, node: Node, sources: frozenset[Node]) -> bool:
+        """Whether one kernel for both saves anything: one reads what the other makes, or both read the same large memory."""
+        if any(m in sources for m in group.members):
+            return True
+        numel = hint_numel(_iteration_shape(node))
+        return any(
+            s in self._sources(m) and 2 * hint_numel(s.shape) >= numel for m in group.members for s in sources
+        )
+
+    def _joined(self, group: Group, node: Node, own: Group) -> tuple[Shape, Shape] | None:
+        """The row and inner space of the group with `node` in it, or None where it does not fit."""
+        for outer, inner in _common_spaces(group, own):
+            long = hint_numel(outer) < SERIAL_ROWS and hint_numel(inner) > LONG_ROW
+            if not long and self._aligned(group, node, outer, inner):
+                return outer, inner
+        return None
+
+    def _aligned(self, group: Group, node: Node, outer: Shape, inner: Shape) -> bool:
+        """Whether every element of the group that `node` needs for one row is an element of that row (and place)."""
+        rows, columns = index_of(outer, "i"), index_of(inner, "j")
+        members = set(group.members)
+        seen: set[tuple[Node, Index]] = set()
+
+        def fits(source: Node, index: Index) -> bool:
+            if source in members:
+                expected = member_index(source, outer, inner, rows, columns)
+                return expected is not None and index == expected
+            if is_input(source) or source in self.real or (source, index) in seen:
+                return True
+            seen.add((source, index))
+            return all(fits(a, i) for a, i in operand_indices(source, index))
+
+        if isinstance(node.op.lowering, Reduction):
+            return fits(node.args[0], reduction_index(node, rows, columns))
+        start = member_index(node, outer, inner, rows, columns)
+        return start is not None and all(fits(a, i) for a, i in operand_indices(node, start))
+
+
+def member_index(node: Node, outer: Shape, inner: Shape, rows: Index, columns: Index) -> Index | None:
+    """The index at which a group computes a member: one per row, or one per row and inner place."""
+    if isinstance(node.op.lowering, Reduction):
+        kept = iter(rows)
+        axes, rank = set(node.attrs["axis"]), node.args[0].ndim
+        if node.attrs.get("keepdims"):
+            return tuple(ZERO if k in axes else next(kept) for k in range(rank))
+        return rows
+    if is_inner_member(node, outer, inner):
+        return rows + columns
+    if same_shape(node.shape, outer):
+        return rows
+    if same_shape(node.shape, outer + (1,) * len(inner)):
+        return rows + (ZERO,) * len(inner)
+    return None
+
+
+def is_inner_member(node: Node, outer: Shape, inner: Shape) -> bool:
+    """Whether a member has an element for every row and inner place."""
+    if isinstance(node.op.lowering, Reduction):
+        return False
+    return bool(inner) and same_shape(node.shape, outer + inner)
+
+
+def _common_spaces(group: Group, own: Group) -> list[tuple[Shape, Shape]]:
+    """The (outer, inner) spaces that could hold both a group and a node whose own group would be `own`."""
+    full = group.outer + group.inner
+    if own.inner:  # a reduction over trailing axes
+        whole = own.outer + own.inner
+        if group.inner:
+            fits = same_shape(group.outer, own.outer) and same_shape(group.inner, own.inner)
+            return [(group.outer, group.inner)] if fits else []
+        if same_shape(group.outer, whole) or same_shape(group.outer, own.outer):
+            return [(own.outer, own.inner)]
+        if same_shape(group.outer, own.outer + (1,) * len(own.inner)):
+            return [(own.outer, own.inner)]
+        return []
+    shape = own.outer
+    if same_shape(shape, full) or same_shape(shape, group.outer):
+        return [(group.outer, group.inner)]
+    if group.inner and same_shape(shape, group.outer + (1,) * len(group.inner)):
+        return [(group.outer, group.inner)]
+    return []
+
+
+def _own_group(node: Node) -> Group:
+    """The group that a real node would have alone."""
+    lowering = node.op.lowering
+    if isinstance(lowering, Library):
+        return Group("library", node.shape, (), joinable=False)
+    if node.is_op("block_reduce"):
+        return Group("row", node.shape, (), joinable=False)
+    if isinstance(lowering, Scan):
+        return Group("scan", node.shape, (), joinable=False)
+    if isinstance(lowering, Reduction):
+        axes, rank = node.attrs["axis"], node.args[0].ndim
+        outer, inner = kept_shape(node), reduced_shape(node)
+        if axes == tuple(range(rank - len(axes), rank)):
+            return Group("row", outer, inner)
+        behind = [node.args[0].shape[k] for k in range(max(axes, default=0) + 1, rank)]
+        if lowering.kind in ("argmax", "argmin") or hint_numel(behind) < 4:
+            return Group("row", outer, inner, joinable=False)
+        return Group("column", outer, inner, joinable=False)
+    return Group("row", node.shape, ())
+
+
+def _iteration_shape(node: Node) -> Shape:
+    """The space over which a node's loop runs."""
+    lowering = node.op.lowering
+    if isinstance(lowering, (Reduction, Library)) or node.is_op("block_reduce"):
+        return node.args[0].shape  # a library routine reads each operand once
+    return node.shape
+
+
+def op_cost(node: Node) -> float:
+    """Additions per element."""
+    lowering = node.op.lowering
+    if isinstance(lowering, Elementwise):
+        row = FUNCTIONS.get(_EXPRESSION_NAMES.get(node.op.name, node.op.name))
+        return float(row.cost) if row else 1.0
+    return 0.5 if isinstance(lowering, (Movement, Creation)) else 1.0
+
+
+_EXPRESSION_NAMES = {"divide": "div", "power": "pow", "floor_divide": "floordiv"}
+
+
+def library_base(operand: Node) -> Node:
+    """The node whose memory a library routine reads for an operand: a transpose or slice is read in place."""
+    found = view_of(operand)
+    if found is not None and is_matrix_layout(found[1].shape, found[1].strides):
+        return found[0]
+    return operand
+
+
+def operand_strided(operand: Node) -> tuple[Node, Shape, Shape, object]:
+    """Base node, shape, strides and offset of a library operand."""
+    base = library_base(operand)
+    if base is operand:
+        strided = strided_of(operand)
+    else:
+        found = view_of(operand)
+        assert found is not None
+        strided = found[1]
+    return base, strided.shape, strided.strides, strided.offset
+
+
+def is_matrix_layout(shape: Shape, strides: Shape) -> bool:
+    """Whether the last two dimensions are a row- or column-major matrix, as BLAS takes it."""
+    if len(shape) < 2:
+        return False
+    (rows, columns), (row_step, column_step) = shape[-2:], strides[-2:]
+    row_major = same_dim(column_step, 1) and (hint_of(row_step) >= hint_of(columns) or same_dim(rows, 1))
+    column_major = same_dim(row_step, 1) and (hint_of(column_step) >= hint_of(rows) or same_dim(columns, 1))
+    return row_major or column_major

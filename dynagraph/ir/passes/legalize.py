@@ -1,0 +1,92 @@
+"""Bring a decomposed graph into the form that fusion takes: outputs of their own, reductions that fill the cores.
+
+Comes last before `fuse`.
+"""
+
+from __future__ import annotations
+
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import OPS, Library, Reduction
+from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
+
+ROWS = 16  # a reduction with at least this many independent results is parallel as it is
+LONG = 32768  # ... and one over fewer elements than this is not worth splitting
+BLOCK = 4096  # elements of a block of a contiguous reduction
+COLUMN_BLOCK = 512  # columns that one thread accumulates at a time
+COLUMN_PARTS = 32  # blocks of rows of a split column reduction
+
+
+def legalize(graph: Graph) -> Graph:
+    """Needs: a decomposed graph.  Leaves: what `fuse` needs; values of exact arithmetic are unchanged."""
+    for node in list(graph.nodes):
+        if node.kind != "call_function":
+            continue
+        if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul" and not node.dtype.is_float:
+            _expand_matmul(graph, node)
+        elif isinstance(node.op.lowering, Reduction):
+            _split_reduction(graph, node)
+    _own_outputs(graph)
+    graph.eliminate_dead_code()
+    return graph
+
+
+def _own_outputs(graph: Graph) -> None:
+    """Copy outputs that are inputs, constants, or stand twice: each gets memory of its own."""
+    output = graph.output_node
+    seen: set[Node] = set()
+    args: list[Node] = []
+    for node in output.args:
+        if node.kind != "call_function" or node in seen:
+            with graph.inserting_before(output):
+                node = graph.call(OPS["copy"], node)
+        seen.add(node)
+        args.append(node)
+    output.set_args(tuple(args))
+
+
+def _expand_matmul(graph: Graph, node: Node) -> None:
+    """Integer products have no BLAS: (m, k, 1) * (1, k, n) summed over k, which never exists in memory."""
+    left, right = node.args
+    with graph.inserting_before(node):
+        a = graph.call(OPS["reshape"], left, shape=left.shape + (1,))
+        b = graph.call(OPS["reshape"], right, shape=right.shape[:-2] + (1,) + right.shape[-2:])
+        multiply, add = ("logical_and", "any") if node.dtype is dtypes.bool_ else ("multiply", "sum")
+        product = graph.call(OPS[multiply], a, b)
+        result = graph.call(OPS[add], product, axis=(product.ndim - 2,), keepdims=False)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+
+
+def _split_reduction(graph: Graph, node: Node) -> None:
+    """Reduce in blocks first where the kept dimensions alone give too little to do in parallel."""
+    lowering, operand = node.op.lowering, node.args[0]
+    assert isinstance(lowering, Reduction)
+    axes = node.attrs["axis"]
+    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * LONG:
+        return
+    if axes != tuple(range(axes[0], axes[-1] + 1)):
+        return
+    before, reduced, behind = operand.shape[: axes[0]], operand.shape[axes[0]: axes[-1] + 1], operand.shape[axes[-1] + 1:]
+    block = _block_size(hint_numel(before), hint_numel(reduced), behind)
+    if block is None:
+        return
+    with graph.inserting_before(node):
+        flat: Shape = before + (numel(reduced),) + behind
+        merged = operand if len(axes) == 1 else graph.call(OPS["reshape"], operand, shape=flat)
+        parts = graph.call(OPS["block_reduce"], merged, kind=lowering.kind, axis=len(before), block=block)
+        result = graph.call(node.op, parts, axis=(len(before),), keepdims=False)
+        if node.attrs["keepdims"]:
+            result = graph.call(OPS["reshape"], result, shape=node.shape)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+
+
+def _block_size(rows: int, length: int, behind: tuple[Dim, ...]) -> int | None:
+    columns = hint_numel(behind)
+    if all(same_dim(d, 1) for d in behind):
+        return BLOCK if rows < ROWS and length >= LONG else None
+    units = rows * max(1, hint_of(behind[-1]) // COLUMN_BLOCK) * (columns // max(1, hint_of(behind[-1])))
+    if units >= ROWS // 2 or length < 4 * COLUMN_PARTS:
+        return None
+    return max(16, -(-length // COLUMN_PARTS))

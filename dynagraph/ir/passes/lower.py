@@ -1,0 +1,444 @@
+"""Turn fused groups of nodes into kernels: expressions by index, composed through everything that is inlined.
+
+Comes after `fuse`; hands a `LoopProgram` to `collapse`, `memory_plan` and the printers.  Knows nothing of C or CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynagraph.errors import GraphError
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.loops import (
+    Accumulator,
+    Axis,
+    Buffer,
+    ColumnReduce,
+    Define,
+    Kernel,
+    LibraryCall,
+    Loop,
+    LoopProgram,
+    Operand,
+    Reduce,
+    Running,
+    Statement,
+    Step,
+    Store,
+    expr_cost,
+)
+from dynagraph.ir.ops import Condition, Creation, Elementwise, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.passes.demand import (
+    ZERO,
+    broadcast_index,
+    index_of,
+    movement_pieces,
+    operand_indices,
+    reduced_shape,
+    reduction_index,
+)
+from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
+from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
+
+SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
+SCRATCH_LIMIT = 8192  # ... unless the row is longer than this: it lies on the stack
+NANOSECONDS_PER_COST = 0.12  # of one addition in a vectorised loop: for estimates of when threads are worth while
+GEMM_FLOPS_PER_NANOSECOND = 60.0
+
+
+def lower(graph: Graph, plan: FusionPlan) -> LoopProgram:
+    """Needs: a fused graph.  Leaves: the same values as loops; loads and stores are within their buffers by construction."""
+    buffers = Buffers(graph, plan)
+    steps: list[Step] = []
+    for position, group in enumerate(plan.groups):
+        if group.kind == "library":
+            steps.append(_library_call(group.members[0], buffers))
+        else:
+            steps.append(_KernelLowering(f"k{position}", group, plan, buffers).run())
+    return LoopProgram(buffers.by_name, tuple(steps))
+
+
+class Buffers:
+    """Where the real nodes of a graph live."""
+
+    def __init__(self, graph: Graph, plan: FusionPlan):
+        self.by_name: dict[str, Buffer] = {}
+        self.of: dict[Node, Buffer] = {}
+        for position, node in enumerate(graph.placeholders):
+            self._add(node, Buffer(f"in{position}", node.dtype, _extent(node), "input", position))
+        for position, node in enumerate(graph.outputs):
+            self._add(node, Buffer(f"out{position}", node.dtype, expr_of(numel(node.shape)), "output", position))
+        for node in graph.nodes:
+            if node.kind == "get_attr":
+                data = graph.constants[node.target]
+                self._add(node, Buffer(f"c_{node.name}", node.dtype, IntExpr.of(data.size), "constant", data=data))
+            elif node in plan.stored and node not in self.of:
+                self._add(node, Buffer(f"t_{node.name}", node.dtype, expr_of(numel(node.shape)), "temp"))
+
+    def _add(self, node: Node, buffer: Buffer) -> None:
+        self.of[node] = self.by_name[buffer.name] = buffer
+
+    def scratch(self, node: Node, size: IntExpr) -> Buffer:
+        buffer = Buffer(f"row_{node.name}", node.dtype, size, "scratch")
+        self.by_name[buffer.name] = buffer
+        return buffer
+
+    def flat(self, node: Node, index: Index) -> IntExpr:
+        """The offset of an element of a node in its buffer."""
+        return flat_index(_strides(node), index)
+
+
+def _strides(node: Node) -> Shape:
+    return contiguous_strides(node.shape) if node.meta.strides is None else node.meta.strides
+
+
+def _extent(node: Node) -> IntExpr:
+    """The elements between the lowest and the highest address of a strided input (for the listing only)."""
+    if node.meta.strides is None:
+        return expr_of(numel(node.shape))
+    total = IntExpr.of(1)
+    for dim, stride in zip(node.shape, node.meta.strides):
+        total = total + (expr_of(dim) - 1) * abs(hint_of(stride))
+    return total
+
+
+def flat_index(strides: Shape, index: Index) -> IntExpr:
+    total = ZERO
+    for stride, position in zip(strides, index):
+        total = total + position * expr_of(stride)
+    return total
+
+
+def make_axes(shape: Shape, index: Index) -> tuple[Axis, ...]:
+    """The loops over a shape whose variables `index_of` made."""
+    axes = []
+    for dim, variable in zip(shape, index):
+        if variable is not ZERO:
+            (symbol,) = variable.symbols()
+            axes.append(Axis(symbol, expr_of(dim), hint_of(dim)))  # type: ignore[arg-type]
+    return tuple(axes)
+
+
+class _KernelLowering:
+    """Lowers one group.  `value(node, index)` is the expression of one element, inlining down to loads."""
+
+    def __init__(self, name: str, group: Group, plan: FusionPlan, buffers: Buffers):
+        self.name, self.group, self.plan, self.buffers = name, group, plan, buffers
+        self.members = set(group.members)
+        self.rows = index_of(group.outer, "i")
+        self.columns = index_of(group.inner, "j")
+        self.column_symbols = {s for c in self.columns for s in c.symbols()}
+        self.stage_memo: dict[Node, int] = {}
+        self.memo: dict[tuple[Node, Index], Expr] = {}
+        self.defines: list[Statement] = []
+        self.defined: dict[Expr, Expr] = {}
+        self.stage = 0
+        self.scratch: dict[Node, Buffer] = {}
+
+    def run(self) -> Kernel:
+        lower_body = {"row": self._row_body, "column": self._column_body, "scan": self._scan_body}[self.group.kind]
+        axes, body = lower_body()
+        return Kernel(self.name, axes, body, comment=self._comment(), cost=_cost(axes, body))
+
+    def _comment(self) -> str:
+        lines = dict.fromkeys(str(m.location) for m in self.group.members if m.location)
+        where = f"  ({', '.join(lines)})" if lines else ""
+        return ", ".join(m.name for m in self.group.members) + where
+
+    # -- rows, and maps, which are rows without an inner space --------------------------------------------------------
+    def _row_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        outer_axes = make_axes(self.group.outer, self.rows)
+        if self._blocked() is not None:
+            return self._blocked_body(outer_axes)
+        axes = make_axes(self.group.inner, self.columns)
+        body: list[Statement] = []
+        passes = max((self._stage_of(m) for m in self.group.members), default=0)
+        self._choose_scratch(passes)
+        for self.stage in range(passes + 1):
+            self.memo.clear()
+            reductions, stores = self._pass(self.stage)
+            body += self.defines
+            self.defines.clear()
+            if reductions:
+                body.append(Reduce(axes, tuple(reductions), tuple(stores)))
+            elif stores:
+                body += [Loop(axes, tuple(stores))] if axes else stores
+        self.stage = passes + 1
+        self.memo.clear()
+        final = [self._store(m) for m in self.group.members if m in self.plan.stored and not self._inner(m)]
+        return outer_axes, tuple(body + self.defines + final)
+
+    def _inner(self, node: Node) -> bool:
+        return is_inner_member(node, self.group.outer, self.group.inner)
+
+    def _pass(self, stage: int) -> tuple[list[Accumulator], list[Store]]:
+        reductions: list[Accumulator] = []
+        stores: list[Store] = []
+        for member in self.group.members:
+            if self._stage_of(member) != stage:
+                continue
+            if isinstance(member.op.lowering, Reduction):
+                operand = member.args[0]
+                value = self.value(operand, reduction_index(member, self.rows, self.columns))
+                reductions.append(Accumulator(f"r_{member.name}", member.op.lowering.kind, member.dtype, value))
+            elif member in self.plan.stored and self._inner(member):
+                stores.append(self._store(member))
+        for node, buffer in self.scratch.items():
+            if self._stage_of(node) == stage:
+                stores.append(Store(buffer.name, self._scratch_index(), self._inline(node, self.rows + self.columns)))
+        return reductions, stores
+
+    def _store(self, member: Node) -> Store:
+        index = member_index(member, self.group.outer, self.group.inner, self.rows, self.columns)
+        assert index is not None
+        value = self.value(member, index) if isinstance(member.op.lowering, Reduction) else self._inline(member, index)
+        return Store(self.buffers.of[member].name, self.buffers.flat(member, index), value)
+
+    def _scratch_index(self) -> IntExpr:
+        return flat_index(contiguous_strides(self.group.inner), self.columns)
+
+    def _stage_of(self, node: Node) -> int:
+        """The pass over the row in which a node can be computed: after the passes of the reductions that it needs."""
+        stage = self.stage_memo.get(node)
+        if stage is None:
+            stage = 0
+            for arg in node.args:
+                if is_input(arg) or (arg in self.plan.group_of and arg not in self.members):
+                    continue
+                after = 1 if arg in self.members and isinstance(arg.op.lowering, Reduction) else 0
+                stage = max(stage, self._stage_of(arg) + after)
+            self.stage_memo[node] = stage
+        return stage
+
+    def _choose_scratch(self, passes: int) -> None:
+        """Keep a row of what is dear and used in several passes: the exp of softmax."""
+        size = expr_of(numel(self.group.inner))
+        if not self.group.inner or passes == 0 or size.constant is None or size.constant > SCRATCH_LIMIT:
+            return
+        used: dict[Node, set[int]] = {}
+        full = self.rows + self.columns
+
+        def visit(node: Node, index: Index, stage: int, seen: set[tuple[Node, Index]]) -> None:
+            if is_input(node) or (node, index) in seen:
+                return
+            seen.add((node, index))
+            if node in self.plan.group_of and node not in self.members:
+                return
+            if isinstance(node.op.lowering, Reduction):
+                return
+            if index == full and isinstance(node.op.lowering, Elementwise) and node not in self.plan.stored:
+                used.setdefault(node, set()).add(stage)
+            for arg, position in operand_indices(node, index):
+                visit(arg, position, stage, seen)
+
+        for member in self.group.members:
+            stage, seen = self._stage_of(member), set()  # type: ignore[var-annotated]
+            if isinstance(member.op.lowering, Reduction):
+                visit(member.args[0], reduction_index(member, self.rows, self.columns), stage, seen)
+            elif self._inner(member):
+                visit(member, full, stage, seen)
+        covered: set[Node] = set()
+        for node in sorted(used, key=lambda n: self._tree_cost(n), reverse=True):
+            repeated = len(used[node] | {self._stage_of(node)}) > 1 and len(used[node]) > 1
+            if node not in covered and repeated and self._tree_cost(node) >= SCRATCH_COST:
+                self.scratch[node] = self.buffers.scratch(node, size)
+                covered |= self._tree(node)
+
+    def _tree(self, node: Node) -> set[Node]:
+        found: set[Node] = set()
+        stack = [node]
+        while stack:
+            n = stack.pop()
+            if n in found or is_input(n) or (n in self.plan.group_of and n not in self.members):
+                continue
+            if isinstance(n.op.lowering, Reduction):
+                continue
+            found.add(n)
+            stack += n.args
+        return found
+
+    def _tree_cost(self, node: Node) -> float:
+        return sum(_op_cost(n) for n in self._tree(node))
+
+    # -- a long reduction in blocks -----------------------------------------------------------------------------------
+    def _blocked(self) -> Node | None:
+        first = self.group.members[0]
+        return first if first.is_op("block_reduce") else None
+
+    def _blocked_body(self, outer_axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        """All members reduce blocks of the same operand space along one axis."""
+        first = self.group.members[0]
+        axis, block, operand = first.attrs["axis"], first.attrs["block"], first.args[0]
+        length = expr_of(operand.shape[axis])
+        start = self.rows[axis] * block
+        extent = apply("min", length - start, IntExpr.of(block))
+        variable = IntExpr.symbol("j", 0, length - 1)
+        (symbol,) = variable.symbols()
+        inner = Axis(symbol, extent, block, start)
+        trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1:])
+        index = (*self.rows[:axis], variable, *self.rows[axis + 1:])
+        accumulators = [
+            Accumulator(f"r_{m.name}", m.attrs["kind"], m.dtype, self.value(m.args[0], index)) for m in self.group.members
+        ]
+        stores = tuple(
+            Store(self.buffers.of[m].name, self.buffers.flat(m, self.rows), expr.var(f"r_{m.name}", m.dtype))
+            for m in self.group.members
+        )
+        if trailing:
+            return outer_axes, (*self.defines, Reduce((inner,), tuple(accumulators)), *stores)
+        column = outer_axes[-1]
+        statement = ColumnReduce((inner,), column, accumulators[0], stores)
+        return outer_axes[:-1], (*self.defines, statement)
+
+    # -- reductions over leading axes ---------------------------------------------------------------------------------
+    def _column_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        node = self.group.members[0]
+        assert isinstance(node.op.lowering, Reduction)
+        reduced = index_of(reduced_shape(node), "j")
+        value = self.value(node.args[0], reduction_index(node, self.rows, reduced))
+        accumulator = Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value)
+        index = member_index(node, self.group.outer, (), self.rows, ())
+        assert index is not None
+        store = Store(self.buffers.of[node].name, self.buffers.flat(node, index), expr.var(accumulator.name, node.dtype))
+        *outer, column = make_axes(self.group.outer, self.rows)
+        statement = ColumnReduce(make_axes(reduced_shape(node), reduced), column, accumulator, (store,))
+        return tuple(outer), (*self.defines, statement)
+
+    # -- scans --------------------------------------------------------------------------------------------------------
+    def _scan_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        node = self.group.members[0]
+        assert isinstance(node.op.lowering, Scan)
+        along = node.attrs["axis"]
+        value = self.value(node.args[0], self.rows)
+        accumulator = Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value)
+        store = Store(self.buffers.of[node].name, self.buffers.flat(node, self.rows), expr.var(accumulator.name, node.dtype))
+        axes = make_axes(node.shape, self.rows)
+        if self.rows[along] is ZERO:
+            return axes, (Define(accumulator.name, value), store)
+        (running,) = [a for a in axes if a.symbol in self.rows[along].symbols()]
+        outer = tuple(a for a in axes if a is not running)
+        return outer, (*self.defines, Running(running, accumulator, (store,)))
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+    def value(self, node: Node, index: Index) -> Expr:
+        """One element of a node, as this kernel gets it: loaded, kept in a row or register, or computed in place."""
+        key = (node, index)
+        found = self.memo.get(key)
+        if found is None:
+            found = self.memo[key] = self._value(node, index)
+        return found
+
+    def _value(self, node: Node, index: Index) -> Expr:
+        if is_input(node) or (node in self.plan.group_of and node not in self.members):
+            return self._load(node, index)
+        if isinstance(node.op.lowering, Reduction):
+            return expr.var(f"r_{node.name}", node.dtype)
+        if self._stage_of(node) < self.stage:
+            if node in self.scratch and index == self.rows + self.columns:
+                return expr.load(self.scratch[node].name, self._scratch_index(), node.dtype)
+            if node in self.plan.stored and self._inner(node):
+                return self._load(node, index)
+        return self._hoist(self._inline(node, index), index)
+
+    def _load(self, node: Node, index: Index) -> Expr:
+        return expr.load(self.buffers.of[node].name, self.buffers.flat(node, index), node.dtype)
+
+    def _hoist(self, value: Expr, index: Index) -> Expr:
+        """Name what is the same for a whole row, so that it is computed once per row."""
+        if not self.column_symbols or not value.args or any(i.symbols() & self.column_symbols for i in index):
+            return value
+        if any(e.op in ("load", "index") and _symbols(e) & self.column_symbols for e in value.walk()):
+            return value
+        found = self.defined.get(value)
+        if found is None:
+            name = f"v{len(self.defined)}"
+            self.defines.append(Define(name, value))
+            found = self.defined[value] = expr.var(name, value.dtype)
+        return found
+
+    def _inline(self, node: Node, index: Index) -> Expr:
+        lowering = node.op.lowering
+        if isinstance(lowering, Elementwise):
+            operands = [self.value(a, broadcast_index(a.shape, index)) for a in node.args]
+            return lowering.expr(*operands, **node.attrs)
+        if isinstance(lowering, Creation):
+            return lowering.expr(index, node.attrs, node.meta)
+        if isinstance(lowering, Movement):
+            return self._moved(node, index)
+        raise GraphError(f"lower: {node.describe()}: {type(lowering).__name__} cannot be part of an expression")
+
+    def _moved(self, node: Node, index: Index) -> Expr:
+        pieces = [
+            (condition, self._piece(node, position, source)) for condition, position, source in movement_pieces(node, index)
+        ]
+        result = pieces[-1][1]
+        for condition, value in reversed(pieces[:-1]):
+            assert condition is not None
+            result = choose(condition, value, result)
+        return result
+
+    def _piece(self, node: Node, position: int | None, source: Index) -> Expr:
+        if position is None:
+            return expr.const(node.attrs["value"], node.dtype)
+        return self.value(node.args[position], source)
+
+
+def _symbols(e: Expr) -> set[object]:
+    position = e.value[1] if e.op == "load" else e.value  # type: ignore[index]
+    return set(position.symbols())  # type: ignore[union-attr]
+
+
+def choose(condition: Condition, value: Expr, otherwise: Expr) -> Expr:
+    """``value if condition else otherwise``, evaluating only the side taken: the other may lie outside its buffer."""
+    tests: Expr | None = None
+    for left, op, right in condition:
+        test = expr.call({"<": "lt", ">=": "ge"}[op], expr.index(left), expr.index(right))
+        tests = test if tests is None else expr.call("and", tests, test)
+    assert tests is not None
+    return Expr("choose", (tests, value, otherwise), value.dtype)
+
+
+def _op_cost(node: Node) -> float:
+    from_row = expr.FUNCTIONS.get(node.op.name)
+    return float(from_row.cost) if from_row else 1.0
+
+
+def _cost(axes: Sequence[Axis], body: Sequence[Statement]) -> float:
+    """Estimated nanoseconds of one iteration of the outer axes on one core."""
+    total = 0.0
+    for s in body:
+        if isinstance(s, (Define, Store)):
+            total += expr_cost([s.value]) + 1
+        elif isinstance(s, Loop):
+            total += _trips(s.axes) * _cost((), s.body) / NANOSECONDS_PER_COST
+        elif isinstance(s, Reduce):
+            roots = [a.value for a in s.accumulators] + [x.value for x in s.stores]
+            total += _trips(s.axes) * (expr_cost(roots) + 1)
+        elif isinstance(s, ColumnReduce):
+            total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
+        else:
+            total += _trips((s.axis,)) * (expr_cost([s.accumulator.value]) + 8)
+    return total * NANOSECONDS_PER_COST
+
+
+def _trips(axes: Sequence[Axis]) -> int:
+    trips = 1
+    for axis in axes:
+        trips *= axis.hint
+    return trips
+
+
+def _library_call(node: Node, buffers: Buffers) -> LibraryCall:
+    assert isinstance(node.op.lowering, Library)
+    operands = []
+    for arg in node.args:
+        base, shape, strides, offset = operand_strided(arg)
+        operands.append(Operand(buffers.of[base].name, base.dtype, shape, strides, expr_of(offset)))  # type: ignore[arg-type]
+    out = Operand(buffers.of[node].name, node.dtype, node.shape, contiguous_strides(node.shape), ZERO)
+    depth: Dim = node.args[0].shape[-1]
+    flops = 2.0 * hint_numel(node.shape) * hint_of(depth)
+    where = f"  ({node.location})" if node.location else ""
+    return LibraryCall(node.op.lowering.routine, out, tuple(operands), node.name + where, flops / GEMM_FLOPS_PER_NANOSECOND)
