@@ -1,0 +1,196 @@
+"""Rows of elementwise ops: a scalar expression of the operands at each point.
+
+`eager` is NumPy's own function, so NumPy defines what is right; where C and NumPy differ (NaN, zero divisors, wide shifts)
+the scalar functions of `ir/expr.py` carry NumPy's meaning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.errors import DTypeError
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr, call, cast, const
+from dynagraph.ir.graph import Meta
+from dynagraph.ir.ops import REQUIRED, Attrs, Elementwise, Metas, define_op
+from dynagraph.ir.optable.rules import ANY, BITS, BOOL, FLOAT, INTEGER, NUMERIC, broadcast, one_dtype, same_dtype, to_bool
+from dynagraph.ir.shapes import Shape
+
+
+def _eager(numpy_name: str) -> Callable[..., Any]:
+    return lambda xp, *operands: getattr(xp, numpy_name)(*operands)
+
+
+def _scalar(function: str) -> Callable[..., Expr]:
+    return lambda *operands: call(function, *operands)
+
+
+def _row(name: str, arity: int, kinds: str, expr: Callable[..., Expr], *, result: Any = same_dtype, exact: bool = True,
+         domain: tuple[float, float] = (-3.0, 3.0), eager: Callable[..., Any] | None = None, doc: str = "") -> None:
+    define_op(
+        name,
+        arity=arity,
+        dtype=result(name, kinds),
+        shape=broadcast(name),
+        eager=eager or _eager(name),
+        lowering=Elementwise(expr),
+        exact=exact,
+        domain=domain,
+        doc=doc,
+    )
+
+
+# -- arithmetic ---------------------------------------------------------------------------------------------------------
+
+
+def _or_on_bools(bool_function: str, function: str) -> Callable[..., Expr]:
+    """NumPy's arithmetic of bools is logic."""
+    return lambda a, b: call(bool_function if a.dtype.is_bool else function, a, b)
+
+
+def _fmax_fmin(bool_function: str, integer_function: str, float_function: str) -> Callable[..., Expr]:
+    """Only floats have NaN to ignore."""
+
+    def expr(a: Expr, b: Expr) -> Expr:
+        if a.dtype.is_bool:
+            return call(bool_function, a, b)
+        return call(float_function if a.dtype.is_float else integer_function, a, b)
+
+    return expr
+
+
+def _unless(kinds: str, function: str) -> Callable[[Expr], Expr]:
+    """The function; on dtypes of `kinds` it changes nothing."""
+    return lambda x: x if x.dtype.kind in kinds else call(function, x)
+
+
+_row("add", 2, ANY, _or_on_bools("or", "add"))
+_row("subtract", 2, NUMERIC, _scalar("sub"))
+_row("multiply", 2, ANY, _or_on_bools("and", "mul"))
+_row("divide", 2, FLOAT, _scalar("div"))
+_row("floor_divide", 2, NUMERIC, _scalar("floordiv"))
+_row("remainder", 2, NUMERIC, _scalar("remainder"))
+_row("fmod", 2, NUMERIC, _scalar("fmod"))
+_row("power", 2, FLOAT, _scalar("pow"), exact=False, domain=(0.1, 3.0))
+_row("power_int", 2, INTEGER, _scalar("pow_int"), domain=(0.0, 9.0), eager=_eager("power"),
+     doc="exponents must not be negative; products wrap")
+_row("negative", 1, NUMERIC, _scalar("neg"))
+_row("absolute", 1, ANY, _unless("bu", "abs"))
+_row("sign", 1, NUMERIC, _scalar("sign"))
+_row("reciprocal", 1, FLOAT, lambda x: call("div", const(1, x.dtype), x))
+_row("square", 1, NUMERIC, lambda x: call("mul", x, x))
+_row("maximum", 2, ANY, _or_on_bools("or", "maximum"))
+_row("minimum", 2, ANY, _or_on_bools("and", "minimum"))
+_row("fmax", 2, ANY, _fmax_fmin("or", "maximum", "fmax"))
+_row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"))
+_row("copysign", 2, FLOAT, _scalar("copysign"))
+_row("nextafter", 2, FLOAT, _scalar("nextafter"))
+_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False)
+_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False)
+_row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False)
+_row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False)
+
+
+def _heaviside(x: Expr, at_zero: Expr) -> Expr:
+    zero, one, nan = (const(v, x.dtype) for v in (0.0, 1.0, math.nan))
+    known = call("select", call("lt", x, zero), zero, call("select", call("isnan", x), nan, one))
+    return call("select", call("eq", x, zero), at_zero, known)
+
+
+_row("heaviside", 2, FLOAT, _heaviside)
+
+# -- roots, exponentials, logarithms, trigonometry ------------------------------------------------------------------------
+
+_row("sqrt", 1, FLOAT, _scalar("sqrt"), domain=(0.0, 10.0))
+
+_TRANSCENDENTAL: dict[str, tuple[float, float]] = dict(
+    cbrt=(-10.0, 10.0), exp=(-10.0, 10.0), exp2=(-10.0, 10.0), expm1=(-5.0, 5.0),
+    log=(0.01, 10.0), log2=(0.01, 10.0), log10=(0.01, 10.0), log1p=(-0.9, 10.0),
+    sin=(-10.0, 10.0), cos=(-10.0, 10.0), tan=(-1.5, 1.5), arcsin=(-1.0, 1.0), arccos=(-1.0, 1.0), arctan=(-10.0, 10.0),
+    sinh=(-5.0, 5.0), cosh=(-5.0, 5.0), tanh=(-5.0, 5.0), arcsinh=(-10.0, 10.0), arccosh=(1.0, 10.0), arctanh=(-0.95, 0.95),
+)  # fmt: skip
+
+for _name, _domain in _TRANSCENDENTAL.items():
+    _row(_name, 1, FLOAT, _scalar(_name), exact=False, domain=_domain)
+
+_erf_of_array = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _erf(xp: Any, x: Any) -> Any:
+    """NumPy has no erf: Python's, in float64, element by element.  CuPy's stands in a package of its own."""
+    if xp is np:
+        return _erf_of_array(x).astype(x.dtype)
+    return importlib.import_module(f"{xp.__name__}x.scipy.special").erf(x)
+
+
+_row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf)
+
+# -- rounding -------------------------------------------------------------------------------------------------------------
+
+for _name in ("floor", "ceil", "trunc"):
+    _row(_name, 1, ANY, _unless(BITS, _name), doc="integers and bools are given back as they are")
+_row("rint", 1, FLOAT, _scalar("rint"))
+
+# -- comparisons and logic ------------------------------------------------------------------------------------------------
+
+for _name, _function in dict(equal="eq", not_equal="ne", less="lt", less_equal="le", greater="gt", greater_equal="ge").items():
+    _row(_name, 2, ANY, _scalar(_function), result=to_bool)
+for _name, _function in dict(logical_and="and", logical_or="or", logical_xor="xor").items():
+    _row(_name, 2, BOOL, _scalar(_function), result=to_bool)
+_row("logical_not", 1, BOOL, _scalar("not"), result=to_bool)
+for _name, _function in dict(bitwise_and="and", bitwise_or="or", bitwise_xor="xor").items():
+    _row(_name, 2, BITS, _scalar(_function))
+_row("invert", 1, BITS, lambda x: call("not" if x.dtype.is_bool else "invert", x))
+_row("left_shift", 2, INTEGER, _scalar("shl"), domain=(0.0, 9.0))
+_row("right_shift", 2, INTEGER, _scalar("shr"), domain=(0.0, 9.0))
+for _name in ("isnan", "isinf", "isfinite", "signbit"):
+    _row(_name, 1, FLOAT, _scalar(_name), result=to_bool)
+
+# -- select and cast ------------------------------------------------------------------------------------------------------
+
+
+def _where_dtype(metas: Metas, attrs: Attrs) -> DType:
+    if not metas[0].dtype.is_bool:
+        raise DTypeError(f"where: the condition must be bool, got {metas[0].dtype}; compare it with 0 first")
+    return one_dtype("where", metas[1:])
+
+
+define_op(
+    "where",
+    arity=3,
+    dtype=_where_dtype,
+    shape=broadcast("where"),
+    eager=lambda xp, condition, a, b: xp.where(condition, a, b),
+    lowering=Elementwise(lambda condition, a, b: call("select", condition, a, b)),
+    exact=True,
+)
+
+
+def _cast_dtype(metas: Metas, attrs: Attrs) -> DType:
+    target = attrs["dtype"]
+    if not isinstance(target, DType):
+        raise DTypeError(f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.ALL)}), got {target!r}")
+    return target
+
+
+def _same_shape(metas: tuple[Meta, ...], attrs: Attrs) -> Shape:
+    return metas[0].shape
+
+
+define_op(
+    "cast",
+    arity=1,
+    attrs={"dtype": REQUIRED},
+    dtype=_cast_dtype,
+    shape=_same_shape,
+    eager=lambda xp, x, dtype: x.astype(dtype.numpy),
+    lowering=Elementwise(lambda x, dtype: cast(x, dtype)),
+    exact=True,
+    doc="NumPy's astype; floats outside an integer's range give what NumPy gives on the machine",
+)

@@ -1,0 +1,438 @@
+"""Rows of data movement: where each element of the result comes from, and the same as strides where that is possible.
+
+`source` speaks of indices, for lowering; `view` of the operand's memory, for results that are views and for reading
+without a copy.  Both prove what they need on symbolic sizes without guarding anything: what cannot be proven is a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from dynagraph.errors import GraphError, ShapeError
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Meta
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.ops import REQUIRED, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
+from dynagraph.ir.optable.rules import one_dtype
+from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, contiguous_strides, expr_of, numel, same_dim, same_shape
+
+ZERO = IntExpr.of(0)
+
+
+def _operand_dtype(metas: Metas, attrs: Attrs) -> DType:
+    return metas[0].dtype
+
+
+def _rearrange(name: str, *, attrs: dict[str, Any], shape: Callable[[Metas, Attrs], Shape], eager: Callable[..., Any],
+               index: Callable[[Index, Meta, Attrs], Index], view: Callable[..., Strided | None] | None = None,
+               doc: str = "") -> None:
+    """A row of one operand, each element of which comes from one place: ``result[i] = x[index(i)]``."""
+
+    def source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
+        return [(None, 0, index(position, metas[0], attrs))]
+
+    define_op(name, arity=1, attrs=attrs, dtype=_operand_dtype, shape=shape, eager=eager,
+              lowering=Movement(source, view), exact=True, doc=doc)
+
+
+def _check_sizes(who: str, sizes: object) -> Shape:
+    if not isinstance(sizes, tuple) or any(d < 0 for d in sizes):
+        raise ShapeError(f"{who}: shape must be a tuple of sizes of at least 0, got {sizes!r}")
+    return sizes
+
+
+def _check_axis(who: str, attrs: Attrs, rank: int) -> int:
+    axis = attrs["axis"]
+    if not isinstance(axis, int) or not 0 <= axis < rank:
+        raise ShapeError(f"{who}: axis must be from 0 to {rank - 1}, got {axis!r}; normalise it with normalize_axis")
+    return axis
+
+
+def _replace(shape: Shape, axis: int, dim: Dim) -> Shape:
+    return shape[:axis] + (dim,) + shape[axis + 1:]
+
+
+def _replace_index(position: Index, axis: int, value: IntExpr) -> Index:
+    return position[:axis] + (value,) + position[axis + 1:]
+
+
+# -- reshape --------------------------------------------------------------------------------------------------------------
+
+
+def _reshape_shape(metas: Metas, attrs: Attrs) -> Shape:
+    given, wanted = metas[0].shape, _check_sizes("reshape", attrs["shape"])
+    if numel(given) != numel(wanted):
+        raise ShapeError(f"reshape: an array of shape {given} has {numel(given)} elements, shape {wanted} takes {numel(wanted)}")
+    return wanted
+
+
+Axes = Sequence[int]
+
+
+def _groups(old: Shape, new: Shape) -> Iterator[tuple[Axes, Axes]]:
+    """The smallest runs of axes of both shapes that hold the same elements: (2, 3, 4) -> (6, 2, 2) is (0, 1)/(0,) and (2,)/(1, 2).
+
+    Axes of size 1 are left out.  Ends of runs are where the products of the sizes so far are equal, as expressions.
+    """
+    old_axes = [k for k, d in enumerate(old) if not same_dim(d, 1)]
+    new_axes = [k for k, d in enumerate(new) if not same_dim(d, 1)]
+    new_products = list(accumulate((expr_of(new[k]) for k in new_axes), mul))
+    old_start = new_start = 0
+    for old_end, product in enumerate(accumulate((expr_of(old[k]) for k in old_axes), mul), start=1):
+        if product in new_products[new_start:]:
+            new_end = new_products.index(product, new_start) + 1
+            yield old_axes[old_start:old_end], new_axes[new_start:new_end]
+            old_start, new_start = old_end, new_end
+    if old_start < len(old_axes) or new_start < len(new_axes):  # the totals are equal, by a guard perhaps
+        yield old_axes[old_start:], new_axes[new_start:]
+
+
+def _reshape_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    """Within each group: to a flat position, and from there to the operand's axes."""
+    old, new = operand.shape, attrs["shape"]
+    result = [ZERO] * len(old)
+    for old_axes, new_axes in _groups(old, new):
+        flat = ZERO
+        for k in new_axes:
+            flat = flat * expr_of(new[k]) + position[k]
+        for nth, k in reversed(list(enumerate(old_axes))):
+            size = expr_of(old[k])
+            if size == 0 or nth == 0:
+                result[k] = flat
+            else:
+                result[k], flat = flat % size, flat // size
+    return tuple(result)
+
+
+def _reshape_view(base: Strided, attrs: Attrs, out: Meta) -> Strided | None:
+    """NumPy's rule: a group of axes can be split anew only where its axes lie in memory as one."""
+    new = attrs["shape"]
+    if any(same_dim(d, 0) for d in base.shape) or same_shape(base.shape, new):
+        strides = base.strides if same_shape(base.shape, new) else contiguous_strides(new)
+        return Strided(new, strides, base.offset)
+    strides_of: dict[int, Dim] = {}
+    for old_axes, new_axes in _groups(base.shape, new):
+        if not old_axes or not new_axes or not _lies_as_one(base, old_axes):
+            return None
+        step = base.strides[old_axes[-1]]
+        for k in reversed(new_axes):
+            strides_of[k] = step
+            step = step * new[k]
+    return Strided(new, _fill_strides(new, strides_of), base.offset)
+
+
+def _lies_as_one(base: Strided, axes: Axes) -> bool:
+    return all(same_dim(base.strides[a], base.strides[b] * base.shape[b]) for a, b in zip(axes, axes[1:]))
+
+
+def _fill_strides(shape: Shape, known: dict[int, Dim]) -> Shape:
+    """Strides of axes of size 1 are free; these are the ones that NumPy gives."""
+    strides: list[Dim] = [1] * len(shape)
+    step: Dim = known[max(known)] if known else 1  # axes of size 1 at the end repeat the last stride
+    for k in reversed(range(len(shape))):
+        strides[k] = known.get(k, step)
+        if k in known:
+            step = known[k] * shape[k]
+    return tuple(strides)
+
+
+_rearrange(
+    "reshape",
+    attrs={"shape": REQUIRED},
+    shape=_reshape_shape,
+    eager=lambda xp, x, shape: xp.reshape(x, shape),
+    index=_reshape_index,
+    view=_reshape_view,
+)
+
+
+# -- transpose ------------------------------------------------------------------------------------------------------------
+
+
+def _transpose_shape(metas: Metas, attrs: Attrs) -> Shape:
+    axes, shape = attrs["axes"], metas[0].shape
+    if not isinstance(axes, tuple) or sorted(axes) != list(range(len(shape))):
+        raise ShapeError(f"transpose: axes must be a permutation of {tuple(range(len(shape)))}, got {axes!r}")
+    return tuple(shape[a] for a in axes)
+
+
+def _transpose_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    where = {axis: i for axis, i in zip(attrs["axes"], position)}
+    return tuple(where[k] for k in range(operand.ndim))
+
+
+def _transpose_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
+    axes = attrs["axes"]
+    return Strided(tuple(base.shape[a] for a in axes), tuple(base.strides[a] for a in axes), base.offset)
+
+
+_rearrange(
+    "transpose",
+    attrs={"axes": REQUIRED},
+    shape=_transpose_shape,
+    eager=lambda xp, x, axes: xp.transpose(x, axes),
+    index=_transpose_index,
+    view=_transpose_view,
+)
+
+
+# -- broadcast_to -----------------------------------------------------------------------------------------------------------
+
+
+def _broadcast_shape(metas: Metas, attrs: Attrs) -> Shape:
+    given, wanted = metas[0].shape, _check_sizes("broadcast_to", attrs["shape"])
+    fits = len(given) <= len(wanted) and broadcast_shapes(given, wanted, who="broadcast_to")
+    if fits is False or any(a != b for a, b in zip(fits, wanted)):
+        raise ShapeError(f"broadcast_to: an array of shape {given} does not broadcast to {wanted}; "
+                         "from the right, its sizes must be 1 or equal")
+    return wanted
+
+
+def _broadcast_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    aligned = position[len(position) - operand.ndim:]
+    return tuple(ZERO if same_dim(d, 1) else i for d, i in zip(operand.shape, aligned))
+
+
+def _broadcast_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
+    wanted: Shape = attrs["shape"]
+    added = len(wanted) - len(base.shape)
+    strides: Iterator[Dim] = (
+        0 if same_dim(have, 1) and not same_dim(want, 1) else stride
+        for have, want, stride in zip(base.shape, wanted[added:], base.strides)
+    )
+    return Strided(wanted, (0,) * added + tuple(strides), base.offset)
+
+
+_rearrange(
+    "broadcast_to",
+    attrs={"shape": REQUIRED},
+    shape=_broadcast_shape,
+    eager=lambda xp, x, shape: xp.broadcast_to(x, shape),
+    index=_broadcast_index,
+    view=_broadcast_view,
+)
+
+
+# -- slice ----------------------------------------------------------------------------------------------------------------
+
+
+def _slice_shape(metas: Metas, attrs: Attrs) -> Shape:
+    given, wanted = metas[0].shape, _check_sizes("slice", attrs["shape"])
+    starts, steps = attrs["starts"], attrs["steps"]
+    if not len(starts) == len(steps) == len(wanted) == len(given):
+        raise ShapeError(f"slice: starts, steps and shape must have one entry for each of {len(given)} axes, "
+                         f"got {starts!r}, {steps!r} and {wanted!r}")
+    for axis, (dim, start, step, size) in enumerate(zip(given, starts, steps, wanted)):
+        if step == 0:
+            raise ShapeError(f"slice: the step of axis {axis} is 0")
+        if size > 0 and not _inside(start, step, size, dim):
+            raise ShapeError(f"slice: axis {axis} of size {dim} has no elements {start} + {step}*i for i < {size}")
+    return wanted
+
+
+def _inside(start: Dim, step: Dim, size: Dim, dim: Dim) -> bool:
+    last = start + step * (size - 1)
+    least, greatest = (start, last) if step > 0 else (last, start)
+    return bool(least >= 0) and bool(greatest < dim)
+
+
+def _slice_eager(xp: Any, x: Any, starts: tuple[int, ...], steps: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    return x[tuple(map(_python_slice, starts, steps, shape)) + (...,)]
+
+
+def _python_slice(start: int, step: int, size: int) -> slice:
+    if size == 0:
+        return slice(0, 0)
+    stop = start + step * size
+    return slice(start, None if stop < 0 else stop, step)
+
+
+def _slice_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, attrs["starts"], attrs["steps"]))
+
+
+def _slice_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
+    offset = base.offset
+    if not any(same_dim(d, 0) for d in out.shape):
+        for start, stride in zip(attrs["starts"], base.strides):
+            offset = offset + start * stride
+    strides = tuple(stride * step for stride, step in zip(base.strides, attrs["steps"]))
+    return Strided(attrs["shape"], strides, offset)
+
+
+_rearrange(
+    "slice",
+    attrs={"starts": REQUIRED, "steps": REQUIRED, "shape": REQUIRED},
+    shape=_slice_shape,
+    eager=_slice_eager,
+    index=_slice_index,
+    view=_slice_view,
+    doc="result[i] = x[start + step*i] along each axis; the rank is kept",
+)
+
+
+# -- concatenate and pad ----------------------------------------------------------------------------------------------------
+
+
+def _concatenate_dtype(metas: Metas, attrs: Attrs) -> DType:
+    if not metas:
+        raise GraphError("concatenate: takes one operand or more, got none")
+    return one_dtype("concatenate", metas)
+
+
+def _concatenate_shape(metas: Metas, attrs: Attrs) -> Shape:
+    first = metas[0].shape
+    axis = _check_axis("concatenate", attrs, len(first))
+    total: Dim = 0
+    for meta in metas:
+        others = zip(_replace(meta.shape, axis, 0), _replace(first, axis, 0)) if meta.ndim == len(first) else None
+        if others is None or any(a != b for a, b in others):
+            raise ShapeError(f"concatenate: shapes {first} and {meta.shape} must be equal apart from axis {axis}")
+        total = total + meta.shape[axis]
+    return _replace(first, axis, total)
+
+
+def _concatenate_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
+    axis = attrs["axis"]
+    i, start = position[axis], ZERO
+    pieces: list[Piece] = []
+    for operand, meta in enumerate(metas):
+        end = start + expr_of(meta.shape[axis])
+        condition = None if operand == len(metas) - 1 else ((i, "<", end),)
+        pieces.append((condition, operand, _replace_index(position, axis, i - start)))
+        start = end
+    return pieces
+
+
+define_op(
+    "concatenate",
+    arity=None,
+    attrs={"axis": REQUIRED},
+    dtype=_concatenate_dtype,
+    shape=_concatenate_shape,
+    eager=lambda xp, *operands, axis: xp.concatenate(operands, axis=axis),
+    lowering=Movement(_concatenate_source),
+    exact=True,
+)
+
+
+def _pad_shape(metas: Metas, attrs: Attrs) -> Shape:
+    widths, shape = attrs["widths"], metas[0].shape
+    if not isinstance(widths, tuple) or len(widths) != len(shape) or any(w < 0 for pair in widths for w in pair):
+        raise ShapeError(f"pad: widths must be a pair of sizes of at least 0 for each of {len(shape)} axes, got {widths!r}")
+    return tuple(low + d + high for d, (low, high) in zip(shape, widths))
+
+
+def _pad_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
+    condition: Condition = ()
+    inside: list[IntExpr] = []
+    for i, dim, (low, high) in zip(position, metas[0].shape, attrs["widths"]):
+        inside.append(i - expr_of(low))
+        if not same_dim(low, 0):
+            condition += ((i, ">=", expr_of(low)),)
+        if not same_dim(high, 0):
+            condition += ((i, "<", expr_of(low) + expr_of(dim)),)
+    if not condition:
+        return [(None, 0, tuple(inside))]
+    return [(condition, 0, tuple(inside)), (None, None, ())]
+
+
+def _pad_eager(xp: Any, x: Any, widths: tuple[tuple[int, int], ...], value: bool | int | float) -> Any:
+    return xp.pad(x, widths, constant_values=value) if widths else xp.array(x)  # np.pad takes no 0-d array
+
+
+define_op(
+    "pad",
+    arity=1,
+    attrs={"widths": REQUIRED, "value": 0},
+    dtype=_operand_dtype,
+    shape=_pad_shape,
+    eager=_pad_eager,
+    lowering=Movement(_pad_source),
+    exact=True,
+)
+
+
+# -- roll, repeat, tile, copy -------------------------------------------------------------------------------------------------
+
+
+def _roll_shape(metas: Metas, attrs: Attrs) -> Shape:
+    _check_axis("roll", attrs, metas[0].ndim)
+    return metas[0].shape
+
+
+def _roll_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
+    axis = attrs["axis"]
+    i, size = position[axis], expr_of(metas[0].shape[axis])
+    shift = ZERO if size == 0 else expr_of(attrs["shift"]) % size
+    unmoved = (None, 0, _replace_index(position, axis, i - shift))
+    if shift == 0:
+        return [unmoved]
+    return [(((i, "<", shift),), 0, _replace_index(position, axis, i - shift + size)), unmoved]
+
+
+define_op(
+    "roll",
+    arity=1,
+    attrs={"shift": REQUIRED, "axis": REQUIRED},
+    dtype=_operand_dtype,
+    shape=_roll_shape,
+    eager=lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
+    lowering=Movement(_roll_source),
+    exact=True,
+    doc="result[i] = x[(i - shift) % n] along the axis",
+)
+
+
+def _repeat_shape(metas: Metas, attrs: Attrs) -> Shape:
+    axis = _check_axis("repeat", attrs, metas[0].ndim)
+    if attrs["repeats"] < 0:
+        raise ShapeError(f"repeat: repeats must be at least 0, got {attrs['repeats']}")
+    return _replace(metas[0].shape, axis, metas[0].shape[axis] * attrs["repeats"])
+
+
+def _repeat_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    axis, repeats = attrs["axis"], expr_of(attrs["repeats"])
+    return position if repeats == 0 else _replace_index(position, axis, position[axis] // repeats)
+
+
+_rearrange(
+    "repeat",
+    attrs={"repeats": REQUIRED, "axis": REQUIRED},
+    shape=_repeat_shape,
+    eager=lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
+    index=_repeat_index,
+    doc="each element `repeats` times, next to one another",
+)
+
+
+def _tile_shape(metas: Metas, attrs: Attrs) -> Shape:
+    reps, shape = attrs["reps"], metas[0].shape
+    if not isinstance(reps, tuple) or len(reps) != len(shape) or any(r < 0 for r in reps):
+        raise ShapeError(f"tile: reps must be a tuple of {len(shape)} counts of at least 0, got {reps!r}")
+    return tuple(d * r for d, r in zip(shape, reps))
+
+
+def _tile_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    return tuple(i if same_dim(d, 0) else i % expr_of(d) for i, d in zip(position, operand.shape))
+
+
+_rearrange(
+    "tile",
+    attrs={"reps": REQUIRED},
+    shape=_tile_shape,
+    eager=lambda xp, x, reps: xp.tile(x, reps),
+    index=_tile_index,
+)
+
+_rearrange(
+    "copy",
+    attrs={},
+    shape=lambda metas, attrs: metas[0].shape,
+    eager=lambda xp, x: xp.array(x, order="C"),
+    index=lambda position, operand, attrs: position,
+    doc="the same values in memory of their own",
+)

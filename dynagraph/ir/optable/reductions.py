@@ -1,0 +1,229 @@
+"""Rows of reductions and scans, and the statistics composed of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynagraph.errors import DTypeError, GraphError, ShapeError
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Graph, Meta, Node
+from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Composite, Metas, Op, Reduction, Scan, define_op
+from dynagraph.ir.optable.rules import ANY, FLOAT, NUMERIC, DTypeRule, ShapeRule, same_dtype
+from dynagraph.ir.shapes import Dim, Shape, numel
+
+Axes = tuple[int, ...]
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------------
+
+
+def _check_axes(who: str, axes: object, rank: int) -> Axes:
+    if not isinstance(axes, tuple) or list(axes) != sorted(set(axes)) or any(not 0 <= a < rank for a in axes):
+        raise ShapeError(f"{who}: axis must be a sorted tuple of different axes from 0 to {rank - 1}, got {axes!r}; "
+                         "normalise it with normalize_axis")
+    return axes
+
+
+def _reduced_shape(who: str) -> ShapeRule:
+    def rule(metas: Metas, attrs: Attrs) -> Shape:
+        shape, axes = metas[0].shape, _check_axes(who, attrs["axis"], metas[0].ndim)
+        if attrs["keepdims"]:
+            return tuple(1 if k in axes else d for k, d in enumerate(shape))
+        return tuple(d for k, d in enumerate(shape) if k not in axes)
+
+    return rule
+
+
+def _nonempty_reduced_shape(who: str) -> ShapeRule:
+    """Extremes have no identity: results without elements to choose from do not exist."""
+    reduced_shape = _reduced_shape(who)
+
+    def rule(metas: Metas, attrs: Attrs) -> Shape:
+        result, shape = reduced_shape(metas, attrs), metas[0].shape
+        if any(shape[a] == 0 for a in attrs["axis"]) and not any(d == 0 for d in result):
+            raise ShapeError(f"{who}: the array of shape {shape} has no elements along axis {attrs['axis']}, "
+                             "and there is no identity to give instead")
+        return result
+
+    return rule
+
+
+def _position_shape(who: str) -> ShapeRule:
+    reduced_shape = _reduced_shape(who)
+
+    def rule(metas: Metas, attrs: Attrs) -> Shape:
+        result = reduced_shape(metas, attrs)
+        if len(attrs["axis"]) != 1:
+            raise ShapeError(f"{who}: takes exactly one axis, got {attrs['axis']}; reshape to 1-d to search all elements")
+        if metas[0].shape[attrs["axis"][0]] == 0:
+            raise ShapeError(f"{who}: the array of shape {metas[0].shape} has no elements along axis {attrs['axis']}")
+        return result
+
+    return rule
+
+
+# -- reductions -----------------------------------------------------------------------------------------------------------
+
+
+def _bool_only(who: str) -> DTypeRule:
+    def rule(metas: Metas, attrs: Attrs) -> DType:
+        if not metas[0].dtype.is_bool:
+            raise DTypeError(f"{who}: takes bool, got {metas[0].dtype}; compare the operand with 0 first")
+        return dtypes.bool_
+
+    return rule
+
+
+def _reduction(name: str, dtype: DTypeRule, shape: ShapeRule, eager: Any, exact: bool, doc: str = "") -> None:
+    define_op(
+        name,
+        arity=1,
+        attrs={"axis": REQUIRED, "keepdims": False},
+        dtype=dtype,
+        shape=shape,
+        eager=eager,
+        lowering=Reduction(name),
+        exact=exact,
+        doc=doc,
+    )
+
+
+def _accumulate(name: str) -> Any:
+    """NumPy would widen small integers; here the graph has said the dtype already."""
+    return lambda xp, x, axis, keepdims: getattr(xp, name)(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+
+
+def _choose(name: str) -> Any:
+    return lambda xp, x, axis, keepdims: getattr(xp, name)(x, axis=axis, keepdims=keepdims)
+
+
+def _position(name: str) -> Any:
+    return lambda xp, x, axis, keepdims: getattr(xp, name)(x, axis=axis[0], keepdims=keepdims)
+
+
+for _name in ("sum", "prod"):
+    _reduction(_name, same_dtype(_name, NUMERIC), _reduced_shape(_name), _accumulate(_name), exact=False,
+               doc="accumulates in the operand's dtype")
+for _name in ("max", "min"):
+    _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True)
+for _name in ("any", "all"):
+    _reduction(_name, _bool_only(_name), _reduced_shape(_name), _choose(_name), exact=True)
+for _name in ("argmax", "argmin"):
+    _reduction(_name, lambda metas, attrs: dtypes.int64, _position_shape(_name), _position(_name), exact=True)
+
+
+# -- scans ----------------------------------------------------------------------------------------------------------------
+
+
+def _scan_shape(who: str) -> ShapeRule:
+    def rule(metas: Metas, attrs: Attrs) -> Shape:
+        axis, rank = attrs["axis"], metas[0].ndim
+        if not isinstance(axis, int) or not 0 <= axis < rank:
+            raise ShapeError(f"{who}: axis must be from 0 to {rank - 1}, got {axis!r}; normalise it with normalize_axis")
+        return metas[0].shape
+
+    return rule
+
+
+def _scan(name: str, kind: str) -> None:
+    define_op(
+        name,
+        arity=1,
+        attrs={"axis": REQUIRED},
+        dtype=same_dtype(name, NUMERIC),
+        shape=_scan_shape(name),
+        eager=lambda xp, x, axis: getattr(xp, name)(x, axis=axis, dtype=x.dtype),
+        lowering=Scan(kind),
+        exact=True,  # one after the other, as NumPy does it
+        doc="accumulates in the operand's dtype; the first element is copied as it is",
+    )
+
+
+_scan("cumsum", "sum")
+_scan("cumprod", "prod")
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+EXACT_COUNT = 2**24  # counts up to here are exact in float32
+
+
+def _count(shape: Shape, axes: Axes) -> Dim:
+    return numel(shape[a] for a in axes)
+
+
+def _divide_by_count(graph: Graph, total: Node, count: Dim | float) -> Node:
+    """``total / count`` as NumPy does it: in float64, rounded to the result's dtype.
+
+    A float32 quotient of operands exact in float32 is the same, for float64 has more than twice its digits.
+    """
+    exact = total.dtype is dtypes.float64 or (isinstance(count, (int, float)) and float(count).is_integer() and count <= EXACT_COUNT)
+    dtype = total.dtype if exact else dtypes.float64
+    divisor = graph.call(OPS["constant"], value=count, dtype=dtype)
+    if exact:
+        return graph.call(OPS["divide"], total, divisor)
+    quotient = graph.call(OPS["divide"], graph.call(OPS["cast"], total, dtype=dtype), divisor)
+    return graph.call(OPS["cast"], quotient, dtype=total.dtype)
+
+
+def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
+    total = graph.call(OPS["sum"], x, axis=axis, keepdims=keepdims)
+    return _divide_by_count(graph, total, _count(x.shape, axis))
+
+
+def _degrees_of_freedom(count: Dim, ddof: int | float) -> Dim | float:
+    """Never negative, so that NumPy's division by it gives inf or nan."""
+    left = count - ddof
+    return left if left > 0 else 0
+
+
+def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float) -> Node:
+    deviation = graph.call(OPS["subtract"], x, _mean(graph, x, axis=axis, keepdims=True))
+    squares = graph.call(OPS["square"], deviation)
+    total = graph.call(OPS["sum"], squares, axis=axis, keepdims=keepdims)
+    return _divide_by_count(graph, total, _degrees_of_freedom(_count(x.shape, axis), ddof))
+
+
+def _std(graph: Graph, x: Node, **attrs: Any) -> Node:
+    return graph.call(OPS["sqrt"], _var(graph, x, **attrs))
+
+
+def _spread_shape(who: str) -> ShapeRule:
+    reduced_shape = _reduced_shape(who)
+
+    def rule(metas: tuple[Meta, ...], attrs: Attrs) -> Shape:
+        if not isinstance(attrs["ddof"], (int, float)):
+            raise GraphError(f"{who}: ddof must be a number, got {attrs['ddof']!r}")
+        return reduced_shape(metas, attrs)
+
+    return rule
+
+
+def _define_mean() -> Op:
+    return define_op(
+        "mean",
+        arity=1,
+        attrs={"axis": REQUIRED, "keepdims": False},
+        dtype=same_dtype("mean", FLOAT),
+        shape=_reduced_shape("mean"),
+        eager=_choose("mean"),
+        lowering=Composite(_mean),
+    )
+
+
+def _define_spread(name: str, decompose: Any) -> Op:
+    return define_op(
+        name,
+        arity=1,
+        attrs={"axis": REQUIRED, "keepdims": False, "ddof": 0},
+        dtype=same_dtype(name, FLOAT),
+        shape=_spread_shape(name),
+        eager=lambda xp, x, axis, keepdims, ddof: getattr(xp, name)(x, axis=axis, keepdims=keepdims, ddof=ddof),
+        lowering=Composite(decompose),
+    )
+
+
+_define_mean()
+_define_spread("var", _var)
+_define_spread("std", _std)
