@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.intexpr import IntExpr, Symbol, apply
 from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
 
 SPLIT_ROWS = 16  # a loop nest with fewer outer iterations than this,
 SPLIT_LENGTH = 16384  # ... and an inner loop longer than this, is split into blocks
 SPLIT_BLOCK = 4096
+TILE = 32  # elements of a side of a tile of a transposition
 
 
 def collapse(kernel: Kernel) -> Kernel:
@@ -63,21 +64,46 @@ def _split_last(kernel: Kernel) -> Kernel:
     """Make the last axis of a nest the inner loop, in blocks where the outer axes are too few."""
     if len(kernel.axes) < 2:
         return kernel
+    across = _transposed_axis(kernel)
+    if across is not None:
+        return _tile(kernel, across)
     *outer, last = kernel.axes
     rows = 1
     for axis in outer:
         rows *= axis.hint
     if rows >= SPLIT_ROWS or last.hint < SPLIT_LENGTH:
         return replace(kernel, axes=tuple(outer), body=(Loop((last,), kernel.body),))
-    blocks = (last.extent + (SPLIT_BLOCK - 1)) // SPLIT_BLOCK
-    block = IntExpr.symbol("block", 0, blocks - 1)
-    start = block * SPLIT_BLOCK
-    inner = Axis(last.symbol, minimum(last.extent - start, SPLIT_BLOCK), SPLIT_BLOCK, start)
-    axis = Axis(next(iter(block.symbols())), blocks, -(-last.hint // SPLIT_BLOCK))
+    axis, inner = _blocks(last, SPLIT_BLOCK)
     return replace(kernel, axes=(*outer, axis), body=(Loop((inner,), kernel.body),))
 
 
-def minimum(left: IntExpr, right: int) -> IntExpr:
-    """min, kept as an expression: the printer evaluates it once per loop."""
-    return apply("min", left, IntExpr.of(right))
+def _blocks(axis: Axis, size: int) -> tuple[Axis, Axis]:
+    """An axis as a loop over blocks and a loop within one."""
+    blocks = (axis.extent + (size - 1)) // size
+    block = IntExpr.symbol(f"{axis.symbol.name}_block", 0, blocks - 1)
+    start = block * size
+    (symbol,) = block.symbols() or (Symbol(f"{axis.symbol.name}_block", 0, 0),)
+    inner = Axis(axis.symbol, apply("min", axis.extent - start, IntExpr.of(size)), min(axis.hint, size), start)
+    return Axis(symbol, blocks, -(-axis.hint // size)), inner
+
+
+def _transposed_axis(kernel: Kernel) -> int | None:
+    """The axis along which some array is contiguous, where the last axis walks that array in long strides."""
+    last = kernel.axes[-1]
+    for position in indices(kernel.body):
+        step = position.coefficient(last.symbol)
+        if step is None or step == 0 or step == 1:
+            continue
+        for k, axis in enumerate(kernel.axes[:-1]):
+            if position.coefficient(axis.symbol) == 1 and axis.hint >= TILE and last.hint >= TILE:
+                return k
+    return None
+
+
+def _tile(kernel: Kernel, across: int) -> Kernel:
+    """Walk both axes of a transposition in square tiles, so that every cache line is used whole."""
+    row_block, row = _blocks(kernel.axes[across], TILE)
+    column_block, column = _blocks(kernel.axes[-1], TILE)
+    others = tuple(a for k, a in enumerate(kernel.axes[:-1]) if k != across)
+    return replace(kernel, axes=(*others, row_block, column_block), body=(Loop((row, column), kernel.body),))
 

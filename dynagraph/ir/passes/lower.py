@@ -162,8 +162,12 @@ class _KernelLowering:
             reductions, stores = self._pass(self.stage)
             body += self.defines
             self.defines.clear()
-            if reductions:
-                body.append(Reduce(axes, tuple(reductions), tuple(stores)))
+            positions = [a for a in reductions if a.kind in ("argmax", "argmin")]
+            lanes = [a for a in reductions if a.kind not in ("argmax", "argmin")]
+            if positions:
+                body.append(Reduce(axes, tuple(positions)))
+            if lanes:
+                body.append(Reduce(axes, tuple(lanes), tuple(stores)))
             elif stores:
                 body += [Loop(axes, tuple(stores))] if axes else stores
         self.stage = passes + 1
