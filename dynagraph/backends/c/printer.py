@@ -19,6 +19,7 @@ from dynagraph.ir.loops import (
     ColumnReduce,
     Define,
     Kernel,
+    LeafRule,
     LibraryCall,
     Loop,
     LoopProgram,
@@ -27,7 +28,9 @@ from dynagraph.ir.loops import (
     Running,
     Statement,
     Store,
+    expr_cost,
     loaded_buffers,
+    map_expr,
     stored_buffers,
 )
 from dynagraph.ir.shapes import expr_of, same_dim
@@ -37,6 +40,8 @@ LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, w
 SERIAL_EXTENT = 32  # shorter reductions are not worth lanes
 CASCADE_BLOCK = 4096  # longer sums are combined pairwise from blocks of this many elements
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
+COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
+UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
@@ -443,21 +448,43 @@ class _KernelPrinter:
         self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
         empty = any(axis.extent.constant == 0 for axis in r.axes)
         self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
-        for axis in r.axes:
+        *outer, last = r.axes
+        for axis in outer:
             self.out.open("")
             self.c.open_loop(axis)
-        self.out.open("for (int l = 0; l < width; ++l)")
-        self.out.line(f"const int64_t {name} = first + l;")
-        (text,) = self.c.values([a.value], Scope())
-        self.out.line(f"{a.name}_column[l] = {self._combine(a, f'{a.name}_column[l]', text)};")
+        row = last.symbol.name
+        start, end = self.c.bounds(last)
+        self.out.open("")
+        self.out.line(f"int64_t {row} = {start};")
+        self.out.line(f"const int64_t {row}_end = {end};")
+        if expr_cost([a.value]) <= UNROLL_COST:
+            self.out.open(f"for (; {row} + {COLUMN_UNROLL} <= {row}_end; {row} += {COLUMN_UNROLL})")
+            self._column_step(r, COLUMN_UNROLL)
+            self.out.close()
+        self.out.open(f"for (; {row} < {row}_end; ++{row})")
+        self._column_step(r, 1)
         self.out.close()
-        for _ in r.axes:
+        self.out.close()
+        for _ in outer:
             self.out.close()
             self.out.close()
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
         self.out.line(f"const {a.dtype.ctype} {a.name} = {a.name}_column[l];")
         self.c.block(r.stores, Scope())
+        self.out.close()
+
+    def _column_step(self, r: ColumnReduce, rows: int) -> None:
+        """Accumulate `rows` rows, in order, while the accumulator stays in a register."""
+        a, symbol = r.accumulator, r.axes[-1].symbol
+        here = IntExpr({(symbol,): 1})
+        self.out.open("for (int l = 0; l < width; ++l)")
+        self.out.line(f"const int64_t {r.column.symbol.name} = first + l;")
+        values = [map_expr(a.value, {}, LeafRule({symbol.name: here + k})) for k in range(rows)]
+        total = f"{a.name}_column[l]"
+        for text in self.c.values(values, Scope()):
+            total = self._combine(a, total, text)
+        self.out.line(f"{a.name}_column[l] = {total};")
         self.out.close()
 
     def _running(self, r: Running) -> None:

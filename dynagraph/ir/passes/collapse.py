@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph.ir.intexpr import IntExpr, Symbol, apply
+from dynagraph.ir.intexpr import IntExpr, apply
 from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
 
 SPLIT_ROWS = 16  # a loop nest with fewer outer iterations than this,
@@ -82,7 +82,7 @@ def _blocks(axis: Axis, size: int) -> tuple[Axis, Axis]:
     blocks = (axis.extent + (size - 1)) // size
     block = IntExpr.symbol(f"{axis.symbol.name}_block", 0, blocks - 1)
     start = block * size
-    (symbol,) = block.symbols() or (Symbol(f"{axis.symbol.name}_block", 0, 0),)
+    (symbol,) = block.symbols()
     inner = Axis(axis.symbol, apply("min", axis.extent - start, IntExpr.of(size)), min(axis.hint, size), start)
     return Axis(symbol, blocks, -(-axis.hint // size)), inner
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Library, Reduction
+from dynagraph.ir.passes.fuse import is_matrix_layout, operand_strided
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
 ROWS = 16  # a reduction with at least this many independent results is parallel as it is
@@ -22,8 +23,11 @@ def legalize(graph: Graph) -> Graph:
     for node in list(graph.nodes):
         if node.kind != "call_function":
             continue
-        if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul" and not node.dtype.is_float:
-            _expand_matmul(graph, node)
+        if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":
+            if node.dtype.is_float:
+                _matrix_operands(graph, node)
+            else:
+                _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Reduction):
             _split_reduction(graph, node)
     _own_outputs(graph)
@@ -43,6 +47,18 @@ def _own_outputs(graph: Graph) -> None:
         seen.add(node)
         args.append(node)
     output.set_args(tuple(args))
+
+
+def _matrix_operands(graph: Graph, node: Node) -> None:
+    """Copy operands that do not lie in memory as BLAS takes them."""
+    args: list[Node] = []
+    for operand in node.args:
+        _, shape, strides, _ = operand_strided(operand)
+        if not is_matrix_layout(shape, strides):
+            with graph.inserting_before(node):
+                operand = graph.call(OPS["copy"], operand)
+        args.append(operand)
+    node.set_args(tuple(args))
 
 
 def _expand_matmul(graph: Graph, node: Node) -> None:

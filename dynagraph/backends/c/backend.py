@@ -1,0 +1,80 @@
+"""The CPU backend: graph -> loops -> one C file -> machine code.
+
+`compile_graph` is the whole pipeline after the target-independent passes; reading it is reading the backend.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+
+from dynagraph.backends.c.prelude import prelude_for
+from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
+from dynagraph.backends.executable import Executable, NativeProgram
+from dynagraph.backends.kernel_cache import get_library
+from dynagraph.backends.reference import reference
+from dynagraph.ir.graph import Graph
+from dynagraph.ir.loops import Kernel, LoopProgram
+from dynagraph.ir.passes.collapse import collapse
+from dynagraph.ir.passes.fuse import fuse
+from dynagraph.ir.passes.legalize import legalize
+from dynagraph.ir.passes.lower import lower
+from dynagraph.ir.passes.memory_plan import memory_plan
+from dynagraph.ir.passes.pipeline import run as run_passes
+
+RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
+
+
+def compile_graph(graph: Graph) -> Executable:
+    """A native program for a graph.  Raises CompilerError where the C compiler is missing or refuses the source."""
+    program = lower_graph(run_passes(graph))
+    source = complete_source(print_program(program))
+    library = get_library(source)
+    native = NativeProgram(
+        address=library.address(ENTRY),
+        keepalive=library,
+        workspace=program.workspace,
+        release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
+    )
+    return Executable(
+        call=reference(graph), native=native, artifacts={"loops": str(program), "kernels": source}, cached=library.from_cache
+    )
+
+
+def lower_graph(graph: Graph) -> LoopProgram:
+    """The loops of a simplified and decomposed graph, planned in memory."""
+    legal = legalize(graph.copy())
+    program = lower(legal, fuse(legal))
+    steps = tuple(collapse(s) if isinstance(s, Kernel) else s for s in program.steps)
+    return memory_plan(LoopProgram(program.buffers, steps))
+
+
+def complete_source(source: CSource) -> str:
+    """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
+    threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n"
+    return "\n".join([runtime_header(), prelude_for(source.functions), threshold, support_header(), source.text])
+
+
+@functools.cache
+def runtime_header() -> str:
+    return resources.files("dynagraph._core").joinpath("runtime.h").read_text()
+
+
+@functools.cache
+def support_header() -> str:
+    return resources.files("dynagraph.backends.c").joinpath("support.h").read_text()
+
+
+def estimated_nanoseconds(program: LoopProgram) -> float:
+    """A rough estimate of the serial run time."""
+    total = 0.0
+    for step in program.steps:
+        cost = step.cost
+        if isinstance(step, Kernel):
+            for axis in step.axes:
+                cost *= axis.hint
+        total += cost
+    return total
+
+
+__all__ = ["compile_graph", "lower_graph"]
