@@ -1,0 +1,41 @@
+"""What a backend makes of a graph.
+
+`call` runs it from Python and is always there; `native` is the same program for the dispatcher, which runs it without Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dynagraph.ir.graph import Graph
+from dynagraph.ir.intexpr import IntExpr
+
+
+@dataclass(frozen=True)
+class NativeProgram:
+    """An entry point of generated code: ``int entry(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)``."""
+
+    address: int
+    keepalive: object  # what owns the code: it is unloaded when this goes
+    workspace: IntExpr  # bytes
+    release_gil: bool  # worth letting other Python threads run meanwhile
+
+
+@dataclass(frozen=True)
+class Executable:
+    """A program for a graph.  Takes the graph's inputs as arrays in order; gives a tuple of new C-contiguous arrays."""
+
+    call: Callable[..., tuple[Any, ...]]
+    native: NativeProgram | None = None
+    artifacts: Mapping[str, str] = field(default_factory=dict)  # for dump: "loops", "kernels"
+    cached: bool = False  # the machine code came from the disk cache
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        return self.call(*arrays)
+
+
+Backend = Callable[[Graph], Executable]
+
+__all__ = ["Backend", "Executable", "NativeProgram"]

@@ -1,0 +1,178 @@
+"""The backend for machines without a C compiler: the optimised graph through NumPy, temporaries written into reused buffers.
+
+Which value takes over whose memory is planned once; the buffers themselves are made anew in each call, so that calls from
+several threads never meet.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dynagraph.backends.executable import Executable
+from dynagraph.backends.reference import own_results
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.interpreter import bind_sizes, concrete, concrete_attrs
+from dynagraph.ir.ops import Elementwise, Library, Movement
+from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.shapes import same_shape
+
+_OTHER_NAMES = {"power_int": "power"}  # rows that are not called as NumPy's ufunc is
+
+
+@dataclass
+class Step:
+    """One node: its operands and result are positions in the table of values."""
+
+    node: Node
+    operands: tuple[int, ...]
+    result: int
+    ufunc: np.ufunc | None  # None: run the row's eager function, which makes its own memory
+    reused: int | None = None  # the dead value whose memory the result takes
+    dead: list[int] = field(default_factory=list)  # values to let go of afterwards
+
+
+@dataclass
+class Plan:
+    """Steps in order over a table of values."""
+
+    steps: list[Step]
+    inputs: list[int]
+    constants: dict[int, np.ndarray]
+    outputs: list[int]
+    size: int  # of the table
+
+
+def compile_graph(graph: Graph) -> Executable:
+    """A program that runs the graph through NumPy."""
+    optimised = run_passes(graph)
+    plan = make_plan(optimised)
+
+    def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        sizes = bind_sizes(optimised, arrays)
+        with np.errstate(all="ignore"):
+            results = run_plan(plan, arrays, sizes)
+        return own_results(results, [*arrays, *plan.constants.values()])
+
+    return Executable(call, artifacts={"plan": describe(plan)})
+
+
+# -- planning -------------------------------------------------------------------------------------------------------------
+
+
+def make_plan(graph: Graph) -> Plan:
+    """Decide which results take the memory of values that nothing needs any more."""
+    nodes = [n for n in graph.nodes if n.kind != "output"]
+    number = {node: k for k, node in enumerate(nodes)}
+    steps = [
+        Step(n, tuple(number[a] for a in n.args), number[n], _ufunc_of(n)) for n in nodes if n.kind == "call_function"
+    ]
+    plan = Plan(
+        steps,
+        inputs=[number[n] for n in graph.placeholders],
+        constants={number[n]: graph.constants[n.target] for n in nodes if n.kind == "get_attr"},
+        outputs=[number[n] for n in graph.outputs],
+        size=len(nodes),
+    )
+    _reuse_memory(plan, nodes)
+    return plan
+
+
+def _ufunc_of(node: Node) -> np.ufunc | None:
+    if not isinstance(node.op.lowering, (Elementwise, Library)):
+        return None
+    function = getattr(np, _OTHER_NAMES.get(node.op.name, node.op.name), None)
+    return function if isinstance(function, np.ufunc) else None
+
+
+def _reuse_memory(plan: Plan, nodes: Sequence[Node]) -> None:
+    owners = _owners(plan, nodes)
+    dying_at: dict[int, list[int]] = defaultdict(list)
+    for owner, position in _last_uses(plan, owners).items():
+        dying_at[position].append(owner)
+    free: list[int] = []  # dead owners of memory
+    for position, step in enumerate(plan.steps):
+        dying = dying_at[position]
+        elementwise = isinstance(step.node.op.lowering, Elementwise)  # may write where an operand dies
+        if step.ufunc is not None:
+            candidates = free + dying if elementwise else free
+            step.reused = next((v for v in reversed(candidates) if _fits(nodes[v], step.node)), None)
+        free = [v for v in free + dying if v != step.reused]
+    _let_go(plan)
+
+
+def _owners(plan: Plan, nodes: Sequence[Node]) -> list[set[int]]:
+    """For each value the values whose memory it may lie in."""
+    owners: list[set[int]] = [{k} for k in range(len(nodes))]
+    for step in plan.steps:
+        if isinstance(step.node.op.lowering, Movement):  # NumPy's result may be a view
+            owners[step.result] = set().union({step.result}, *(owners[k] for k in step.operands))
+    return owners
+
+
+def _last_uses(plan: Plan, owners: Sequence[set[int]]) -> dict[int, int]:
+    """Where memory that the program may reuse is needed for the last time: not that of inputs, constants, views and outputs."""
+    last: dict[int, int] = {}
+    for position, step in enumerate(plan.steps):
+        for operand in (*step.operands, step.result):
+            for owner in owners[operand]:
+                last[owner] = position
+    kept = {*plan.inputs, *plan.constants, *(o for k in plan.outputs for o in owners[k])}
+    kept |= {step.result for step in plan.steps if isinstance(step.node.op.lowering, Movement)}
+    return {owner: position for owner, position in last.items() if owner not in kept}
+
+
+def _fits(have: Node, want: Node) -> bool:
+    return have.dtype is want.dtype and same_shape(have.shape, want.shape)
+
+
+def _let_go(plan: Plan) -> None:
+    """Drop each value after its last use, but memory that a later step takes only there."""
+    taken_at = {step.reused: position for position, step in enumerate(plan.steps) if step.reused is not None}
+    last_read = {k: position for position, step in enumerate(plan.steps) for k in (*step.operands, step.result)}
+    for value, position in last_read.items():
+        if value not in plan.outputs:
+            plan.steps[max(position, taken_at.get(value, 0))].dead.append(value)
+
+
+# -- running --------------------------------------------------------------------------------------------------------------
+
+
+def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) -> Iterator[np.ndarray]:
+    """The outputs' values; they may be views of inputs or of one another."""
+    values: list[Any] = [None] * plan.size
+    for position, array in zip(plan.inputs, arrays):
+        values[position] = array
+    for position, array in plan.constants.items():
+        values[position] = array
+    for step in plan.steps:
+        values[step.result] = _run_step(step, values, sizes)
+        for position in step.dead:
+            values[position] = None
+    return (values[position] for position in plan.outputs)
+
+
+def _run_step(step: Step, values: list[Any], sizes: dict[str, int]) -> np.ndarray:
+    node = step.node
+    operands = [values[k] for k in step.operands]
+    if step.ufunc is None:
+        return np.asarray(node.op.eager(np, *operands, **concrete_attrs(node, sizes)))
+    out = np.empty(concrete(node.shape, sizes), node.dtype.numpy) if step.reused is None else values[step.reused]
+    return step.ufunc(*operands, out=out)
+
+
+def describe(plan: Plan) -> str:
+    """One line per step, saying what memory it writes to."""
+    names = {step.result: step.node.name for step in plan.steps}
+    lines = []
+    for step in plan.steps:
+        memory = "" if step.reused is None else f"   # in the memory of {names[step.reused]}"
+        lines.append(step.node.describe() + memory)
+    return "\n".join(lines)
+
+
+__all__ = ["compile_graph", "make_plan", "run_plan"]

@@ -1,0 +1,104 @@
+"""Backends by name, and a user's own callable as a backend."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
+
+import numpy as np
+
+from dynagraph.backends.c import backend as c_backend
+from dynagraph.backends import numpy as numpy_backend
+from dynagraph.backends.executable import Backend, Executable
+from dynagraph.backends.reference import reference
+from dynagraph.backends.toolchain import find_compiler
+from dynagraph.errors import BackendError
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
+from dynagraph.ir.shapes import hint_of
+
+UserBackend = Callable[[Graph, Sequence[np.ndarray]], Callable[..., Any]]
+
+
+def get_backend(backend: Union[str, UserBackend]) -> Backend:
+    """The backend of a name of `BACKENDS`, or a user's ``backend(graph, example_inputs)`` made into one.
+
+    A user's backend gives back a callable, which takes the graph's inputs and gives a tuple or list of its outputs.
+    Raises BackendError for an unknown name.
+
+    >>> get_backend("reference")
+    <function reference at ...>
+    """
+    if callable(backend):
+        return functools.partial(_compile_with, backend)
+    if backend not in BACKENDS:
+        raise BackendError(f"unknown backend {backend!r}; known ones are {', '.join(sorted(BACKENDS))}, "
+                           "or pass a callable(graph, example_inputs)")
+    return BACKENDS[backend]
+
+
+# -- the CPU, with or without a compiler ------------------------------------------------------------------------------------
+
+
+def cpu(graph: Graph) -> Executable:
+    """Machine code by the C compiler; without one, NumPy with planned buffers, which is said once."""
+    if find_compiler() is None:
+        _say_that_no_compiler_was_found()
+        return numpy_backend.compile_graph(graph)
+    return c_backend.compile_graph(graph)
+
+
+@functools.cache
+def _say_that_no_compiler_was_found() -> None:
+    warnings.warn("dynagraph found no C compiler (cc, gcc or clang): compiled functions run through NumPy, correctly but slower; "
+                  "install one, or ask for backend='numpy' to silence this", RuntimeWarning, stacklevel=2)
+
+
+BACKENDS: Mapping[str, Backend] = {
+    "cpu": cpu,
+    "c": c_backend.compile_graph,
+    "numpy": numpy_backend.compile_graph,
+    "reference": reference,
+}
+
+
+# -- a user's backend -------------------------------------------------------------------------------------------------------
+
+
+def example_inputs(graph: Graph) -> list[np.ndarray]:
+    """Zeros of the inputs' dtypes, and of their shapes as seen at capture."""
+    return [np.zeros(tuple(map(hint_of, n.shape)), n.dtype.numpy) for n in graph.placeholders]
+
+
+def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
+    name = getattr(backend, "__qualname__", repr(backend))
+    graph = graph.copy()  # it may be rewritten over there
+    expected = graph.outputs
+    program = backend(graph, example_inputs(graph))
+    if not callable(program):
+        raise BackendError(f"backend {name}: must give back a callable for the graph, got {type(program).__name__}")
+
+    def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        return _checked(name, expected, program(*arrays), bind_sizes(graph, arrays))
+
+    return Executable(call)
+
+
+def _checked(name: str, expected: Sequence[Node], results: Any, sizes: Sizes) -> tuple[np.ndarray, ...]:
+    """The results as arrays, if they are what the graph says."""
+    if not isinstance(results, (tuple, list)) or len(results) != len(expected):
+        given = f"{len(results)} of them" if isinstance(results, (tuple, list)) else type(results).__name__
+        raise BackendError(f"backend {name}: its program must give a tuple of the graph's {len(expected)} outputs, got {given}")
+    arrays = tuple(map(np.asarray, results))
+    for node, array in zip(expected, arrays):
+        shape = concrete(node.shape, sizes)
+        if dtypes.from_numpy(array.dtype) is not node.dtype or array.shape != shape:
+            raise BackendError(f"backend {name}: output {node.name} must be {node.dtype}{list(shape)}, "
+                               f"got {array.dtype}{list(array.shape)}")
+    return arrays
+
+
+__all__ = ["BACKENDS", "UserBackend", "cpu", "example_inputs", "get_backend"]

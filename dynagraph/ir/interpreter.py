@@ -1,0 +1,89 @@
+"""Run a graph node by node through the eager column of the op table.  Defines what a graph means; every backend agrees with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.errors import GraphError
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.intexpr import Symbol
+from dynagraph.ir.shapes import Dim, SymInt, expr_of
+
+Sizes = Mapping[str, int]
+
+
+def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, ...]:
+    """The values of the graph's outputs: arrays of the namespace `xp`, 0-d ones included, never scalars.
+
+    Results may be views of inputs or of one another.  Raises GraphError where `inputs` do not fit the placeholders.
+
+    >>> from dynagraph.ir.graph import Meta
+    >>> from dynagraph.ir import optable
+    >>> from dynagraph.ir.ops import OPS
+    >>> g = Graph()
+    >>> x = g.placeholder("x", Meta(dtypes.float64, (2,)))
+    >>> _ = g.output([g.call(OPS["add"], x, x)])
+    >>> interpret(g, [np.array([1.0, 2.0])])
+    (array([2., 4.]),)
+    """
+    sizes = bind_sizes(graph, inputs)
+    values: dict[Node, Any] = dict(zip(graph.placeholders, inputs))
+    for node in graph.nodes:
+        if node.kind == "get_attr":
+            values[node] = xp.asarray(graph.constants[node.target])
+        elif node.kind == "call_function":
+            operands = [values[a] for a in node.args]
+            values[node] = xp.asarray(node.op.eager(xp, *operands, **concrete_attrs(node, sizes)))
+    return tuple(values[node] for node in graph.outputs)
+
+
+def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
+    """The symbols' values, read off the shapes of the inputs, which are checked against the placeholders."""
+    placeholders = graph.placeholders
+    if len(inputs) != len(placeholders):
+        raise GraphError(f"graph {graph.name!r}: takes {len(placeholders)} inputs, got {len(inputs)}")
+    sizes: dict[str, int] = {}
+    for node, array in zip(placeholders, inputs):
+        if dtypes.from_numpy(array.dtype) is not node.dtype or array.ndim != node.ndim:
+            raise _misfit(graph, node, array)
+        for dim, size in zip(node.shape, array.shape):
+            symbol = _bare_symbol(dim)
+            if symbol is not None:
+                sizes.setdefault(symbol.name, size)
+    for node, array in zip(placeholders, inputs):
+        if any(concrete(dim, sizes) != size for dim, size in zip(node.shape, array.shape)):
+            raise _misfit(graph, node, array)
+    return sizes
+
+
+def _bare_symbol(dim: Dim) -> Symbol | None:
+    """The symbol that a size is, no arithmetic around it."""
+    for symbol in expr_of(dim).symbols():
+        if expr_of(dim).terms == {(symbol,): 1}:
+            return symbol
+    return None
+
+
+def _misfit(graph: Graph, node: Node, array: Any) -> GraphError:
+    given = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
+    return GraphError(f"graph {graph.name!r}: input {node.name} must be {node.meta}, got {given}")
+
+
+def concrete(value: Any, sizes: Sizes) -> Any:
+    """An attribute or shape with every symbolic size replaced by its value."""
+    if isinstance(value, SymInt):
+        return value.expr.evaluate(sizes)
+    if isinstance(value, tuple):
+        return tuple(concrete(v, sizes) for v in value)
+    return value
+
+
+def concrete_attrs(node: Node, sizes: Sizes) -> dict[str, Any]:
+    return {name: concrete(value, sizes) for name, value in node.attrs.items()} if sizes else node.attrs
+
+
+__all__ = ["Sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret"]
