@@ -1,0 +1,323 @@
+"""Algebraic simplification: rules as rows.  Every rule here is exact: no bit of any value changes (NaN payloads apart).
+
+So ``x + 0`` stays for floating point (-0.0 + 0 is 0.0) while ``x + -0.0`` goes; nothing reassociates; nothing that NaN or
+infinity would contradict is rewritten, except for integers and bools.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import OPS, Elementwise
+from dynagraph.ir.rewrite import (
+    Rule,
+    Scalar,
+    attribute,
+    broadcasts_to,
+    filled,
+    literal,
+    op,
+    rewrite,
+    scalar,
+    uniform_value,
+    variable,
+)
+from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
+
+x, y, z = variable("x"), variable("y"), variable("z")
+c = literal("c")
+
+
+# -- conditions -----------------------------------------------------------------------------------------------------------
+def is_float(root: Node) -> bool:
+    return root.dtype.is_float
+
+
+def is_integer(root: Node) -> bool:
+    return root.dtype.is_integer
+
+
+def of_floats(x: Node) -> bool:
+    return x.dtype.is_float
+
+
+def without_nan(x: Node) -> bool:
+    return not x.dtype.is_float
+
+
+def has_exact_reciprocal(c: Scalar) -> bool:
+    """A power of two whose reciprocal is a normal number: dividing and multiplying round the same real number."""
+    return math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and 2.0**-126 <= abs(c) <= 2.0**126
+
+
+# -- casts ----------------------------------------------------------------------------------------------------------------
+_WIDENS: dict[str, tuple[str, ...]] = {
+    "bool": ("uint8", "int32", "int64", "float32", "float64"),
+    "uint8": ("int32", "int64", "float32", "float64"),
+    "int32": ("int64", "float64"),
+    "int64": (),  # 2**53 + 1 has no float64
+    "float32": ("float64",),
+    "float64": (),
+}
+
+
+def keeps_every_value(source: DType, target: DType) -> bool:
+    """Whether every value of the first dtype is a value of the second."""
+    return source is target or target.name in _WIDENS[source.name]
+
+
+def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
+    """Whether a cast to `middle` on the way changes nothing.
+
+    A value-keeping first step never does, floats to integers apart: what an out-of-range value gives depends on its width.
+    Integers that get ever narrower are cut to the same last bits.
+    """
+    source, target = x.dtype, root.dtype
+    if keeps_every_value(source, middle):
+        return source is middle or source is target or not (source.is_float and target.is_integer)
+    narrower = source.itemsize >= middle.itemsize >= target.itemsize
+    return narrower and source.is_integer and middle.is_integer and target.is_integer
+
+
+# -- movement -------------------------------------------------------------------------------------------------------------
+def keeps_shape(x: Node, root: Node) -> bool:
+    return same_shape(x.shape, root.shape)
+
+
+def is_identity_permutation(axes: tuple[int, ...]) -> bool:
+    return axes == tuple(range(len(axes)))
+
+
+def is_identity_slice(x: Node, root: Node, starts: Shape, steps: Shape) -> bool:
+    taken = zip(x.shape, root.shape, starts, steps)
+    return all(same_dim(have, size) and (same_dim(size, 0) or _is_whole(size, start, step)) for have, size, start, step in taken)
+
+
+def _is_whole(size: Any, start: Any, step: Any) -> bool:
+    return same_dim(start, 0) and (same_dim(step, 1) or same_dim(size, 1))
+
+
+def compose_slices(x: Node, starts: Shape, steps: Shape, inner_starts: Shape, inner_steps: Shape, root: Node) -> Node:
+    """x[a + s*i][b + t*i] is x[(a + s*b) + (s*t)*i]."""
+    return root.graph.call(
+        OPS["slice"],
+        x,
+        starts=tuple(a + s * b for a, s, b in zip(inner_starts, inner_steps, starts)),
+        steps=tuple(s * t for s, t in zip(inner_steps, steps)),
+        shape=root.shape,
+    )
+
+
+def compose_transposes(x: Node, inner: tuple[int, ...], outer: tuple[int, ...]) -> Node:
+    return x.graph.call(OPS["transpose"], x, axes=tuple(inner[a] for a in outer))
+
+
+def uniform(root: Node) -> Node | None:
+    """A moved or cast constant is a constant of the new shape and dtype."""
+    value = uniform_value(root)
+    return None if value is None else filled(root, value)
+
+
+def widths_are_zero(widths: tuple[tuple[Any, Any], ...]) -> bool:
+    return all(same_dim(w, 0) for pair in widths for w in pair)
+
+
+def is_zero(shift: Any) -> bool:
+    return same_dim(shift, 0)
+
+
+def is_one(repeats: Any) -> bool:
+    return same_dim(repeats, 1)
+
+
+def are_ones(reps: tuple[Any, ...]) -> bool:
+    return all(map(is_one, reps))
+
+
+def without_zero_steps(inner_steps: Shape, steps: Shape) -> bool:
+    """Slices by symbolic steps are left alone: whether they are nonzero would have to be guarded."""
+    return not any(isinstance(s, SymInt) for s in (*inner_steps, *steps))
+
+
+# -- the rules ------------------------------------------------------------------------------------------------------------
+ARITHMETIC: list[Rule] = [
+    Rule("mul-one", x * 1, x),
+    Rule("mul-true", x * True, x),  # NumPy's multiplication of bools is "and"
+    Rule("div-one", x / 1, x),
+    Rule("sub-zero", x - 0, x),  # x - 0.0 keeps -0.0
+    Rule("add-negative-zero", x + -0.0, x),
+    Rule("add-zero", x + 0, x, when=is_integer),  # -0.0 + 0.0 is 0.0
+    Rule("add-false", x + False, x),  # NumPy's addition of bools is "or"
+    Rule("mul-minus-one", x * -1, -x),
+    Rule("mul-zero", x * 0, lambda root: filled(root, 0), when=is_integer),  # inf*0 is nan, -1.0*0 is -0.0
+    Rule("sub-self", x - x, lambda root: filled(root, 0), when=is_integer),  # inf-inf is nan
+    Rule("sub-negative", x - -y, x + y),
+    Rule("add-negative", x + -y, x - y),
+    Rule("mul-negatives", -x * -y, x * y),
+    Rule("div-negatives", -x / -y, x / y),
+    Rule("negative-negative", -(-x), x),
+    Rule("negative-sub", -(x - y), y - x, when=is_integer),  # -(1.0-1.0) is -0.0
+    Rule("div-power-of-two", x / c, lambda x, c: _times_reciprocal(x, c), when=has_exact_reciprocal),
+    Rule("floor-divide-one", x // 1, x, when=is_integer),
+    Rule("remainder-one", x % 1, lambda root: filled(root, 0), when=is_integer),
+    Rule("power-zero", x**0, lambda root: filled(root, 1)),  # nan**0 is 1
+    Rule("power-negative-zero", x**-0.0, lambda root: filled(root, 1)),
+    Rule("power-one", x**1, x),
+    Rule("power-two", x**2, op.square(x)),  # as np.power does it
+    Rule("power-int-zero", op.power_int(x, 0), lambda root: filled(root, 1)),
+    Rule("power-int-one", op.power_int(x, 1), x),
+    Rule("power-int-two", op.power_int(x, 2), op.square(x)),
+    Rule("absolute-absolute", abs(abs(x)), abs(x)),
+    Rule("absolute-negative", abs(-x), abs(x), when=is_float),
+    Rule("absolute-square", abs(op.square(x)), op.square(x), when=is_float),  # integers wrap to negative squares
+    Rule("square-negative", op.square(-x), op.square(x)),
+    Rule("square-absolute", op.square(abs(x)), op.square(x)),
+    Rule("sign-sign", op.sign(op.sign(x)), op.sign(x)),
+]
+
+EXTREMES: list[Rule] = [
+    Rule(f"{name}-self", getattr(op, name)(x, x), x) for name in ("maximum", "minimum", "fmax", "fmin")
+]
+
+ROUNDING: list[Rule] = [
+    *(Rule(f"{f}-{g}", getattr(op, f)(getattr(op, g)(x)), getattr(op, g)(x))
+      for f in ("floor", "ceil", "trunc", "rint") for g in ("floor", "ceil", "trunc", "rint")),
+    *(Rule(f"{f}-integer", getattr(op, f)(x), x, when=without_nan) for f in ("floor", "ceil", "trunc")),
+    *(Rule(f"{f}-cast-integer", getattr(op, f)(op.cast(x)), lambda root: root.args[0], when=without_nan)
+      for f in ("floor", "ceil", "trunc", "rint")),
+]
+
+LOGIC: list[Rule] = [
+    Rule("not-not", op.logical_not(op.logical_not(x)), x),
+    Rule("not-equal", op.logical_not(op.equal(x, y)), op.not_equal(x, y)),  # true of NaN, too
+    Rule("not-not-equal", op.logical_not(op.not_equal(x, y)), op.equal(x, y)),
+    *(Rule(f"not-{a.replace('_', '-')}", op.logical_not(getattr(op, a)(x, y)), getattr(op, b)(x, y), when=without_nan)
+      for a, b in dict(less="greater_equal", greater_equal="less", greater="less_equal", less_equal="greater").items()),
+    Rule("and-true", op.logical_and(x, True), x),
+    Rule("and-false", op.logical_and(x, False), lambda root: filled(root, False)),
+    Rule("and-self", op.logical_and(x, x), x),
+    Rule("or-true", op.logical_or(x, True), lambda root: filled(root, True)),
+    Rule("or-false", op.logical_or(x, False), x),
+    Rule("or-self", op.logical_or(x, x), x),
+    Rule("xor-false", op.logical_xor(x, False), x),
+    Rule("xor-true", op.logical_xor(x, True), op.logical_not(x)),
+    Rule("xor-self", op.logical_xor(x, x), lambda root: filled(root, False)),
+    Rule("equal-true", op.equal(x, True), x),
+    Rule("equal-false", op.equal(x, False), op.logical_not(x)),
+    Rule("not-equal-false", op.not_equal(x, False), x),
+    Rule("not-equal-true", op.not_equal(x, True), op.logical_not(x)),
+    *(Rule(f"{name.replace('_', '-')}-self", getattr(op, name)(x, x), lambda root: filled(root, True), when=without_nan)
+      for name in ("equal", "less_equal", "greater_equal")),
+    *(Rule(f"{name.replace('_', '-')}-self", getattr(op, name)(x, x), lambda root: filled(root, False), when=without_nan)
+      for name in ("not_equal", "less", "greater")),
+    Rule("not-equal-self-is-nan", op.not_equal(x, x), op.isnan(x), when=of_floats),
+    Rule("where-true", op.where(True, x, y), x),
+    Rule("where-false", op.where(False, x, y), y),
+    Rule("where-same", op.where(z, x, x), x),
+    Rule("where-not", op.where(op.logical_not(z), x, y), op.where(z, y, x)),
+]
+
+BITS: list[Rule] = [
+    Rule("bitwise-and-self", x & x, x),
+    Rule("bitwise-or-self", x | x, x),
+    Rule("bitwise-xor-self", x ^ x, lambda root: filled(root, 0)),
+    Rule("bitwise-and-zero", x & 0, lambda root: filled(root, 0)),
+    Rule("bitwise-or-zero", x | 0, x),
+    Rule("bitwise-xor-zero", x ^ 0, x),
+    Rule("bitwise-and-ones", x & -1, x),
+    Rule("bitwise-and-true", x & True, x),
+    Rule("bitwise-and-false", x & False, lambda root: filled(root, False)),
+    Rule("bitwise-or-true", x | True, lambda root: filled(root, True)),
+    Rule("bitwise-or-false", x | False, x),
+    Rule("bitwise-xor-false", x ^ False, x),
+    Rule("invert-invert", ~(~x), x),
+    Rule("left-shift-zero", x << 0, x),
+    Rule("right-shift-zero", x >> 0, x),
+]
+
+CASTS: list[Rule] = [
+    Rule("cast-same", op.cast(x), x, when=lambda x, root: x.dtype is root.dtype),
+    Rule("cast-cast", op.cast(op.cast(x, dtype=attribute("middle"))), lambda x, root: _cast(x, root.dtype), when=casts_as_one),
+    Rule("cast-constant", op.cast(c), lambda root: uniform(root)),
+]
+
+_starts, _steps = attribute("starts"), attribute("steps")
+
+MOVEMENT: list[Rule] = [
+    Rule("reshape-same", op.reshape(x), x, when=keeps_shape),
+    Rule("reshape-reshape", op.reshape(op.reshape(x), shape=attribute("shape")), op.reshape(x, shape=attribute("shape"))),
+    Rule("transpose-identity", op.transpose(x, axes=attribute("axes")), x, when=is_identity_permutation),
+    Rule("transpose-transpose", op.transpose(op.transpose(x, axes=attribute("inner")), axes=attribute("outer")), compose_transposes),
+    Rule("broadcast-same", op.broadcast_to(x), x, when=keeps_shape),
+    Rule("broadcast-broadcast", op.broadcast_to(op.broadcast_to(x), shape=attribute("shape")),
+         op.broadcast_to(x, shape=attribute("shape"))),
+    Rule("slice-whole", op.slice(x, starts=_starts, steps=_steps), x, when=is_identity_slice),
+    Rule("slice-slice",
+         op.slice(op.slice(x, starts=attribute("inner_starts"), steps=attribute("inner_steps")), starts=_starts, steps=_steps),
+         compose_slices, when=without_zero_steps),
+    Rule("concatenate-one", op.concatenate(x), x),
+    Rule("pad-nothing", op.pad(x, widths=attribute("widths")), x, when=widths_are_zero),
+    Rule("roll-nothing", op.roll(x, shift=attribute("shift")), x, when=is_zero),
+    Rule("repeat-once", op.repeat(x, repeats=attribute("repeats")), x, when=is_one),
+    Rule("tile-once", op.tile(x, reps=attribute("reps")), x, when=are_ones),
+    Rule("copy", op.copy(x), x),  # the driver keeps the copy that an output needs
+    *(Rule(f"{name.replace('_', '-')}-constant", getattr(op, name)(c), lambda root: uniform(root))
+      for name in ("reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile")),
+]
+
+EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *BITS, *CASTS, *MOVEMENT]
+
+
+def _times_reciprocal(x: Node, c: Scalar) -> Node:
+    return x.graph.call(OPS["multiply"], x, scalar(x.graph, 1.0 / c, x.dtype))
+
+
+def _cast(x: Node, dtype: DType) -> Node:
+    return x if x.dtype is dtype else x.graph.call(OPS["cast"], x, dtype=dtype)
+
+
+# -- the pass ---------------------------------------------------------------------------------------------------------------
+def simplify(graph: Graph, rules: Sequence[Rule] = EXACT) -> Graph:
+    """Apply exact algebraic rules until none applies, and leave broadcasting to the ops that broadcast anyway.
+
+    Needs: nothing.  Leaves: no rule of `rules` applicable; the same values bit for bit, in the same outputs.
+    """
+    rewrite(graph, rules)
+    drop_broadcasts(graph)
+    return graph
+
+
+def drop_broadcasts(graph: Graph) -> Graph:
+    """Elementwise ops broadcast by themselves: drop a broadcast_to among operands where the shape stays.
+
+    Needs: nothing.  Leaves: the same values; fewer nodes.
+    """
+    for node in graph.nodes:
+        if node.kind == "call_function" and isinstance(node.op.lowering, Elementwise):
+            for position, arg in enumerate(node.args):
+                if arg.is_op("broadcast_to"):
+                    others = [a for k, a in enumerate(node.args) if k != position]
+                    if _covers(arg.args[0], others, node.shape):
+                        node.set_args((*node.args[:position], arg.args[0], *node.args[position + 1:]))
+    graph.eliminate_dead_code()
+    return graph
+
+
+def _covers(narrow: Node, others: Sequence[Node], shape: Shape) -> bool:
+    """Whether the shape still is the broadcast of all operands, known without a guard."""
+    if not broadcasts_to(narrow.shape, shape):
+        return False
+    return all(
+        same_dim(dim, 1) or any(_has(other, k - len(shape), dim) for other in (narrow, *others)) for k, dim in enumerate(shape)
+    ) and max(map(len, (narrow.shape, *(o.shape for o in others)))) == len(shape)
+
+
+def _has(node: Node, axis_from_right: int, dim: Any) -> bool:
+    return node.ndim >= -axis_from_right and expr_of(node.shape[axis_from_right]) == expr_of(dim)
+
+
+__all__ = ["EXACT", "drop_broadcasts", "keeps_every_value", "simplify"]
