@@ -9,8 +9,8 @@ from typing import Any, Union
 
 import numpy as np
 
-from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends import numpy as numpy_backend
+from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.reference import reference
 from dynagraph.backends.toolchain import find_compiler
@@ -75,14 +75,13 @@ def example_inputs(graph: Graph) -> list[np.ndarray]:
 
 def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
     name = getattr(backend, "__qualname__", repr(backend))
-    graph = graph.copy()  # it may be rewritten over there
-    expected = graph.outputs
-    program = backend(graph, example_inputs(graph))
+    graph = graph.copy()
+    program = backend(graph.copy(), example_inputs(graph))  # a copy again: it may be rewritten over there
     if not callable(program):
         raise BackendError(f"backend {name}: must give back a callable for the graph, got {type(program).__name__}")
 
     def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        return _checked(name, expected, program(*arrays), bind_sizes(graph, arrays))
+        return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays))
 
     return Executable(call)
 

@@ -228,7 +228,7 @@ def _slice_shape(metas: Metas, attrs: Attrs) -> Shape:
     for axis, (dim, start, step, size) in enumerate(zip(given, starts, steps, wanted)):
         if step == 0:
             raise ShapeError(f"slice: the step of axis {axis} is 0")
-        if size > 0 and not _inside(start, step, size, dim):
+        if not _inside(start, step, size, dim) and size > 0:  # in this order: most sizes pass without a decision on emptiness
             raise ShapeError(f"slice: axis {axis} of size {dim} has no elements {start} + {step}*i for i < {size}")
     return wanted
 
