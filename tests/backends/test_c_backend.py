@@ -1,0 +1,322 @@
+"""The C backend against the reference backend: every kind of kernel, random programs, layouts, special values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynagraph.backends.c.backend import lower_graph
+from dynagraph.backends.reference import reference
+from dynagraph.ir import dtypes, optable
+from dynagraph.ir.graph import Graph, Meta, Node
+from dynagraph.ir.loops import Kernel, LibraryCall
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes.fuse import fuse
+from dynagraph.ir.passes.legalize import legalize
+from dynagraph.ir.passes.pipeline import run as run_passes
+
+from .native import element_strides, run_native
+
+assert optable  # its import fills the table
+
+
+class Build:
+    """Graphs in one line: ``b.add(x, y)``."""
+
+    def __init__(self) -> None:
+        self.graph = Graph()
+
+    def input(self, array: np.ndarray) -> Node:
+        strides = None if array.flags.c_contiguous else element_strides(array)
+        dtype = dtypes.from_numpy(array.dtype)
+        assert dtype is not None
+        return self.graph.placeholder("x", Meta(dtype, array.shape, strides))
+
+    def scalar(self, value: float, dtype: dtypes.DType = dtypes.float32) -> Node:
+        return self.graph.call(OPS["constant"], value=value, dtype=dtype)
+
+    def __getattr__(self, op: str):
+        return lambda *args, **attrs: self.graph.call(OPS[op], *args, **attrs)
+
+
+def build(program, *arrays: np.ndarray) -> Graph:
+    b = Build()
+    outputs = program(b, *(b.input(a) for a in arrays))
+    b.graph.output(outputs if isinstance(outputs, list) else [outputs])
+    b.graph.lint()
+    return b.graph
+
+
+def check(program, *arrays: np.ndarray, rtol: float = 3e-6, atol: float = 1e-6) -> Graph:
+    graph = build(program, *arrays)
+    expected = reference(graph)(*arrays)
+    got = run_native(graph, *arrays)
+    assert len(got) == len(expected)
+    for ours, theirs in zip(got, expected):
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+        if theirs.dtype.kind == "f":
+            np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=atol)
+        else:
+            np.testing.assert_array_equal(ours, theirs)
+    return graph
+
+
+def f32(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def steps(graph: Graph) -> list:
+    return list(lower_graph(run_passes(graph)).steps)
+
+
+def softmax(b, x):
+    e = b.exp(b.subtract(x, b.max(x, axis=(x.ndim - 1,), keepdims=True)))
+    return b.divide(e, b.sum(e, axis=(x.ndim - 1,), keepdims=True))
+
+
+def layernorm(b, x):
+    mean = b.mean(x, axis=(1,), keepdims=True)
+    centred = b.subtract(x, mean)
+    variance = b.mean(b.multiply(centred, centred), axis=(1,), keepdims=True)
+    return b.divide(centred, b.sqrt(b.add(variance, b.scalar(1e-5))))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 31), (7, 32), (5, 100), (4, 1000), (2, 9001)])
+def test_softmax_is_one_kernel_and_right(shape):
+    graph = check(softmax, f32(*shape), rtol=2e-5)
+    assert len(steps(graph)) == 1
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (64, 100), (16, 5000)])
+def test_layernorm_is_one_kernel_and_right(shape):
+    graph = check(layernorm, f32(*shape), rtol=1e-4, atol=1e-5)
+    assert len(steps(graph)) == 1
+
+
+def test_a_matmul_chain_calls_the_library_and_fuses_the_rest():
+    def mlp(b, x, w1, c1, w2, c2):
+        hidden = b.maximum(b.add(b.matmul(x, w1), c1), b.scalar(0.0))
+        return b.add(b.matmul(hidden, w2), c2)
+
+    graph = check(mlp, f32(64, 30), f32(30, 50), f32(50), f32(50, 10), f32(10), rtol=1e-4, atol=1e-4)
+    kinds = [type(s) for s in steps(graph)]
+    assert kinds == [LibraryCall, Kernel, LibraryCall, Kernel]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (1, 5, 3), (5, 1, 3), (4, 6, 1), (33, 17, 65), (3, 0, 2), (0, 3, 2)])
+def test_matmul_of_transposed_and_sliced_operands(m, k, n, dtype):
+    x, y = f32(k, m).astype(dtype), f32(n, 2 * k).astype(dtype)
+
+    def program(b, x, y):
+        left = b.transpose(x, axes=(1, 0))
+        right = b.transpose(b.slice(y, starts=(0, 0), steps=(1, 2), shape=(n, k)), axes=(1, 0))
+        return b.matmul(left, right)
+
+    check(program, x, y, rtol=1e-4, atol=1e-5)
+
+
+def test_batched_matmul_broadcasts_its_batch():
+    check(lambda b, x, y: b.matmul(x, y), f32(4, 1, 5, 6), f32(3, 6, 7), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, np.bool_])
+def test_integer_matmul_is_exact(dtype):
+    rng = np.random.default_rng(0)
+    check(lambda b, x, y: b.matmul(x, y), rng.integers(0, 2, (5, 7)).astype(dtype), rng.integers(0, 2, (7, 3)).astype(dtype))
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5,), (40,), (3, 4, 5), (1, 70, 1), (2, 300, 3), (2, 3, 130)])
+def test_reductions_over_every_axis(op, dtype, shape):
+    x = (f32(*shape) * 3).astype(dtype)
+    for axis in [(k,) for k in range(len(shape))] + [tuple(range(len(shape)))]:
+        for keepdims in (False, True):
+            check(lambda b, x: getattr(b, op)(x, axis=axis, keepdims=keepdims), x, rtol=2e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("op", ["any", "all"])
+def test_logical_reductions(op):
+    x = np.random.default_rng(0).integers(0, 5, (40, 50)) > 0
+    for axis in [(0,), (1,), (0, 1)]:
+        check(lambda b, x: getattr(b, op)(x, axis=axis, keepdims=False), x)
+
+
+@pytest.mark.parametrize("shape, axis", [((100_000,), (0,)), ((3, 70_001), (1,)), ((70_001, 3), (0,)), ((200_000, 2), (0, 1)),
+                                         ((2, 40_000, 30), (1,)), ((5000, 40), (0,))])
+def test_long_reductions_are_split_into_blocks(shape, axis):
+    x = np.random.default_rng(0).standard_normal(shape)
+    graph = check(lambda b, x: b.sum(x, axis=axis, keepdims=False), x, rtol=1e-10, atol=1e-9)
+    assert any(n.is_op("block_reduce") for n in legalize(run_passes(graph)).nodes)
+
+
+def test_a_long_sum_is_at_least_as_accurate_as_numpys():
+    import math
+
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal(1_000_003)
+        (ours,) = run_native(build(lambda b, x: b.sum(x, axis=(0,), keepdims=False), x), x)
+        exact = math.fsum(x)
+        assert abs(float(ours) - exact) <= abs(float(x.sum()) - exact) + 4e-16 * abs(exact) + 1e-13
+
+
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+def test_positions_of_extremes_with_ties_and_nan(op):
+    x = np.random.default_rng(0).integers(0, 4, (20, 30)).astype(np.float64)
+    x[3, 7] = x[3, 9] = np.nan
+    for axis in (0, 1):
+        check(lambda b, x: getattr(b, op)(x, axis=(axis,), keepdims=False), x)
+
+
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_scans_along_every_axis(op):
+    for axis in range(3):
+        check(lambda b, x: getattr(b, op)(x, axis=axis), f32(4, 5, 6), rtol=1e-5, atol=1e-5)
+
+
+def test_movement_is_fused_and_stays_within_bounds():
+    def program(b, x):
+        both = b.concatenate(x, b.exp(x), axis=1)
+        rolled = b.roll(both, shift=3, axis=1)
+        part = b.slice(rolled, starts=(0, 5), steps=(1, -1), shape=(5, 6))
+        padded = b.pad(x, widths=((1, 1), (0, 2)), value=7.0)
+        return [part, padded, b.tile(x, reps=(2, 3)), b.repeat(x, repeats=3, axis=0), b.reshape(x, shape=(9, 5)),
+                b.transpose(x, axes=(1, 0)), b.broadcast_to(x, shape=(2, 5, 9))]
+
+    check(program, f32(5, 9))
+
+
+@pytest.mark.parametrize("shape", [(7, 33), (64, 64), (100, 257)])
+def test_transposition_in_tiles(shape):
+    check(lambda b, x: b.transpose(b.multiply(x, x), axes=(1, 0)), f32(*shape))
+
+
+def test_strided_fortran_negative_and_broadcast_inputs():
+    base = f32(12, 14)
+    for x in (base[::2, 1:9], base.T, base[::-1, ::-2], np.broadcast_to(base[0], (12, 14)), base[:, :1]):
+        check(lambda b, x: b.add(b.exp(x), x), x, rtol=1e-5)
+        check(softmax, x, rtol=2e-5)
+        check(lambda b, x: b.sum(x, axis=(0,), keepdims=False), x, rtol=1e-5, atol=1e-5)
+        check(lambda b, x: b.matmul(x, b.transpose(x, axes=(1, 0))), x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), ()])
+def test_empty_and_zero_dimensional_arrays(shape):
+    check(lambda b, x: b.add(x, b.scalar(1.0)), f32(*shape))
+    check(lambda b, x: b.sum(x, axis=tuple(range(x.ndim)), keepdims=False), f32(*shape))
+
+
+def test_special_values_pass_through_arithmetic():
+    values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3e38, -3e38], np.float32)
+    x, y = (a.ravel().copy() for a in np.meshgrid(values, values))
+
+    def program(b, x, y):
+        return [b.add(x, y), b.multiply(x, y), b.divide(x, y), b.maximum(x, y), b.minimum(x, y), b.subtract(x, y)]
+
+    graph = build(program, x, y)
+    for ours, theirs in zip(run_native(graph, x, y), reference(graph)(x, y)):
+        np.testing.assert_array_equal(ours, theirs)
+        np.testing.assert_array_equal(np.signbit(ours[~np.isnan(ours)]), np.signbit(theirs[~np.isnan(theirs)]))
+
+
+def test_an_input_returned_twice_gets_memory_of_its_own():
+    x = f32(5)
+    first, second = run_native(build(lambda b, x: [x, x], x), x)
+    assert not np.shares_memory(first, x) and not np.shares_memory(first, second)
+    np.testing.assert_array_equal(first, x)
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    from dynagraph._core import _dispatch
+
+    x = np.random.default_rng(0).standard_normal(300_000)
+
+    def program(b, x):
+        return [b.sum(x, axis=(0,), keepdims=False), b.exp(x)]
+
+    graph = build(program, x)
+    before = _dispatch.get_threads()
+    try:
+        results = []
+        for n in (1, 2, 3):
+            _dispatch.set_threads(n)
+            results.append(run_native(graph, x))
+    finally:
+        _dispatch.set_threads(before)
+    for other in results[1:]:
+        for a, b in zip(results[0], other):
+            np.testing.assert_array_equal(a, b)
+
+
+# -- random programs ----------------------------------------------------------------------------------------------------
+
+UNARY = ["exp", "tanh", "sqrt", "negative", "absolute", "floor"]
+BINARY = ["add", "subtract", "multiply", "maximum", "minimum"]
+
+
+@st.composite
+def programs(draw):
+    """A list of instructions over a growing list of values: which op, which operands, which axis."""
+    rows, columns = draw(st.sampled_from([(1, 1), (3, 4), (5, 40), (33, 70), (64, 3)]))
+    count = draw(st.integers(1, 12))
+    instructions = [
+        (draw(st.sampled_from(["unary", "binary", "reduce", "transpose", "slice", "cumsum"])), draw(st.integers(0, 10**6)),
+         draw(st.integers(0, 10**6)), draw(st.integers(0, 10**6)))
+        for _ in range(count)
+    ]
+    return rows, columns, instructions, draw(st.integers(0, 100))
+
+
+def _apply(b, values: list[Node], instruction) -> None:
+    kind, p, q, r = instruction
+    x = values[p % len(values)]
+    if kind == "unary":
+        op = UNARY[q % len(UNARY)]
+        x = b.absolute(x) if op == "sqrt" else b.minimum(x, b.scalar(3.0)) if op == "exp" else x
+        values.append(getattr(b, op)(x))
+    elif kind == "binary":
+        y = values[r % len(values)]
+        if x.shape == y.shape or 1 in y.shape and len(x.shape) == len(y.shape) and x.shape[0] in (1, y.shape[0]):
+            try:
+                values.append(getattr(b, BINARY[q % len(BINARY)])(x, y))
+            except ValueError:  # the shapes do not broadcast
+                values.append(x)
+    elif kind == "reduce":
+        values.append(getattr(b, ["sum", "max", "min"][q % 3])(x, axis=(r % 2,), keepdims=True))
+    elif kind == "transpose":
+        values.append(b.transpose(x, axes=(1, 0)))
+    elif kind == "cumsum":
+        values.append(b.cumsum(x, axis=r % 2))
+    elif x.shape[0] > 1:
+        values.append(b.slice(x, starts=(x.shape[0] - 1, 0), steps=(-1, 1), shape=(x.shape[0] - 1, x.shape[1])))
+
+
+@settings(max_examples=40, deadline=None)
+@given(programs())
+def test_random_programs_agree_with_the_reference(case):
+    rows, columns, instructions, seed = case
+    x, y = f32(rows, columns, seed=seed).astype(np.float64), f32(rows, 1, seed=seed + 1).astype(np.float64)
+
+    def program(b, x, y):
+        b.scalar = lambda value: Build.scalar(b, value, dtypes.float64)
+        values = [x, y]
+        for instruction in instructions:
+            _apply(b, values, instruction)
+        return values[2:][-3:] or [b.negative(x)]
+
+    graph = build(program, x, y)
+    expected = reference(graph)(x, y)
+    for ours, theirs in zip(run_native(graph, x, y), expected):
+        scale = np.abs(theirs[np.isfinite(theirs)]).max(initial=1.0)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10 * scale)
+
+
+def test_fusion_puts_every_real_node_into_one_group():
+    graph = legalize(run_passes(build(softmax, f32(8, 9))))
+    plan = fuse(graph)
+    members = [m for g in plan.groups for m in g.members]
+    assert len(members) == len(set(members)) == len(plan.group_of)
+    assert set(graph.outputs) <= set(plan.stored)
