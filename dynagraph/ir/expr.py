@@ -129,6 +129,8 @@ def call(name: str, *args: Expr) -> Expr:
     operands = args[1:] if row.result == "select" else args
     if len({a.dtype for a in operands}) != 1:
         raise TypeError(f"{name}: operands must have one dtype, got {', '.join(a.dtype.name for a in operands)}")
+    if row.result == "select" and not args[0].dtype.is_bool:
+        raise TypeError(f"{name}: the condition must be bool, got {args[0].dtype}")
     if row.domain == "float" and not operands[0].dtype.is_float:
         raise TypeError(f"{name}: takes floating point, got {operands[0].dtype}")
     if row.domain == "integer" and operands[0].dtype.is_float:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dynagraph.errors import GraphError
+from dynagraph.errors import DynagraphError, GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_shape
@@ -183,12 +183,12 @@ class Graph:
         return self._add("placeholder", name, name, (), {}, meta)
 
     def constant(self, array: np.ndarray, name: str = "constant") -> Node:
-        """An array that belongs to the graph: it must never change."""
+        """The values of an array as a node; the graph keeps a read-only copy."""
         dtype = dtypes.from_numpy(array.dtype)
         if dtype is None:
             raise GraphError(f"constant {name!r}: dtype {array.dtype} is not one of the IR's")
         key = f"{name}_{len(self.constants)}"
-        array = np.ascontiguousarray(array)
+        array = np.array(array, order="C")
         array.flags.writeable = False
         self.constants[key] = array
         return self._add("get_attr", name, key, (), {}, Meta(dtype, array.shape))
@@ -294,7 +294,10 @@ class Graph:
         if node.kind == "get_attr" and node.target not in self.constants:
             return f"the graph holds no constant {node.target!r}"
         if node.kind == "call_function":
-            meta = node.op.infer(tuple(a.meta for a in node.args), node.attrs)
+            try:
+                meta = node.op.infer(tuple(a.meta for a in node.args), node.attrs)
+            except DynagraphError as refusal:
+                return f"its op refuses its operands: {refusal}"
             if meta.dtype is not node.dtype or not same_shape(meta.shape, node.shape):
                 return f"holds {node.meta}, its op gives {meta}"
         return None

@@ -7,6 +7,7 @@ Two expressions are equal when their canonical forms are.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -63,7 +64,7 @@ class IntExpr:
     # -- building ---------------------------------------------------------------------------------------------------
     @staticmethod
     def of(value: IntLike) -> "IntExpr":
-        return value if isinstance(value, IntExpr) else IntExpr({(): int(value)})
+        return value if isinstance(value, IntExpr) else IntExpr({(): operator.index(value)})
 
     @staticmethod
     def symbol(name: str, low: int = 0, high: "IntLike | None" = None) -> "IntExpr":
@@ -226,7 +227,20 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
         return 0, None if rh is None else rh - 1
     if atom.function == "//" and ll is not None and rl is not None and ll >= 0 and rl > 0:
         return 0 if rh is None else ll // rh, None if lh is None else lh // rl
+    if atom.function == "min":
+        return _both(min, ll, rl), _either(min, lh, rh)
+    if atom.function == "max":
+        return _either(max, ll, rl), _both(max, lh, rh)
     return None, None
+
+
+def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    return None if a is None or b is None else choose(a, b)
+
+
+def _either(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    """One bound is enough."""
+    return b if a is None else a if b is None else choose(a, b)
 
 
 def below(value: IntExpr, limit: IntExpr) -> bool:
@@ -237,12 +251,43 @@ def below(value: IntExpr, limit: IntExpr) -> bool:
     top = limit.constant
     if top is not None and high is not None:
         return high < top
-    # symbolic: replace each variable with a symbolic maximum by that maximum (all coefficients are non-negative here)
-    if any(c < 0 for c in value.terms.values()):
+    greatest = _greatest(value)
+    if greatest is None:
         return False
-    greatest = value.substitute({s.name: s.high for s in value.symbols() if s.high is not None})
     gap, _ = (limit - greatest - 1).bounds()
     return gap is not None and gap >= 0
+
+
+def _greatest(value: IntExpr) -> IntExpr | None:
+    """An upper bound of an expression, each variable replaced by its (symbolic) maximum; None where it does not grow with all."""
+    total = IntExpr({})
+    for monomial, coefficient in value.terms.items():
+        term = IntExpr.of(coefficient)
+        for atom in monomial:
+            greatest = _greatest_atom(atom)
+            low = _atom_bounds(atom)[0]
+            if coefficient < 0 or greatest is None or low is None or low < 0:
+                return None
+            term = term * greatest
+        total = total + term
+    return total
+
+
+def _greatest_atom(atom: Atom) -> IntExpr | None:
+    if isinstance(atom, Symbol):
+        return IntExpr({(atom,): 1}) if atom.high is None else IntExpr.of(atom.high)
+    if any(s.high is not None for s in atom.right.symbols()):
+        return None
+    least_right, _ = atom.right.bounds()
+    if atom.function in ("min", "max"):
+        left = _greatest(atom.left)
+        return None if left is None else apply(atom.function, left, atom.right)
+    if least_right is None or least_right <= 0:
+        return None
+    if atom.function == "%":
+        return atom.right - 1
+    left = _greatest(atom.left)
+    return None if left is None else floordiv(left, atom.right)
 
 
 def _divisible_part(value: IntExpr, divisor: IntExpr) -> tuple[IntExpr, IntExpr]:

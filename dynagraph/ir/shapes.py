@@ -9,6 +9,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral  # NumPy's integers are registered with it
 from typing import Union
 
 from dynagraph.errors import ShapeError
@@ -120,7 +121,9 @@ class SymInt:
         return self._wrap(apply(function, expr_of(left), expr_of(right)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, (int, SymInt)) and self.env.decide("==", self.expr, expr_of(other))
+        if isinstance(other, float) and other.is_integer():
+            other = int(other)
+        return isinstance(other, (Integral, SymInt)) and self.env.decide("==", self.expr, expr_of(other))  # type: ignore[arg-type]
 
     def __lt__(self, other: Dim) -> bool:
         return self.env.decide("<", self.expr, expr_of(other))

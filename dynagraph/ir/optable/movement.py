@@ -17,7 +17,7 @@ from dynagraph.ir.graph import Meta
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.ops import REQUIRED, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
 from dynagraph.ir.optable.rules import one_dtype
-from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, contiguous_strides, expr_of, numel, same_dim, same_shape
+from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, same_dim, same_shape
 
 ZERO = IntExpr.of(0)
 
@@ -184,8 +184,8 @@ _rearrange(
 
 def _broadcast_shape(metas: Metas, attrs: Attrs) -> Shape:
     given, wanted = metas[0].shape, _check_sizes("broadcast_to", attrs["shape"])
-    fits = len(given) <= len(wanted) and broadcast_shapes(given, wanted, who="broadcast_to")
-    if fits is False or any(a != b for a, b in zip(fits, wanted)):
+    added = len(wanted) - len(given)
+    if added < 0 or any(have != 1 and have != want for have, want in zip(given, wanted[added:])):
         raise ShapeError(f"broadcast_to: an array of shape {given} does not broadcast to {wanted}; "
                          "from the right, its sizes must be 1 or equal")
     return wanted

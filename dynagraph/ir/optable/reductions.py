@@ -153,18 +153,29 @@ def _count(shape: Shape, axes: Axes) -> Dim:
     return numel(shape[a] for a in axes)
 
 
-def _divide_by_count(graph: Graph, total: Node, count: Dim | float) -> Node:
-    """``total / count`` as NumPy does it: in float64, rounded to the result's dtype.
+def _divide_by_count(graph: Graph, total: Node, count: Dim, ddof: int | float = 0) -> Node:
+    """``total / max(count - ddof, 0)`` as NumPy does it: in float64, rounded to the result's dtype.
 
     A float32 quotient of operands exact in float32 is the same, for float64 has more than twice its digits.
     """
-    exact = total.dtype is dtypes.float64 or (isinstance(count, (int, float)) and float(count).is_integer() and count <= EXACT_COUNT)
+    exact = total.dtype is dtypes.float64 or (isinstance(count, int) and isinstance(ddof, int) and count - ddof <= EXACT_COUNT)
     dtype = total.dtype if exact else dtypes.float64
-    divisor = graph.call(OPS["constant"], value=count, dtype=dtype)
+    divisor = _degrees_of_freedom(graph, count, ddof, dtype)
     if exact:
         return graph.call(OPS["divide"], total, divisor)
     quotient = graph.call(OPS["divide"], graph.call(OPS["cast"], total, dtype=dtype), divisor)
     return graph.call(OPS["cast"], quotient, dtype=total.dtype)
+
+
+def _degrees_of_freedom(graph: Graph, count: Dim, ddof: int | float, dtype: DType) -> Node:
+    """Never negative, so that NumPy's division by it gives inf or nan.  Nothing is decided about a symbolic count."""
+    if isinstance(count, int):
+        return graph.call(OPS["constant"], value=max(count - ddof, 0), dtype=dtype)
+    known = graph.call(OPS["constant"], value=count, dtype=dtype)
+    if ddof == 0:
+        return known
+    left = graph.call(OPS["subtract"], known, graph.call(OPS["constant"], value=ddof, dtype=dtype))
+    return graph.call(OPS["maximum"], left, graph.call(OPS["constant"], value=0, dtype=dtype))
 
 
 def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
@@ -172,17 +183,11 @@ def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
     return _divide_by_count(graph, total, _count(x.shape, axis))
 
 
-def _degrees_of_freedom(count: Dim, ddof: int | float) -> Dim | float:
-    """Never negative, so that NumPy's division by it gives inf or nan."""
-    left = count - ddof
-    return left if left > 0 else 0
-
-
 def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float) -> Node:
     deviation = graph.call(OPS["subtract"], x, _mean(graph, x, axis=axis, keepdims=True))
     squares = graph.call(OPS["square"], deviation)
     total = graph.call(OPS["sum"], squares, axis=axis, keepdims=keepdims)
-    return _divide_by_count(graph, total, _degrees_of_freedom(_count(x.shape, axis), ddof))
+    return _divide_by_count(graph, total, _count(x.shape, axis), ddof)
 
 
 def _std(graph: Graph, x: Node, **attrs: Any) -> Node:
