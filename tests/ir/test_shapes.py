@@ -1,0 +1,170 @@
+"""Symbolic sizes: they behave as the ints they were seen as, and note what was decided."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynagraph.errors import ShapeError
+from dynagraph.ir.shapes import (
+    Relation,
+    ShapeEnv,
+    SymInt,
+    broadcast_shapes,
+    contiguous_strides,
+    expr_of,
+    hint_numel,
+    hint_of,
+    normalize_axis,
+    numel,
+    same_dim,
+    same_shape,
+)
+
+ARITHMETIC: list[Callable[[Any, Any], Any]] = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod]
+COMPARISONS: list[Callable[[Any, Any], bool]] = [
+    operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
+]  # fmt: skip
+
+
+def holds(relation: Relation, values: dict[str, int]) -> bool:
+    """Whether a noted decision would be taken again at other sizes."""
+    left, right = relation.left.evaluate(values), relation.right.evaluate(values)
+    return {"==": left == right, "<": left < right, "<=": left <= right}[relation.op] == relation.holds
+
+
+def program(a: Any, b: Any, steps: list[tuple[int, int, int]]) -> list[Any]:
+    """Arithmetic on two sizes and what came of it; divisors are kept positive."""
+    values = [a, b, 1, 2, 3]
+    for function, left, right in steps:
+        x, y = values[left % len(values)], values[right % len(values)]
+        if ARITHMETIC[function] in (operator.floordiv, operator.mod) and not y > 0:
+            continue
+        values.append(ARITHMETIC[function](x, y))
+    return values
+
+
+def decisions(values: list[Any], tests: list[tuple[int, int, int]]) -> list[bool]:
+    return [bool(COMPARISONS[c](values[a % len(values)], values[b % len(values)])) for c, a, b in tests]
+
+
+sizes = st.integers(2, 9)
+steps = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 20), st.integers(0, 20)), max_size=5)
+tests = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 20)), max_size=5)
+
+
+@given(sizes, sizes, sizes, sizes, steps, tests)
+def test_symbolic_sizes_decide_as_ints_and_guards_say_where_that_is_so(
+    n: int, m: int, n2: int, m2: int, steps: Any, tests: Any
+) -> None:
+    env = ShapeEnv()
+    symbolic = program(env.symbol(n), env.symbol(m), steps)
+    answers = decisions(symbolic, tests)
+    plain = program(n, m, steps)
+    assert [hint_of(v) for v in symbolic] == plain
+    assert answers == decisions(plain, tests)
+    if all(holds(r, {"s0": n2, "s1": m2}) for r in env.relations):  # then the capture serves these sizes too
+        other = program(n2, m2, steps)
+        assert [expr_of(v).evaluate({"s0": n2, "s1": m2}) for v in symbolic] == other
+        assert answers == decisions(other, tests)
+
+
+def test_what_the_ranges_say_is_not_noted() -> None:
+    env = ShapeEnv()
+    n = env.symbol(5)
+    assert n == n and n != 1 and n > 1 and n >= 2 and n - n == 0 and n + 1 != n and bool(n)
+    assert not env.relations
+
+
+def test_decisions_are_noted_once_and_readable() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(5), env.symbol(5)
+    assert n == m and n == m and not n < m
+    assert [str(r) for r in env.relations] == ["s0 == s1", "not s0 < s1"]
+
+
+def test_an_index_specialises() -> None:
+    env = ShapeEnv()
+    n = env.symbol(3)
+    assert list(range(n)) == [0, 1, 2] and int(n) == 3
+    assert [str(r) for r in env.relations] == ["s0 == 3"]
+
+
+def test_sizes_compare_with_numpy_ints_and_whole_floats() -> None:
+    n = ShapeEnv().symbol(3)
+    assert n == np.int64(3) and np.int64(3) == n and n == 3.0 and n != 3.5 and n != "3" and n != None  # noqa: E711
+    assert hint_of(n + np.int64(2)) == 5
+
+
+def test_arithmetic_gives_ints_again_where_symbols_cancel() -> None:
+    n = ShapeEnv().symbol(7)
+    assert type(n - n) is int and type((n * 2) // n) is int and type(n * 0) is int
+    assert (n * 6) // 3 is not None and repr((n * 6) // 3) == "2 * s0"
+    assert repr(-n) == "(-1) * s0" and repr(3 - n) == "(-1) * s0 + 3"
+    assert {n: 1}[n] == 1
+
+
+def test_symbols_are_at_least_two() -> None:
+    with pytest.raises(ValueError, match="^a symbolic size must be at least 2, got 1$"):
+        ShapeEnv().symbol(1)
+
+
+def test_divisors_must_be_positive() -> None:
+    n = ShapeEnv().symbol(7)
+    with pytest.raises(ShapeError, match=r"^s0 // -2: the divisor of a symbolic size must be positive$"):
+        n // -2
+    with pytest.raises(ShapeError, match=r"^5 % s0 \+ -7: the divisor of a symbolic size must be positive$"):
+        5 % (n - 7)
+
+
+def test_same_dim_guards_nothing() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(4), env.symbol(4)
+    assert not same_dim(n, m) and same_dim(n + m, m + n) and same_shape((n, 3), (n, 3)) and not same_shape((n,), (n, 1))
+    assert hint_numel((n, m, 2)) == 32
+    assert not env.relations
+
+
+def test_sizes_of_shapes() -> None:
+    n = ShapeEnv().symbol(4)
+    assert numel(()) == 1 and numel((2, 0, 3)) == 0 and repr(numel((n, 3))) == "3 * s0"
+    assert contiguous_strides((2, 3, 4)) == (12, 4, 1) and contiguous_strides(()) == ()
+    assert repr(contiguous_strides((2, n, 3))) == "(3 * s0, 3, 1)"
+
+
+@given(st.lists(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=3).map(tuple), max_size=3))
+def test_broadcasting_is_numpys(shapes: list[tuple[int, ...]]) -> None:
+    try:
+        want = np.broadcast_shapes(*shapes)
+    except ValueError:
+        with pytest.raises(ShapeError, match=r"^op: shapes .* do not broadcast; from the right, sizes must be equal or 1$"):
+            broadcast_shapes(*shapes, who="op")
+    else:
+        assert broadcast_shapes(*shapes) == want
+
+
+def test_symbolic_broadcasting_notes_that_sizes_are_equal() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(4), env.symbol(4)
+    assert repr(broadcast_shapes((n, 1), (3,))) == "(s0, 3)" and not env.relations
+    broadcast_shapes((n,), (m,))
+    assert [str(r) for r in env.relations] == ["s0 == s1"]
+
+
+def test_axes_are_normalised() -> None:
+    assert [normalize_axis(k, 3, "sum") for k in (-3, -1, 0, 2)] == [0, 2, 0, 2]
+    with pytest.raises(ShapeError, match="^sum: axis 2 is out of bounds for an array of 2 dimensions$"):
+        normalize_axis(2, 2, "sum")
+    with pytest.raises(ShapeError, match="^sum: axis -1 is out of bounds for an array of 0 dimensions$"):
+        normalize_axis(-1, 0, "sum")
+
+
+def test_symbolic_ints_need_their_environment_to_have_a_hint() -> None:
+    env = ShapeEnv()
+    assert isinstance(env.symbol(3), SymInt) and env.values == {"s0": 3}
