@@ -1,0 +1,175 @@
+"""Every switch of dynagraph, in one table.
+
+    import dynagraph as dg
+    dg.config.threads = 2                  # checked when it is set
+    with dg.config.override(strict=True):
+        ...
+
+Each switch is also an environment variable, read when dynagraph is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from dynagraph.errors import ConfigError
+
+LOG_TOPICS = ("dispatch", "capture", "passes", "kernels", "cache")
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One row: `parse` gives the value for a text or a Python value and raises ValueError where it is not `expected`."""
+
+    name: str
+    default: Any
+    parse: Callable[[Any], Any]
+    expected: str
+    doc: str
+
+    @property
+    def variable(self) -> str:
+        return f"DYNAGRAPH_{self.name.upper()}"
+
+
+def _integer(low: int) -> Callable[[Any], int]:
+    def parse(value: Any) -> int:
+        number = int(value) if isinstance(value, str) else value
+        if isinstance(number, bool) or not isinstance(number, int) or number < low:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None or value == "" else parse(value)
+
+
+def _flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
+        str(value).lower()
+    ]
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise ValueError
+    return os.fspath(value)  # type: ignore[return-value]
+
+
+def _topics(value: Any) -> frozenset[str]:
+    names = value.split(",") if isinstance(value, str) else value
+    topics = frozenset(n.strip() for n in names if n.strip())
+    if "all" in topics:
+        return frozenset(LOG_TOPICS)
+    if topics - set(LOG_TOPICS):
+        raise ValueError
+    return topics
+
+
+MEBIBYTE = 1 << 20
+
+SWITCHES: tuple[Switch, ...] = (
+    Switch("threads", None, _optional(_integer(1)), "an integer of at least 1, or unset",
+           "threads that one compiled call may use; unset: the processors that this process may run on"),
+    Switch("strict", False, _flag, "0 or 1", "let errors inside the compiler reach the caller instead of running eagerly"),
+    Switch("log", frozenset(), _topics, f"a comma-separated list of {', '.join(LOG_TOPICS)} or all",
+           "what to write to the loggers dynagraph.<topic>, on stderr unless logging is configured"),
+    Switch("cache", True, _flag, "0 or 1", "keep compiled kernels on disk"),
+    Switch("cache_dir", None, _optional(_text), "a path, or unset", "where; unset: dynagraph in the user's cache directory"),
+    Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
+    Switch("cc", None, _optional(_text), "the name or path of a C compiler, or unset", "unset: $CC, cc, gcc, clang"),
+    Switch("entry_limit", 32, _integer(1), "an integer of at least 1",
+           "programs kept for one compiled function; further kinds of arguments run eagerly"),
+    Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
+    Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),
+    Switch("pool_limit", None, _optional(_integer(0)), "bytes, an integer of at least 0, or unset",
+           "memory kept for reuse by later results; unset: an eighth of the memory, at most 512 MiB"),
+)
+BY_NAME: Mapping[str, Switch] = {s.name: s for s in SWITCHES}
+
+
+class Config(ModuleType):
+    """The module's own class: attributes are the switches."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        self._values[_switch(name).name] = _parse(_switch(name), f"config.{name}", value)
+        for listener in self._listeners:
+            listener(name)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            raise AttributeError(_unknown(name)) from None
+
+    @contextmanager
+    def override(self, **switches: Any) -> Iterator[None]:
+        """Set switches for the extent of a ``with`` block.
+
+        >>> import dynagraph as dg
+        >>> with dg.config.override(strict=True):
+        ...     dg.config.strict
+        True
+        """
+        for name in switches:
+            _switch(name)
+        saved = {name: self._values[name] for name in switches}
+        try:
+            for name, value in switches.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in saved.items():
+                setattr(self, name, value)
+
+    def describe(self) -> list[tuple[str, Any, str, str]]:
+        """A row for each switch: name, value, environment variable, meaning."""
+        return [(s.name, self._values[s.name], s.variable, s.doc) for s in SWITCHES]
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Have `listener` called with the name of each switch that is set from now on."""
+        self._listeners.append(listener)
+
+
+def _unknown(name: str) -> str:
+    return f"config has no switch {name!r}; it has {', '.join(BY_NAME)}"
+
+
+def _switch(name: str) -> Switch:
+    try:
+        return BY_NAME[name]
+    except KeyError:
+        raise AttributeError(_unknown(name)) from None
+
+
+def _parse(switch: Switch, who: str, value: Any) -> Any:
+    try:
+        return switch.parse(value)
+    except (ValueError, TypeError, KeyError):
+        raise ConfigError(f"{who}={value!r}: expected {switch.expected}") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for switch in SWITCHES:
+        text = environment.get(switch.variable)
+        values[switch.name] = switch.default if text is None else _parse(switch, switch.variable, text)
+    return values
+
+
+_values: dict[str, Any] = _from_environment(os.environ)
+_listeners: list[Callable[[str], None]] = []
+sys.modules[__name__].__class__ = Config
