@@ -1,0 +1,479 @@
+"""The public entry points: joins the frontend, which captures, and a backend, which compiles.
+
+`compile` makes a `CompiledFunction` (C).  On a hit it runs by itself; on a miss it calls `Compilation.on_miss`, which has the
+frame hook hand over the frame, captures it, compiles the graph, adds an entry, and lets the frame go on in code that runs
+that entry.  Whatever cannot be captured runs as it always did.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+import types
+import warnings
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+
+from dynagraph import config
+from dynagraph._core import _dispatch
+from dynagraph.backends.blas import find_blas
+from dynagraph.backends.executable import Backend, Executable
+from dynagraph.backends.registry import get_backend
+from dynagraph.errors import CaptureError
+from dynagraph.frontend.assemble import call_instead
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.capture import Captured, capture
+from dynagraph.frontend.guards import size_program
+from dynagraph.ir.graph import Graph
+
+try:
+    from dynagraph._core import _frame_hook
+except ImportError:  # a CPython version that the hook does not know: capture works from the arguments alone
+    _frame_hook = None  # type: ignore[assignment]
+
+MODES = ("default",)
+REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is remembered
+
+
+class RecompileLimitWarning(UserWarning):
+    """A compiled function met more kinds of arguments than it keeps programs for."""
+
+
+class CompilerFailureWarning(UserWarning):
+    """Something inside the compiler failed; the call ran eagerly."""
+
+
+_log = logging.getLogger("dynagraph.capture")
+_all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_thread = threading.local()
+_disabled = 0
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+
+class Stats:
+    """Counters of one compiled function, live.
+
+    hits: calls that a program served; misses: calls that none did; compiles: programs made; fallbacks: failures inside the
+    compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation; breaks: reasons why calls
+    ran eagerly, with counts.
+    """
+
+    def __init__(self, compiled: Any):
+        self._compiled = weakref.ref(compiled)
+        self.compiles = 0
+        self.fallbacks = 0
+        self.compile_seconds = 0.0
+        self.breaks: Counter[str] = Counter()
+        self.last_error: BaseException | None = None
+
+    def _counter(self, name: str) -> int:
+        compiled = self._compiled()
+        return compiled.counters()[name] if compiled is not None else 0
+
+    @property
+    def hits(self) -> int:
+        return self._counter("hits")
+
+    @property
+    def misses(self) -> int:
+        return self._counter("misses")
+
+    @property
+    def entries(self) -> int:
+        compiled = self._compiled()
+        return len(compiled.entries) if compiled is not None else 0
+
+    def __repr__(self) -> str:
+        return (f"<hits {self.hits}, misses {self.misses}, compiles {self.compiles}, fallbacks {self.fallbacks}, "
+                f"breaks {sum(self.breaks.values())}, compile seconds {self.compile_seconds:.3f}>")
+
+
+@dataclass
+class Program:
+    """What one capture came to: kept for `dump`, `explain` and `f.last_graph`."""
+
+    captured: Captured
+    executable: Executable
+    capture_seconds: float
+    compile_seconds: float
+
+    @property
+    def graph(self) -> Graph:
+        return self.captured.graph
+
+
+# -- one compiled function --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Options:
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: Backend = field(default_factory=lambda: get_backend("cpu"))
+    backend_name: str = "cpu"
+
+
+class Compilation:
+    """The slow path of one compiled function: everything that happens on a miss."""
+
+    def __init__(self, function: types.FunctionType, options: Options):
+        self.options = options
+        self.lock = threading.Lock()
+        self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
+        self.programs: list[Program] = []
+        self.full = False
+        self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
+        self.stats = Stats(self.compiled)
+
+    # -- a miss -----------------------------------------------------------------------------------------------------
+    def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
+        """Run a call that no entry serves: capture it if that may help, else just call the function."""
+        function = compiled.__wrapped__
+        kwargs = kwargs or {}
+        if self.full or _disabled or is_compiling():
+            return function(*args, **kwargs)
+        if not _capturable(function):
+            self._refuse(function)
+            return function(*args, **kwargs)
+        if _frame_hook is not None:
+            return _frame_hook.call_captured(function, self._on_frame, args, kwargs)
+        return self._without_hook(function, args, kwargs)
+
+    def _on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> types.CodeType | None:
+        """Called by the frame hook at the start of the function's frame; gives the code that the frame shall run."""
+        entry = self.entry_for(function, values)
+        return None if entry is None else call_instead(code, entry.run)
+
+    def _without_hook(self, function: types.FunctionType, args: tuple, kwargs: dict) -> Any:
+        try:
+            values = _dispatch.bind(function, args, kwargs)
+        except TypeError:
+            return function(*args, **kwargs)  # which raises the right error
+        entry = self.entry_for(function, values)
+        return function(*args, **kwargs) if entry is None else entry.run(values)
+
+    def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
+        """An entry that serves these arguments, made now if need be; None: run eagerly."""
+        _thread.compiling = True
+        try:
+            with self.lock:
+                for entry in self.compiled.entries:  # another thread may have made it meanwhile
+                    if entry.check(values) is None:
+                        return entry
+                kind = _kind(values)
+                if self._shall_wait(kind) or self._is_full(function):
+                    return None
+                return self._try(function, values, kind)
+        finally:
+            _thread.compiling = False
+
+    def _try(self, function: types.FunctionType, values: tuple, kind: tuple) -> Any | None:
+        start = time.perf_counter()
+        try:
+            return self._compile(function, values)
+        except Break as stop:
+            self._note_break(function, stop, kind)
+        except Exception as error:
+            self._note_failure(function, error, kind)
+        finally:
+            self.stats.compile_seconds += time.perf_counter() - start
+        return None
+
+    def _compile(self, function: types.FunctionType, values: tuple) -> Any | None:
+        start = time.perf_counter()
+        captured = capture(function, values, dynamic=self.options.dynamic)
+        captured_at = time.perf_counter()
+        executable = self.options.backend(captured.graph)
+        entry = make_entry(captured, executable)
+        failed = entry.check(values)
+        if failed is not None:
+            raise _guard_break(captured, values, failed)
+        self.stats.compiles += 1
+        self.programs.append(Program(captured, executable, captured_at - start, time.perf_counter() - captured_at))
+        self.compiled.add_entry(entry)
+        self.compiled.last_graph = captured.graph
+        _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * (time.perf_counter() - start))
+        return entry
+
+    # -- what goes wrong --------------------------------------------------------------------------------------------
+    def _note_break(self, function: types.FunctionType, stop: Break, kind: tuple) -> None:
+        self.stats.breaks[str(stop)] += 1
+        self._remember(kind)
+        _log.info("%s runs eagerly: %s", function.__qualname__, stop)
+        if self.options.fullgraph:
+            raise CaptureError(f"{function.__qualname__}: {stop}") from None
+
+    def _note_failure(self, function: types.FunctionType, error: Exception, kind: tuple) -> None:
+        self.stats.fallbacks += 1
+        self.stats.last_error = error
+        self._remember(kind)
+        if self.options.fullgraph or config.strict:
+            raise error
+        _log.warning("%s runs eagerly: the compiler failed", function.__qualname__, exc_info=error)
+
+    def _refuse(self, function: types.FunctionType) -> None:
+        reason = f"{function.__qualname__}: generators and coroutines run eagerly"
+        if self.options.fullgraph:
+            raise CaptureError(reason)
+        self.stats.breaks[reason] += 1
+        self.compiled.enabled = False
+
+    def _shall_wait(self, kind: tuple) -> bool:
+        """Whether a break of this kind of arguments is too recent to try again: the waits double."""
+        state = self.broken.get(kind)
+        if state is None:
+            return False
+        state[0] += 1
+        if state[0] < state[1]:
+            return True
+        state[0], state[1] = 0, state[1] * 2
+        return False
+
+    def _remember(self, kind: tuple) -> None:
+        if kind not in self.broken and not self.options.fullgraph:
+            if len(self.broken) >= REMEMBERED_BREAKS:
+                self.broken.clear()
+            self.broken[kind] = [0, 8]
+
+    def _is_full(self, function: types.FunctionType) -> bool:
+        if len(self.compiled.entries) < config.entry_limit:
+            return False
+        self.full = True
+        warnings.warn(
+            f"{function.__qualname__} has {config.entry_limit} programs for as many kinds of arguments; further kinds run "
+            "eagerly. Pass dynamic=True if sizes vary, pass what changes as an array, or raise dg.config.entry_limit.",
+            RecompileLimitWarning,
+            stacklevel=4,
+        )
+        return True
+
+    def reset(self) -> None:
+        """Forget all programs and what was learnt about breaks."""
+        with self.lock:
+            self.compiled.clear()
+            self.broken.clear()
+            self.programs.clear()
+            self.full = False
+
+
+def make_entry(captured: Captured, executable: Executable) -> Any:
+    """The guards and the plan of a capture, as the dispatcher takes them."""
+    native = executable.native
+    if native is None:
+        plan = _dispatch.PythonPlan(executable, captured.n_inputs, captured.result, captured.n_symbols)
+    else:
+        plan = _dispatch.NativePlan(
+            native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
+            captured.result, native.release_gil, captured.n_symbols,
+        )
+    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan)
+
+
+def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
+    """Guards that do not hold on the frame that made them: a bug, unless the floating-point error state asks for errors."""
+    if captured.guards.program()[failed][0] == "errstate":
+        return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
+    return AssertionError(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
+
+
+def _capturable(function: types.FunctionType) -> bool:
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+    return not function.__code__.co_flags & flags
+
+
+def _kind(values: tuple) -> tuple:
+    """What distinguishes calls for the memory of breaks: layouts of arrays, values of small scalars, types of the rest."""
+    parts: list[Any] = []
+    for value in values:
+        if isinstance(value, np.ndarray):
+            parts.append((type(value), value.dtype, value.ndim, value.flags.num))
+        elif isinstance(value, (bool, int, str, type(None))):
+            parts.append((type(value), value))
+        else:
+            parts.append(type(value))
+    return tuple(parts)
+
+
+# -- the public functions ---------------------------------------------------------------------------------------------------
+
+
+def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+            backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default") -> Any:
+    """Compile a NumPy function: the first call of each kind of arguments captures it, later ones run machine code.
+
+    fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
+    fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly.
+    dynamic: True makes the sizes of arrays symbolic; False and None specialise on them.
+    backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
+    mode: "default".
+
+    The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`.
+    Raises TypeError for what is no Python function, ValueError for an unknown mode, BackendError for an unknown backend.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> @dg.compile
+    ... def f(x, y):
+    ...     return np.tanh(x) + y
+    >>> f(np.zeros(3), np.ones(3))
+    array([1., 1., 1.])
+    """
+    options = _options(fullgraph, dynamic, backend, mode)
+    if fn is None:
+        return lambda function: _compile(function, options)
+    return _compile(fn, options)
+
+
+def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> Options:
+    for name, value, allowed in (("fullgraph", fullgraph, (True, False)), ("dynamic", dynamic, (True, False, None))):
+        if not any(value is a for a in allowed):
+            raise TypeError(f"compile: {name}={value!r}: expected {' or '.join(map(repr, allowed))}")
+    if mode not in MODES:
+        raise ValueError(f"compile: mode={mode!r}: expected {' or '.join(map(repr, MODES))}")
+    if not isinstance(backend, str) and not callable(backend):
+        raise TypeError(f"compile: backend={backend!r}: expected a name or a callable(graph, example_inputs)")
+    name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
+    return Options(fullgraph, dynamic, get_backend(backend), name)
+
+
+def _compile(fn: Any, options: Options) -> Any:
+    if isinstance(fn, (staticmethod, classmethod)):
+        return type(fn)(_compile(fn.__func__, options))
+    if isinstance(fn, types.MethodType):
+        return types.MethodType(_compile(fn.__func__, options), fn.__self__)
+    if isinstance(fn, _dispatch.CompiledFunction):
+        fn = fn.__wrapped__
+    if not isinstance(fn, types.FunctionType):
+        raise TypeError(
+            f"compile: expected a function written in Python, got {fn!r} of type {type(fn).__name__}; "
+            "for an object, compile its method: obj.method = dg.compile(obj.method)"
+        )
+    compilation = Compilation(fn, options)
+    compiled = compilation.compiled
+    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
+        setattr(compiled, name, getattr(fn, name))
+    compiled.__dict__.update(fn.__dict__)
+    compiled.stats = compilation.stats
+    compiled.reset = compilation.reset
+    compiled.programs = compilation.programs
+    compiled.last_graph = None
+    compiled.compilation = compilation
+    _all_compiled.add(compiled)
+    return compiled
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What `dg.explain` found out; `str()` it."""
+
+    name: str
+    program: Program | None
+    reason: str | None  # why the call would run eagerly
+
+    def __str__(self) -> str:
+        if self.program is None:
+            return f"{self.name} runs eagerly: {self.reason}"
+        captured = self.program.captured
+        guards = "\n".join(f"  {line}" for line in captured.guards.describe())
+        return (f"{self.name}: one graph of {len(captured.graph)} nodes, captured in "
+                f"{1e3 * self.program.capture_seconds:.1f} ms, compiled in {1e3 * self.program.compile_seconds:.1f} ms\n"
+                f"graph:\n  " + str(captured.graph).replace("\n", "\n  ") + f"\nguards:\n{guards}")
+
+
+def explain(fn: Any) -> Callable[..., Explanation]:
+    """``explain(f)(*args)``: how a call of `f` would be compiled, without running it.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> print(str(dg.explain(lambda x: x + 1)(np.zeros(3))).splitlines()[0].split(",")[0])
+    <lambda>: one graph of 4 nodes
+    """
+    compiled = fn if isinstance(fn, _dispatch.CompiledFunction) else _compile(fn, _options(False, None, "cpu", "default"))
+
+    def explained(*args: Any, **kwargs: Any) -> Explanation:
+        function = compiled.__wrapped__
+        values = _dispatch.bind(function, args, kwargs)
+        options = compiled.compilation.options
+        start = time.perf_counter()
+        try:
+            captured = capture(function, values, dynamic=options.dynamic)
+        except Break as stop:
+            return Explanation(function.__qualname__, None, str(stop))
+        captured_at = time.perf_counter()
+        executable = options.backend(captured.graph)
+        program = Program(captured, executable, captured_at - start, time.perf_counter() - captured_at)
+        return Explanation(function.__qualname__, program, None)
+
+    return explained
+
+
+def reset() -> None:
+    """Forget every compiled program of the process, and give the memory pool back to the system."""
+    for compiled in list(_all_compiled):
+        compiled.reset()
+    _dispatch.pool_trim(0)
+
+
+def is_compiling() -> bool:
+    """Whether this thread is capturing or compiling a function just now."""
+    return getattr(_thread, "compiling", False)
+
+
+@contextmanager
+def _disabling() -> Iterator[None]:
+    global _disabled
+    _disabled += 1
+    changed = [c for c in list(_all_compiled) if c.enabled]
+    for compiled in changed:
+        compiled.enabled = False
+    try:
+        yield
+    finally:
+        _disabled -= 1
+        for compiled in changed:
+            compiled.enabled = True
+
+
+def disable(fn: Any = None) -> Any:
+    """``with dg.disable():`` runs compiled functions as plain Python; ``dg.disable(f)`` gives the plain function of `f`."""
+    if fn is None:
+        return _disabling()
+    if isinstance(fn, _dispatch.CompiledFunction):
+        return fn.__wrapped__
+    if not callable(fn):
+        raise TypeError(f"disable: expected a function, or nothing (a context manager), got {fn!r}")
+    return fn
+
+
+# -- the runtime follows the switches -----------------------------------------------------------------------------------------
+
+
+def _apply_switch(name: str) -> None:
+    if name == "threads":
+        _dispatch.set_threads(config.threads or 0)
+    elif name == "pool_limit" and config.pool_limit is not None:
+        _dispatch.pool_set_limit(config.pool_limit)
+    elif name == "log":
+        for topic in config.LOG_TOPICS:
+            logging.getLogger(f"dynagraph.{topic}").setLevel(logging.DEBUG if topic in config.log else logging.NOTSET)
+
+
+def _start() -> None:
+    for name in ("threads", "pool_limit", "log"):
+        if getattr(config, name):
+            _apply_switch(name)
+    config.on_change(_apply_switch)
+    blas = find_blas()
+    if blas is not None:
+        _dispatch.set_blas(blas.functions, blas.ilp64)
+
+
+_start()
