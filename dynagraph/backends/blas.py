@@ -1,0 +1,65 @@
+"""The BLAS that NumPy brings along: addresses of its matrix routines, for generated code to call without Python between.
+
+NumPy's wheels bundle OpenBLAS with prefixed, 64-bit-integer symbols; other builds use other names.  Where none is found
+generated code uses a plain loop for products, which is right and slow.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+ROUTINES = ("sgemm", "dgemm", "sgemv", "dgemv")
+# (pattern of the symbols, whether their integers have 64 bits), tried in order
+NAMINGS = (
+    ("scipy_cblas_{}64_", True),
+    ("cblas_{}64_", True),
+    ("scipy_cblas_{}", False),
+    ("cblas_{}", False),
+)
+
+
+@dataclass(frozen=True)
+class Blas:
+    """A BLAS that is loaded in this process."""
+
+    path: str
+    ilp64: bool  # its integers have 64 bits
+    functions: dict[str, int]  # CBLAS routine -> address
+
+    def describe(self) -> str:
+        return f"{Path(self.path).name} ({'64' if self.ilp64 else '32'}-bit integers; {', '.join(self.functions)})"
+
+
+@functools.cache
+def find_blas() -> Blas | None:
+    """The BLAS of NumPy, or None where it cannot be reached."""
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(path)
+        except OSError:
+            continue  # not a library of this platform
+        for pattern, ilp64 in NAMINGS:
+            functions = {r: _address(library, pattern.format(r)) for r in ROUTINES}
+            found = {r: a for r, a in functions.items() if a is not None}
+            if "sgemm" in found and "dgemm" in found:
+                return Blas(path, ilp64, found)
+    return None
+
+
+def _candidates() -> list[str]:
+    """Libraries beside NumPy's package: there is one, and NumPy has loaded it already."""
+    package = Path(np.__file__).parent
+    folders = [package.parent / "numpy.libs", package / ".dylibs", package / ".libs"]
+    return [str(p) for folder in folders if folder.is_dir() for p in sorted(folder.iterdir()) if "blas" in p.name.lower()]
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int | None:
+    try:
+        return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value
+    except AttributeError:
+        return None

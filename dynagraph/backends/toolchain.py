@@ -1,0 +1,152 @@
+"""The C compiler: finding it, its flags, running it.
+
+Finding costs no subprocess: a compiler is known by path, size and time of change, and what its probe said (version, what
+``-march=native`` means on this machine) is kept in the kernel cache under that.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from dynagraph import config
+from dynagraph.errors import CompilerError
+
+CANDIDATES = ("cc", "gcc", "clang")
+# -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
+# x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
+COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
+OPTIONAL = ("-mprefer-vector-width=512",)
+_log = logging.getLogger("dynagraph.kernels")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that was probed.  `identity` goes into the key of every kernel that it compiles."""
+
+    path: str  # with symbolic links resolved
+    version: str
+    flags: tuple[str, ...]  # as resolved: never the literal word native
+    target: str  # what the compiler said of -march=native
+
+    @property
+    def identity(self) -> str:
+        return "\0".join((self.path, self.version, *self.flags, self.target, platform.machine(), cpu_features()))
+
+    def compile(self, source: str) -> bytes:
+        """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept."""
+        with tempfile.TemporaryDirectory(prefix="dynagraph-") as folder:
+            out = os.path.join(folder, "kernel.so")
+            command = [self.path, *self.flags, "-x", "c", "-", "-o", out, "-lm"]
+            try:
+                result = subprocess.run(command, input=source.encode(), capture_output=True)
+            except OSError as error:
+                raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
+            if result.returncode != 0 or not os.path.exists(out):
+                raise CompilerError(_refusal(self.path, result, source))
+            return Path(out).read_bytes()
+
+    def describe(self) -> dict[str, str]:
+        return {"compiler": self.path, "version": self.version, "flags": " ".join(self.flags), "target": self.target}
+
+
+def _refusal(path: str, result: subprocess.CompletedProcess[bytes], source: str) -> str:
+    with tempfile.NamedTemporaryFile("w", prefix="dynagraph-", suffix=".c", delete=False) as kept:
+        kept.write(source)
+    words = result.stderr.decode(errors="replace").strip()[-2000:]
+    return f"the C compiler {path} refused generated code (exit {result.returncode}); the source is kept in {kept.name}\n{words}"
+
+
+def find_compiler() -> str | None:
+    """The path of the compiler to use: the switch `cc`, else $CC, cc, gcc, clang; None where there is none."""
+    if config.cc is not None:
+        return shutil.which(config.cc)
+    from_environment = os.environ.get("CC", "").split()
+    for name in (*from_environment[:1], *CANDIDATES):
+        path = shutil.which(name)
+        if path is not None:
+            return path
+    return None
+
+
+def toolchain(probe_cache: Path | None = None) -> Toolchain:
+    """The compiler, probed: once per process, and once per machine where `probe_cache` is a private folder.
+
+    Raises CompilerError where there is none.
+    """
+    path = find_compiler()
+    if path is None:
+        wanted = f"{config.cc!r} (config.cc)" if config.cc is not None else ", ".join(CANDIDATES)
+        raise CompilerError(f"found no C compiler: looked for {wanted}; install gcc or clang, or use backend='numpy'")
+    return _probed(os.path.realpath(path), probe_cache)
+
+
+@functools.lru_cache(maxsize=8)
+def _probed(path: str, probe_cache: Path | None) -> Toolchain:
+    status = os.stat(path)
+    stamp = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{cpu_features()}\0{COMMON}{OPTIONAL}"
+    memo = probe_cache / f"compiler-{hashlib.sha256(stamp.encode()).hexdigest()[:32]}.json" if probe_cache else None
+    if memo is not None:
+        try:
+            row = json.loads(memo.read_text())
+            return Toolchain(row["path"], row["version"], tuple(row["flags"]), row["target"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # not there, or not what was written: probe again
+    found = _probe(path)
+    if memo is not None:
+        try:
+            temporary = memo.with_suffix(f".{os.getpid()}.tmp")
+            temporary.write_text(json.dumps(asdict(found)))
+            temporary.rename(memo)
+        except OSError as error:
+            _log.debug("the compiler's probe is not kept: %s", error)
+    return found
+
+
+def _probe(path: str) -> Toolchain:
+    version = _run(path, "--version").splitlines()[:1]
+    flags = [*COMMON]
+    target = ""
+    for march in ("-march=native", "-mcpu=native"):
+        said = _run(path, march, "-E", "-v", "-x", "c", os.devnull)
+        resolved = next((line for line in said.splitlines() if "cc1" in line), "")
+        if resolved:
+            target = " ".join(w for w in resolved.split() if w.startswith(("-m", "-target")))
+            # gcc names every feature there, which one -march name may not: newer processors are "znver3 and avx512f"
+            flags += [march] if "clang" in said else [w for w in target.split() if w.startswith("-m")]
+            break
+    for flag in OPTIONAL:
+        if _accepts(path, flag):
+            flags.append(flag)
+    return Toolchain(path, version[0] if version else "", tuple(flags), target)
+
+
+def _run(*command: str) -> str:
+    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    return result.stdout + result.stderr
+
+
+def _accepts(path: str, flag: str) -> bool:
+    command = [path, flag, "-Werror", "-E", "-x", "c", os.devnull]
+    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+
+
+@functools.cache
+def cpu_features() -> str:
+    """The processor's features: a kernel compiled for others must not be loaded."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return " ".join(sorted(line.split(":", 1)[1].split()))
+    except OSError:
+        pass  # not Linux: the machine and processor names have to do
+    return f"{platform.machine()} {platform.processor()}"
