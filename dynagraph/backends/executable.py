@@ -1,6 +1,7 @@
 """What a backend makes of a graph.
 
-`call` runs it from Python and is always there; `native` is the same program for the dispatcher, which runs it without Python.
+`call` runs it from Python and is always there; `native` is the same program for the dispatcher, which runs it without
+Python.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dynagraph.ir.intexpr import IntExpr
 
 @dataclass(frozen=True)
 class NativeProgram:
-    """An entry point of generated code: ``int entry(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)``."""
+    """Generated code: ``int entry(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)``."""
 
     address: int
     keepalive: object  # what owns the code: it is unloaded when this goes

@@ -1,7 +1,7 @@
-"""The backend for machines without a C compiler: the optimised graph through NumPy, temporaries written into reused buffers.
+"""The backend for machines without a C compiler: the optimised graph through NumPy, temporaries in reused buffers.
 
-Which value takes over whose memory is planned once; the buffers themselves are made anew in each call, so that calls from
-several threads never meet.
+Which value takes over whose memory is planned once; the buffers themselves are made anew in each call, so that calls
+from several threads never meet.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def compile_graph(graph: Graph) -> Executable:
     return Executable(call, artifacts={"plan": describe(plan)})
 
 
-# -- planning -------------------------------------------------------------------------------------------------------------
+# -- planning -------------------------------------------------------------------------------------------------------
 
 
 def make_plan(graph: Graph) -> Plan:
@@ -115,7 +115,7 @@ def _owners(plan: Plan, nodes: Sequence[Node]) -> list[set[int]]:
 
 
 def _last_uses(plan: Plan, owners: Sequence[set[int]]) -> dict[int, int]:
-    """Where memory that the program may reuse is needed for the last time: not that of inputs, constants, views and outputs."""
+    """Where reusable memory is needed for the last time; that of inputs, constants, views and outputs is left out."""
     last: dict[int, int] = {}
     for position, step in enumerate(plan.steps):
         for operand in (*step.operands, step.result):
@@ -139,7 +139,7 @@ def _let_go(plan: Plan) -> None:
             plan.steps[max(position, taken_at.get(value, 0))].dead.append(value)
 
 
-# -- running --------------------------------------------------------------------------------------------------------------
+# -- running --------------------------------------------------------------------------------------------------------
 
 
 def run_plan(plan: Plan, arrays: Sequence[np.ndarray], sizes: dict[str, int]) -> Iterator[np.ndarray]:

@@ -27,7 +27,11 @@ def own_results(results: Iterable[Any], taken: Iterable[np.ndarray]) -> tuple[np
     mine = list(taken)
     owned: list[np.ndarray] = []
     for result in results:
-        if result.base is not None or not result.flags.c_contiguous or any(np.may_share_memory(result, a) for a in mine):
+        if (
+            result.base is not None
+            or not result.flags.c_contiguous
+            or any(np.may_share_memory(result, a) for a in mine)
+        ):
             result = np.array(result, order="C")
         mine.append(result)
         owned.append(result)

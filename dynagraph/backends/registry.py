@@ -35,12 +35,14 @@ def get_backend(backend: Union[str, UserBackend]) -> Backend:
     if callable(backend):
         return functools.partial(_compile_with, backend)
     if backend not in BACKENDS:
-        raise BackendError(f"unknown backend {backend!r}; known ones are {', '.join(sorted(BACKENDS))}, "
-                           "or pass a callable(graph, example_inputs)")
+        raise BackendError(
+            f"unknown backend {backend!r}; known ones are {', '.join(sorted(BACKENDS))}, "
+            "or pass a callable(graph, example_inputs)"
+        )
     return BACKENDS[backend]
 
 
-# -- the CPU, with or without a compiler ------------------------------------------------------------------------------------
+# -- the CPU, with or without a compiler ----------------------------------------------------------------------------
 
 
 def cpu(graph: Graph) -> Executable:
@@ -53,8 +55,12 @@ def cpu(graph: Graph) -> Executable:
 
 @functools.cache
 def _say_that_no_compiler_was_found() -> None:
-    warnings.warn("dynagraph found no C compiler (cc, gcc or clang): compiled functions run through NumPy, correctly but slower; "
-                  "install one, or ask for backend='numpy' to silence this", RuntimeWarning, stacklevel=2)
+    warnings.warn(
+        "dynagraph found no C compiler (cc, gcc or clang): compiled functions run through NumPy, correctly but slower; "
+        "install one, or ask for backend='numpy' to silence this",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 BACKENDS: Mapping[str, Backend] = {
@@ -65,7 +71,7 @@ BACKENDS: Mapping[str, Backend] = {
 }
 
 
-# -- a user's backend -------------------------------------------------------------------------------------------------------
+# -- a user's backend -----------------------------------------------------------------------------------------------
 
 
 def example_inputs(graph: Graph) -> list[np.ndarray]:
@@ -90,13 +96,17 @@ def _checked(name: str, expected: Sequence[Node], results: Any, sizes: Sizes) ->
     """The results as arrays, if they are what the graph says."""
     if not isinstance(results, (tuple, list)) or len(results) != len(expected):
         given = f"{len(results)} of them" if isinstance(results, (tuple, list)) else type(results).__name__
-        raise BackendError(f"backend {name}: its program must give a tuple of the graph's {len(expected)} outputs, got {given}")
+        raise BackendError(
+            f"backend {name}: its program must give a tuple of the graph's {len(expected)} outputs, got {given}"
+        )
     arrays = tuple(map(np.asarray, results))
     for node, array in zip(expected, arrays):
         shape = concrete(node.shape, sizes)
         if dtypes.from_numpy(array.dtype) is not node.dtype or array.shape != shape:
-            raise BackendError(f"backend {name}: output {node.name} must be {node.dtype}{list(shape)}, "
-                               f"got {array.dtype}{list(array.shape)}")
+            raise BackendError(
+                f"backend {name}: output {node.name} must be {node.dtype}{list(shape)}, "
+                f"got {array.dtype}{list(array.shape)}"
+            )
     return arrays
 
 

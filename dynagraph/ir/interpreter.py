@@ -1,4 +1,4 @@
-"""Run a graph node by node through the eager column of the op table.  Defines what a graph means; every backend agrees with it."""
+"""Run a graph node by node through the eager column of the op table: what a graph means, for every backend."""
 
 from __future__ import annotations
 

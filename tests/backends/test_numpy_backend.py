@@ -22,11 +22,22 @@ from dynagraph.ir.shapes import ShapeEnv
 F64 = dtypes.float64
 
 STEPS: list[tuple[str, dict[str, Any]]] = [
-    ("add", {}), ("multiply", {}), ("subtract", {}), ("sin", {}), ("negative", {}), ("maximum", {}),
-    ("transpose", {"axes": (1, 0)}), ("slice", {"starts": (3, 0), "steps": (-1, 1), "shape": (4, 4)}),
-    ("reshape", {"shape": (4, 4)}), ("copy", {}), ("roll", {"shift": 1, "axis": 1}), ("matmul", {}), ("cumsum", {"axis": 0}),
-    ("erf", {}), ("cast", {"dtype": F64}),
-]  # fmt: skip
+    ("add", {}),
+    ("multiply", {}),
+    ("subtract", {}),
+    ("sin", {}),
+    ("negative", {}),
+    ("maximum", {}),
+    ("transpose", {"axes": (1, 0)}),
+    ("slice", {"starts": (3, 0), "steps": (-1, 1), "shape": (4, 4)}),
+    ("reshape", {"shape": (4, 4)}),
+    ("copy", {}),
+    ("roll", {"shift": 1, "axis": 1}),
+    ("matmul", {}),
+    ("cumsum", {"axis": 0}),
+    ("erf", {}),
+    ("cast", {"dtype": F64}),
+]
 
 
 @st.composite
@@ -155,5 +166,8 @@ def test_wrong_inputs_are_refused(backend: Any) -> None:
 def test_the_plan_can_be_read() -> None:
     graph = Graph()
     graph.output([chain(graph, graph.placeholder("x", Meta(F64, (2,))), "sin", "cos")])
-    assert compile_graph(graph).artifacts["plan"] == "sin = sin(x) : float64[2]\ncos = cos(sin) : float64[2]   # in the memory of sin"
+    assert (
+        compile_graph(graph).artifacts["plan"]
+        == "sin = sin(x) : float64[2]\ncos = cos(sin) : float64[2]   # in the memory of sin"
+    )
     assert compile_graph(graph).native is None

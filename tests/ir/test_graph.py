@@ -29,7 +29,7 @@ def small() -> tuple[Graph, Node, Node, Node]:
     return graph, x, added, result
 
 
-# -- building -------------------------------------------------------------------------------------------------------------
+# -- building -------------------------------------------------------------------------------------------------------
 
 
 def test_a_graph_prints_as_a_program() -> None:
@@ -38,7 +38,9 @@ def test_a_graph_prints_as_a_program() -> None:
     assert str(graph) == (
         "x = placeholder[x] : float64[3]\nadd = add(x, x) : float64[3]\nexp = exp(add) : float64[3]\nreturn exp"
     )
-    assert len(graph) == 4 and [n.name for n in graph.placeholders] == ["x"] and [n.name for n in graph.outputs] == ["exp"]
+    assert (
+        len(graph) == 4 and [n.name for n in graph.placeholders] == ["x"] and [n.name for n in graph.outputs] == ["exp"]
+    )
 
 
 def test_nodes_print_attributes_strides_and_where_they_come_from() -> None:
@@ -63,7 +65,12 @@ def test_constants_are_copies_that_cannot_change() -> None:
     node = graph.constant(mine, "weights")
     mine[0] = 9.0
     held = graph.constants[node.target]
-    assert held.tolist() == [[1.0], [2.0]] and held.flags.c_contiguous and not held.flags.writeable and mine.flags.writeable
+    assert (
+        held.tolist() == [[1.0], [2.0]]
+        and held.flags.c_contiguous
+        and not held.flags.writeable
+        and mine.flags.writeable
+    )
     assert graph.constant(np.float64(3)).shape == ()
 
 
@@ -88,13 +95,13 @@ def test_a_refused_call_adds_nothing() -> None:
 
 
 def test_a_graph_without_output_says_so() -> None:
-    with pytest.raises(GraphError, match="^graph 'empty' has no output node$"):
+    with pytest.raises(GraphError, match=r"^graph 'empty' has no output node$"):
         Graph("empty").output_node  # noqa: B018
-    with pytest.raises(GraphError, match="^graph 'empty': has no output node$"):
+    with pytest.raises(GraphError, match=r"^graph 'empty': has no output node$"):
         Graph("empty").lint()
 
 
-# -- changing -------------------------------------------------------------------------------------------------------------
+# -- changing -------------------------------------------------------------------------------------------------------
 
 
 def test_uses_can_be_replaced_and_the_node_erased() -> None:
@@ -110,7 +117,7 @@ def test_uses_can_be_replaced_and_the_node_erased() -> None:
 
 def test_a_used_node_is_not_erased() -> None:
     graph, _, added, _ = small()
-    with pytest.raises(GraphError, match="^cannot erase add: used by exp$"):
+    with pytest.raises(GraphError, match=r"^cannot erase add: used by exp$"):
         graph.erase(added)
 
 
@@ -124,7 +131,7 @@ def test_nodes_may_be_erased_while_iterating() -> None:
 
 
 def test_insertion_takes_the_location_of_its_place_and_ends_with_the_block() -> None:
-    graph, x, added, result = small()
+    graph, x, _, result = small()
     result.location = Location("model.py", 7)
     with pytest.raises(ShapeError), graph.inserting_before(result):
         assert graph.call(OPS["sin"], x).location == Location("model.py", 7)
@@ -164,7 +171,7 @@ def test_layouts_can_be_said_and_unsaid() -> None:
     assert meta.hint_nbytes == 48 and meta.ndim == 2
 
 
-# -- lint -----------------------------------------------------------------------------------------------------------------
+# -- lint -----------------------------------------------------------------------------------------------------------
 
 
 def after_the_output(graph: Graph, x: Node, added: Node, result: Node) -> None:
@@ -233,7 +240,7 @@ def test_lint_names_the_node_and_the_fault(break_it: Callable[..., None], messag
         graph.lint()
 
 
-# -- the interpreter ------------------------------------------------------------------------------------------------------
+# -- the interpreter ------------------------------------------------------------------------------------------------
 
 
 def test_the_interpreter_gives_arrays_even_of_no_dimensions() -> None:
@@ -247,10 +254,16 @@ def test_the_interpreter_gives_arrays_even_of_no_dimensions() -> None:
 
 def test_the_interpreter_checks_its_inputs() -> None:
     graph, *_ = small()
-    with pytest.raises(GraphError, match="^graph 'small': takes 1 inputs, got 0$"):
+    with pytest.raises(GraphError, match=r"^graph 'small': takes 1 inputs, got 0$"):
         interpret(graph, [])
-    for wrong, given in [(np.zeros(3, np.float32), "float32[3]"), (np.zeros(4), "float64[4]"), (np.zeros((3, 1)), "float64[3, 1]")]:
-        with pytest.raises(GraphError, match="^" + re.escape(f"graph 'small': input x must be float64[3], got {given}") + "$"):
+    for wrong, given in [
+        (np.zeros(3, np.float32), "float32[3]"),
+        (np.zeros(4), "float64[4]"),
+        (np.zeros((3, 1)), "float64[3, 1]"),
+    ]:
+        with pytest.raises(
+            GraphError, match="^" + re.escape(f"graph 'small': input x must be float64[3], got {given}") + "$"
+        ):
             interpret(graph, [wrong])
 
 

@@ -14,14 +14,20 @@ from dynagraph.ir.intexpr import IntExpr, Symbol, apply, below
 
 # sizes s0, s1 from 1 up; loop variables i below s0, j below 6, k below s0*s1, and t from -3 to 3
 S0, S1 = IntExpr.symbol("s0", 1), IntExpr.symbol("s1", 1)
-I, J, K = IntExpr.symbol("i", 0, S0 - 1), IntExpr.symbol("j", 0, 5), IntExpr.symbol("k", 0, S0 * S1 - 1)
+I0, J, K = IntExpr.symbol("i", 0, S0 - 1), IntExpr.symbol("j", 0, 5), IntExpr.symbol("k", 0, S0 * S1 - 1)
 T = IntExpr.symbol("t", -3, 3)
-LEAVES = [S0, S1, I, J, K, T]
+LEAVES = [S0, S1, I0, J, K, T]
 POSITIVE = [S0, S1, S0 * S1, S0 + 2, S1 * 3]
 
 FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
-}  # fmt: skip
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "min": min,
+    "max": max,
+}
 
 Tree = Any  # an IntExpr leaf, an int, or (function, left, right)
 
@@ -59,9 +65,13 @@ def assignments(draw: Any) -> dict[str, int]:
     """Values in the symbols' ranges."""
     s0, s1 = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     return {
-        "s0": s0, "s1": s1, "i": draw(st.integers(0, s0 - 1)), "j": draw(st.integers(0, 5)),
-        "k": draw(st.integers(0, s0 * s1 - 1)), "t": draw(st.integers(-3, 3)),
-    }  # fmt: skip
+        "s0": s0,
+        "s1": s1,
+        "i": draw(st.integers(0, s0 - 1)),
+        "j": draw(st.integers(0, 5)),
+        "k": draw(st.integers(0, s0 * s1 - 1)),
+        "t": draw(st.integers(-3, 3)),
+    }
 
 
 @given(trees(), assignments())
@@ -95,7 +105,7 @@ def test_affine_expressions_are_coefficient_times_symbol_plus_rest(tree: Tree, v
 @given(trees(), assignments())
 def test_printed_expressions_mean_the_same(tree: Tree, values: dict[str, int]) -> None:
     expr = build(tree)
-    assert eval(str(expr), {"min": min, "max": max}, dict(values)) == expr.evaluate(values)  # noqa: S307
+    assert eval(str(expr), {"min": min, "max": max}, dict(values)) == expr.evaluate(values)
 
 
 @given(trees(), trees(), assignments())
@@ -113,8 +123,8 @@ def test_equal_expressions_have_equal_hashes(a: Tree, b: Tree) -> None:
 
 
 def test_flat_indices_of_a_reshape_simplify_to_their_parts() -> None:
-    flat = I * 6 + J
-    assert flat // 6 == I and flat % 6 == J
+    flat = I0 * 6 + J
+    assert flat // 6 == I0 and flat % 6 == J
     row, column = IntExpr.symbol("r", 0, S0 - 1), IntExpr.symbol("c", 0, S1 - 1)
     assert (row * S1 + column) // S1 == row
     assert (row * S1 + column) % S1 == column
@@ -136,7 +146,7 @@ def test_constant_terms_come_out_of_divisions() -> None:
 
 def test_a_remainder_is_not_bounded_by_the_remainder_of_the_greatest() -> None:
     # i % 4 can be 3 although the greatest i, 4, leaves 0
-    assert not below(I % 4, (S0 - 1) % 4 + 1)
+    assert not below(I0 % 4, (S0 - 1) % 4 + 1)
 
 
 def test_division_by_zero_names_the_expression() -> None:
@@ -147,12 +157,12 @@ def test_division_by_zero_names_the_expression() -> None:
 
 
 def test_evaluation_names_the_symbols_that_have_no_value() -> None:
-    with pytest.raises(KeyError, match="s0 \\* s1.*no value for s1"):
+    with pytest.raises(KeyError, match=r"s0 \* s1.*no value for s1"):
         (S0 * S1).evaluate({"s0": 2})
 
 
 def test_floats_are_no_integers() -> None:
-    with pytest.raises(TypeError, match="'float' object cannot be interpreted as an integer"):
+    with pytest.raises(TypeError, match=r"'float' object cannot be interpreted as an integer"):
         S0 + 1.5  # type: ignore[operator]
 
 

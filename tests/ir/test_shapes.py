@@ -27,7 +27,13 @@ from dynagraph.ir.shapes import (
     same_shape,
 )
 
-ARITHMETIC: list[Callable[[Any, Any], Any]] = [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod]
+ARITHMETIC: list[Callable[[Any, Any], Any]] = [
+    operator.add,
+    operator.sub,
+    operator.mul,
+    operator.floordiv,
+    operator.mod,
+]
 COMPARISONS: list[Callable[[Any, Any], bool]] = [
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
 ]  # fmt: skip
@@ -111,7 +117,7 @@ def test_arithmetic_gives_ints_again_where_symbols_cancel() -> None:
 
 
 def test_symbols_are_at_least_two() -> None:
-    with pytest.raises(ValueError, match="^a symbolic size must be at least 2, got 1$"):
+    with pytest.raises(ValueError, match=r"^a symbolic size must be at least 2, got 1$"):
         ShapeEnv().symbol(1)
 
 
@@ -143,7 +149,9 @@ def test_broadcasting_is_numpys(shapes: list[tuple[int, ...]]) -> None:
     try:
         want = np.broadcast_shapes(*shapes)
     except ValueError:
-        with pytest.raises(ShapeError, match=r"^op: shapes .* do not broadcast; from the right, sizes must be equal or 1$"):
+        with pytest.raises(
+            ShapeError, match=r"^op: shapes .* do not broadcast; from the right, sizes must be equal or 1$"
+        ):
             broadcast_shapes(*shapes, who="op")
     else:
         assert broadcast_shapes(*shapes) == want
@@ -159,9 +167,9 @@ def test_symbolic_broadcasting_notes_that_sizes_are_equal() -> None:
 
 def test_axes_are_normalised() -> None:
     assert [normalize_axis(k, 3, "sum") for k in (-3, -1, 0, 2)] == [0, 2, 0, 2]
-    with pytest.raises(ShapeError, match="^sum: axis 2 is out of bounds for an array of 2 dimensions$"):
+    with pytest.raises(ShapeError, match=r"^sum: axis 2 is out of bounds for an array of 2 dimensions$"):
         normalize_axis(2, 2, "sum")
-    with pytest.raises(ShapeError, match="^sum: axis -1 is out of bounds for an array of 0 dimensions$"):
+    with pytest.raises(ShapeError, match=r"^sum: axis -1 is out of bounds for an array of 0 dimensions$"):
         normalize_axis(-1, 0, "sum")
 
 

@@ -67,7 +67,11 @@ def special_values(op: Op, dtype: DType) -> np.ndarray:
 def accepted_dtypes(op: Op) -> Iterator[tuple[DType, ...]]:
     """The dtypes of operands that the row takes."""
     for dtype in dtypes.ALL:
-        operands = (dtypes.bool_, dtype, dtype) if op.name == "where" else (dtype,) * (2 if op.arity is None else op.arity or 0)
+        operands = (
+            (dtypes.bool_, dtype, dtype)
+            if op.name == "where"
+            else (dtype,) * (2 if op.arity is None else op.arity or 0)
+        )
         try:
             op.dtype(tuple(Meta(d, (2, 2)) for d in operands), dict(op.attrs))
         except DTypeError:
@@ -93,7 +97,9 @@ def elementwise_cases(op: Op) -> Iterator[Case]:
 def _every_special_combination(op: Op, operands: tuple[DType, ...], attrs: dict[str, Any]) -> list[np.ndarray]:
     values = [np.array([False, True]) if d.is_bool else special_values(op, d) for d in operands]
     if op.name == "cast" and operands[0].is_float and attrs["dtype"].is_integer:
-        values = [v[np.isfinite(v) & (abs(v) < 128) & (v > -1)] for v in values]  # what the rest gives is the machine's affair
+        values = [
+            v[np.isfinite(v) & (abs(v) < 128) & (v > -1)] for v in values
+        ]  # what the rest gives is the machine's affair
     return [v.reshape([-1 if i == k else 1 for i in range(len(values))]) for k, v in enumerate(values)]
 
 
@@ -135,43 +141,73 @@ def composite_cases(op: Op) -> Iterator[Case]:
 
 MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] = {
     "reshape": [
-        (((6,),), {"shape": (2, 3)}), (((2, 3),), {"shape": (6,)}), (((2, 3),), {"shape": (3, 2)}), (((),), {"shape": (1, 1)}),
-        (((1,),), {"shape": ()}), (((0, 3),), {"shape": (5, 0)}), (((2, 3, 4),), {"shape": (6, 4)}),
-        (((2, 3, 4),), {"shape": (2, 2, 6)}), (((2, 3, 4),), {"shape": (4, 3, 2)}), (((2, 1, 3),), {"shape": (1, 2, 3, 1)}),
+        (((6,),), {"shape": (2, 3)}),
+        (((2, 3),), {"shape": (6,)}),
+        (((2, 3),), {"shape": (3, 2)}),
+        (((),), {"shape": (1, 1)}),
+        (((1,),), {"shape": ()}),
+        (((0, 3),), {"shape": (5, 0)}),
+        (((2, 3, 4),), {"shape": (6, 4)}),
+        (((2, 3, 4),), {"shape": (2, 2, 6)}),
+        (((2, 3, 4),), {"shape": (4, 3, 2)}),
+        (((2, 1, 3),), {"shape": (1, 2, 3, 1)}),
         (((12,),), {"shape": (2, 2, 3)}),
     ],
     "transpose": [
-        (((),), {"axes": ()}), (((4,),), {"axes": (0,)}), (((2, 3),), {"axes": (1, 0)}), (((2, 3, 4),), {"axes": (2, 0, 1)}),
+        (((),), {"axes": ()}),
+        (((4,),), {"axes": (0,)}),
+        (((2, 3),), {"axes": (1, 0)}),
+        (((2, 3, 4),), {"axes": (2, 0, 1)}),
         (((2, 0, 3),), {"axes": (1, 2, 0)}),
     ],
     "broadcast_to": [
-        (((),), {"shape": (2, 3)}), (((3,),), {"shape": (2, 3)}), (((2, 1),), {"shape": (4, 2, 3)}), (((1,),), {"shape": (0,)}),
+        (((),), {"shape": (2, 3)}),
+        (((3,),), {"shape": (2, 3)}),
+        (((2, 1),), {"shape": (4, 2, 3)}),
+        (((1,),), {"shape": (0,)}),
         (((2, 3),), {"shape": (2, 3)}),
     ],
     "slice": [
-        (((7,),), {"starts": (1,), "steps": (2,), "shape": (3,)}), (((7,),), {"starts": (6,), "steps": (-1,), "shape": (7,)}),
-        (((7,),), {"starts": (5,), "steps": (-2,), "shape": (3,)}), (((7,),), {"starts": (7,), "steps": (1,), "shape": (0,)}),
-        (((4, 5),), {"starts": (0, 4), "steps": (3, -4), "shape": (2, 2)}), (((),), {"starts": (), "steps": (), "shape": ()}),
+        (((7,),), {"starts": (1,), "steps": (2,), "shape": (3,)}),
+        (((7,),), {"starts": (6,), "steps": (-1,), "shape": (7,)}),
+        (((7,),), {"starts": (5,), "steps": (-2,), "shape": (3,)}),
+        (((7,),), {"starts": (7,), "steps": (1,), "shape": (0,)}),
+        (((4, 5),), {"starts": (0, 4), "steps": (3, -4), "shape": (2, 2)}),
+        (((),), {"starts": (), "steps": (), "shape": ()}),
     ],
     "concatenate": [
-        (((3,),), {"axis": 0}), (((3,), (0,), (2,)), {"axis": 0}), (((2, 3), (2, 1)), {"axis": 1}),
+        (((3,),), {"axis": 0}),
+        (((3,), (0,), (2,)), {"axis": 0}),
+        (((2, 3), (2, 1)), {"axis": 1}),
         (((1, 2, 2), (2, 2, 2), (3, 2, 2)), {"axis": 0}),
     ],
     "pad": [
-        (((),), {"widths": (), "value": 1}), (((3,),), {"widths": ((1, 2),), "value": 1}), (((3,),), {"widths": ((0, 0),)}),
-        (((2, 3),), {"widths": ((0, 1), (2, 0)), "value": 1}), (((0,),), {"widths": ((1, 1),), "value": 0}),
+        (((),), {"widths": (), "value": 1}),
+        (((3,),), {"widths": ((1, 2),), "value": 1}),
+        (((3,),), {"widths": ((0, 0),)}),
+        (((2, 3),), {"widths": ((0, 1), (2, 0)), "value": 1}),
+        (((0,),), {"widths": ((1, 1),), "value": 0}),
     ],
     "roll": [
-        (((5,),), {"shift": 2, "axis": 0}), (((5,),), {"shift": -7, "axis": 0}), (((5,),), {"shift": 10, "axis": 0}),
-        (((2, 3),), {"shift": 1, "axis": 1}), (((0,),), {"shift": 1, "axis": 0}),
+        (((5,),), {"shift": 2, "axis": 0}),
+        (((5,),), {"shift": -7, "axis": 0}),
+        (((5,),), {"shift": 10, "axis": 0}),
+        (((2, 3),), {"shift": 1, "axis": 1}),
+        (((0,),), {"shift": 1, "axis": 0}),
     ],
     "repeat": [
-        (((3,),), {"repeats": 2, "axis": 0}), (((2, 3),), {"repeats": 3, "axis": 1}), (((2, 3),), {"repeats": 0, "axis": 0}),
+        (((3,),), {"repeats": 2, "axis": 0}),
+        (((2, 3),), {"repeats": 3, "axis": 1}),
+        (((2, 3),), {"repeats": 0, "axis": 0}),
         (((1,),), {"repeats": 1, "axis": 0}),
     ],
     "tile": [
-        (((),), {"reps": ()}), (((3,),), {"reps": (2,)}), (((2, 3),), {"reps": (2, 1)}), (((1, 3),), {"reps": (3, 2)}),
-        (((0, 2),), {"reps": (2, 2)}), (((2,),), {"reps": (0,)}),
+        (((),), {"reps": ()}),
+        (((3,),), {"reps": (2,)}),
+        (((2, 3),), {"reps": (2, 1)}),
+        (((1, 3),), {"reps": (3, 2)}),
+        (((0, 2),), {"reps": (2, 2)}),
+        (((2,),), {"reps": (0,)}),
     ],
     "copy": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
 }
@@ -204,12 +240,23 @@ def _creation_attrs(name: str, dtype: DType) -> list[dict[str, Any]]:
         starts = [(0, 1), (3, 2), *floats] + ([(5, -2)] if dtype.kind != "u" else [])
         return [{"shape": (n,), "start": a, "step": s} for n in (0, 1, 2, 17) for a, s in starts]
     ranges = [(0.0, 1.0), (2, 9), (3.0, 3.0)] + ([(1.0, -0.3), (0.0, 5e-324)] if dtype.kind != "u" else [])
-    return [{"shape": (n,), "start": a, "stop": b, "endpoint": e} for n in (0, 1, 2, 11) for a, b in ranges for e in (True, False)]
+    return [
+        {"shape": (n,), "start": a, "stop": b, "endpoint": e}
+        for n in (0, 1, 2, 11)
+        for a, b in ranges
+        for e in (True, False)
+    ]
 
 
 def library_cases(op: Op) -> Iterator[Case]:
     for dtype in dtypes.ALL:
-        for a, b in [((2, 3), (3, 4)), ((1, 1), (1, 1)), ((2, 0), (0, 3)), ((2, 2, 3), (3, 2)), ((2, 1, 2, 3), (3, 3, 2))]:
+        for a, b in [
+            ((2, 3), (3, 4)),
+            ((1, 1), (1, 1)),
+            ((2, 0), (0, 3)),
+            ((2, 2, 3), (3, 2)),
+            ((2, 1, 2, 3), (3, 3, 2)),
+        ]:
             yield Case(op, [sample(op, dtype, a), sample(op, dtype, b, 1)], {})
 
 

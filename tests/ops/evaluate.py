@@ -64,9 +64,14 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 FLOATS: dict[str, Any] = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "floordiv": np.floor_divide,
-    "neg": np.negative, "abs": np.absolute,
-}  # fmt: skip
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "floordiv": np.floor_divide,
+    "neg": np.negative,
+    "abs": np.absolute,
+}
 
 
 def evaluate(e: Expr, variables: dict[str, Any], sizes: dict[str, int]) -> Any:
@@ -95,14 +100,23 @@ def evaluate(e: Expr, variables: dict[str, Any], sizes: dict[str, int]) -> Any:
         return scalar(wrap(INTEGERS[e.op](operand_dtype, *(x.item() for x in operands)), e.dtype))
     if e.op == "erf":
         return scalar(math.erf(operands[0]))
-    if e.op == "pow":  # NumPy takes a shortcut for exponents such as 0.5 that do not change along the loop; pow is without
+    if e.op == "pow":
+        # NumPy takes a shortcut for exponents such as 0.5 that do not change along its loop; pow takes none
         return np.power(*(np.array([x, scalar(1.25)]) for x in operands))[0]
     return scalar(FLOATS.get(e.op, getattr(np, e.op, None))(*operands))
 
 
-def run_lowering(op: Op, operands: list[np.ndarray], attrs: dict[str, Any], symbolic: dict[str, Any] | None = None,
-                 sizes: dict[str, int] | None = None) -> np.ndarray:
-    """The op's result by its lowering.  `symbolic`: attributes and operand shapes with symbols, whose values are `sizes`."""
+def run_lowering(
+    op: Op,
+    operands: list[np.ndarray],
+    attrs: dict[str, Any],
+    symbolic: dict[str, Any] | None = None,
+    sizes: dict[str, int] | None = None,
+) -> np.ndarray:
+    """The op's result by its lowering.
+
+    `symbolic`: operands' metas and attributes with symbols, whose values are `sizes`.
+    """
     sizes = sizes or {}
     metas = tuple(Meta(_dtype(x), x.shape) for x in operands) if symbolic is None else symbolic["metas"]
     attrs = op.bind_attrs(attrs if symbolic is None else symbolic["attrs"])
@@ -121,7 +135,9 @@ def _empty(out: Meta, sizes: dict[str, int]) -> np.ndarray:
     return np.empty(concrete(out.shape, sizes), out.dtype.numpy)
 
 
-def _elementwise(lowering: Elementwise, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+def _elementwise(
+    lowering: Elementwise, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any
+) -> np.ndarray:
     expr = lowering.expr(*(var(f"x{k}", m.dtype) for k, m in enumerate(metas)), **attrs)
     assert expr.dtype is out.dtype
     result = _empty(out, sizes)
@@ -137,15 +153,13 @@ def _positions(out: Meta, result: np.ndarray, sizes: dict[str, int]) -> Any:
         yield position, {**sizes, **{f"i{k}": i for k, i in enumerate(position)}}
 
 
-def _movement(lowering: Movement, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+def _movement(
+    lowering: Movement, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any
+) -> np.ndarray:
     result = _empty(out, sizes)
     pieces = lowering.source(index_of(out.shape, "i"), metas, attrs, out) if result.size else []
     for position, values in _positions(out, result, sizes):
-        for condition, operand, source in pieces:
-            if condition is None or all(_holds(c, values) for c in condition):
-                break
-        else:
-            raise AssertionError("no piece gives the element: the last one must have no condition")
+        operand, source = next((k, s) for condition, k, s in pieces if all(_holds(c, values) for c in condition or ()))
         if operand is None:
             result[position] = attrs["value"]
             continue
@@ -170,14 +184,21 @@ def _creation(lowering: Creation, operands: Any, metas: Any, attrs: Any, out: Me
 
 
 _STEP: dict[str, Any] = {
-    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum, "any": np.logical_or, "all": np.logical_and,
-}  # fmt: skip
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
 
 
 def _reduction(lowering: Reduction, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
     (x,), axes = operands, attrs["axis"]
     kept = [k for k in range(x.ndim) if k not in axes]
-    rows = x.transpose(kept + list(axes)).reshape([x.shape[k] for k in kept] + [-1] if x.size else [*(x.shape[k] for k in kept), 0])
+    rows = x.transpose(kept + list(axes)).reshape(
+        [x.shape[k] for k in kept] + [-1] if x.size else [*(x.shape[k] for k in kept), 0]
+    )
     flat = np.empty(rows.shape[:-1], out.dtype.numpy)
     for position in np.ndindex(flat.shape):
         flat[position] = _combine(lowering.kind, rows[position], out.dtype)
@@ -239,9 +260,14 @@ def _matmul(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta,
 
 
 _RUN: dict[type, Any] = {
-    Elementwise: _elementwise, Movement: _movement, Creation: _creation, Reduction: _reduction, Scan: _scan,
-    Composite: _composite, Library: _matmul,
-}  # fmt: skip
+    Elementwise: _elementwise,
+    Movement: _movement,
+    Creation: _creation,
+    Reduction: _reduction,
+    Scan: _scan,
+    Composite: _composite,
+    Library: _matmul,
+}
 
 
 def assert_same(got: np.ndarray, want: np.ndarray, ulp: int | None = None) -> None:
@@ -255,8 +281,13 @@ def assert_same(got: np.ndarray, want: np.ndarray, ulp: int | None = None) -> No
     finite = ~np.isnan(want)
     if ulp is None:
         bits = f"i{want.dtype.itemsize}"
-        np.testing.assert_array_equal(np.ascontiguousarray(got[finite]).view(bits), np.ascontiguousarray(want[finite]).view(bits),
-                                      err_msg=f"{got} is not {want}")
+        np.testing.assert_array_equal(
+            np.ascontiguousarray(got[finite]).view(bits),
+            np.ascontiguousarray(want[finite]).view(bits),
+            err_msg=f"{got} is not {want}",
+        )
     else:
-        close = np.isclose(got[finite], want[finite], rtol=ulp * np.finfo(want.dtype).eps, atol=ulp * np.finfo(want.dtype).tiny)
+        close = np.isclose(
+            got[finite], want[finite], rtol=ulp * np.finfo(want.dtype).eps, atol=ulp * np.finfo(want.dtype).tiny
+        )
         assert close.all(), (got, want)

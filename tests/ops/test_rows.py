@@ -61,7 +61,10 @@ def test_lowering_gives_what_eager_gives(op: Op) -> None:
 def test_maximum_and_minimum_of_two_zeros_give_the_second() -> None:
     zero, minus = np.zeros(33), -np.zeros(33)
     for name in ("maximum", "minimum"):
-        assert np.signbit(OPS[name].eager(np, zero, minus)).all() and not np.signbit(OPS[name].eager(np, minus, zero)).any()
+        assert (
+            np.signbit(OPS[name].eager(np, zero, minus)).all()
+            and not np.signbit(OPS[name].eager(np, minus, zero)).any()
+        )
 
 
 OTHER_NAMES: dict[str, Any] = {
@@ -90,7 +93,9 @@ def numpy_reduction(case: Case) -> np.ndarray:
     return np.asarray(getattr(np, case.op.name)(x, axis=axis[0] if case.op.name.startswith("arg") else axis, **attrs))
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod", "mean", "var", "std"])
+@pytest.mark.parametrize(
+    "name", ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "cumsum", "cumprod", "mean", "var", "std"]
+)
 def test_reductions_are_numpys(name: str) -> None:
     for case in cases(OPS[name]):
         with np.errstate(all="ignore"):
@@ -100,7 +105,9 @@ def test_reductions_are_numpys(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if not d.is_bool], ids=str)
 def test_iota_is_arange(dtype: dtypes.DType) -> None:
-    spans = [(0, 7, 1), (3, 20, 4)] + ([(-0.0, 3.0, 0.7), (0.1, 9.3, 0.3), (1e8, 1e8 + 5, 0.1)] if dtype.is_float else [])
+    spans = [(0, 7, 1), (3, 20, 4)] + (
+        [(-0.0, 3.0, 0.7), (0.1, 9.3, 0.3), (1e8, 1e8 + 5, 0.1)] if dtype.is_float else []
+    )
     for start, stop, step in spans:
         want = np.arange(start, stop, step, dtype=dtype.numpy)
         got = OPS["iota"].eager(np, shape=want.shape, start=start, step=step, dtype=dtype)
@@ -108,7 +115,10 @@ def test_iota_is_arange(dtype: dtypes.DType) -> None:
 
 
 def test_linspace_full_and_eye_are_numpys() -> None:
-    assert_same(OPS["linspace"].eager(np, shape=(5,), start=0, stop=1, endpoint=True, dtype=dtypes.float64), np.linspace(0, 1, 5))
+    assert_same(
+        OPS["linspace"].eager(np, shape=(5,), start=0, stop=1, endpoint=True, dtype=dtypes.float64),
+        np.linspace(0, 1, 5),
+    )
     assert_same(OPS["full"].eager(np, shape=(2, 2), value=3, dtype=dtypes.int32), np.full((2, 2), 3, np.int32))
     assert_same(OPS["eye"].eager(np, shape=(2, 3), k=1, dtype=dtypes.float32), np.eye(2, 3, 1, np.float32))
 

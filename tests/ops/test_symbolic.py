@@ -26,7 +26,11 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], dict
     "regroup": ("reshape", lambda n, m: [(n, m, 6)], lambda n, m: {"shape": (n, m * 2, 3, 1)}),
     "transpose": ("transpose", lambda n, m: [(n, m, 2)], lambda n, m: {"axes": (1, 2, 0)}),
     "broadcast": ("broadcast_to", lambda n, m: [(n, 1)], lambda n, m: {"shape": (2, n, m)}),
-    "drop ends": ("slice", lambda n, m: [(n, m)], lambda n, m: {"starts": (1, 0), "steps": (1, 1), "shape": (n - 2, m)}),
+    "drop ends": (
+        "slice",
+        lambda n, m: [(n, m)],
+        lambda n, m: {"starts": (1, 0), "steps": (1, 1), "shape": (n - 2, m)},
+    ),
     "flip": ("slice", lambda n, m: [(n, m)], lambda n, m: {"starts": (0, m - 1), "steps": (1, -1), "shape": (n, m)}),
     "concatenate": ("concatenate", lambda n, m: [(n, 3), (m, 3), (2, 3)], lambda n, m: {"axis": 0}),
     "pad": ("pad", lambda n, m: [(n, m)], lambda n, m: {"widths": ((1, 0), (0, 2)), "value": 7.0}),
@@ -46,11 +50,19 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], dict
     "full": ("full", lambda n, m: [], lambda n, m: {"shape": (n, m), "value": n, "dtype": dtypes.int32}),
     "eye": ("eye", lambda n, m: [], lambda n, m: {"shape": (n, m), "k": 1, "dtype": F64}),
     "arange": ("iota", lambda n, m: [], lambda n, m: {"shape": (n + m,), "dtype": dtypes.int64}),
-    "arange of floats": ("iota", lambda n, m: [], lambda n, m: {"shape": (n,), "start": 0.1, "step": 0.3, "dtype": F64}),
+    "arange of floats": (
+        "iota",
+        lambda n, m: [],
+        lambda n, m: {"shape": (n,), "start": 0.1, "step": 0.3, "dtype": F64},
+    ),
     "arange from a size": ("iota", lambda n, m: [], lambda n, m: {"shape": (m,), "start": n, "step": n, "dtype": F64}),
     "linspace": ("linspace", lambda n, m: [], lambda n, m: {"shape": (n,), "start": 0.1, "stop": 2.7, "dtype": F64}),
-    "linspace of denormals": ("linspace", lambda n, m: [], lambda n, m: {"shape": (n,), "start": 0.0, "stop": 5e-324, "dtype": F64}),
-}  # fmt: skip
+    "linspace of denormals": (
+        "linspace",
+        lambda n, m: [],
+        lambda n, m: {"shape": (n,), "start": 0.0, "stop": 5e-324, "dtype": F64},
+    ),
+}
 
 
 @pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning")
@@ -79,7 +91,9 @@ def test_rows_decide_nothing_about_sizes_that_another_size_would_break(name: str
     for relation in env.relations:
         for values in ({"s0": 2, "s1": 2}, {"s0": 9, "s1": 5}):
             difference = (relation.left - relation.right).evaluate(values)
-            assert {"==": difference == 0, "<": difference < 0, "<=": difference <= 0}[relation.op] == relation.holds, str(relation)
+            assert {"==": difference == 0, "<": difference < 0, "<=": difference <= 0}[relation.op] == relation.holds, (
+                str(relation)
+            )
 
 
 def test_the_interpreter_binds_symbols_from_its_inputs() -> None:

@@ -1,4 +1,4 @@
-"""View rules: the strides that a row gives address what its eager function gives, on contiguous and on strided memory."""
+"""View rules: the strides that a row gives address what its eager function gives, on any layout of memory."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _value(value: Scalar, dtype: DType) -> Expr:
     return const(value, dtype)
 
 
-# -- constant and full ----------------------------------------------------------------------------------------------------
+# -- constant and full ----------------------------------------------------------------------------------------------
 
 define_op(
     "constant",
@@ -73,11 +73,11 @@ define_op(
 )
 
 
-# -- iota -----------------------------------------------------------------------------------------------------------------
+# -- iota -----------------------------------------------------------------------------------------------------------
 
 
 def _iota_eager(xp: Any, shape: tuple[int], start: int | float, step: int | float, dtype: DType) -> Any:
-    """np.arange's values for a length that is known: it fills with start + i*delta, where delta is the rounded second value - start."""
+    """np.arange's values for a known length: start + i*delta, where delta is the rounded second value - start."""
     if dtype.is_integer:
         return (start + xp.arange(shape[0], dtype=np.int64) * step).astype(dtype.numpy)
     scalar = dtype.numpy.type
@@ -131,7 +131,7 @@ define_op(
 )
 
 
-# -- eye ------------------------------------------------------------------------------------------------------------------
+# -- eye ------------------------------------------------------------------------------------------------------------
 
 
 def _eye_expr(position: Index, attrs: Attrs, out: Meta) -> Expr:
@@ -152,7 +152,7 @@ define_op(
 )
 
 
-# -- linspace -------------------------------------------------------------------------------------------------------------
+# -- linspace -------------------------------------------------------------------------------------------------------
 
 
 def _linspace_eager(xp: Any, shape: tuple[int], start: float, stop: float, endpoint: bool, dtype: DType) -> Any:
@@ -164,7 +164,9 @@ def _linspace_expr(position: Index, attrs: Attrs, out: Meta) -> Expr:
     start, stop, endpoint = float(attrs["start"]), float(attrs["stop"]), attrs["endpoint"]
     n: Dim = out.shape[0]
     i, last = index(position[0]), expr_of(n) - 1
-    value = call("add", _scaled(cast(i, dtypes.float64), stop - start, n - 1 if endpoint else n), const(start, dtypes.float64))
+    value = call(
+        "add", _scaled(cast(i, dtypes.float64), stop - start, n - 1 if endpoint else n), const(start, dtypes.float64)
+    )
     if endpoint and last != 0:
         value = call("select", call("eq", i, index(last)), const(stop, dtypes.float64), value)
     if out.dtype.is_integer:

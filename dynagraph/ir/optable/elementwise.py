@@ -1,7 +1,7 @@
 """Rows of elementwise ops: a scalar expression of the operands at each point.
 
-`eager` is NumPy's own function, so NumPy defines what is right; where C and NumPy differ (NaN, zero divisors, wide shifts)
-the scalar functions of `ir/expr.py` carry NumPy's meaning.
+`eager` is NumPy's own function, so NumPy defines what is right; where C and NumPy differ (NaN, zero divisors, wide
+shifts) the scalar functions of `ir/expr.py` carry NumPy's meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,18 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, cast, const
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import REQUIRED, Attrs, Elementwise, Metas, define_op
-from dynagraph.ir.optable.rules import ANY, BITS, BOOL, FLOAT, INTEGER, NUMERIC, broadcast, one_dtype, same_dtype, to_bool
+from dynagraph.ir.optable.rules import (
+    ANY,
+    BITS,
+    BOOL,
+    FLOAT,
+    INTEGER,
+    NUMERIC,
+    broadcast,
+    one_dtype,
+    same_dtype,
+    to_bool,
+)
 from dynagraph.ir.shapes import Shape
 
 
@@ -31,8 +42,18 @@ def _scalar(function: str) -> Callable[..., Expr]:
     return lambda *operands: call(function, *operands)
 
 
-def _row(name: str, arity: int, kinds: str, expr: Callable[..., Expr], *, result: Any = same_dtype, exact: bool = True,
-         domain: tuple[float, float] = (-3.0, 3.0), eager: Callable[..., Any] | None = None, doc: str = "") -> None:
+def _row(
+    name: str,
+    arity: int,
+    kinds: str,
+    expr: Callable[..., Expr],
+    *,
+    result: Any = same_dtype,
+    exact: bool = True,
+    domain: tuple[float, float] = (-3.0, 3.0),
+    eager: Callable[..., Any] | None = None,
+    doc: str = "",
+) -> None:
     define_op(
         name,
         arity=arity,
@@ -46,7 +67,7 @@ def _row(name: str, arity: int, kinds: str, expr: Callable[..., Expr], *, result
     )
 
 
-# -- arithmetic ---------------------------------------------------------------------------------------------------------
+# -- arithmetic -----------------------------------------------------------------------------------------------------
 
 
 def _or_on_bools(bool_function: str, function: str) -> Callable[..., Expr]:
@@ -78,8 +99,15 @@ _row("floor_divide", 2, NUMERIC, _scalar("floordiv"))
 _row("remainder", 2, NUMERIC, _scalar("remainder"))
 _row("fmod", 2, NUMERIC, _scalar("fmod"))
 _row("power", 2, FLOAT, _scalar("pow"), exact=False, domain=(0.1, 3.0))
-_row("power_int", 2, INTEGER, _scalar("pow_int"), domain=(0.0, 9.0), eager=_eager("power"),
-     doc="exponents must not be negative; products wrap")
+_row(
+    "power_int",
+    2,
+    INTEGER,
+    _scalar("pow_int"),
+    domain=(0.0, 9.0),
+    eager=_eager("power"),
+    doc="exponents must not be negative; products wrap",
+)
 _row("negative", 1, NUMERIC, _scalar("neg"))
 _row("absolute", 1, ANY, _unless("bu", "abs"))
 _row("sign", 1, NUMERIC, _scalar("sign"))
@@ -105,16 +133,18 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
 
 _row("heaviside", 2, FLOAT, _heaviside)
 
-# -- roots, exponentials, logarithms, trigonometry ------------------------------------------------------------------------
+# -- roots, exponentials, logarithms, trigonometry -------------------------------------------------------------------
 
 _row("sqrt", 1, FLOAT, _scalar("sqrt"), domain=(0.0, 10.0))
 
-_TRANSCENDENTAL: dict[str, tuple[float, float]] = dict(
-    cbrt=(-10.0, 10.0), exp=(-10.0, 10.0), exp2=(-10.0, 10.0), expm1=(-5.0, 5.0),
-    log=(0.01, 10.0), log2=(0.01, 10.0), log10=(0.01, 10.0), log1p=(-0.9, 10.0),
-    sin=(-10.0, 10.0), cos=(-10.0, 10.0), tan=(-1.5, 1.5), arcsin=(-1.0, 1.0), arccos=(-1.0, 1.0), arctan=(-10.0, 10.0),
-    sinh=(-5.0, 5.0), cosh=(-5.0, 5.0), tanh=(-5.0, 5.0), arcsinh=(-10.0, 10.0), arccosh=(1.0, 10.0), arctanh=(-0.95, 0.95),
-)  # fmt: skip
+_TRANSCENDENTAL: dict[str, tuple[float, float]] = {
+    "cbrt": (-10.0, 10.0), "exp": (-10.0, 10.0), "exp2": (-10.0, 10.0), "expm1": (-5.0, 5.0),
+    "log": (0.01, 10.0), "log2": (0.01, 10.0), "log10": (0.01, 10.0), "log1p": (-0.9, 10.0),
+    "sin": (-10.0, 10.0), "cos": (-10.0, 10.0), "tan": (-1.5, 1.5),
+    "arcsin": (-1.0, 1.0), "arccos": (-1.0, 1.0), "arctan": (-10.0, 10.0),
+    "sinh": (-5.0, 5.0), "cosh": (-5.0, 5.0), "tanh": (-5.0, 5.0),
+    "arcsinh": (-10.0, 10.0), "arccosh": (1.0, 10.0), "arctanh": (-0.95, 0.95),
+}  # fmt: skip
 
 for _name, _domain in _TRANSCENDENTAL.items():
     _row(_name, 1, FLOAT, _scalar(_name), exact=False, domain=_domain)
@@ -131,20 +161,26 @@ def _erf(xp: Any, x: Any) -> Any:
 
 _row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf)
 
-# -- rounding -------------------------------------------------------------------------------------------------------------
+# -- rounding --------------------------------------------------------------------------------------------------------
 
 for _name in ("floor", "ceil", "trunc"):
     _row(_name, 1, ANY, _unless(BITS, _name), doc="integers and bools are given back as they are")
 _row("rint", 1, FLOAT, _scalar("rint"))
 
-# -- comparisons and logic ------------------------------------------------------------------------------------------------
+# -- comparisons and logic -------------------------------------------------------------------------------------------
 
-for _name, _function in dict(equal="eq", not_equal="ne", less="lt", less_equal="le", greater="gt", greater_equal="ge").items():
+_COMPARISONS = {
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+}  # fmt: skip
+_LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
+_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
+
+for _name, _function in _COMPARISONS.items():
     _row(_name, 2, ANY, _scalar(_function), result=to_bool)
-for _name, _function in dict(logical_and="and", logical_or="or", logical_xor="xor").items():
+for _name, _function in _LOGIC.items():
     _row(_name, 2, BOOL, _scalar(_function), result=to_bool)
 _row("logical_not", 1, BOOL, _scalar("not"), result=to_bool)
-for _name, _function in dict(bitwise_and="and", bitwise_or="or", bitwise_xor="xor").items():
+for _name, _function in _BITWISE.items():
     _row(_name, 2, BITS, _scalar(_function))
 _row("invert", 1, BITS, lambda x: call("not" if x.dtype.is_bool else "invert", x))
 _row("left_shift", 2, INTEGER, _scalar("shl"), domain=(0.0, 9.0))
@@ -152,7 +188,7 @@ _row("right_shift", 2, INTEGER, _scalar("shr"), domain=(0.0, 9.0))
 for _name in ("isnan", "isinf", "isfinite", "signbit"):
     _row(_name, 1, FLOAT, _scalar(_name), result=to_bool)
 
-# -- select and cast ------------------------------------------------------------------------------------------------------
+# -- select and cast -------------------------------------------------------------------------------------------------
 
 
 def _where_dtype(metas: Metas, attrs: Attrs) -> DType:
@@ -175,7 +211,9 @@ define_op(
 def _cast_dtype(metas: Metas, attrs: Attrs) -> DType:
     target = attrs["dtype"]
     if not isinstance(target, DType):
-        raise DTypeError(f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.ALL)}), got {target!r}")
+        raise DTypeError(
+            f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.ALL)}), got {target!r}"
+        )
     return target
 
 

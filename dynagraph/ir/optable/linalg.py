@@ -11,10 +11,14 @@ from dynagraph.ir.shapes import Shape, broadcast_shapes
 def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
     left, right = metas[0].shape, metas[1].shape
     if len(left) < 2 or len(right) < 2:
-        raise ShapeError(f"matmul: operands must have 2 dimensions or more, got shapes {left} and {right}; reshape vectors first")
+        raise ShapeError(
+            f"matmul: operands must have 2 dimensions or more, got shapes {left} and {right}; reshape vectors first"
+        )
     if left[-1] != right[-2]:
-        raise ShapeError(f"matmul: shapes {left} and {right} do not fit; "
-                         f"the last size of the first must equal the second last of the second, {left[-1]} is not {right[-2]}")
+        raise ShapeError(
+            f"matmul: shapes {left} and {right} do not fit; "
+            f"the last size of the first must equal the second last of the second, {left[-1]} is not {right[-2]}"
+        )
     return broadcast_shapes(left[:-2], right[:-2], who="matmul") + (left[-2], right[-1])
 
 

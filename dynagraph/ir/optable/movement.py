@@ -7,7 +7,7 @@ without a copy.  Both prove what they need on symbolic sizes without guarding an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import mul
 from typing import Any
 
@@ -26,16 +26,32 @@ def _operand_dtype(metas: Metas, attrs: Attrs) -> DType:
     return metas[0].dtype
 
 
-def _rearrange(name: str, *, attrs: dict[str, Any], shape: Callable[[Metas, Attrs], Shape], eager: Callable[..., Any],
-               index: Callable[[Index, Meta, Attrs], Index], view: Callable[..., Strided | None] | None = None,
-               doc: str = "") -> None:
+def _rearrange(
+    name: str,
+    *,
+    attrs: dict[str, Any],
+    shape: Callable[[Metas, Attrs], Shape],
+    eager: Callable[..., Any],
+    index: Callable[[Index, Meta, Attrs], Index],
+    view: Callable[..., Strided | None] | None = None,
+    doc: str = "",
+) -> None:
     """A row of one operand, each element of which comes from one place: ``result[i] = x[index(i)]``."""
 
     def source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
         return [(None, 0, index(position, metas[0], attrs))]
 
-    define_op(name, arity=1, attrs=attrs, dtype=_operand_dtype, shape=shape, eager=eager,
-              lowering=Movement(source, view), exact=True, doc=doc)
+    define_op(
+        name,
+        arity=1,
+        attrs=attrs,
+        dtype=_operand_dtype,
+        shape=shape,
+        eager=eager,
+        lowering=Movement(source, view),
+        exact=True,
+        doc=doc,
+    )
 
 
 def _check_sizes(who: str, sizes: object) -> Shape:
@@ -52,20 +68,22 @@ def _check_axis(who: str, attrs: Attrs, rank: int) -> int:
 
 
 def _replace(shape: Shape, axis: int, dim: Dim) -> Shape:
-    return shape[:axis] + (dim,) + shape[axis + 1:]
+    return shape[:axis] + (dim,) + shape[axis + 1 :]
 
 
 def _replace_index(position: Index, axis: int, value: IntExpr) -> Index:
-    return position[:axis] + (value,) + position[axis + 1:]
+    return position[:axis] + (value,) + position[axis + 1 :]
 
 
-# -- reshape --------------------------------------------------------------------------------------------------------------
+# -- reshape --------------------------------------------------------------------------------------------------------
 
 
 def _reshape_shape(metas: Metas, attrs: Attrs) -> Shape:
     given, wanted = metas[0].shape, _check_sizes("reshape", attrs["shape"])
     if numel(given) != numel(wanted):
-        raise ShapeError(f"reshape: an array of shape {given} has {numel(given)} elements, shape {wanted} takes {numel(wanted)}")
+        raise ShapeError(
+            f"reshape: an array of shape {given} has {numel(given)} elements, shape {wanted} takes {numel(wanted)}"
+        )
     return wanted
 
 
@@ -73,8 +91,9 @@ Axes = Sequence[int]
 
 
 def _groups(old: Shape, new: Shape) -> Iterator[tuple[Axes, Axes]]:
-    """The smallest runs of axes of both shapes that hold the same elements: (2, 3, 4) -> (6, 2, 2) is (0, 1)/(0,) and (2,)/(1, 2).
+    """The smallest runs of axes of both shapes that hold the same elements.
 
+    (2, 3, 4) -> (6, 2, 2) has the runs (0, 1)/(0,) and (2,)/(1, 2).
     Axes of size 1 are left out.  Ends of runs are where the products of the sizes so far are equal, as expressions.
     """
     old_axes = [k for k, d in enumerate(old) if not same_dim(d, 1)]
@@ -125,7 +144,7 @@ def _reshape_view(base: Strided, attrs: Attrs, out: Meta) -> Strided | None:
 
 
 def _lies_as_one(base: Strided, axes: Axes) -> bool:
-    return all(same_dim(base.strides[a], base.strides[b] * base.shape[b]) for a, b in zip(axes, axes[1:]))
+    return all(same_dim(base.strides[a], base.strides[b] * base.shape[b]) for a, b in pairwise(axes))
 
 
 def _fill_strides(shape: Shape, known: dict[int, Dim]) -> Shape:
@@ -149,7 +168,7 @@ _rearrange(
 )
 
 
-# -- transpose ------------------------------------------------------------------------------------------------------------
+# -- transpose ------------------------------------------------------------------------------------------------------
 
 
 def _transpose_shape(metas: Metas, attrs: Attrs) -> Shape:
@@ -160,7 +179,7 @@ def _transpose_shape(metas: Metas, attrs: Attrs) -> Shape:
 
 
 def _transpose_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
-    where = {axis: i for axis, i in zip(attrs["axes"], position)}
+    where = dict(zip(attrs["axes"], position))
     return tuple(where[k] for k in range(operand.ndim))
 
 
@@ -179,20 +198,22 @@ _rearrange(
 )
 
 
-# -- broadcast_to -----------------------------------------------------------------------------------------------------------
+# -- broadcast_to ---------------------------------------------------------------------------------------------------
 
 
 def _broadcast_shape(metas: Metas, attrs: Attrs) -> Shape:
     given, wanted = metas[0].shape, _check_sizes("broadcast_to", attrs["shape"])
     added = len(wanted) - len(given)
     if added < 0 or any(have != 1 and have != want for have, want in zip(given, wanted[added:])):
-        raise ShapeError(f"broadcast_to: an array of shape {given} does not broadcast to {wanted}; "
-                         "from the right, its sizes must be 1 or equal")
+        raise ShapeError(
+            f"broadcast_to: an array of shape {given} does not broadcast to {wanted}; "
+            "from the right, its sizes must be 1 or equal"
+        )
     return wanted
 
 
 def _broadcast_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
-    aligned = position[len(position) - operand.ndim:]
+    aligned = position[len(position) - operand.ndim :]
     return tuple(ZERO if same_dim(d, 1) else i for d, i in zip(operand.shape, aligned))
 
 
@@ -216,19 +237,23 @@ _rearrange(
 )
 
 
-# -- slice ----------------------------------------------------------------------------------------------------------------
+# -- slice ----------------------------------------------------------------------------------------------------------
 
 
 def _slice_shape(metas: Metas, attrs: Attrs) -> Shape:
     given, wanted = metas[0].shape, _check_sizes("slice", attrs["shape"])
     starts, steps = attrs["starts"], attrs["steps"]
     if not len(starts) == len(steps) == len(wanted) == len(given):
-        raise ShapeError(f"slice: starts, steps and shape must have one entry for each of {len(given)} axes, "
-                         f"got {starts!r}, {steps!r} and {wanted!r}")
+        raise ShapeError(
+            f"slice: starts, steps and shape must have one entry for each of {len(given)} axes, "
+            f"got {starts!r}, {steps!r} and {wanted!r}"
+        )
     for axis, (dim, start, step, size) in enumerate(zip(given, starts, steps, wanted)):
         if step == 0:
             raise ShapeError(f"slice: the step of axis {axis} is 0")
-        if not _inside(start, step, size, dim) and size > 0:  # in this order: most sizes pass without a decision on emptiness
+        if (
+            not _inside(start, step, size, dim) and size > 0
+        ):  # in this order: most sizes pass without a decision on emptiness
             raise ShapeError(f"slice: axis {axis} of size {dim} has no elements {start} + {step}*i for i < {size}")
     return wanted
 
@@ -251,7 +276,9 @@ def _python_slice(start: int, step: int, size: int) -> slice:
 
 
 def _slice_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
-    return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, attrs["starts"], attrs["steps"]))
+    return tuple(
+        expr_of(start) + i * expr_of(step) for i, start, step in zip(position, attrs["starts"], attrs["steps"])
+    )
 
 
 def _slice_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
@@ -274,7 +301,7 @@ _rearrange(
 )
 
 
-# -- concatenate and pad ----------------------------------------------------------------------------------------------------
+# -- concatenate and pad --------------------------------------------------------------------------------------------
 
 
 def _concatenate_dtype(metas: Metas, attrs: Attrs) -> DType:
@@ -322,7 +349,9 @@ define_op(
 def _pad_shape(metas: Metas, attrs: Attrs) -> Shape:
     widths, shape = attrs["widths"], metas[0].shape
     if not isinstance(widths, tuple) or len(widths) != len(shape) or any(w < 0 for pair in widths for w in pair):
-        raise ShapeError(f"pad: widths must be a pair of sizes of at least 0 for each of {len(shape)} axes, got {widths!r}")
+        raise ShapeError(
+            f"pad: widths must be a pair of sizes of at least 0 for each of {len(shape)} axes, got {widths!r}"
+        )
     return tuple(low + d + high for d, (low, high) in zip(shape, widths))
 
 
@@ -356,7 +385,7 @@ define_op(
 )
 
 
-# -- roll, repeat, tile, copy -------------------------------------------------------------------------------------------------
+# -- roll, repeat, tile, copy ---------------------------------------------------------------------------------------
 
 
 def _roll_shape(metas: Metas, attrs: Attrs) -> Shape:

@@ -15,13 +15,15 @@ from dynagraph.ir.shapes import Dim, Shape, numel
 Axes = tuple[int, ...]
 
 
-# -- shapes ---------------------------------------------------------------------------------------------------------------
+# -- shapes ---------------------------------------------------------------------------------------------------------
 
 
 def _check_axes(who: str, axes: object, rank: int) -> Axes:
     if not isinstance(axes, tuple) or list(axes) != sorted(set(axes)) or any(not 0 <= a < rank for a in axes):
-        raise ShapeError(f"{who}: axis must be a sorted tuple of different axes from 0 to {rank - 1}, got {axes!r}; "
-                         "normalise it with normalize_axis")
+        raise ShapeError(
+            f"{who}: axis must be a sorted tuple of different axes from 0 to {rank - 1}, got {axes!r}; "
+            "normalise it with normalize_axis"
+        )
     return axes
 
 
@@ -42,8 +44,10 @@ def _nonempty_reduced_shape(who: str) -> ShapeRule:
     def rule(metas: Metas, attrs: Attrs) -> Shape:
         result, shape = reduced_shape(metas, attrs), metas[0].shape
         if any(shape[a] == 0 for a in attrs["axis"]) and not any(d == 0 for d in result):
-            raise ShapeError(f"{who}: the array of shape {shape} has no elements along axis {attrs['axis']}, "
-                             "and there is no identity to give instead")
+            raise ShapeError(
+                f"{who}: the array of shape {shape} has no elements along axis {attrs['axis']}, "
+                "and there is no identity to give instead"
+            )
         return result
 
     return rule
@@ -55,7 +59,9 @@ def _position_shape(who: str) -> ShapeRule:
     def rule(metas: Metas, attrs: Attrs) -> Shape:
         result = reduced_shape(metas, attrs)
         if len(attrs["axis"]) != 1:
-            raise ShapeError(f"{who}: takes exactly one axis, got {attrs['axis']}; reshape to 1-d to search all elements")
+            raise ShapeError(
+                f"{who}: takes exactly one axis, got {attrs['axis']}; reshape to 1-d to search all elements"
+            )
         if metas[0].shape[attrs["axis"][0]] == 0:
             raise ShapeError(f"{who}: the array of shape {metas[0].shape} has no elements along axis {attrs['axis']}")
         return result
@@ -63,7 +69,7 @@ def _position_shape(who: str) -> ShapeRule:
     return rule
 
 
-# -- reductions -----------------------------------------------------------------------------------------------------------
+# -- reductions -----------------------------------------------------------------------------------------------------
 
 
 def _bool_only(who: str) -> DTypeRule:
@@ -103,8 +109,14 @@ def _position(name: str) -> Any:
 
 
 for _name in ("sum", "prod"):
-    _reduction(_name, same_dtype(_name, NUMERIC), _reduced_shape(_name), _accumulate(_name), exact=False,
-               doc="accumulates in the operand's dtype")
+    _reduction(
+        _name,
+        same_dtype(_name, NUMERIC),
+        _reduced_shape(_name),
+        _accumulate(_name),
+        exact=False,
+        doc="accumulates in the operand's dtype",
+    )
 for _name in ("max", "min"):
     _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True)
 for _name in ("any", "all"):
@@ -113,14 +125,16 @@ for _name in ("argmax", "argmin"):
     _reduction(_name, lambda metas, attrs: dtypes.int64, _position_shape(_name), _position(_name), exact=True)
 
 
-# -- scans ----------------------------------------------------------------------------------------------------------------
+# -- scans ----------------------------------------------------------------------------------------------------------
 
 
 def _scan_shape(who: str) -> ShapeRule:
     def rule(metas: Metas, attrs: Attrs) -> Shape:
         axis, rank = attrs["axis"], metas[0].ndim
         if not isinstance(axis, int) or not 0 <= axis < rank:
-            raise ShapeError(f"{who}: axis must be from 0 to {rank - 1}, got {axis!r}; normalise it with normalize_axis")
+            raise ShapeError(
+                f"{who}: axis must be from 0 to {rank - 1}, got {axis!r}; normalise it with normalize_axis"
+            )
         return metas[0].shape
 
     return rule
@@ -144,7 +158,7 @@ _scan("cumsum", "sum")
 _scan("cumprod", "prod")
 
 
-# -- statistics -----------------------------------------------------------------------------------------------------------
+# -- statistics -----------------------------------------------------------------------------------------------------
 
 EXACT_COUNT = 2**24  # counts up to here are exact in float32
 
@@ -158,7 +172,9 @@ def _divide_by_count(graph: Graph, total: Node, count: Dim, ddof: int | float = 
 
     A float32 quotient of operands exact in float32 is the same, for float64 has more than twice its digits.
     """
-    exact = total.dtype is dtypes.float64 or (isinstance(count, int) and isinstance(ddof, int) and count - ddof <= EXACT_COUNT)
+    exact = total.dtype is dtypes.float64 or (
+        isinstance(count, int) and isinstance(ddof, int) and count - ddof <= EXACT_COUNT
+    )
     dtype = total.dtype if exact else dtypes.float64
     divisor = _degrees_of_freedom(graph, count, ddof, dtype)
     if exact:
