@@ -1,6 +1,6 @@
 """Questions about a graph as a whole: what reaches what, and whether nodes can be computed together.
 
-The one module of the IR that needs networkx (slow to import): passes that ask such questions import it, nothing else does.
+The one module of the IR that needs networkx (slow to import): passes that ask such questions import it, nothing else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dynagraph.ir.graph import Graph, Node
 
 
 def to_networkx(graph: Graph) -> "nx.DiGraph[Node]":
-    """Nodes with edges from operand to user, in program order; node attributes: kind, op, dtype and shape as text, nbytes.
+    """Nodes with edges from operand to user, in program order; attributes: kind, op, dtype and shape as text, nbytes.
 
     >>> from dynagraph.ir import dtypes, optable
     >>> from dynagraph.ir.graph import Meta
@@ -72,8 +72,10 @@ class Reachability:
 
 
 def quotient(digraph: "nx.DiGraph[Node]", groups: Sequence[Collection[Node]]) -> "nx.DiGraph[int]":
-    """Groups as nodes 0, 1, ...; an edge where a member of one uses a member of another. Nodes of no group are left out,
-    with paths through them kept."""
+    """Groups as nodes 0, 1, ...; an edge where a member of one uses a member of another.
+
+    Nodes of no group are left out, with paths through them kept.
+    """
     home: Mapping[Node, int] = {node: k for k, group in enumerate(groups) for node in group}
     result: nx.DiGraph[int] = nx.DiGraph()
     result.add_nodes_from(range(len(groups)))

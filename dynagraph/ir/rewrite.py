@@ -40,9 +40,9 @@ _KEEPS_UNIFORM = frozenset({"broadcast_to", "reshape", "transpose", "slice", "co
 STEPS_PER_NODE = 50  # a rule set that fires more often than this per node of the graph does not terminate
 
 
-# -- patterns -----------------------------------------------------------------------------------------------------------
+# -- patterns ----------------------------------------------------------------------------------------------------------
 class Pattern:
-    """What a rule looks for.  ``+ - * / // % ** & | ^ << >> ~ abs()`` build patterns; `op.name(...)` builds the rest."""
+    """What a rule looks for.  ``+ - * / // % ** & | ^ << >> ~ abs()`` build patterns, `op.name(...)` the rest."""
 
     def __add__(self, other: "Operand") -> "Apply":
         return apply("add", self, other)
@@ -177,13 +177,13 @@ def subpatterns(pattern: Pattern) -> Iterator[Pattern]:
             yield from subpatterns(arg)
 
 
-# -- rules --------------------------------------------------------------------------------------------------------------
+# -- rules -------------------------------------------------------------------------------------------------------------
 class Rule:
     """`pattern` -> `replacement`, where `when` holds.
 
-    `replacement` is a pattern, or a function that gives a node (or None: does not apply after all). Functions, `when` too,
-    take what was bound by parameter name: nodes for variables, Python values for literals and attributes, and the matched
-    node as ``root``. New nodes belong in ``root.graph``; they are inserted before ``root``.
+    `replacement` is a pattern, or a function that gives a node (or None: does not apply after all). Functions, `when`
+    too, take what was bound by parameter name: nodes for variables, Python values for literals and attributes, and the
+    matched node as ``root``. New nodes belong in ``root.graph``; they are inserted before ``root``.
     """
 
     def __init__(self, name: str, pattern: Apply, replacement: Pattern | Callable[..., Node | None],
@@ -213,10 +213,10 @@ class Rule:
 
     def _checked(self, node: Node, new: Node) -> Node:
         """The replacement, broadcast to the shape of an elementwise node; never another dtype or shape."""
-        if new.dtype is node.dtype and not same_shape(new.shape, node.shape) and broadcasts_to(new.shape, node.shape):
-            if isinstance(node.op.lowering, Elementwise):
-                with node.graph.inserting_before(node):
-                    new = node.graph.call(OPS["broadcast_to"], new, shape=node.shape)
+        narrower = not same_shape(new.shape, node.shape) and broadcasts_to(new.shape, node.shape)
+        if narrower and isinstance(node.op.lowering, Elementwise):
+            with node.graph.inserting_before(node):
+                new = node.graph.call(OPS["broadcast_to"], new, shape=node.shape)
         if new.dtype is not node.dtype or not same_shape(new.shape, node.shape):
             raise RewriteError(f"rule {self.name!r} changes {node.meta} into {new.meta}")
         return new
@@ -228,11 +228,11 @@ class Rule:
 def _named_call(rule: str, pattern: Pattern, function: Callable[..., Any]) -> Callable[[Bindings], Any]:
     """`function` as a function of the bindings: each parameter gets what its name was bound to."""
     wanted = tuple(inspect.signature(function).parameters)
-    unknown = [name for name in wanted if name not in bound_names(pattern)]
+    bound = bound_names(pattern)
+    unknown = [name for name in wanted if name not in bound]
     if unknown:
-        raise RewriteError(
-            f"rule {rule!r}: its function wants {', '.join(unknown)}; its pattern binds {', '.join(sorted(bound_names(pattern)))}"
-        )
+        binds = ", ".join(sorted(bound))
+        raise RewriteError(f"rule {rule!r}: its function wants {', '.join(unknown)}; its pattern binds {binds}")
     return lambda bindings: function(*[bindings[name] for name in wanted])
 
 
@@ -247,7 +247,7 @@ def bound_names(pattern: Pattern) -> set[str]:
     return names
 
 
-# -- matching -----------------------------------------------------------------------------------------------------------
+# -- matching ----------------------------------------------------------------------------------------------------------
 def matches(pattern: Pattern, node: Node, bindings: Bindings | None = None) -> Iterator[Bindings]:
     """Every way in which `node` is an instance of `pattern`."""
     bindings = {} if bindings is None else bindings
@@ -336,7 +336,7 @@ def same_scalar(a: Scalar, b: Scalar) -> bool:
 
 
 def attribute_key(value: Any) -> Any:
-    """A hashable stand-in of an attribute: equal only for the same attribute, and comparing it guards no symbolic size."""
+    """A hashable stand-in of an attribute: equal only for the same one, and comparing it guards no symbolic size."""
     if isinstance(value, SymInt):
         return ("size", expr_of(value))
     if isinstance(value, (tuple, list)):
@@ -346,7 +346,7 @@ def attribute_key(value: Any) -> Any:
     return value
 
 
-# -- building -----------------------------------------------------------------------------------------------------------
+# -- building ----------------------------------------------------------------------------------------------------------
 def instantiate(pattern: Pattern, bindings: Bindings, root: Node) -> Node:
     """The nodes of a replacement; numbers take the dtype of the operand beside them, or the root's."""
     if isinstance(pattern, Variable):
@@ -388,7 +388,7 @@ def broadcasts_to(small: Shape, large: Shape) -> bool:
     return len(small) <= len(large) and all(same_dim(a, b) or same_dim(a, 1) for a, b in zip(small, aligned))
 
 
-# -- the driver ---------------------------------------------------------------------------------------------------------
+# -- the driver --------------------------------------------------------------------------------------------------------
 def rewrite(graph: Graph, rules: Sequence[Rule]) -> list[str]:
     """Apply rules wherever they match, in place, until none does; gives the names of the rules in the order they fired.
 
@@ -429,7 +429,8 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> list[str]:
             replace(node, new)
             fired.append(rule.name)
             if len(fired) > limit:
-                raise RewriteError(f"rules do not come to an end after {limit} steps; the last were {', '.join(fired[-6:])}")
+                last = ", ".join(fired[-6:])
+                raise RewriteError(f"rules do not come to an end after {limit} steps; the last were {last}")
             for n in (*changed, *_call_users(new)):
                 if n not in queued:
                     queued.add(n)
@@ -480,7 +481,33 @@ def replace(node: Node, new: Node) -> None:
 
 
 __all__ = [
-    "Apply", "Attribute", "Bindings", "COMMUTATIVE", "Literal", "Number", "Pattern", "Rule", "Variable", "apply", "attribute",
-    "attribute_key", "bound_names", "broadcasts_to", "convert", "filled", "instantiate", "is_commutative", "literal", "matches",
-    "needs_copy", "op", "replace", "rewrite", "same_scalar", "scalar", "subpatterns", "uniform_value", "variable",
+    "COMMUTATIVE",
+    "Apply",
+    "Attribute",
+    "Bindings",
+    "Literal",
+    "Number",
+    "Pattern",
+    "Rule",
+    "Variable",
+    "apply",
+    "attribute",
+    "attribute_key",
+    "bound_names",
+    "broadcasts_to",
+    "convert",
+    "filled",
+    "instantiate",
+    "is_commutative",
+    "literal",
+    "matches",
+    "needs_copy",
+    "op",
+    "replace",
+    "rewrite",
+    "same_scalar",
+    "scalar",
+    "subpatterns",
+    "uniform_value",
+    "variable",
 ]

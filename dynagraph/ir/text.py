@@ -17,13 +17,13 @@ import numpy as np
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import Symbol
-from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Library, Movement, Reduction, Scan
+from dynagraph.ir.ops import Composite, Creation, Elementwise, Library, Movement, Reduction, Scan
 from dynagraph.ir.shapes import SymInt, same_dim
 
 MAX_INLINE_ELEMENTS = 16  # larger constants are not written out
 
 
-# -- table ----------------------------------------------------------------------------------------------------------------
+# -- table -------------------------------------------------------------------------------------------------------------
 def table(graph: Graph) -> str:
     """Aligned columns: name, op, operands and attributes, dtype and shape, source line.
 
@@ -39,10 +39,7 @@ def table(graph: Graph) -> str:
     output  output       exp
     """
     rows = [("name", "op", "arguments", "value", "source")]
-    rows += [
-        (n.name, _op_name(n), _arguments(n), "" if n.meta is None else str(n.meta), "" if n.location is None else str(n.location))
-        for n in graph.nodes
-    ]
+    rows += [(n.name, _op_name(n), _arguments(n), _or_empty(n.meta), _or_empty(n.location)) for n in graph.nodes]
     return align(rows)
 
 
@@ -50,6 +47,10 @@ def align(rows: Sequence[Sequence[str]]) -> str:
     """Columns of text, two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+
+
+def _or_empty(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _op_name(node: Node) -> str:
@@ -62,7 +63,7 @@ def _arguments(node: Node) -> str:
     return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.attrs.items()])
 
 
-# -- Python -----------------------------------------------------------------------------------------------------------------
+# -- Python ------------------------------------------------------------------------------------------------------------
 def python_code(graph: Graph) -> str:
     """A module with one function over NumPy that computes the graph: inputs in order, a tuple of outputs.
 
@@ -139,8 +140,7 @@ class _PythonPrinter:
         bound: set[str] = set()
         for node in self.graph.placeholders:
             for axis, dim in enumerate(node.shape):
-                atoms = list(dim.expr.atoms()) if isinstance(dim, SymInt) else []
-                if len(atoms) == 1 and isinstance(atoms[0], Symbol) and str(dim) == atoms[0].name and str(dim) not in bound:
+                if isinstance(dim, SymInt) and str(dim) in {s.name for s in dim.expr.symbols()} - bound:
                     bound.add(str(dim))
                     yield f"{dim} = {self.names[node]}.shape[{axis}]"
 
@@ -264,7 +264,7 @@ _SPELLING: dict[str, Spelling] = {
 }
 
 
-# -- Graphviz ---------------------------------------------------------------------------------------------------------------
+# -- Graphviz ----------------------------------------------------------------------------------------------------------
 _COLOURS: list[tuple[type, str]] = [
     (Elementwise, "#dcebfa"), (Reduction, "#fbe3c8"), (Scan, "#fbe3c8"), (Movement, "#e6e6e6"), (Creation, "#e3f4d7"),
     (Library, "#f6d5dc"), (Composite, "#ffffff"),
@@ -279,7 +279,8 @@ def dot(graph: Graph) -> str:
         label += [f"{k}={v!r}" for k, v in node.attrs.items()]
         label += [str(node.meta)] if node.meta is not None else []
         tooltip = f", tooltip={_quoted(str(node.location))}" if node.location else ""
-        lines.append(f"  {_quoted(node.name)} [label={_quoted(chr(10).join(label))}, fillcolor={_quoted(_colour(node))}{tooltip}];")
+        text = _quoted("\n".join(label))
+        lines.append(f"  {_quoted(node.name)} [label={text}, fillcolor={_quoted(_colour(node))}{tooltip}];")
     for node in graph.nodes:
         lines += [f"  {_quoted(arg.name)} -> {_quoted(node.name)};" for arg in node.args]
     return "\n".join([*lines, "}"])
@@ -296,9 +297,9 @@ def _colour(node: Node) -> str:
     return next((colour for kind, colour in _COLOURS if isinstance(node.op.lowering, kind)), "#ffffff")
 
 
-# -- JSON -------------------------------------------------------------------------------------------------------------------
+# -- JSON --------------------------------------------------------------------------------------------------------------
 def to_json(graph: Graph, indent: int | None = 2) -> str:
-    """The graph as JSON: symbolic sizes as strings, NaN and infinities as strings; constants by dtype and shape only."""
+    """The graph as JSON: symbolic sizes, NaN and infinities as strings; constants by dtype and shape only."""
     return json.dumps(as_dict(graph), indent=indent, allow_nan=False)
 
 

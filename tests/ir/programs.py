@@ -58,7 +58,7 @@ def assert_same_bits(got: np.ndarray, expected: np.ndarray) -> None:
     assert np.ascontiguousarray(got).tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
-# -- instances of patterns --------------------------------------------------------------------------------------------------
+# -- instances of patterns ---------------------------------------------------------------------------------------------
 SHAPES: list[Shape] = [(3, 4), (3, 1)]
 DTYPES = list(dtypes.ALL)
 
@@ -84,7 +84,7 @@ LITERALS = [2.0, -0.5, 1, 3.0, True]
 
 
 def instances(rule: Rule) -> Iterator[Graph]:
-    """Graphs whose one output is made of an instance of the rule's pattern, with every choice of dtypes and sample attributes."""
+    """Graphs whose output is made of an instance of the rule's pattern, for every choice of dtypes and attributes."""
     names = sorted({p.name for p in subpatterns(rule.pattern) if isinstance(p, Variable)})
     shapes = SHAPES if len(names) < 2 else SHAPES[:1]
     for kinds in itertools.product(DTYPES, repeat=len(names)):
@@ -145,9 +145,10 @@ def _constant(graph: Graph, value: bool | int | float, dtype: DType) -> Node:
     return graph.call(OPS["constant"], value=convert(value, dtype), dtype=dtype)
 
 
-# -- random programs ----------------------------------------------------------------------------------------------------------
+# -- random programs ---------------------------------------------------------------------------------------------------
 _LEFT_OUT = {"block_reduce", "power_int"}  # made by the compiler only; raises for negative powers
-_RANDOM_OPS = sorted(name for name, row in OPS.items() if (row.exact or name in ("sum", "prod")) and name not in _LEFT_OUT)
+_SUMS = {"sum", "prod"}  # exact for integers
+_RANDOM_OPS = sorted(name for name, row in OPS.items() if (row.exact or name in _SUMS) and name not in _LEFT_OUT)
 
 
 @st.composite

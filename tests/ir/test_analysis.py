@@ -6,12 +6,13 @@ import itertools
 
 import networkx as nx
 import pytest
+from hypothesis import HealthCheck, given, settings
+
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, optable
 from dynagraph.ir.analysis import Reachability, critical_path, quotient, schedule, to_networkx
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.ops import OPS
-from hypothesis import HealthCheck, given, settings
 
 from .programs import programs
 
@@ -32,7 +33,8 @@ def test_networkx_graph_has_the_nodes_in_order_and_their_facts() -> None:
     graph, nodes = diamond()
     digraph = to_networkx(graph)
     assert list(digraph.nodes) == list(graph.nodes)
-    assert digraph.nodes[nodes["exp"]] == {"kind": "call_function", "op": "exp", "dtype": "float64", "shape": "(3,)", "nbytes": 24}
+    facts = {"kind": "call_function", "op": "exp", "dtype": "float64", "shape": "(3,)", "nbytes": 24}
+    assert digraph.nodes[nodes["exp"]] == facts
     assert nx.is_directed_acyclic_graph(digraph)
 
 

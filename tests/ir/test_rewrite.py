@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 import pytest
+
 from dynagraph.errors import RewriteError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Meta, Node
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.simplify import EXACT
+from dynagraph.ir.rewrite import Apply as ApplyPattern
 from dynagraph.ir.rewrite import (
     Rule,
     attribute,
@@ -25,7 +27,6 @@ from dynagraph.ir.rewrite import (
     uniform_value,
     variable,
 )
-from dynagraph.ir.rewrite import Apply as ApplyPattern
 from dynagraph.ir.shapes import ShapeEnv
 
 from .programs import assert_same_bits, instances, values
@@ -42,7 +43,7 @@ def call(graph: Graph, name: str, *args: Node, **attrs: object) -> Node:
     return graph.call(OPS[name], *args, **attrs)
 
 
-# -- every rule -------------------------------------------------------------------------------------------------------------
+# -- every rule --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rule", EXACT, ids=lambda r: r.name)
 def test_rule_keeps_every_bit(rule: Rule) -> None:
     fired = 0
@@ -72,7 +73,7 @@ def test_the_rule_check_itself_catches_a_wrong_rule() -> None:
         test_rule_keeps_every_bit(wrong)
 
 
-# -- the driver's checks ------------------------------------------------------------------------------------------------------
+# -- the driver's checks -----------------------------------------------------------------------------------------------
 def test_rule_that_changes_the_dtype_is_rejected() -> None:
     graph, (a,) = graph_of((2,))
     graph.output([call(graph, "multiply", a, scalar(graph, 1.0, a.dtype))])
@@ -92,7 +93,7 @@ def test_rules_that_go_round_in_circles_are_stopped() -> None:
     graph, (a, b) = graph_of((2,), (2,))
     graph.output([call(graph, "add", call(graph, "subtract", a, b), b)])
     swap = [Rule("there", x + y, y - x), Rule("back", y - x, x + y)]
-    with pytest.raises(RewriteError, match=r"^rules do not come to an end after \d+ steps; the last were .*there, back"):
+    with pytest.raises(RewriteError, match=r"^rules do not come to an end after \d+ steps; the last were (there|back), "):
         rewrite(graph, swap)
 
 
@@ -111,7 +112,7 @@ def test_replacement_is_broadcast_to_the_shape_of_an_elementwise_node() -> None:
     assert exp.shape == (3, 4)
 
 
-# -- outputs ------------------------------------------------------------------------------------------------------------------
+# -- outputs -----------------------------------------------------------------------------------------------------------
 def test_an_output_never_becomes_an_input() -> None:
     graph, (a,) = graph_of((2,))
     graph.output([call(graph, "multiply", a, scalar(graph, 1.0, a.dtype))])
@@ -141,7 +142,7 @@ def test_a_copy_inside_the_graph_goes_and_the_returned_one_stays() -> None:
     graph.lint()
 
 
-# -- matching -----------------------------------------------------------------------------------------------------------------
+# -- matching ----------------------------------------------------------------------------------------------------------
 def test_commutative_ops_match_either_way_round() -> None:
     for swapped in (False, True):
         graph, (a,) = graph_of((2,))
@@ -166,7 +167,7 @@ def test_matching_goes_back_to_the_other_order() -> None:
     """The inner product matches both ways; only one of them lets the outer operand be the same node."""
     graph, (a, b) = graph_of((2,), (2,))
     graph.output([call(graph, "subtract", call(graph, "multiply", a, b), b)])
-    assert rewrite(graph, [Rule("distribute", x * y - x, lambda x, y: x.graph.call(OPS["add"], x, y))]) == ["distribute"]
+    assert rewrite(graph, [Rule("other", x * y - x, lambda x, y: x.graph.call(OPS["add"], x, y))]) == ["other"]
 
 
 def test_attributes_match_by_value_and_bind() -> None:
@@ -174,8 +175,11 @@ def test_attributes_match_by_value_and_bind() -> None:
     graph.output([call(graph, "sum", a, axis=(0,), keepdims=True)])
     assert rewrite(graph, [Rule("other-axis", op.sum(x, axis=(1,)), x)]) == []
     seen: list[object] = []
-    rule = Rule("look", op.sum(x, axis=attribute("axis"), keepdims=True), lambda axis: seen.append(axis))  # type: ignore[arg-type, return-value, func-returns-value]
-    assert rewrite(graph, [rule]) == []
+
+    def look(axis: object) -> None:
+        seen.append(axis)
+
+    assert rewrite(graph, [Rule("look", op.sum(x, axis=attribute("axis"), keepdims=True), look)]) == []
     assert seen == [(0,)]
 
 
@@ -232,7 +236,7 @@ def test_comparing_attributes_guards_no_symbolic_size() -> None:
     assert env.relations == {}
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------------
+# -- what is kept ------------------------------------------------------------------------------------------------------
 def test_new_nodes_take_the_source_line() -> None:
     graph, (a,) = graph_of((2,))
     one = scalar(graph, 4.0, a.dtype)
@@ -266,6 +270,6 @@ def test_symbolic_shapes_are_rewritten_without_guards() -> None:
 
 
 def test_filled_is_a_constant_without_dimensions() -> None:
-    graph, (a, b) = graph_of((), (2,))
+    _, (a, b) = graph_of((), (2,))
     assert filled(a, 0).is_op("constant")
     assert filled(b, 0).is_op("full")

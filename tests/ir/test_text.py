@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+
 from dynagraph.ir import dtypes, optable, text
 from dynagraph.ir.graph import Graph, Location, Meta
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.rewrite import scalar
 from dynagraph.ir.shapes import ShapeEnv
-from hypothesis import HealthCheck, given, settings
 
 from .programs import assert_same_bits, programs, special_values, values
 
@@ -142,8 +143,9 @@ def test_json_holds_the_whole_graph() -> None:
     assert loaded["constants"] == {"constant_0": {"dtype": "float32", "shape": [3]}}
     total = loaded["nodes"][3]
     assert total == {
-        "name": "sum", "kind": "call_function", "target": "sum", "args": ["add"], "attrs": {"axis": [1], "keepdims": True},
-        "dtype": "float32", "shape": [2, 1], "strides": None, "device": "cpu", "source": {"file": "somewhere/model.py", "line": 4},
+        "name": "sum", "kind": "call_function", "target": "sum", "args": ["add"],
+        "attrs": {"axis": [1], "keepdims": True}, "dtype": "float32", "shape": [2, 1], "strides": None, "device": "cpu",
+        "source": {"file": "somewhere/model.py", "line": 4},
     }  # fmt: skip
     assert loaded["nodes"][-1]["args"] == ["multiply"]
 

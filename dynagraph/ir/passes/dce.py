@@ -1,4 +1,7 @@
-"""Drop what no output depends on.  Ops have no effects, so everything unused may go; inputs stay, they are the signature."""
+"""Drop what no output depends on.
+
+Ops have no effects, so everything unused may go; inputs stay, they are the signature.
+"""
 
 from __future__ import annotations
 

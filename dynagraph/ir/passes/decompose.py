@@ -30,7 +30,8 @@ def decompose(graph: Graph) -> Graph:
         for node in composites:
             _expand(node)
     else:
-        raise GraphError(f"the decompositions of {', '.join(sorted({n.op.name for n in composites}))} never come to an end")
+        names = ", ".join(sorted({n.op.name for n in composites}))
+        raise GraphError(f"the decompositions of {names} never come to an end")
     for node in list(graph.nodes):
         if node.kind == "call_function" and isinstance(node.op.lowering, Reduction):
             _split_axes(node)

@@ -1,4 +1,7 @@
-"""The passes that every backend starts with.  Reading this list is reading the target-independent half of the compiler."""
+"""The passes that every backend starts with.
+
+Reading the list `PASSES` is reading the target-independent half of the compiler.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ PASSES: list[tuple[str, Pass]] = [
 def run(graph: Graph, observer: Observer | None = None, lint: bool = False) -> Graph:
     """A simplified and decomposed copy of `graph`, which itself stays as it is.
 
-    `observer` is called with the name of each pass and the graph after it, first with ``"captured"`` and the graph as it
-    came. `lint` checks the graph after every pass (GraphError names pass and node).
+    `observer` is called with the name of each pass and the graph after it, first with ``"captured"`` and the graph as
+    it came. `lint` checks the graph after every pass: GraphError names the node.
     """
     graph = graph.copy()
     observe = observer or (lambda name, after: None)

@@ -1,7 +1,7 @@
 """Algebraic simplification: rules as rows.  Every rule here is exact: no bit of any value changes (NaN payloads apart).
 
-So ``x + 0`` stays for floating point (-0.0 + 0 is 0.0) while ``x + -0.0`` goes; nothing reassociates; nothing that NaN or
-infinity would contradict is rewritten, except for integers and bools.
+So ``x + 0`` stays for floating point (-0.0 + 0 is 0.0) while ``x + -0.0`` goes; nothing reassociates; nothing that NaN
+or infinity would contradict is rewritten, except for integers and bools.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ x, y, z = variable("x"), variable("y"), variable("z")
 c = literal("c")
 
 
-# -- conditions -----------------------------------------------------------------------------------------------------------
+# -- conditions --------------------------------------------------------------------------------------------------------
 def is_float(root: Node) -> bool:
     return root.dtype.is_float
 
@@ -54,7 +54,7 @@ def has_exact_reciprocal(c: Scalar) -> bool:
     return math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and 2.0**-126 <= abs(c) <= 2.0**126
 
 
-# -- casts ----------------------------------------------------------------------------------------------------------------
+# -- casts -------------------------------------------------------------------------------------------------------------
 _WIDENS: dict[str, tuple[str, ...]] = {
     "bool": ("uint8", "int32", "int64", "float32", "float64"),
     "uint8": ("int32", "int64", "float32", "float64"),
@@ -73,8 +73,8 @@ def keeps_every_value(source: DType, target: DType) -> bool:
 def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
     """Whether a cast to `middle` on the way changes nothing.
 
-    A value-keeping first step never does, floats to integers apart: what an out-of-range value gives depends on its width.
-    Integers that get ever narrower are cut to the same last bits.
+    A value-keeping first step never does, floats to integers apart: what an out-of-range value gives depends on its
+    width. Integers that get ever narrower are cut to the same last bits.
     """
     source, target = x.dtype, root.dtype
     if keeps_every_value(source, middle):
@@ -83,7 +83,7 @@ def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
     return narrower and source.is_integer and middle.is_integer and target.is_integer
 
 
-# -- movement -------------------------------------------------------------------------------------------------------------
+# -- movement ----------------------------------------------------------------------------------------------------------
 def keeps_shape(x: Node, root: Node) -> bool:
     return same_shape(x.shape, root.shape)
 
@@ -93,12 +93,11 @@ def is_identity_permutation(axes: tuple[int, ...]) -> bool:
 
 
 def is_identity_slice(x: Node, root: Node, starts: Shape, steps: Shape) -> bool:
-    taken = zip(x.shape, root.shape, starts, steps)
-    return all(same_dim(have, size) and (same_dim(size, 0) or _is_whole(size, start, step)) for have, size, start, step in taken)
+    return same_shape(x.shape, root.shape) and all(map(_is_whole, root.shape, starts, steps))
 
 
 def _is_whole(size: Any, start: Any, step: Any) -> bool:
-    return same_dim(start, 0) and (same_dim(step, 1) or same_dim(size, 1))
+    return same_dim(size, 0) or (same_dim(start, 0) and (same_dim(step, 1) or same_dim(size, 1)))
 
 
 def compose_slices(x: Node, starts: Shape, steps: Shape, inner_starts: Shape, inner_steps: Shape, root: Node) -> Node:
@@ -138,12 +137,12 @@ def are_ones(reps: tuple[Any, ...]) -> bool:
     return all(map(is_one, reps))
 
 
-def without_zero_steps(inner_steps: Shape, steps: Shape) -> bool:
+def without_symbolic_steps(inner_steps: Shape, steps: Shape) -> bool:
     """Slices by symbolic steps are left alone: whether they are nonzero would have to be guarded."""
     return not any(isinstance(s, SymInt) for s in (*inner_steps, *steps))
 
 
-# -- the rules ------------------------------------------------------------------------------------------------------------
+# -- the rules ---------------------------------------------------------------------------------------------------------
 ARITHMETIC: list[Rule] = [
     Rule("mul-one", x * 1, x),
     Rule("mul-true", x * True, x),  # NumPy's multiplication of bools is "and"
@@ -159,7 +158,7 @@ ARITHMETIC: list[Rule] = [
     Rule("add-negative", x + -y, x - y),
     Rule("mul-negatives", -x * -y, x * y),
     Rule("div-negatives", -x / -y, x / y),
-    Rule("negative-negative", -(-x), x),
+    Rule("negative-negative", op.negative(op.negative(x)), x),
     Rule("negative-sub", -(x - y), y - x, when=is_integer),  # -(1.0-1.0) is -0.0
     Rule("div-power-of-two", x / c, lambda x, c: _times_reciprocal(x, c), when=has_exact_reciprocal),
     Rule("floor-divide-one", x // 1, x, when=is_integer),
@@ -195,8 +194,10 @@ LOGIC: list[Rule] = [
     Rule("not-not", op.logical_not(op.logical_not(x)), x),
     Rule("not-equal", op.logical_not(op.equal(x, y)), op.not_equal(x, y)),  # true of NaN, too
     Rule("not-not-equal", op.logical_not(op.not_equal(x, y)), op.equal(x, y)),
-    *(Rule(f"not-{a.replace('_', '-')}", op.logical_not(getattr(op, a)(x, y)), getattr(op, b)(x, y), when=without_nan)
-      for a, b in dict(less="greater_equal", greater_equal="less", greater="less_equal", less_equal="greater").items()),
+    Rule("not-less", op.logical_not(op.less(x, y)), op.greater_equal(x, y), when=without_nan),
+    Rule("not-less-equal", op.logical_not(op.less_equal(x, y)), op.greater(x, y), when=without_nan),
+    Rule("not-greater", op.logical_not(op.greater(x, y)), op.less_equal(x, y), when=without_nan),
+    Rule("not-greater-equal", op.logical_not(op.greater_equal(x, y)), op.less(x, y), when=without_nan),
     Rule("and-true", op.logical_and(x, True), x),
     Rule("and-false", op.logical_and(x, False), lambda root: filled(root, False)),
     Rule("and-self", op.logical_and(x, x), x),
@@ -210,10 +211,12 @@ LOGIC: list[Rule] = [
     Rule("equal-false", op.equal(x, False), op.logical_not(x)),
     Rule("not-equal-false", op.not_equal(x, False), x),
     Rule("not-equal-true", op.not_equal(x, True), op.logical_not(x)),
-    *(Rule(f"{name.replace('_', '-')}-self", getattr(op, name)(x, x), lambda root: filled(root, True), when=without_nan)
-      for name in ("equal", "less_equal", "greater_equal")),
-    *(Rule(f"{name.replace('_', '-')}-self", getattr(op, name)(x, x), lambda root: filled(root, False), when=without_nan)
-      for name in ("not_equal", "less", "greater")),
+    Rule("equal-self", op.equal(x, x), lambda root: filled(root, True), when=without_nan),
+    Rule("less-equal-self", op.less_equal(x, x), lambda root: filled(root, True), when=without_nan),
+    Rule("greater-equal-self", op.greater_equal(x, x), lambda root: filled(root, True), when=without_nan),
+    Rule("not-equal-self", op.not_equal(x, x), lambda root: filled(root, False), when=without_nan),
+    Rule("less-self", op.less(x, x), lambda root: filled(root, False)),
+    Rule("greater-self", op.greater(x, x), lambda root: filled(root, False)),
     Rule("not-equal-self-is-nan", op.not_equal(x, x), op.isnan(x), when=of_floats),
     Rule("where-true", op.where(True, x, y), x),
     Rule("where-false", op.where(False, x, y), y),
@@ -241,24 +244,26 @@ BITS: list[Rule] = [
 
 CASTS: list[Rule] = [
     Rule("cast-same", op.cast(x), x, when=lambda x, root: x.dtype is root.dtype),
-    Rule("cast-cast", op.cast(op.cast(x, dtype=attribute("middle"))), lambda x, root: _cast(x, root.dtype), when=casts_as_one),
+    Rule("cast-cast", op.cast(op.cast(x, dtype=attribute("middle"))), lambda x, root: _cast(x, root.dtype),
+         when=casts_as_one),
     Rule("cast-constant", op.cast(c), lambda root: uniform(root)),
 ]
 
-_starts, _steps = attribute("starts"), attribute("steps")
+_shape, _starts, _steps = attribute("shape"), attribute("starts"), attribute("steps")
 
 MOVEMENT: list[Rule] = [
     Rule("reshape-same", op.reshape(x), x, when=keeps_shape),
-    Rule("reshape-reshape", op.reshape(op.reshape(x), shape=attribute("shape")), op.reshape(x, shape=attribute("shape"))),
+    Rule("reshape-reshape", op.reshape(op.reshape(x), shape=_shape), op.reshape(x, shape=_shape)),
     Rule("transpose-identity", op.transpose(x, axes=attribute("axes")), x, when=is_identity_permutation),
-    Rule("transpose-transpose", op.transpose(op.transpose(x, axes=attribute("inner")), axes=attribute("outer")), compose_transposes),
+    Rule("transpose-transpose", op.transpose(op.transpose(x, axes=attribute("inner")), axes=attribute("outer")),
+         compose_transposes),
     Rule("broadcast-same", op.broadcast_to(x), x, when=keeps_shape),
-    Rule("broadcast-broadcast", op.broadcast_to(op.broadcast_to(x), shape=attribute("shape")),
-         op.broadcast_to(x, shape=attribute("shape"))),
+    Rule("broadcast-broadcast", op.broadcast_to(op.broadcast_to(x), shape=_shape), op.broadcast_to(x, shape=_shape)),
     Rule("slice-whole", op.slice(x, starts=_starts, steps=_steps), x, when=is_identity_slice),
     Rule("slice-slice",
-         op.slice(op.slice(x, starts=attribute("inner_starts"), steps=attribute("inner_steps")), starts=_starts, steps=_steps),
-         compose_slices, when=without_zero_steps),
+         op.slice(op.slice(x, starts=attribute("inner_starts"), steps=attribute("inner_steps")),
+                  starts=_starts, steps=_steps),
+         compose_slices, when=without_symbolic_steps),
     Rule("concatenate-one", op.concatenate(x), x),
     Rule("pad-nothing", op.pad(x, widths=attribute("widths")), x, when=widths_are_zero),
     Rule("roll-nothing", op.roll(x, shift=attribute("shift")), x, when=is_zero),
@@ -280,7 +285,7 @@ def _cast(x: Node, dtype: DType) -> Node:
     return x if x.dtype is dtype else x.graph.call(OPS["cast"], x, dtype=dtype)
 
 
-# -- the pass ---------------------------------------------------------------------------------------------------------------
+# -- the pass ----------------------------------------------------------------------------------------------------------
 def simplify(graph: Graph, rules: Sequence[Rule] = EXACT) -> Graph:
     """Apply exact algebraic rules until none applies, and leave broadcasting to the ops that broadcast anyway.
 
@@ -311,9 +316,10 @@ def _covers(narrow: Node, others: Sequence[Node], shape: Shape) -> bool:
     """Whether the shape still is the broadcast of all operands, known without a guard."""
     if not broadcasts_to(narrow.shape, shape):
         return False
-    return all(
-        same_dim(dim, 1) or any(_has(other, k - len(shape), dim) for other in (narrow, *others)) for k, dim in enumerate(shape)
-    ) and max(map(len, (narrow.shape, *(o.shape for o in others)))) == len(shape)
+    operands = (narrow, *others)
+    return max(o.ndim for o in operands) == len(shape) and all(
+        same_dim(dim, 1) or any(_has(o, k - len(shape), dim) for o in operands) for k, dim in enumerate(shape)
+    )
 
 
 def _has(node: Node, axis_from_right: int, dim: Any) -> bool:
