@@ -117,6 +117,14 @@ def test_outputs_keep_their_memory() -> None:
     assert reuses(graph) == {}
 
 
+def test_products_do_not_write_over_their_operands() -> None:
+    graph = Graph()
+    x = graph.placeholder("x", Meta(F64, (3, 3)))
+    squared = graph.call(OPS["matmul"], chain(graph, x, "sin"), chain(graph, x, "cos"))
+    graph.output([chain(graph, squared, "exp")])
+    assert reuses(graph) == {"exp": "matmul"}
+
+
 def test_other_dtypes_and_shapes_do_not_fit() -> None:
     graph = Graph()
     x = graph.placeholder("x", Meta(F64, (5, 1)))

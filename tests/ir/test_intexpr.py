@@ -136,6 +136,7 @@ def test_ranges_decide_minimum_and_maximum() -> None:
     assert str(apply("min", J, IntExpr.of(3))) == "min(j, 3)"
     assert apply("min", S0 * 3, IntExpr.of(7)).bounds() == (3, 7)
     assert apply("max", T, IntExpr.of(0)).bounds() == (0, 3)
+    assert apply("min", T, S0).bounds() == (-3, 3)
 
 
 def test_constant_terms_come_out_of_divisions() -> None:
@@ -147,6 +148,8 @@ def test_constant_terms_come_out_of_divisions() -> None:
 def test_a_remainder_is_not_bounded_by_the_remainder_of_the_greatest() -> None:
     # i % 4 can be 3 although the greatest i, 4, leaves 0
     assert not below(I0 % 4, (S0 - 1) % 4 + 1)
+    assert not below(8 - J, S0 + 3)  # is greatest where j is least
+    assert below(I0 % 4, S1 + 3) and below(I0 * 2 + 1, S0 * 2) and not below(I0 * 2 + 2, S0 * 2)
 
 
 def test_division_by_zero_names_the_expression() -> None:

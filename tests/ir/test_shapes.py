@@ -88,6 +88,13 @@ def test_what_the_ranges_say_is_not_noted() -> None:
     assert not env.relations
 
 
+def test_the_least_size_is_decided_and_noted() -> None:
+    env = ShapeEnv()
+    n = env.symbol(2)
+    assert n <= 2 and not n < 2 and not n > 2 and n >= 2
+    assert [str(r) for r in env.relations] == ["s0 <= 2", "not 2 < s0"]
+
+
 def test_decisions_are_noted_once_and_readable() -> None:
     env = ShapeEnv()
     n, m = env.symbol(5), env.symbol(5)
