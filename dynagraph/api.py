@@ -53,6 +53,7 @@ class CompilerFailureWarning(UserWarning):
 
 _log = logging.getLogger("dynagraph.capture")
 _all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_collectors: list[list[Any]] = []
 _thread = threading.local()
 _disabled = 0
 
@@ -368,6 +369,8 @@ def _compile(fn: Any, options: Options) -> Any:
     compiled.last_graph = None
     compiled.compilation = compilation
     _all_compiled.add(compiled)
+    for collected in _collectors:
+        collected.append(compiled)
     return compiled
 
 
@@ -420,6 +423,17 @@ def reset() -> None:
     for compiled in list(_all_compiled):
         compiled.reset()
     _dispatch.pool_trim(0)
+
+
+@contextmanager
+def collecting() -> Iterator[list[Any]]:
+    """Collects the compiled functions that are made meanwhile, and keeps them alive: for tools that run a script."""
+    collected: list[Any] = []
+    _collectors.append(collected)
+    try:
+        yield collected
+    finally:
+        _collectors.remove(collected)
 
 
 def is_compiling() -> bool:
