@@ -1,0 +1,116 @@
+"""Reading arguments as NumPy reads them: axes, shapes, sizes, sequences of arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
+from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import strided_of, view_of
+from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
+
+
+def numpy_error(detail: str) -> Unsupported:
+    """NumPy itself raises here: the eager run gives the user its message."""
+    return Unsupported("NUMPY_ERROR", detail)
+
+
+def as_dim(value: object, who: str) -> Dim:
+    """A size or count: an int, a NumPy integer or a symbolic size."""
+    if isinstance(value, SymInt):
+        return value
+    if isinstance(value, Node):
+        raise Unsupported("DATA_DEPENDENT", f"{who}: a size or position that is the value of an array is not known at capture")
+    if isinstance(value, (bool, np.bool_)):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: {value} was given where an integer is expected")
+    return operator.index(value)  # type: ignore[arg-type]  # TypeError: NumPy raises too
+
+
+def as_index(value: object, who: str) -> int:
+    """A position that must be a plain int: an axis, a rank."""
+    return int(as_dim(value, who))
+
+
+def as_shape(value: object, who: str) -> Shape:
+    """A shape given as one size or as a sequence of sizes."""
+    if isinstance(value, (tuple, list)):
+        return tuple(as_dim(v, who) for v in value)
+    return (as_dim(value, who),)
+
+
+def nonnegative(shape: Shape, who: str) -> Shape:
+    if any(d < 0 for d in shape):
+        raise numpy_error(f"{who}: negative dimensions are not allowed, got {shape}")
+    return shape
+
+
+def one_axis(axis: object, rank: int, who: str) -> int:
+    return normalize_axis(as_index(axis, who), rank, who)
+
+
+def several_axes(axis: object, rank: int, who: str) -> tuple[int, ...]:
+    """Axes in the order given; an axis may be named once."""
+    given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(one_axis(a, rank, who) for a in given)
+    if len(set(axes)) != len(axes):
+        raise numpy_error(f"{who}: axis {axis} names an axis twice")
+    return axes
+
+
+def reduced_axes(axis: object, rank: int, who: str) -> tuple[int, ...]:
+    """The sorted axes of a reduction; None means all."""
+    if axis is None:
+        return tuple(range(rank))
+    if isinstance(axis, list):
+        raise numpy_error(f"{who}: axis must be None, an integer or a tuple of integers, got {axis}")
+    return tuple(sorted(several_axes(axis, rank, who)))
+
+
+def nodes_of(b: Builder, arrays: object, who: str) -> list[Node]:
+    """A sequence of arrays; of one array, its rows."""
+    if isinstance(arrays, Node):
+        return rows_of(b, arrays, who)
+    if not isinstance(arrays, (list, tuple)):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: takes a sequence of arrays, got {type(arrays).__name__}")
+    return [b.as_node(a) for a in arrays]
+
+
+def rows_of(b: Builder, node: Node, who: str) -> list[Node]:
+    if node.ndim == 0:
+        raise numpy_error(f"{who}: iteration over a 0-d array")
+    return [reshape(b, take(b, node, 0, i, 1), node.shape[1:]) for i in range(int(node.shape[0]))]
+
+
+def reshape(b: Builder, node: Node, shape: Sequence[Dim]) -> Node:
+    return b.call("reshape", node, shape=tuple(shape))
+
+
+def ravel(b: Builder, node: Node) -> Node:
+    return reshape(b, node, (numel(node.shape),))
+
+
+def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: int = 1) -> Node:
+    """A slice along one axis."""
+    return b.call(
+        "slice", node,
+        starts=tuple(start if k == axis else 0 for k in range(node.ndim)),
+        steps=tuple(step if k == axis else 1 for k in range(node.ndim)),
+        shape=tuple(size if k == axis else d for k, d in enumerate(node.shape)),
+    )
+
+
+def is_contiguous(node: Node) -> bool:
+    """Whether the value is known to lie in C order in memory."""
+    base, strided = view_of(node) or (node, strided_of(node))
+    wanted = contiguous_strides(strided.shape)
+    return all(same_dim(d, 1) or same_dim(have, want) for d, have, want in zip(strided.shape, strided.strides, wanted))
+
+
+def only(condition: bool, who: str, argument: str, given: Any, rule: str) -> None:
+    """Decline an argument value that the graph has no node for."""
+    if not condition:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: {argument}={given!r} is not captured; {rule}")

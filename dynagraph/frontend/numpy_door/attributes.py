@@ -1,0 +1,148 @@
+"""Attributes of arrays, functions that ask about arrays, and methods that the graph cannot hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
+from dynagraph.frontend.numpy_door.elementwise import strong
+from dynagraph.frontend.numpy_door.arguments import numpy_error
+from dynagraph.frontend.numpy_door.shapes import permute
+from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, register_function, register_method
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import Dim, Shape, numel
+
+# -- attributes -----------------------------------------------------------------------------------------------------------------
+
+
+@attribute("shape")
+def _shape(b: Builder, x: Node) -> Shape:
+    return x.shape
+
+
+@attribute("ndim")
+def _ndim(b: Builder, x: Node) -> int:
+    return x.ndim
+
+
+@attribute("size")
+def _size(b: Builder, x: Node) -> Dim:
+    return numel(x.shape)
+
+
+@attribute("dtype")
+def _dtype(b: Builder, x: Node) -> np.dtype:
+    return x.dtype.numpy
+
+
+@attribute("itemsize")
+def _itemsize(b: Builder, x: Node) -> int:
+    return x.dtype.itemsize
+
+
+@attribute("nbytes")
+def _nbytes(b: Builder, x: Node) -> Dim:
+    return numel(x.shape) * x.dtype.itemsize
+
+
+@attribute("T")
+def _transposed(b: Builder, x: Node) -> Node:
+    return permute(b, x, range(x.ndim)[::-1])
+
+
+@attribute("mT")
+def _matrix_transposed(b: Builder, x: Node) -> Node:
+    if x.ndim < 2:
+        raise numpy_error("mT: takes arrays of 2 or more dimensions")
+    return permute(b, x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@attribute("real")
+def _real(b: Builder, x: Node) -> Node:
+    return x
+
+
+def _refused(name: str, reason: str, detail: str) -> None:
+    def get(b: Builder, x: Node) -> None:
+        raise Unsupported(reason, f"{name}: {detail}")
+
+    attribute(name)(get)
+
+
+for _name in ("strides", "flags", "data", "base", "ctypes", "__array_interface__", "__array_struct__"):
+    _refused(_name, "UNSUPPORTED_FUNCTION", "memory layout is not part of a captured graph; ask outside the compiled function")
+for _name in ("flat", "imag"):
+    _refused(_name, "UNSUPPORTED_FUNCTION", "is not captured; use reshape(-1)")
+
+# -- questions ----------------------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.result_type)
+def _result_type(b: Builder, *arrays_and_dtypes: Any) -> np.dtype:
+    return np.result_type(*(_typed(b, x) for x in arrays_and_dtypes))
+
+
+def _typed(b: Builder, x: Any) -> Any:
+    return x.dtype.numpy if isinstance(x, Node) else x
+
+
+@numpy_function(np.can_cast)
+def _can_cast(b: Builder, from_: Any, to: Any, casting: Any = "safe") -> bool:
+    return np.can_cast(_typed(b, from_), to, casting)
+
+
+@numpy_function(np.isscalar)
+def _isscalar(b: Builder, element: Any) -> bool:
+    return b.is_scalar(element) if isinstance(element, Node) else np.isscalar(element)
+
+
+@numpy_function(np.iscomplexobj)
+def _iscomplexobj(b: Builder, x: Any) -> bool:
+    strong(b, x)
+    return False
+
+
+@numpy_function(np.isrealobj)
+def _isrealobj(b: Builder, x: Any) -> bool:
+    strong(b, x)
+    return True
+
+
+def _of_python_values(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Functions of dtypes and Python values alone: NumPy itself answers."""
+
+    def door(b: Builder, *args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(x, Node) for x in (*args, *kwargs.values())):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype")
+        return function(*args, **kwargs)
+
+    return door
+
+
+for _function in (np.dtype, np.finfo, np.iinfo, np.issubdtype, np.promote_types, np.min_scalar_type, np.broadcast_shapes):
+    register_function(_function, Door(_function.__name__, _of_python_values(_function)))
+
+# -- methods that are refused by name ------------------------------------------------------------------------------------------------
+
+_DATA = "gives Python values that depend on data; keep to arrays"
+_WRITE = "writes into the array; build a new one"
+
+
+def _refuse_method(name: str, reason: str, detail: str) -> None:
+    def door(b: Builder, x: Node, *args: Any, **kwargs: Any) -> None:
+        raise Unsupported(reason, f"{name}: {detail}")
+
+    register_method(name, Door(f"ndarray.{name}", door))
+
+
+for _name in ("item", "tolist", "tobytes", "nonzero", "dump", "dumps", "tofile", "__bool__", "__int__", "__float__", "__index__"):
+    _refuse_method(_name, "DATA_DEPENDENT", _DATA)
+for _name in ("fill", "sort", "put", "itemset", "partition", "resize", "setfield", "byteswap", "__setitem__", "__iadd__"):
+    _refuse_method(_name, "IN_PLACE_WRITE", _WRITE)
+for _name in ("take", "compress", "choose", "searchsorted", "argsort", "argpartition", "view", "getfield", "setflags"):
+    _refuse_method(_name, "UNSUPPORTED_FUNCTION", "is not captured")
+
+__all__: list[str] = []

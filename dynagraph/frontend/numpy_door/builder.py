@@ -1,0 +1,151 @@
+"""The Builder: how doors append nodes to a graph, and `Unsupported`, how they decline.
+
+The ground of `frontend/numpy_door`: every door gets a Builder as its first argument.  Operands are nodes, Python scalars
+(weak in NumPy's promotion), symbolic sizes (weak ints), NumPy scalars (strong) and nested lists or tuples of those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, Union
+
+import numpy as np
+
+from dynagraph.errors import DTypeError, ShapeError
+from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.shapes import SymInt
+
+Scalar = Union[bool, int, float, SymInt]
+LIMITS: dict[DType, tuple[int, int]] = {
+    d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
+}
+
+
+class Unsupported(Exception):
+    """A door does not take this call: the frame runs eagerly.  `reason` is the name of a catalogued break reason."""
+
+    def __init__(self, reason: str, detail: str):
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+def is_weak(value: object) -> bool:
+    """Whether NumPy treats the value as a weak scalar in promotion (np.float64 is a float, and is not weak)."""
+    return type(value) in (bool, int, float, SymInt)
+
+
+class Builder:
+    """Appends nodes to `graph`.
+
+    `is_scalar` tells which 0-d nodes stand for NumPy scalars rather than 0-d arrays; without it, none does.
+    """
+
+    def __init__(self, graph: Graph, is_scalar: Callable[[Node], bool] | None = None):
+        self.graph = graph
+        self.is_scalar: Callable[[Node], bool] = is_scalar or _never
+
+    def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
+        """Append the op; what its row does not take, no door takes."""
+        try:
+            return self.graph.call(OPS[op_name], *nodes, **attrs)
+        except ShapeError as error:
+            raise Unsupported("NUMPY_ERROR", str(error)) from error
+        except DTypeError as error:
+            raise Unsupported("UNSUPPORTED_DTYPE", str(error)) from error
+
+    def cast(self, node: Node, dtype: DType) -> Node:
+        """The node itself where it has the dtype, else a cast."""
+        return node if node.dtype is dtype else self.call("cast", node, dtype=dtype)
+
+    def scalar(self, value: Scalar, dtype: DType) -> Node:
+        """The 0-d constant, converted as NumPy converts Python scalars."""
+        return self.call("constant", value=converted(value, dtype), dtype=dtype)
+
+    def as_node(self, x: object, dtype: DType | None = None) -> Node:
+        """What ``np.asarray`` makes of an operand, as a node; cast to `dtype` where one is given."""
+        if isinstance(x, Node):
+            return x if dtype is None else self.cast(x, dtype)
+        if is_weak(x):
+            return self.scalar(x, dtype or default_dtype(x))  # type: ignore[arg-type]
+        if isinstance(x, np.generic):
+            node = self.scalar(x.item(), known_dtype(x.dtype, "a NumPy scalar"))
+            return node if dtype is None else self.cast(node, dtype)
+        if isinstance(x, (list, tuple)):
+            return self._of_sequence(x, dtype)
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"an operand of type {type(x).__name__} is no array; pass arrays or Python numbers")
+
+    def _of_sequence(self, items: list[Any] | tuple[Any, ...], dtype: DType | None) -> Node:
+        if not any(isinstance(x, (Node, SymInt)) for x in leaves(items)):
+            array = np.array(items, None if dtype is None else dtype.numpy)
+            known_dtype(array.dtype, "an array made of a list")
+            return self.graph.constant(array)
+        parts = [self.as_node(x) for x in items]
+        common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
+        rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
+        return self.call("concatenate", *rows, axis=0)
+
+
+def _never(node: Node) -> bool:
+    return False
+
+
+def leaves(items: object) -> Iterator[object]:
+    """What nested lists and tuples hold."""
+    if isinstance(items, (list, tuple)):
+        for item in items:
+            yield from leaves(item)
+    else:
+        yield items
+
+
+def default_dtype(value: object) -> DType:
+    """The dtype of an array made of one Python scalar."""
+    if type(value) is bool:
+        return dtypes.bool_
+    return dtypes.float64 if type(value) is float else dtypes.int64
+
+
+def converted(value: Scalar, dtype: DType) -> Scalar:
+    """The value as an element of the dtype; Unsupported where NumPy raises or where the machine decides."""
+    if dtype.is_bool:
+        return bool(value)
+    if dtype.is_integer:
+        return _as_integer(value, dtype)
+    if isinstance(value, SymInt):
+        return value
+    with np.errstate(over="ignore"):
+        return dtype.numpy.type(value).item()
+
+
+def _as_integer(value: Scalar, dtype: DType) -> int | SymInt:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Unsupported("NUMPY_ERROR", f"{value} is no {dtype}")
+    whole = value if isinstance(value, SymInt) else int(value)
+    if isinstance(whole, SymInt) and dtype is dtypes.int64:
+        return whole
+    low, high = LIMITS[dtype]
+    if whole < low or whole > high:
+        raise Unsupported("NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}")
+    return whole
+
+
+def known_dtype(dtype: object, who: str) -> DType:
+    """The IR's dtype for a NumPy dtype, or for whatever ``np.dtype`` takes.
+
+    >>> known_dtype(np.dtype("float32"), "exp")
+    float32
+    """
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, Node):
+        raise Unsupported("NUMPY_ERROR", f"{who}: an array was given where a dtype is expected")
+    known = dtypes.from_numpy(dtype)
+    if known is None:
+        supported = ", ".join(d.name for d in dtypes.ALL)
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {np.dtype(dtype)} is not captured; the dtypes are {supported}")  # type: ignore[call-overload]
+    return known

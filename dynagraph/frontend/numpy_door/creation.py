@@ -1,0 +1,323 @@
+"""Creation doors: arrays of constants, ranges and grids, conversions between dtypes, copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.arguments import as_dim, as_shape, is_contiguous, nonnegative, numpy_error, only, reshape
+from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.elementwise import where
+from dynagraph.frontend.numpy_door.reductions import sum_
+from dynagraph.frontend.numpy_door.shapes import diagonal_of
+from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
+
+_PLACE = ("device", "like")
+
+
+def _check_order(order: Any, who: str, allowed: tuple[Any, ...] = ("C", None)) -> None:
+    only(order in allowed, who, "order", order, "arrays are made in C order")
+
+
+# -- filled arrays ----------------------------------------------------------------------------------------------------------
+
+
+def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
+    sizes = nonnegative(as_shape(shape, who), who)
+    if is_weak(value):
+        chosen = dtype or known_dtype(np.result_type(type(value) if not isinstance(value, SymInt) else int), who)
+        return b.call("full", shape=sizes, value=b.scalar(value, chosen).attrs["value"], dtype=chosen)
+    node = b.as_node(value, dtype)
+    return b.call("copy", b.call("broadcast_to", node, shape=sizes))
+
+
+@numpy_function(np.zeros, returns="array", at_default=_PLACE)
+def zeros(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
+    _check_order(order, "zeros")
+    return _full(b, shape, 0, known_dtype(dtype, "zeros"), "zeros")
+
+
+@numpy_function(np.ones, returns="array", at_default=_PLACE)
+def ones(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
+    _check_order(order, "ones")
+    return _full(b, shape, 1, known_dtype(dtype, "ones"), "ones")
+
+
+@numpy_function(np.full, returns="array", at_default=_PLACE)
+def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
+         like: Any = None) -> Node:
+    _check_order(order, "full")
+    return _full(b, shape, fill_value, None if dtype is None else known_dtype(dtype, "full"), "full")
+
+
+def _full_like(b: Builder, a: Any, value: Any, dtype: Any, order: Any, shape: Any, who: str) -> Node:
+    x = b.as_node(a)
+    _check_order(order, who, ("K", "C", "A"))
+    chosen = x.dtype if dtype is None else known_dtype(dtype, who)
+    return _full(b, x.shape if shape is None else shape, value, chosen, who)
+
+
+@numpy_function(np.zeros_like, returns="array", at_default=("subok", "device"))
+def zeros_like(b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
+               device: Any = None) -> Node:
+    return _full_like(b, a, 0, dtype, order, shape, "zeros_like")
+
+
+@numpy_function(np.ones_like, returns="array", at_default=("subok", "device"))
+def ones_like(b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
+              device: Any = None) -> Node:
+    return _full_like(b, a, 1, dtype, order, shape, "ones_like")
+
+
+@numpy_function(np.full_like, returns="array", at_default=("subok", "device"))
+def full_like(b: Builder, a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
+              device: Any = None) -> Node:
+    return _full_like(b, a, fill_value, dtype, order, shape, "full_like")
+
+
+@numpy_function(np.empty, np.empty_like)
+def _empty(b: Builder, *args: Any, **kwargs: Any) -> Node:
+    raise Unsupported("UNSUPPORTED_FUNCTION", "empty: what the array holds is not defined; use np.zeros")
+
+
+# -- ranges -------------------------------------------------------------------------------------------------------------------
+
+
+def _number(value: Any, who: str) -> int | float | SymInt:
+    if isinstance(value, Node):
+        raise Unsupported("DATA_DEPENDENT", f"{who}: the result depends on the value of an array; use Python numbers and shapes")
+    if isinstance(value, np.generic):
+        known_dtype(value.dtype, who)
+        only(value.dtype in (np.dtype("int64"), np.dtype("float64")), who, "start, stop or step", value, "use Python numbers")
+        value = value.item()
+    only(type(value) in (int, float, SymInt), who, "start, stop or step", value, "use Python numbers")
+    return value
+
+
+def _ceil_division(span: Dim, step: Dim) -> Dim:
+    if step < 0:
+        span, step = -span, -step
+    return (span + step - 1) // step if span > 0 else 0
+
+
+@numpy_function(np.arange, returns="array", at_default=_PLACE)
+def arange(b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None,
+           like: Any = None) -> Node:
+    first, last = (0, _number(start, "arange")) if stop is None else (_number(start, "arange"), _number(stop, "arange"))
+    by = 1 if step is None else _number(step, "arange")
+    whole = not any(isinstance(v, float) for v in (first, last, by))
+    chosen = (dtypes.int64 if whole else dtypes.float64) if dtype is None else known_dtype(dtype, "arange")
+    if by == 0:
+        raise numpy_error("arange: step cannot be zero")
+    only(not chosen.is_bool and (whole or chosen.is_float), "arange", "dtype", chosen, "integers from integers, or a float dtype")
+    if whole:
+        size = _ceil_division(last - first, by)
+        _check_range(first, by, size, chosen)
+    else:
+        first, last, by = (float(int(v) if isinstance(v, SymInt) else v) for v in (first, last, by))
+        size = max(0, math.ceil((last - first) / by))
+    return b.call("iota", shape=(size,), start=first, step=by, dtype=chosen)
+
+
+def _check_range(first: Dim, step: Dim, size: Dim, dtype: DType) -> None:
+    if dtype.is_integer and dtype is not dtypes.int64:
+        low, high = LIMITS[dtype]
+        for value in (first, first + step * (size - 1)):
+            only(size == 0 or low <= value <= high, "arange", "dtype", dtype, f"it holds {low} to {high}")
+
+
+@numpy_function(np.linspace, returns="array", at_default=("retstep", "axis", "device"))
+def linspace(b: Builder, start: Any, stop: Any, num: Any = 50, endpoint: Any = True, retstep: Any = False, dtype: Any = None,
+             axis: Any = 0, *, device: Any = None) -> Node:
+    chosen = dtypes.float64 if dtype is None else known_dtype(dtype, "linspace")
+    first, last = (_number(v, "linspace") for v in (start, stop))
+    first, last = (float(int(v)) if isinstance(v, SymInt) else float(v) for v in (first, last))
+    only(not chosen.is_bool, "linspace", "dtype", chosen, "numbers")
+    only(math.isfinite(first) and math.isfinite(last), "linspace", "start, stop", (first, last), "finite numbers")
+    sizes = nonnegative((as_dim(num, "linspace"),), "linspace")
+    return b.call("linspace", shape=sizes, start=first, stop=last, endpoint=bool(endpoint), dtype=chosen)
+
+
+# -- matrices -----------------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.eye, returns="array", at_default=_PLACE)
+def eye(b: Builder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: Any = "C", *, device: Any = None,  # noqa: N803
+        like: Any = None) -> Node:
+    _check_order(order, "eye")
+    shape = nonnegative(as_shape((N, N if M is None else M), "eye"), "eye")
+    return b.call("eye", shape=shape, k=as_dim(k, "eye"), dtype=known_dtype(dtype, "eye"))
+
+
+@numpy_function(np.identity, returns="array", at_default=("like",))
+def identity(b: Builder, n: Any, dtype: Any = None, *, like: Any = None) -> Node:
+    return eye(b, n, dtype=dtype)
+
+
+def _triangle(b: Builder, rows: Dim, columns: Dim, k: Any) -> Node:
+    """True on and below the k-th diagonal."""
+    shift = as_dim(k, "tri")
+    down = b.call("iota", shape=(rows,), start=0, step=1, dtype=dtypes.int64)
+    across = b.call("iota", shape=(columns,), start=-shift, step=1, dtype=dtypes.int64)
+    return b.call("greater_equal", reshape(b, down, (rows, 1)), across)
+
+
+@numpy_function(np.tri, returns="array", at_default=("like",))
+def tri(b: Builder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Node:  # noqa: N803
+    rows, columns = nonnegative(as_shape((N, N if M is None else M), "tri"), "tri")
+    return b.cast(_triangle(b, rows, columns, k), known_dtype(dtype, "tri"))
+
+
+def _matrix_size(x: Node, who: str) -> Shape:
+    if x.ndim == 0:
+        raise numpy_error(f"{who}: takes arrays of 1 or more dimensions")
+    return x.shape[-2:] if x.ndim > 1 else x.shape * 2
+
+
+@numpy_function(np.tril, returns="array")
+def tril(b: Builder, m: Any, k: Any = 0) -> Node:
+    x = b.as_node(m)
+    return where(b, _triangle(b, *_matrix_size(x, "tril"), k), x, b.scalar(0, x.dtype))
+
+
+@numpy_function(np.triu, returns="array")
+def triu(b: Builder, m: Any, k: Any = 0) -> Node:
+    x = b.as_node(m)
+    return where(b, _triangle(b, *_matrix_size(x, "triu"), as_dim(k, "triu") - 1), b.scalar(0, x.dtype), x)
+
+
+@numpy_function(np.diag, returns="array")
+def diag(b: Builder, v: Any, k: Any = 0) -> Node:
+    x = b.as_node(v)
+    only(type(k) is int and k == 0, "diag", "k", k, "the main diagonal")
+    if x.ndim == 1:
+        on = b.call("eye", shape=x.shape * 2, k=0, dtype=dtypes.bool_)
+        return b.call("where", on, x, b.scalar(0, x.dtype))
+    if x.ndim != 2:
+        raise numpy_error(f"diag: takes arrays of 1 or 2 dimensions, got {x.ndim}")
+    only(is_contiguous(x), "diag", "v", x.meta, "a matrix in C order")
+    return diagonal_of(b, x, "diag")
+
+
+@numpy_function(np.trace, method="trace", at_default=("out",))
+def trace(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Node:
+    x = b.as_node(a)
+    only(offset == 0 and (axis1, axis2) == (0, 1) and x.ndim == 2, "trace", "offset", offset, "the main diagonal of a matrix")
+    return sum_(b, diagonal_of(b, x, "trace"), dtype=dtype)
+
+
+@numpy_function(np.meshgrid, returns="array")
+def meshgrid(b: Builder, *xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy") -> tuple[Node, ...]:
+    if indexing not in ("xy", "ij"):
+        raise numpy_error(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}")
+    nodes = [b.as_node(x) for x in xi]
+    rank = len(nodes)
+    places = list(range(rank))
+    if indexing == "xy" and rank > 1:
+        places[:2] = [1, 0]
+    grids = [_along(b, n, place, rank) for n, place in zip(nodes, places)]
+    if not sparse:
+        shape = broadcast_shapes(*(g.shape for g in grids))
+        grids = [b.call("broadcast_to", g, shape=shape) for g in grids]
+    return tuple(b.call("copy", g) for g in grids) if copy else tuple(grids)
+
+
+def _along(b: Builder, x: Node, axis: int, rank: int) -> Node:
+    """All elements of `x` along one axis of `rank`."""
+    return reshape(b, x, tuple(numel(x.shape) if k == axis else 1 for k in range(rank)))
+
+
+# -- conversions and copies -----------------------------------------------------------------------------------------------------
+
+
+def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool) -> Node:
+    if x.dtype is not dtype:
+        return b.cast(x, dtype)
+    return b.call("copy", x) if copy else x
+
+
+@numpy_method("astype", returns="same")
+def astype(b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> Node:
+    _check_order(order, "astype", ("K", "C"))
+    wanted = known_dtype(dtype, "astype")
+    if not np.can_cast(a.dtype.numpy, wanted.numpy, casting):
+        raise numpy_error(f"astype: cannot cast {a.dtype} to {wanted} by the rule {casting!r}")
+    return converted_copy(b, a, wanted, bool(copy))
+
+
+@numpy_function(np.astype, returns="same", at_default=("device",))
+def _astype_function(b: Builder, x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Node:
+    if not isinstance(x, Node) or b.is_scalar(x):
+        raise numpy_error("astype: takes an array")
+    return astype(b, x, dtype, copy=copy)
+
+
+def _scalar_type_door(dtype: DType) -> Callable[..., Node]:
+    def door(b: Builder, x: Any = 0, /) -> Node:
+        """``np.float32(x)``: an array of that dtype is given back itself."""
+        only(not isinstance(x, str), dtype.name, "x", x, "a number or an array")
+        node = b.as_node(x, dtype)
+        return b.call("copy", node) if node is x and node.ndim == 0 and not b.is_scalar(node) else node
+
+    return door
+
+
+for _dtype in dtypes.ALL:
+    register_function(_dtype.numpy.type, Door(_dtype.name, _scalar_type_door(_dtype)))
+
+
+def _array(b: Builder, a: Any, dtype: Any, copy: Any, ndmin: Any, who: str) -> Node:
+    wanted = None if dtype is None else known_dtype(dtype, who)
+    x = b.as_node(a, wanted)
+    if x is a and (copy or b.is_scalar(x)):
+        x = b.call("copy", x)
+    missing = int(ndmin) - x.ndim
+    return reshape(b, x, (1,) * missing + x.shape) if missing > 0 else x
+
+
+@numpy_function(np.array, returns="array", at_default=("ndmax", "like"))
+def array(b: Builder, object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: Any = False, ndmin: Any = 0,
+          ndmax: Any = 0, like: Any = None) -> Node:
+    _check_order(order, "array", ("K", "C"))
+    return _array(b, object, dtype, copy, ndmin, "array")
+
+
+@numpy_function(np.asarray, returns="array", at_default=_PLACE)
+def asarray(b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None) -> Node:
+    _check_order(order, "asarray", (None, "K"))
+    only(copy in (None, True), "asarray", "copy", copy, "None or True")
+    return _array(b, a, dtype, copy, 0, "asarray")
+
+
+@numpy_function(np.asanyarray, returns="array", at_default=_PLACE)
+def asanyarray(b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+               like: Any = None) -> Node:
+    return asarray(b, a, dtype, order, copy=copy)
+
+
+@numpy_function(np.ascontiguousarray, returns="array", at_default=("like",))
+def ascontiguousarray(b: Builder, a: Any, dtype: Any = None, *, like: Any = None) -> Node:
+    x = _array(b, a, dtype, None, 1, "ascontiguousarray")
+    return x if is_contiguous(x) else b.call("copy", x)
+
+
+@numpy_function(np.copy, returns="array")
+def copy_(b: Builder, a: Any, order: Any = "K", subok: Any = False) -> Node:
+    _check_order(order, "copy", ("K", "C"))
+    return _array(b, a, None, True, 0, "copy")
+
+
+@numpy_method("copy", returns="same")
+def _copy_method(b: Builder, a: Node, order: Any = "C") -> Node:
+    _check_order(order, "copy", ("K", "C"))
+    return b.call("copy", a)
+
+
+__all__ = ["converted_copy"]

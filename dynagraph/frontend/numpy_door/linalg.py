@@ -1,0 +1,284 @@
+"""Doors of linear algebra: products, contractions, norms.  Everything that multiplies matrices ends in the op `matmul`."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.arguments import as_index, numpy_error, only, ravel, reshape, several_axes
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
+from dynagraph.frontend.numpy_door.elementwise import apply, resolve
+from dynagraph.frontend.numpy_door.reductions import reduce
+from dynagraph.frontend.numpy_door.shapes import permute
+from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import Dim, numel
+
+# -- products -----------------------------------------------------------------------------------------------------------------
+
+
+def matmul(b: Builder, left: Any, right: Any) -> Node:
+    """``left @ right``: vectors are rows or columns that the result does not have."""
+    x, y = b.as_node(left), b.as_node(right)
+    if x.ndim == 0 or y.ndim == 0:
+        raise numpy_error("matmul: takes no 0-d operands; use *")
+    dtype = _product_dtype("matmul", resolve(np.matmul, (x, y))[0])
+    return _matmul(b, b.cast(x, dtype), b.cast(y, dtype))
+
+
+def _product_dtype(who: str, dtype: dtypes.DType) -> dtypes.DType:
+    if dtype.is_bool:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of bools is not captured; cast to an integer dtype")
+    return dtype
+
+
+def _matmul(b: Builder, x: Node, y: Node) -> Node:
+    row, column = x.ndim == 1, y.ndim == 1
+    product = b.call("matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)
+    shape = product.shape[:-1] if column else product.shape
+    if row:
+        shape = shape[:-1] if column else (*shape[:-2], shape[-1])
+    return reshape(b, product, shape) if row or column else product
+
+
+def _matmul_function(b: Builder, x1: Any, x2: Any, /, out: Any = None, *, casting: Any = "same_kind", order: Any = "K",
+                     dtype: Any = None, subok: Any = True) -> Node:
+    return matmul(b, x1, x2)
+
+
+register_function(np.matmul, Door("matmul", _matmul_function, "value", frozenset(("out", "casting", "order", "dtype", "subok"))))
+
+
+def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
+    nodes = [b.as_node(x) for x in operands]
+    dtype = _product_dtype(who, known_dtype(np.result_type(*(n.dtype.numpy for n in nodes)), who))
+    return [b.cast(n, dtype) for n in nodes]
+
+
+def _contract(b: Builder, x: Node, y: Node, x_axes: Sequence[int], y_axes: Sequence[int]) -> Node:
+    """Sum over pairs of axes; the result has the other axes of `x`, then those of `y`."""
+    x_free, y_free = ([k for k in range(n.ndim) if k not in axes] for n, axes in ((x, x_axes), (y, y_axes)))
+    if any(x.shape[i] != y.shape[j] for i, j in zip(x_axes, y_axes)):
+        raise numpy_error(f"shapes {x.shape} and {y.shape} differ along axes {tuple(x_axes)} and {tuple(y_axes)}")
+    inner = numel(x.shape[k] for k in x_axes)
+    rows, columns = [x.shape[k] for k in x_free], [y.shape[k] for k in y_free]
+    left = _matrix(b, x, [*x_free, *x_axes], numel(rows), inner)
+    right = _matrix(b, y, [*y_axes, *y_free], inner, numel(columns))
+    return reshape(b, b.call("matmul", left, right), [*rows, *columns])
+
+
+def _matrix(b: Builder, x: Node, order: list[int], rows: Dim, columns: Dim) -> Node:
+    moved = x if order == list(range(x.ndim)) else permute(b, x, order)
+    return moved if x.ndim == 2 else reshape(b, moved, (rows, columns))
+
+
+@numpy_function(np.dot, at_default=("out",))
+def dot(b: Builder, a: Any, b_: Any, out: Any = None) -> Node:
+    x, y = _common(b, "dot", a, b_)
+    if x.ndim == 0 or y.ndim == 0:
+        return apply(b, np.multiply, x, y)
+    if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2):
+        return _matmul(b, x, y)
+    return _contract(b, x, y, [x.ndim - 1], [y.ndim - 2])
+
+
+numpy_method("dot", at_default=("out",))(dot)
+
+
+@numpy_function(np.inner)
+def inner(b: Builder, a: Any, b_: Any, /) -> Node:
+    x, y = _common(b, "inner", a, b_)
+    if x.ndim == 0 or y.ndim == 0:
+        return apply(b, np.multiply, x, y)
+    return _contract(b, x, y, [x.ndim - 1], [y.ndim - 1])
+
+
+@numpy_function(np.vdot)
+def vdot(b: Builder, a: Any, b_: Any, /) -> Node:
+    x, y = (ravel(b, n) for n in _common(b, "vdot", a, b_))
+    return _matmul(b, x, y)
+
+
+@numpy_function(np.outer, at_default=("out",))
+def outer(b: Builder, a: Any, b_: Any, out: Any = None) -> Node:
+    x, y = ravel(b, b.as_node(a)), ravel(b, b.as_node(b_))
+    return apply(b, np.multiply, reshape(b, x, (*x.shape, 1)), reshape(b, y, (1, *y.shape)))
+
+
+@numpy_function(np.tensordot, returns="array")
+def tensordot(b: Builder, a: Any, b_: Any, axes: Any = 2) -> Node:
+    x, y = _common(b, "tensordot", a, b_)
+    if isinstance(axes, (tuple, list)):
+        first, second = axes
+        return _contract(b, x, y, several_axes(first, x.ndim, "tensordot"), several_axes(second, y.ndim, "tensordot"))
+    count = as_index(axes, "tensordot")
+    if not 0 <= count <= min(x.ndim, y.ndim):
+        raise numpy_error(f"tensordot: {count} axes of arrays of {x.ndim} and {y.ndim} dimensions")
+    return _contract(b, x, y, range(x.ndim - count, x.ndim), range(count))
+
+
+# -- einsum -------------------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.einsum, at_default=("out", "dtype", "order", "casting"))
+def einsum(b: Builder, subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None,
+           order: Any = "K", casting: Any = "safe") -> Node:
+    """Sums of products, two operands at a time from the left; each pair is one matrix product.
+
+    Captured in the form with a string; an index that is repeated within one operand (a diagonal) is not captured.
+    """
+    only(isinstance(subscripts, str), "einsum", "subscripts", type(subscripts).__name__, "a string such as 'ij,jk->ik'")
+    nodes = _common(b, "einsum", *operands)
+    inputs, output = _parse(subscripts, nodes)
+    terms = list(zip(nodes, inputs))
+    term = _sum_alone(b, *terms[0], needed=_needed(inputs[1:], output))
+    for position, other in enumerate(terms[1:], start=1):
+        needed = _needed(inputs[position + 1:], output)
+        term = _multiply_terms(b, term, _sum_alone(b, *other, needed=needed | set(term[1])), needed)
+    result, indices = _sum_alone(b, *term, needed=set(output))
+    return permute(b, result, [indices.index(i) for i in output])
+
+
+def _needed(later: Sequence[str], output: str) -> set[str]:
+    return set(output).union(*later)
+
+
+_Term = tuple[Node, str]
+
+
+def _sum_alone(b: Builder, x: Node, indices: str, needed: set[str]) -> _Term:
+    """Without the indices that nothing else mentions: they are summed at once."""
+    alone = [k for k, i in enumerate(indices) if i not in needed]
+    if not alone:
+        return x, indices
+    return b.call("sum", x, axis=tuple(alone), keepdims=False), "".join(i for i in indices if i in needed)
+
+
+def _multiply_terms(b: Builder, first: _Term, second: _Term, needed: set[str]) -> _Term:
+    """The product of two terms: shared indices that are needed are batches, the others are summed."""
+    (x, x_indices), (y, y_indices) = first, second
+    sizes = _sizes(first, second)
+    x, y = (_stretched(b, n, i, sizes) for n, i in ((x, x_indices), (y, y_indices)))
+    shared = [i for i in x_indices if i in y_indices]
+    batch, summed = [i for i in shared if i in needed], [i for i in shared if i not in needed]
+    rows, columns = [i for i in x_indices if i not in shared], [i for i in y_indices if i not in shared]
+    if not summed:
+        return _outer_product(b, (x, x_indices), (y, y_indices), batch + rows + columns)
+    groups = [numel(sizes[i] for i in group) for group in (batch, rows, summed, columns)]
+    left = reshape(b, permute(b, x, [x_indices.index(i) for i in batch + rows + summed]), (groups[0], groups[1], groups[2]))
+    right = reshape(b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3]))
+    if not batch:
+        left, right = reshape(b, left, left.shape[1:]), reshape(b, right, right.shape[1:])
+    product = b.call("matmul", left, right)
+    indices = batch + rows + columns
+    return reshape(b, product, [sizes[i] for i in indices]), "".join(indices)
+
+
+def _sizes(*terms: _Term) -> dict[str, Dim]:
+    sizes: dict[str, Dim] = {}
+    for node, indices in terms:
+        for i, d in zip(indices, node.shape):
+            if sizes.get(i, 1) == 1:
+                sizes[i] = d
+            elif d != 1 and d != sizes[i]:
+                raise numpy_error(f"einsum: index {i} has the sizes {sizes[i]} and {d}")
+    return sizes
+
+
+def _stretched(b: Builder, x: Node, indices: str, sizes: dict[str, Dim]) -> Node:
+    """NumPy lets sizes of 1 broadcast against the same index of another operand."""
+    shape = tuple(sizes[i] for i in indices)
+    return x if all(d == s for d, s in zip(x.shape, shape)) else b.call("broadcast_to", x, shape=shape)
+
+
+def _outer_product(b: Builder, first: _Term, second: _Term, indices: list[str]) -> _Term:
+    aligned = []
+    for x, names in (first, second):
+        present = [i for i in indices if i in names]
+        moved = permute(b, x, [names.index(i) for i in present])
+        sizes = dict(zip(present, moved.shape))
+        aligned.append(reshape(b, moved, [sizes.get(i, 1) for i in indices]))
+    return b.call("multiply", *aligned), "".join(indices)
+
+
+def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
+    """One letter for each axis of each operand, and the letters of the result; an Ellipsis gets letters of its own."""
+    text = subscripts.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(nodes):
+        raise numpy_error(f"einsum: {subscripts!r} has {len(inputs)} terms for {len(nodes)} operands")
+    spare = [c for c in string.ascii_letters if c not in text]
+    ranks = [n.ndim - len(t.replace("...", "")) if "..." in t else 0 for n, t in zip(nodes, inputs)]
+    if any(r < 0 for r in ranks):
+        raise numpy_error(f"einsum: {subscripts!r} has more indices than an operand has dimensions")
+    only(len(spare) >= max(ranks), "einsum", "subscripts", subscripts, "at most 52 indices")
+    broadcast = "".join(spare[:max(ranks)])
+    terms = [t.replace("...", broadcast[len(broadcast) - r:]) for t, r in zip(inputs, ranks)]
+    for term, node in zip(terms, nodes):
+        if not set(term) <= set(string.ascii_letters) or len(term) != node.ndim:
+            raise numpy_error(f"einsum: {subscripts!r} does not fit an operand of shape {node.shape}")
+        only(len(set(term)) == len(term), "einsum", "subscripts", subscripts, "a diagonal (an index twice in one operand)")
+    letters = "".join(terms)
+    named = sorted(i for i in set(letters) - set(broadcast) if letters.count(i) == 1)
+    output = right.replace("...", broadcast) if arrow else broadcast + "".join(named)
+    if not set(output) <= set(letters) or len(set(output)) != len(output) or not set(broadcast) <= set(output):
+        raise numpy_error(f"einsum: the result's indices in {subscripts!r} do not fit those of the operands")
+    return terms, output
+
+
+# -- norms ----------------------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.linalg.norm)
+def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Node:
+    """Vector norms, and the matrix norms that are sums and extremes; singular values are not captured."""
+    node = b.as_node(x)
+    node = node if node.dtype.is_float else b.cast(node, dtypes.float64)
+    whole = axis is None
+    axes = tuple(range(node.ndim)) if whole else several_axes(axis, node.ndim, "norm")
+    if ord is None and whole:
+        return _root_of_squares(b, node, axes, keepdims)
+    if len(axes) not in (1, 2):
+        raise numpy_error(f"norm: takes one or two axes, got {len(axes)}")
+    if len(axes) == 1:
+        return _vector_norm(b, node, ord, axes[0], keepdims)
+    return _matrix_norm(b, node, ord, axes, keepdims)
+
+
+def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:
+    return b.call("sqrt", reduce(b, "sum", b.call("square", x), axes, keepdims))
+
+
+def _vector_norm(b: Builder, x: Node, order: Any, axis: int, keepdims: Any) -> Node:
+    only(order is None or type(order) in (int, float), "norm", "ord", order, "a Python number")
+    if order is None or order == 2:
+        return _root_of_squares(b, x, (axis,), keepdims)
+    if order == 0:
+        return reduce(b, "sum", b.cast(b.call("not_equal", x, b.scalar(0.0, x.dtype)), x.dtype), axis, keepdims)
+    size = b.call("absolute", x)
+    if order in (float("inf"), float("-inf")):
+        return reduce(b, "max" if order > 0 else "min", size, axis, keepdims)
+    if order == 1:
+        return reduce(b, "sum", size, axis, keepdims)
+    total = reduce(b, "sum", apply(b, np.power, size, float(order)), axis, keepdims)
+    return apply(b, np.power, total, 1.0 / order)
+
+
+def _matrix_norm(b: Builder, x: Node, order: Any, axes: tuple[int, ...], keepdims: Any) -> Node:
+    if order in (None, "fro", "f"):
+        return _root_of_squares(b, x, tuple(sorted(axes)), keepdims)
+    only(order in (1, -1, float("inf"), float("-inf")), "norm", "ord", order, "matrix norms by singular values")
+    summed, chosen = axes if order in (1, -1) else axes[::-1]
+    sums = reduce(b, "sum", b.call("absolute", x), summed, True)
+    extreme = reduce(b, "max" if order > 0 else "min", sums, chosen, True)
+    if keepdims:
+        return extreme
+    return reshape(b, extreme, [d for k, d in enumerate(extreme.shape) if k not in axes])
+
+
+__all__ = ["matmul"]

@@ -1,0 +1,524 @@
+"""Movement doors: reshaping, joining, splitting, repeating.  Results are views wherever NumPy's are, and copies where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.arguments import (
+    as_dim, as_index, as_shape, is_contiguous, nodes_of, nonnegative, numpy_error, one_axis, only, ravel, reshape, rows_of,
+    several_axes, take,
+)
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
+from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
+
+# -- reshape and its kin ----------------------------------------------------------------------------------------------------
+
+
+def _reshape(b: Builder, a: Any, shape: object, order: Any) -> Node:
+    only(order == "C", "reshape", "order", order, "transpose first")
+    x = b.as_node(a)
+    return reshape(b, x, _known_shape(as_shape(shape, "reshape"), x))
+
+
+def _known_shape(shape: Shape, x: Node) -> Shape:
+    """The shape with its -1 replaced by the size that is left."""
+    unknown = [k for k, d in enumerate(shape) if d == -1]
+    if not unknown:
+        return nonnegative(shape, "reshape")
+    if len(unknown) > 1:
+        raise numpy_error("reshape: only one size may be -1")
+    known = numel(d for k, d in enumerate(shape) if k != unknown[0])
+    if known == 0:
+        raise numpy_error(f"reshape: an array of shape {x.shape} does not fit {shape}")
+    left = numel(x.shape) // known
+    return tuple(left if k == unknown[0] else d for k, d in enumerate(shape))
+
+
+@numpy_function(np.reshape, returns="same", at_default=("copy",))
+def reshape_(b: Builder, a: Any, /, shape: Any, order: Any = "C", *, copy: Any = None) -> Node:
+    return _reshape(b, a, shape, order)
+
+
+@numpy_method("reshape", returns="same", at_default=("copy",))
+def _reshape_method(b: Builder, a: Node, /, *shape: Any, order: Any = "C", copy: Any = None) -> Node:
+    if not shape:
+        raise numpy_error("reshape: takes a shape")
+    return _reshape(b, a, shape[0] if len(shape) == 1 else shape, order)
+
+
+@numpy_function(np.ravel, method="ravel", returns="array")
+def ravel_(b: Builder, a: Any, order: Any = "C") -> Node:
+    only(order == "C", "ravel", "order", order, "transpose first")
+    return ravel(b, b.as_node(a))
+
+
+@numpy_method("flatten", returns="array")
+def flatten(b: Builder, a: Node, order: Any = "C") -> Node:
+    only(order == "C", "flatten", "order", order, "transpose first")
+    return b.call("copy", ravel(b, a))
+
+
+@numpy_function(np.expand_dims, returns="array")
+def expand_dims(b: Builder, a: Any, axis: Any) -> Node:
+    x = b.as_node(a)
+    rank = x.ndim + (len(axis) if isinstance(axis, (tuple, list)) else 1)
+    added = several_axes(axis, rank, "expand_dims")
+    sizes = iter(x.shape)
+    return reshape(b, x, [1 if k in added else next(sizes) for k in range(rank)])
+
+
+@numpy_function(np.squeeze, method="squeeze", returns="same")
+def squeeze(b: Builder, a: Any, axis: Any = None) -> Node:
+    x = b.as_node(a)
+    if axis is None:
+        return reshape(b, x, [d for d in x.shape if d != 1])
+    axes = several_axes(axis, x.ndim, "squeeze")
+    if any(x.shape[k] != 1 for k in axes):
+        raise numpy_error(f"squeeze: shape {x.shape} has sizes other than 1 along axis {axis}")
+    return reshape(b, x, [d for k, d in enumerate(x.shape) if k not in axes])
+
+
+def _at_least(rank: int, place: Callable[[Shape], Shape]) -> Callable[..., Any]:
+    def door(b: Builder, *arrays: Any) -> Any:
+        results = [_with_rank(b, b.as_node(a), rank, place) for a in arrays]
+        return results[0] if len(results) == 1 else tuple(results)
+
+    return door
+
+
+def _with_rank(b: Builder, x: Node, rank: int, place: Callable[[Shape], Shape]) -> Node:
+    """The array itself where it has dimensions enough."""
+    return x if x.ndim >= rank else reshape(b, x, place(x.shape))
+
+
+def _rank_1(shape: Shape) -> Shape:
+    return shape or (1,)
+
+
+def _rank_2(shape: Shape) -> Shape:
+    return (1,) * (2 - len(shape)) + shape
+
+
+def _rank_3(shape: Shape) -> Shape:
+    return (*shape, 1) if len(shape) == 2 else (1, *_rank_1(shape), 1)
+
+
+numpy_function(np.atleast_1d, returns="array")(_at_least(1, _rank_1))
+numpy_function(np.atleast_2d, returns="array")(_at_least(2, _rank_2))
+numpy_function(np.atleast_3d, returns="array")(_at_least(3, _rank_3))
+
+# -- permutations of axes -----------------------------------------------------------------------------------------------------
+
+
+def permute(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+    return b.call("transpose", x, axes=tuple(axes))
+
+
+def _transpose(b: Builder, x: Node, axes: Any) -> Node:
+    if axes is None:
+        return permute(b, x, range(x.ndim)[::-1])
+    order = several_axes(axes, x.ndim, "transpose")
+    if len(order) != x.ndim:
+        raise numpy_error(f"transpose: axes {axes} do not match an array of {x.ndim} dimensions")
+    return permute(b, x, order)
+
+
+@numpy_function(np.transpose, np.permute_dims, returns="same")
+def transpose(b: Builder, a: Any, axes: Any = None) -> Node:
+    return _transpose(b, b.as_node(a), axes)
+
+
+@numpy_method("transpose", returns="same")
+def _transpose_method(b: Builder, a: Node, *axes: Any) -> Node:
+    if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
+        return _transpose(b, a, axes[0])
+    return _transpose(b, a, axes or None)
+
+
+@numpy_function(np.matrix_transpose, returns="array")
+def matrix_transpose(b: Builder, x: Any, /) -> Node:
+    return swapaxes(b, x, -1, -2)
+
+
+@numpy_function(np.swapaxes, method="swapaxes", returns="same")
+def swapaxes(b: Builder, a: Any, axis1: Any, axis2: Any) -> Node:
+    x = b.as_node(a)
+    i, j = one_axis(axis1, x.ndim, "swapaxes"), one_axis(axis2, x.ndim, "swapaxes")
+    order = list(range(x.ndim))
+    order[i], order[j] = j, i
+    return permute(b, x, order)
+
+
+@numpy_function(np.moveaxis, returns="array")
+def moveaxis(b: Builder, a: Any, source: Any, destination: Any) -> Node:
+    x = b.as_node(a)
+    sources, destinations = several_axes(source, x.ndim, "moveaxis"), several_axes(destination, x.ndim, "moveaxis")
+    if len(sources) != len(destinations):
+        raise numpy_error(f"moveaxis: source {source} and destination {destination} must name as many axes")
+    order = [k for k in range(x.ndim) if k not in sources]
+    for where, axis in sorted(zip(destinations, sources)):
+        order.insert(where, axis)
+    return permute(b, x, order)
+
+
+@numpy_function(np.rollaxis, returns="array")
+def rollaxis(b: Builder, a: Any, axis: Any, start: Any = 0) -> Node:
+    x = b.as_node(a)
+    moved = one_axis(axis, x.ndim, "rollaxis")
+    where = as_index(start, "rollaxis")
+    where = where + x.ndim if where < 0 else where
+    if not 0 <= where <= x.ndim:
+        raise numpy_error(f"rollaxis: start {start} is out of bounds for {x.ndim} dimensions")
+    order = [k for k in range(x.ndim) if k != moved]
+    order.insert(where - 1 if moved < where else where, moved)
+    return permute(b, x, order)
+
+
+# -- broadcasting -------------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.broadcast_to, returns="array", at_default=("subok",))
+def broadcast_to(b: Builder, array: Any, shape: Any, subok: Any = False) -> Node:
+    return b.call("broadcast_to", b.as_node(array), shape=nonnegative(as_shape(shape, "broadcast_to"), "broadcast_to"))
+
+
+@numpy_function(np.broadcast_arrays, returns="array", at_default=("subok",))
+def broadcast_arrays(b: Builder, *args: Any, subok: Any = False) -> tuple[Node, ...]:
+    nodes = [b.as_node(a) for a in args]
+    shape = broadcast_shapes(*(n.shape for n in nodes), who="broadcast_arrays")
+    return tuple(n if n.shape == shape else b.call("broadcast_to", n, shape=shape) for n in nodes)
+
+
+# -- joining --------------------------------------------------------------------------------------------------------------------
+
+
+def join(b: Builder, nodes: Sequence[Node], axis: object, dtype: Any = None, casting: Any = "same_kind", who: str = "concatenate") -> Node:
+    """``np.concatenate`` of nodes, promoted to one dtype."""
+    if not nodes:
+        raise numpy_error(f"{who}: needs one array or more")
+    if nodes[0].ndim == 0:
+        raise numpy_error(f"{who}: 0-d arrays cannot be concatenated")
+    common = known_dtype(np.result_type(*(n.dtype.numpy for n in nodes)) if dtype is None else dtype, who)
+    if any(not np.can_cast(n.dtype.numpy, common.numpy, casting) for n in nodes):
+        raise numpy_error(f"{who}: cannot cast to {common} by the rule {casting!r}")
+    return b.call("concatenate", *(b.cast(n, common) for n in nodes), axis=one_axis(axis, nodes[0].ndim, who))
+
+
+@numpy_function(np.concatenate, np.concat, returns="array")
+def concatenate(b: Builder, arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+    only(out is None, "concatenate", "out", "...", "assign the result instead")
+    nodes = nodes_of(b, arrays, "concatenate")
+    if axis is None:
+        nodes, axis = [ravel(b, n) for n in nodes], 0
+    return join(b, nodes, axis, dtype, casting)
+
+
+@numpy_function(np.stack, returns="array", at_default=("out",))
+def stack(b: Builder, arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+    nodes = nodes_of(b, arrays, "stack")
+    if not nodes:
+        raise numpy_error("stack: needs one array or more")
+    where = one_axis(axis, nodes[0].ndim + 1, "stack")
+    if any(n.ndim != nodes[0].ndim for n in nodes):
+        raise numpy_error("stack: all arrays must have one shape")
+    return join(b, [reshape(b, n, (*n.shape[:where], 1, *n.shape[where:])) for n in nodes], where, dtype, casting, "stack")
+
+
+@numpy_function(np.vstack, returns="array")
+def vstack(b: Builder, tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+    return join(b, [_with_rank(b, n, 2, _rank_2) for n in nodes_of(b, tup, "vstack")], 0, dtype, casting, "vstack")
+
+
+@numpy_function(np.hstack, returns="array")
+def hstack(b: Builder, tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+    nodes = [_with_rank(b, n, 1, _rank_1) for n in nodes_of(b, tup, "hstack")]
+    return join(b, nodes, 0 if nodes and nodes[0].ndim == 1 else 1, dtype, casting, "hstack")
+
+
+@numpy_function(np.dstack, returns="array")
+def dstack(b: Builder, tup: Any) -> Node:
+    return join(b, [_with_rank(b, n, 3, _rank_3) for n in nodes_of(b, tup, "dstack")], 2, who="dstack")
+
+
+@numpy_function(np.column_stack, returns="array")
+def column_stack(b: Builder, tup: Any) -> Node:
+    columns = [reshape(b, n, (numel(n.shape), 1)) if n.ndim < 2 else n for n in nodes_of(b, tup, "column_stack")]
+    return join(b, columns, 1, who="column_stack")
+
+
+@numpy_function(np.append, returns="array")
+def append(b: Builder, arr: Any, values: Any, axis: Any = None) -> Node:
+    nodes = [b.as_node(arr), b.as_node(values)]
+    if axis is None:
+        nodes, axis = [ravel(b, n) for n in nodes], 0
+    return join(b, nodes, axis, who="append")
+
+
+# -- splitting ------------------------------------------------------------------------------------------------------------------
+
+
+def _pieces(b: Builder, x: Node, bounds: Sequence[Dim], axis: int) -> list[Node]:
+    return [take(b, x, axis, low, high - low) for low, high in zip(bounds, bounds[1:])]
+
+
+def _bounds_of_indices(indices: Sequence[Any], size: Dim) -> list[tuple[Dim, Dim]]:
+    edges: list[Any] = [0, *indices, None]
+    return [_clipped(low, high, size) for low, high in zip(edges, edges[1:])]
+
+
+def _clipped(low: Any, high: Any, size: Dim) -> tuple[Dim, Dim]:
+    """``x[low:high]`` as Python takes it."""
+    first, last = _position(low, size), size if high is None else _position(high, size)
+    return first, last if last > first else first
+
+
+def _position(i: Any, size: Dim) -> Dim:
+    where = as_dim(i, "split")
+    where = where + size if where < 0 else where
+    if where < 0:
+        return 0
+    return size if where > size else where
+
+
+def _split(b: Builder, ary: Any, sections: Any, axis: Any, equal: bool, who: str) -> list[Node]:
+    x = b.as_node(ary)
+    k = one_axis(axis, x.ndim, who)
+    size = x.shape[k]
+    if isinstance(sections, (list, tuple)):
+        return [take(b, x, k, low, high - low) for low, high in _bounds_of_indices(sections, size)]
+    count = as_index(sections, who)
+    if count <= 0:
+        raise numpy_error(f"{who}: the number of sections must be at least 1, got {count}")
+    each, extra = size // count, size % count
+    if equal and extra != 0:
+        raise numpy_error(f"{who}: {size} elements do not divide into {count} equal parts")
+    bounds: list[Dim] = [0]
+    for i in range(count):
+        bounds.append(bounds[-1] + each + (1 if i < extra else 0))
+    return _pieces(b, x, bounds, k)
+
+
+@numpy_function(np.split, returns="array")
+def split(b: Builder, ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Node]:
+    return _split(b, ary, indices_or_sections, axis, True, "split")
+
+
+@numpy_function(np.array_split, returns="array")
+def array_split(b: Builder, ary: Any, indices_or_sections: Any, axis: Any = 0) -> list[Node]:
+    return _split(b, ary, indices_or_sections, axis, False, "array_split")
+
+
+@numpy_function(np.hsplit, returns="array")
+def hsplit(b: Builder, ary: Any, indices_or_sections: Any) -> list[Node]:
+    x = b.as_node(ary)
+    return _split(b, x, indices_or_sections, 0 if x.ndim == 1 else 1, True, "hsplit")
+
+
+@numpy_function(np.vsplit, returns="array")
+def vsplit(b: Builder, ary: Any, indices_or_sections: Any) -> list[Node]:
+    x = b.as_node(ary)
+    if x.ndim < 2:
+        raise numpy_error("vsplit: takes arrays of 2 or more dimensions")
+    return _split(b, x, indices_or_sections, 0, True, "vsplit")
+
+
+@numpy_function(np.dsplit, returns="array")
+def dsplit(b: Builder, ary: Any, indices_or_sections: Any) -> list[Node]:
+    x = b.as_node(ary)
+    if x.ndim < 3:
+        raise numpy_error("dsplit: takes arrays of 3 or more dimensions")
+    return _split(b, x, indices_or_sections, 2, True, "dsplit")
+
+
+@numpy_function(np.unstack, returns="array")
+def unstack(b: Builder, x: Any, /, *, axis: Any = 0) -> tuple[Node, ...]:
+    node = b.as_node(x)
+    if node.ndim == 0:
+        raise numpy_error("unstack: takes arrays of 1 or more dimensions")
+    k = one_axis(axis, node.ndim, "unstack")
+    only(node.ndim > 1, "unstack", "x", node.shape, "its elements would be 0-d views; index them")
+    return tuple(rows_of(b, permute(b, node, (k, *(j for j in range(node.ndim) if j != k))), "unstack"))
+
+
+# -- reversing, rolling, repeating ------------------------------------------------------------------------------------------------
+
+
+def reverse(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+    return b.call(
+        "slice", x, shape=x.shape,
+        starts=tuple(d - 1 if k in axes and d > 0 else 0 for k, d in enumerate(x.shape)),
+        steps=tuple(-1 if k in axes else 1 for k in range(x.ndim)),
+    )
+
+
+@numpy_function(np.flip, returns="same")
+def flip(b: Builder, m: Any, axis: Any = None) -> Node:
+    x = b.as_node(m)
+    if x.ndim == 0:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "flip: of a 0-d array is not captured")
+    return reverse(b, x, range(x.ndim) if axis is None else several_axes(axis, x.ndim, "flip"))
+
+
+@numpy_function(np.flipud, returns="array")
+def flipud(b: Builder, m: Any) -> Node:
+    x = b.as_node(m)
+    return reverse(b, x, (one_axis(0, x.ndim, "flipud"),))
+
+
+@numpy_function(np.fliplr, returns="array")
+def fliplr(b: Builder, m: Any) -> Node:
+    x = b.as_node(m)
+    return reverse(b, x, (one_axis(1, x.ndim, "fliplr"),))
+
+
+@numpy_function(np.rot90, returns="array")
+def rot90(b: Builder, m: Any, k: Any = 1, axes: Any = (0, 1)) -> Node:
+    x = b.as_node(m)
+    if len(axes) != 2:
+        raise numpy_error("rot90: axes must be two")
+    first, second = several_axes(tuple(axes), x.ndim, "rot90")
+    turns = as_index(k, "rot90") % 4
+    if turns in (0, 2):
+        return reverse(b, x, (first, second) if turns else ())
+    swapped = swapaxes(b, x if turns == 3 else reverse(b, x, (second,)), first, second)
+    return swapped if turns == 1 else reverse(b, swapped, (second,))
+
+
+@numpy_function(np.roll, returns="array")
+def roll(b: Builder, a: Any, shift: Any, axis: Any = None) -> Node:
+    x = b.as_node(a)
+    if axis is None:
+        only(not isinstance(shift, (tuple, list)), "roll", "shift", shift, "give as many axes")
+        moved = b.call("roll", ravel(b, x), shift=as_index(shift, "roll"), axis=0)
+        return reshape(b, moved, x.shape)
+    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = shift if isinstance(shift, (tuple, list)) else (shift,)
+    steps, places = len(shifts), len(axes)
+    if steps != places and 1 not in (steps, places):
+        raise numpy_error(f"roll: shift {shift} and axis {axis} do not broadcast")
+    only(steps > 0 and places > 0, "roll", "axis", axis, "name an axis")
+    total = max(steps, places)
+    for s, k in zip(shifts * total if steps == 1 else shifts, axes * total if places == 1 else axes):
+        x = b.call("roll", x, shift=as_index(s, "roll"), axis=one_axis(k, x.ndim, "roll"))
+    return x
+
+
+@numpy_function(np.repeat, method="repeat", returns="array")
+def repeat(b: Builder, a: Any, repeats: Any, axis: Any = None) -> Node:
+    x = b.as_node(a)
+    only(not isinstance(repeats, (list, tuple)), "repeat", "repeats", repeats, "one count for all elements")
+    if axis is None:
+        x, axis = ravel(b, x), 0
+    return b.call("repeat", x, repeats=as_dim(repeats, "repeat"), axis=one_axis(axis, x.ndim, "repeat"))
+
+
+@numpy_function(np.tile, returns="array")
+def tile(b: Builder, A: Any, reps: Any) -> Node:  # noqa: N803  (NumPy's name of the parameter)
+    x = b.as_node(A)
+    counts = nonnegative(as_shape(reps, "tile"), "tile")
+    rank = max(x.ndim, len(counts))
+    counts = (1,) * (rank - len(counts)) + counts
+    x = x if x.ndim == rank else reshape(b, x, (1,) * (rank - x.ndim) + x.shape)
+    return b.call("copy", x) if all(c == 1 for c in counts) else b.call("tile", x, reps=counts)
+
+
+# -- padding ------------------------------------------------------------------------------------------------------------------------
+
+
+def _pad_widths(pad_width: Any, rank: int) -> list[tuple[Dim, Dim]]:
+    """One number, one pair, or a pair (or a single) for each axis, as NumPy broadcasts them to (rank, 2)."""
+    given = pad_width if isinstance(pad_width, (list, tuple)) else (pad_width,)
+    rows = [tuple(p) if isinstance(p, (list, tuple)) else None for p in given]
+    if all(r is None for r in rows):  # a number, or one pair for all axes
+        pair = [as_dim(p, "pad") for p in given]
+        if len(pair) > 2:
+            raise numpy_error(f"pad: pad_width {pad_width} does not broadcast to a pair for each axis")
+        widths = [(pair[0], pair[-1])] * rank
+    else:
+        full = [tuple(as_dim(p, "pad") for p in (r or ())) for r in rows]
+        if any(len(r) not in (1, 2) for r in full) or len(full) not in (1, rank):
+            raise numpy_error(f"pad: pad_width {pad_width} does not broadcast to a pair for each of {rank} axes")
+        widths = [(r[0], r[-1]) for r in full] * (rank if len(full) == 1 else 1)
+    if any(w < 0 for pair in widths for w in pair):
+        raise numpy_error(f"pad: widths cannot be negative, got {pad_width}")
+    return widths
+
+
+def _edges(b: Builder, mode: str, x: Node, axis: int, low: Dim, high: Dim) -> tuple[Node, Node]:
+    """What stands before and after `x` along the axis."""
+    size = x.shape[axis]
+    if mode == "edge":
+        first, last = take(b, x, axis, 0, 1), take(b, x, axis, size - 1, 1)
+        return b.call("repeat", first, repeats=low, axis=axis), b.call("repeat", last, repeats=high, axis=axis)
+    limit = size - 1 if mode == "reflect" else size
+    only(low <= limit and high <= limit, "pad", "pad_width", (low, high), f"mode {mode!r} takes at most {limit} along axis {axis}")
+    if mode == "wrap":
+        return take(b, x, axis, size - low, low), take(b, x, axis, 0, high)
+    skip = 1 if mode == "reflect" else 0
+    return (take(b, x, axis, low - 1 + skip, low, -1) if low != 0 else take(b, x, axis, 0, 0),
+            take(b, x, axis, size - 1 - skip, high, -1) if high != 0 else take(b, x, axis, 0, 0))
+
+
+@numpy_function(np.pad, returns="array")
+def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **options: Any) -> Node:
+    x = b.as_node(array)
+    only(not isinstance(pad_width, dict), "pad", "pad_width", pad_width, "give a pair for each axis")
+    only(x.ndim > 0, "pad", "array", x.shape, "it must have dimensions")
+    widths = _pad_widths(pad_width, x.ndim)
+    if mode == "constant":
+        value = options.pop("constant_values", 0)
+        only(type(value) in (int, float, bool), "pad", "constant_values", value, "one Python number for all sides")
+        only(not options, "pad", next(iter(options), ""), "...", "leave it out")
+        return b.call("pad", x, widths=tuple(widths), value=converted(value, x.dtype))
+    only(mode in ("edge", "reflect", "symmetric", "wrap"), "pad", "mode", mode, "the modes are constant, edge, reflect, symmetric, wrap")
+    only(not options, "pad", next(iter(options), ""), "...", "leave it out")
+    only(all(d > 0 for d in x.shape), "pad", "array", x.shape, "it must have elements")
+    for axis, (low, high) in enumerate(widths):
+        before, after = _edges(b, mode, x, axis, low, high)
+        x = b.call("concatenate", before, x, after, axis=axis)
+    return x
+
+
+# -- diagonals --------------------------------------------------------------------------------------------------------------------
+
+
+def diagonal_of(b: Builder, x: Node, who: str) -> Node:
+    """The main diagonal of a matrix, as a strided slice of its elements in C order: a view where the matrix is contiguous."""
+    rows, columns = x.shape
+    size = rows if rows < columns else columns
+    flat = ravel(b, x)
+    return b.call("slice", flat, starts=(0,), steps=(columns + 1,), shape=(size,))
+
+
+@numpy_function(np.diagonal, method="diagonal", returns="array")
+def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
+    x = b.as_node(a)
+    only(offset == 0 and (axis1, axis2) == (0, 1), "diagonal", "offset", (offset, axis1, axis2), "the main diagonal of a matrix")
+    only(x.ndim == 2 and is_contiguous(x), "diagonal", "a", x.meta, "a matrix in C order, of which the diagonal is a view")
+    return diagonal_of(b, x, "diagonal")
+
+
+@numpy_function(np.size)
+def size(b: Builder, a: Any, axis: Any = None) -> Dim:
+    x = b.as_node(a)
+    if axis is None:
+        return numel(x.shape)
+    return numel(x.shape[k] for k in several_axes(axis, x.ndim, "size"))
+
+
+@numpy_function(np.shape)
+def shape(b: Builder, a: Any) -> Shape:
+    return b.as_node(a).shape
+
+
+@numpy_function(np.ndim)
+def ndim(b: Builder, a: Any) -> int:
+    return b.as_node(a).ndim
+
+
+__all__ = ["diagonal_of", "join", "permute", "reverse", "swapaxes"]
