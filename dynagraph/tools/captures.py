@@ -1,0 +1,140 @@
+"""What the compiled functions of a file captured: by a call with example arguments, or by running the file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dynagraph import api
+from dynagraph.errors import DynagraphError
+from dynagraph.tools.targets import (
+    Target,
+    arguments_from_expression,
+    arguments_from_shapes,
+    example_arguments,
+    find_function,
+    load_module,
+    run_script,
+)
+
+_OFFERS = frozenset({"example_inputs", "EXAMPLE_INPUTS"})
+
+
+@dataclass
+class Captures:
+    """What is known of one compiled function: its programs, and why calls ran eagerly, with counts."""
+
+    name: str
+    function: Any  # the plain one
+    programs: list[api.Program] = field(default_factory=list)
+    breaks: dict[str, int] = field(default_factory=dict)
+    stats: str = ""
+
+
+def captures_of(target: Target, expression: str | None, shapes: str | None,
+                script_arguments: tuple[str, ...]) -> list[Captures]:
+    """The captures that a command shows.
+
+    ``FILE.py:FUNC`` with arguments, given or offered by the file: one capture of that call, which is not run. Else the
+    file runs as a script, and what its compiled functions captured meanwhile is collected. Raises click's errors, which
+    say what is missing, where there is nothing to show.
+    """
+    if target.function is None and (expression or shapes):
+        raise click.UsageError("--args and --shapes are arguments of one function: give FILE.py:FUNC")
+    if target.function is not None and (expression or shapes or offers_arguments(target.path)):
+        found = _capture_call(target, expression, shapes)
+        if found is not None:
+            return [found]
+    return _capture_script(target, script_arguments)
+
+
+def offers_arguments(path: Path) -> bool:
+    """Whether a file mentions example arguments, found out without running it."""
+    try:
+        tree = ast.parse(path.read_text(), str(path))
+    except SyntaxError as error:
+        raise click.ClickException(f"{path}, line {error.lineno}: {error.msg}") from None
+    return any(name in _OFFERS for name in _names(tree))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.FunctionDef):
+            yield node.name
+
+
+# -- one call ---------------------------------------------------------------------------------------------------------
+def _capture_call(target: Target, expression: str | None, shapes: str | None) -> Captures | None:
+    namespace = vars(load_module(target.path))
+    function = find_function(namespace, target)
+    arguments: tuple[Any, ...] | None
+    if expression:
+        arguments = arguments_from_expression(expression, namespace)
+    elif shapes:
+        arguments = arguments_from_shapes(shapes)
+    else:
+        arguments = example_arguments(function, str(target.function), namespace)
+    return None if arguments is None else capture_call(str(target.function), function, arguments)
+
+
+def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captures:
+    """One capture, which runs nothing of the function for effect."""
+    try:
+        explanation = api.explain(function)(*arguments)
+    except (DynagraphError, TypeError) as error:
+        raise click.ClickException(f"{name}: {error}") from error
+    found = Captures(name, plain(function))
+    if explanation.program is not None:
+        found.programs.append(explanation.program)
+    if explanation.reason is not None:
+        found.breaks[explanation.reason] = 1
+    return found
+
+
+def plain(function: Any) -> Any:
+    """The Python function of a compiled one."""
+    return getattr(function, "__wrapped__", function)
+
+
+# -- a script ---------------------------------------------------------------------------------------------------------
+def _capture_script(target: Target, arguments: tuple[str, ...]) -> list[Captures]:
+    with api.collecting() as compiled:
+        namespace = run_script(target.path, arguments)
+    found = [_captures(c) for c in compiled]
+    if target.function is None:
+        if not found:
+            raise click.ClickException(f"{target.path} compiles no function; decorate one with @dynagraph.compile, "
+                                       "or give FILE.py:FUNC with --args or --shapes")
+        return found
+    mine = [c for c in found if c.name in (target.function, f"{target.function}.__wrapped__")]
+    if not mine:
+        function = find_function(namespace, target)  # says so where there is none
+        assert function is not None
+        raise click.ClickException(f"{target}: it is not decorated with @dynagraph.compile, so running the file "
+                                   "captured nothing; give --args or --shapes to capture a call of it")
+    if not any(c.programs or c.breaks for c in mine):
+        raise click.ClickException(f"{target}: running the file did not call it; give --args or --shapes, "
+                                   "or define EXAMPLE_INPUTS in the file")
+    return mine
+
+
+def _captures(compiled: Any) -> Captures:
+    stats = compiled.stats
+    breaks = dict(stats.breaks)
+    if stats.last_error is not None:
+        error = stats.last_error
+        breaks[f"the compiler failed with {type(error).__name__}: {error}"] = stats.fallbacks
+    counters = repr(stats).strip("<>")
+    return Captures(compiled.__qualname__, compiled.__wrapped__, list(compiled.programs), breaks, counters)
+
+
+__all__ = ["Captures", "capture_call", "captures_of", "offers_arguments"]

@@ -1,0 +1,203 @@
+"""`dynagraph doctor`: what this machine offers, what works, what does not, and what to do about it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import sys
+import sysconfig
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from dynagraph import api, config
+from dynagraph._core import _dispatch
+from dynagraph.backends import kernel_cache
+from dynagraph.backends.blas import find_blas
+from dynagraph.backends.toolchain import toolchain
+from dynagraph.errors import CompilerError
+from dynagraph.tools.cache import size
+
+OK, NOTE, WARNING, ERROR = "ok", "note", "warning", "error"
+_MARKS = {OK: "[green]ok[/]", NOTE: "[blue]note[/]", WARNING: "[yellow]warning[/]", ERROR: "[red]error[/]"}
+OLDEST, NEWEST = (3, 11), (3, 13)  # the versions of CPython that are tested
+LEAST_FREE = 64 << 20  # bytes: less than this on the disk of the cache is worth a warning
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding.  `cure` says what to do where the status is not ok."""
+
+    subject: str
+    status: str
+    finding: str
+    cure: str = ""
+
+
+def check_python() -> Check:
+    version = f"{platform.python_implementation()} {platform.python_version()}"
+    if platform.python_implementation() != "CPython":
+        return Check("Python", ERROR, version, "dynagraph captures the bytecode of CPython: use that interpreter")
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return Check("Python", WARNING, f"{version}, free-threaded", "not tested: use the build with the GIL")
+    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+        supported = f"{'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
+        return Check("Python", WARNING, version, f"tested on {supported}; unknown bytecode runs eagerly")
+    return Check("Python", OK, version)
+
+
+def check_hook() -> Check:
+    if importlib.util.find_spec("dynagraph._core._frame_hook") is None:
+        return Check("frame hook", WARNING, "not built for this version of Python",
+                     "functions are captured from their arguments alone; reinstall dynagraph for this interpreter")
+    return Check("frame hook", OK, "available")
+
+
+def check_numpy() -> Check:
+    if int(np.__version__.split(".")[0]) < 2:
+        return Check("NumPy", ERROR, np.__version__, "dynagraph follows NumPy 2's promotion: pip install 'numpy>=2'")
+    return Check("NumPy", OK, np.__version__)
+
+
+def check_compiler() -> Check:
+    try:
+        found = toolchain(kernel_cache.cache().root).describe()
+    except CompilerError as error:
+        return Check("C compiler", WARNING, str(error), "programs run through NumPy meanwhile: correct, but slower; "
+                     "install gcc or clang, or name one: DYNAGRAPH_CC=/path/to/cc")
+    return Check("C compiler", OK, f"{found['version']} ({found['compiler']})")
+
+
+def check_flags() -> Check:
+    try:
+        found = toolchain(kernel_cache.cache().root).describe()
+    except CompilerError:
+        return Check("compiler flags", NOTE, "none: there is no compiler")
+    return Check("compiler flags", OK, shorten(found["flags"]))
+
+
+def shorten(flags: str, most: int = 12) -> str:
+    """The flags that matter to people: a compiler's list of processor features is long."""
+    words = [w for w in flags.split() if not w.startswith("-mno-")]
+    more = len(words) - most
+    return " ".join(words[:most]) + (f" ... and {more} more" if more > 0 else "")
+
+
+def check_kernel() -> Check:
+    """Compile a small function, run it, compare with NumPy."""
+
+    def function(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.tanh(x) * y + x.sum()
+
+    x, y = np.linspace(-2.0, 2.0, 1000), np.linspace(0.0, 1.0, 1000)
+    compiled = api.compile(function, fullgraph=True)
+    start = time.perf_counter()
+    try:
+        got = compiled(x, y)
+    except Exception as error:  # whatever it is: finding out is what this command is for
+        return Check("first program", ERROR, f"{type(error).__name__}: {error}", "please report this")
+    milliseconds = 1e3 * (time.perf_counter() - start)
+    if not np.allclose(got, function(x, y), rtol=1e-12, atol=0):
+        return Check("first program", ERROR, "gave other values than NumPy",
+                     "run `dynagraph cache clear`; if that does not help, please report this")
+    executable = compiled.programs[-1].executable
+    if executable.native is None:
+        return Check("first program", OK, f"runs through NumPy, in {milliseconds:.0f} ms")
+    origin = "from the disk cache" if executable.cached else "newly compiled"
+    return Check("first program", OK, f"runs as machine code, {origin}, in {milliseconds:.0f} ms")
+
+
+def check_blas() -> Check:
+    found = find_blas()
+    if found is None:
+        return Check("BLAS", WARNING, "NumPy's BLAS was not found",
+                     "matrix products are plain loops; the NumPy that pip installs brings an OpenBLAS")
+    return Check("BLAS", OK, found.describe())
+
+
+def check_threads() -> Check:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    used = _dispatch.get_threads()
+    finding = f"{used} of {usable} processors"
+    if config.threads is not None:
+        finding += " (set by config.threads or DYNAGRAPH_THREADS)"
+    if used > usable:
+        return Check("threads", WARNING, finding, "more threads than processors: unset DYNAGRAPH_THREADS")
+    return Check("threads", OK, finding)
+
+
+def check_cache() -> Check:
+    if not config.cache:
+        return Check("disk cache", NOTE, "switched off (DYNAGRAPH_CACHE or config.cache)", "every process compiles anew")
+    found = kernel_cache.cache().info()
+    if found.folder is None:
+        folder = config.cache_dir or kernel_cache.default_folder()
+        return Check("disk cache", WARNING, f"{folder} cannot be used",
+                     "it must belong to you and be writable by nobody else: chmod 700, or set DYNAGRAPH_CACHE_DIR")
+    finding = f"{found.folder}: {found.entries} kernels, {size(found.nbytes)} of at most {size(found.limit)}"
+    if not os.access(found.folder, os.W_OK):
+        return Check("disk cache", WARNING, f"{finding}, read-only", "no kernel can be added: set DYNAGRAPH_CACHE_DIR")
+    free = shutil.disk_usage(found.folder).free
+    if free < LEAST_FREE:
+        return Check("disk cache", WARNING, f"{finding}; {size(free)} free",
+                     "make room on this disk, or set DYNAGRAPH_CACHE_DIR")
+    return Check("disk cache", OK, finding)
+
+
+def check_cuda() -> Check:
+    if importlib.util.find_spec("cupy") is None:
+        driver = "there" if shutil.which("nvidia-smi") else "not there"
+        return Check("CUDA", NOTE, f"CuPy is not installed; a GPU driver is {driver}", "programs run on the CPU")
+    import cupy  # an optional extra; broken installations raise many kinds of errors, which are the finding
+
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+        names = [cupy.cuda.runtime.getDeviceProperties(k)["name"].decode() for k in range(count)]
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return Check("CUDA", WARNING, f"CuPy {cupy.__version__}, but no device: {error}",
+                     "install or update the driver of the GPU")
+    return Check("CUDA", OK, f"CuPy {cupy.__version__}: {', '.join(names) or 'no device'}")
+
+
+def check_switches() -> Check:
+    changed = [s.name for s in config.SWITCHES if getattr(config, s.name) != s.default]
+    return Check("switches", OK, ", ".join(f"{n}={getattr(config, n)!r}" for n in changed) or "all at their defaults")
+
+
+CHECKS: list[Callable[[], Check]] = [
+    check_python, check_hook, check_numpy, check_compiler, check_flags, check_blas, check_threads, check_cache,
+    check_kernel, check_cuda, check_switches,
+]  # fmt: skip
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(as_json: bool) -> None:
+    """Find out what works here, what does not, and what to do. Exit status 1 where something is broken."""
+    checks = [check() for check in CHECKS]
+    if as_json:
+        click.echo(json.dumps([asdict(c) for c in checks], indent=2))
+    else:
+        print_checks(checks)
+    if any(c.status == ERROR for c in checks):
+        raise SystemExit(1)
+
+
+def print_checks(checks: list[Check]) -> None:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for check in checks:
+        table.add_row(check.subject, _MARKS[check.status], check.finding)
+        if check.cure:
+            table.add_row("", "", f"[dim]-> {check.cure}[/]")
+    Console(width=None if Console().is_terminal else 160).print(table)
+
+
+__all__ = ["CHECKS", "Check", "doctor", "shorten"]

@@ -1,0 +1,185 @@
+"""`dynagraph dump`: everything that one capture came to, storey by storey."""
+
+from __future__ import annotations
+
+import dis
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.syntax import Syntax
+
+from dynagraph.api import Program
+from dynagraph.ir import text
+from dynagraph.ir.graph import Graph
+from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.tools.captures import Captures, captures_of
+from dynagraph.tools.targets import parse_target
+
+
+# -- the sections of one program ---------------------------------------------------------------------------------------
+def graph_section(captures: Captures, program: Program) -> str:
+    return text.table(program.graph)
+
+
+def python_section(captures: Captures, program: Program) -> str:
+    return text.python_code(program.graph).rstrip()
+
+
+def passes_section(captures: Captures, program: Program) -> str:
+    parts = []
+    previous = ""
+    for name, table in pass_tables(program.graph):
+        parts.append(f"{name}: no change" if table == previous else f"{name}:\n{indented(table)}")
+        previous = table
+    return "\n".join(parts)
+
+
+def pass_tables(graph: Graph) -> list[tuple[str, str]]:
+    """The graph as a table after each pass."""
+    stages: list[tuple[str, str]] = []
+    run_passes(graph, observer=lambda name, after: stages.append((name, text.table(after))))
+    return stages
+
+
+def artifact_section(name: str) -> Callable[[Captures, Program], str]:
+    def section(captures: Captures, program: Program) -> str:
+        return program.executable.artifacts.get(name, f"the backend has no {name} to show").rstrip()
+
+    return section
+
+
+def guards_section(captures: Captures, program: Program) -> str:
+    return "\n".join(map(str, program.captured.guards.describe())) or "no guards"
+
+
+def bytecode_section(captures: Captures, program: Program | None) -> str:
+    out = io.StringIO()
+    dis.dis(captures.function.__code__, file=out)
+    return out.getvalue().rstrip()
+
+
+def breaks_section(captures: Captures) -> str:
+    lines = [f"{count} x {reason}" for reason, count in captures.breaks.items()]
+    return "\n".join(lines) or "none: no call ran eagerly"
+
+
+Section = Callable[[Captures, Program], str]
+
+SECTIONS: dict[str, tuple[str, Section]] = {
+    "graph": ("The captured graph, as a table.", graph_section),
+    "python": ("The captured graph, as runnable NumPy.", python_section),
+    "passes": ("The graph after each pass.", passes_section),
+    "loops": ("The loop program.", artifact_section("loops")),
+    "kernels": ("The generated source.", artifact_section("kernels")),
+    "guards": ("What is checked before the program serves a call.", guards_section),
+    "dot": ("The graph for Graphviz.", lambda captures, program: text.dot(program.graph)),
+}
+_LEXERS = {"kernels": "c", "python": "python"}
+
+
+FLAGS = {name: doc for name, (doc, _) in SECTIONS.items()} | {
+    "bytecode": "The Python bytecode of the function.",
+    "breaks": "Why calls ran eagerly, with counts.",
+}
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+def _section_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """One flag per section."""
+    for name, doc in reversed(FLAGS.items()):
+        command = click.option(f"--{name}", is_flag=True, help=doc)(command)
+    return command
+
+
+@click.command()
+@click.argument("target", metavar="FILE.py[:FUNC]")
+@click.argument("script_arguments", nargs=-1, metavar="[SCRIPT ARGUMENTS]...")
+@_section_options
+@click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
+@click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
+@click.option("--json", "as_json", is_flag=True, help="The sections (all, unless some are named) as JSON.")
+def dump(target: str, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, as_json: bool,
+         **flags: bool) -> None:
+    """Show what was captured and generated for compiled functions; without a section, graph and breaks.
+
+    FILE.py:FUNC captures one call of FUNC, which is not run: with --args, --shapes, or arguments that the file offers
+    as FUNC.example_inputs, EXAMPLE_INPUTS or example_inputs(). Without any of these, and for FILE.py alone, the file
+    runs as a script, and what its compiled functions captured is shown; what it prints goes to stderr.
+    """
+    sections = tuple(name for name, wanted in flags.items() if wanted)
+    found = captures_of(parse_target(target), expression, shapes, script_arguments)
+    if as_json:
+        click.echo(json.dumps([as_dict(c, sections) for c in found], indent=2))
+        return
+    for captures in found:
+        show(captures, sections or ("graph", "breaks"))
+    if not any(c.programs for c in found) and set(sections) & SECTIONS.keys():
+        why = "; ".join(_reasons(found)) or "no compiled function was called"
+        raise click.ClickException(f"nothing was captured: {why}")
+
+
+def _reasons(found: list[Captures]) -> list[str]:
+    return [f"{c.name}: {reason}" for c in found for reason in c.breaks]
+
+
+def show(captures: Captures, sections: tuple[str, ...]) -> None:
+    """Print the sections of every program of a function."""
+    if "bytecode" in sections:
+        print_section(f"{captures.name}: bytecode", bytecode_section(captures, None))
+    for number, program in enumerate(captures.programs, start=1):
+        which = f" (program {number} of {len(captures.programs)})" if len(captures.programs) > 1 else ""
+        for name in sections:
+            if name in SECTIONS:
+                body = SECTIONS[name][1](captures, program)
+                print_section(f"{captures.name}{which}: {name}", body, _LEXERS.get(name))
+    if "breaks" in sections:
+        print_section(f"{captures.name}: breaks", breaks_section(captures))
+
+
+def print_section(title: str, body: str, lexer: str | None = None) -> None:
+    """A heading and a body; source code is coloured on a terminal. Graphviz text stands alone, to be piped."""
+    console = Console()
+    if body.startswith("digraph"):
+        click.echo(body)
+        return
+    click.echo(click.style(f"== {title}", bold=True))
+    if lexer is not None and console.is_terminal:
+        console.print(Syntax(body, lexer, background_color="default"))
+    else:
+        click.echo(body)
+    click.echo()
+
+
+def indented(body: str) -> str:
+    return "\n".join(f"  {line}" for line in body.splitlines())
+
+
+def as_dict(captures: Captures, sections: tuple[str, ...]) -> dict[str, Any]:
+    """The sections of a function for JSON: graphs as data, the rest as text."""
+    wanted = sections or tuple(FLAGS)
+    entry: dict[str, Any] = {"function": captures.name}
+    if "bytecode" in wanted:
+        entry["bytecode"] = bytecode_section(captures, None)
+    if "breaks" in wanted:
+        entry["breaks"] = captures.breaks
+    entry["programs"] = [_program_dict(captures, p, wanted) for p in captures.programs]
+    return entry
+
+
+def _program_dict(captures: Captures, program: Program, wanted: tuple[str, ...]) -> dict[str, Any]:
+    entry: dict[str, Any] = {"capture_seconds": program.capture_seconds, "compile_seconds": program.compile_seconds}
+    for name in wanted:
+        if name == "graph":
+            entry["graph"] = text.as_dict(program.graph)
+        elif name == "passes":
+            entry["passes"] = [{"pass": stage, "graph": table} for stage, table in pass_tables(program.graph)]
+        elif name in SECTIONS:
+            entry[name] = SECTIONS[name][1](captures, program)
+    return entry
+
+
+__all__ = ["FLAGS", "SECTIONS", "dump"]
