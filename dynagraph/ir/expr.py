@@ -1,7 +1,8 @@
 """Scalar expressions: what one element of a result is, in terms of loads, constants and functions of scalars.
 
-Rows of the op table give an expression for each elementwise op; lowering composes them; the printers in `backends/` spell
-them in C and CUDA C.  Every expression has a dtype and every operand has the dtype that the function says: no promotion.
+Rows of the op table give an expression for each elementwise op; lowering composes them; the printers in `backends/`
+spell them in C and CUDA C.  Every expression has a dtype and every operand has the dtype that the function says: no
+promotion.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Expr:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if not isinstance(other, Expr) or self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype:
+        if not isinstance(other, Expr) or self._hash != other._hash:
+            return False
+        if self.op != other.op or self.dtype is not other.dtype:
             return False
         if isinstance(self.value, float) or isinstance(other.value, float):
             if repr(self.value) != repr(other.value):
@@ -67,6 +70,13 @@ class ScalarFunction:
     result: str  # "same" as the first operand, "bool", or "select" (as the second operand)
     cost: int = 1
     domain: str = "any"  # "float", "integer" or "any": the operands it takes
+
+
+_UNARY_FLOAT: dict[str, int] = {  # name -> cost
+    "sqrt": 4, "cbrt": 15, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "exp": 10, "exp2": 10, "expm1": 14,
+    "log": 12, "log2": 14, "log10": 14, "log1p": 14, "sin": 14, "cos": 14, "tan": 22, "arcsin": 20, "arccos": 20,
+    "arctan": 18, "sinh": 16, "cosh": 16, "tanh": 14, "arcsinh": 22, "arccosh": 22, "arctanh": 20, "erf": 20,
+}  # fmt: skip
 
 
 def _table() -> dict[str, ScalarFunction]:
@@ -111,9 +121,7 @@ def _table() -> dict[str, ScalarFunction]:
     ]
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
         rows.append(ScalarFunction(name, 2, "bool", 1))
-    for name, cost in dict(sqrt=4, cbrt=15, floor=1, ceil=1, trunc=1, rint=1, exp=10, exp2=10, expm1=14, log=12, log2=14,
-                           log10=14, log1p=14, sin=14, cos=14, tan=22, arcsin=20, arccos=20, arctan=18, sinh=16, cosh=16,
-                           tanh=14, arcsinh=22, arccosh=22, arctanh=20, erf=20).items():
+    for name, cost in _UNARY_FLOAT.items():
         rows.append(ScalarFunction(name, 1, "same", cost, "float"))
     return {row.name: row for row in rows}
 

@@ -60,10 +60,10 @@ class Meta:
 class Node:
     """One value.  `args` are nodes (the array operands), `attrs` are static and hashable."""
 
-    __slots__ = ("graph", "name", "kind", "target", "args", "attrs", "meta", "location", "users", "_prev", "_next")
+    __slots__ = ("_next", "_prev", "args", "attrs", "graph", "kind", "location", "meta", "name", "target", "users")
 
-    def __init__(self, graph: "Graph", name: str, kind: str, target: Any, args: tuple["Node", ...], attrs: dict[str, Any],
-                 meta: Meta | None, location: Location | None):
+    def __init__(self, graph: "Graph", name: str, kind: str, target: Any, args: tuple["Node", ...],
+                 attrs: dict[str, Any], meta: Meta | None, location: Location | None):
         self.graph = graph
         self.name = name
         self.kind = kind
@@ -194,7 +194,7 @@ class Graph:
         return self._add("get_attr", name, key, (), {}, Meta(dtype, array.shape))
 
     def call(self, op: "Op", *args: Node, **attrs: Any) -> Node:
-        """Append an op; dtype and shape come from its row.  Raises ShapeError or DTypeError where the operands do not fit."""
+        """Append an op; its row gives dtype and shape.  Raises ShapeError or DTypeError where operands do not fit."""
         attrs = op.bind_attrs(attrs)
         meta = op.infer(tuple(a.meta for a in args), attrs)
         return self._add("call_function", op.name, op, args, attrs, meta)
@@ -202,7 +202,8 @@ class Graph:
     def output(self, nodes: Sequence[Node]) -> Node:
         return self._add("output", "output", "output", tuple(nodes), {}, None)
 
-    def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any], meta: Meta | None) -> Node:
+    def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any],
+             meta: Meta | None) -> Node:
         for arg in args:
             if not isinstance(arg, Node) or arg.graph is not self:
                 raise GraphError(f"{name}: operand {arg!r} is not a node of graph {self.name!r}")
@@ -258,7 +259,8 @@ class Graph:
         for node in self.nodes:
             new.location = node.location
             name = node.name if node.kind != "placeholder" else node.target
-            mapping[node] = new._add(node.kind, name, node.target, tuple(mapping[a] for a in node.args), dict(node.attrs), node.meta)
+            args = tuple(mapping[a] for a in node.args)
+            mapping[node] = new._add(node.kind, name, node.target, args, dict(node.attrs), node.meta)
         new.location = None
         return new
 

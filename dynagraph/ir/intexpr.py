@@ -1,7 +1,8 @@
 """Integer expressions over symbols: sizes of arrays, and the indices of loops.
 
 An `IntExpr` is a polynomial in canonical form: a sum of integer coefficients times products of atoms. An atom is a
-symbol (``s0``, a size; ``i1``, a loop variable) or a floor division, remainder, minimum or maximum that did not simplify.
+symbol (``s0``, a size; ``i1``, a loop variable) or a floor division, remainder, minimum or maximum that did not
+simplify.
 Two expressions are equal when their canonical forms are.
 """
 
@@ -42,9 +43,7 @@ class Apply:
         return str(self)
 
     def __str__(self) -> str:
-        if self.function in ("min", "max"):
-            return f"{self.function}({self.left}, {self.right})"
-        return f"(({self.left}) {self.function} ({self.right}))"
+        return _python_call(self.function, str(self.left), str(self.right))
 
 
 Atom = Union[Symbol, Apply]
@@ -55,7 +54,7 @@ Monomial = tuple[Atom, ...]
 class IntExpr:
     """A canonical integer polynomial.  Immutable and hashable; ``+ - * // %`` build new ones."""
 
-    __slots__ = ("terms", "_hash")
+    __slots__ = ("_hash", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]):
         self.terms: dict[Monomial, int] = {m: c for m, c in terms.items() if c}
@@ -143,7 +142,7 @@ class IntExpr:
         return found
 
     def coefficient(self, symbol: Symbol) -> "IntExpr | None":
-        """c where self == c*symbol + rest and neither c nor rest depends on symbol; None where self is not affine in it."""
+        """c where self == c*symbol + rest, neither of which depends on symbol; None where self is not affine in it."""
         terms: dict[Monomial, int] = {}
         for monomial, coefficient in self.terms.items():
             if any(isinstance(a, Apply) and symbol in (a.left.symbols() | a.right.symbols()) for a in monomial):
@@ -161,7 +160,7 @@ class IntExpr:
         low: int | None = 0
         high: int | None = 0
         for monomial, coefficient in self.terms.items():
-            lo, hi = reduce(_bounds_product, map(_atom_bounds, monomial), (1, 1))
+            lo, hi = reduce(_bounds_product, map(_atom_bounds, monomial), _ONE)
             if coefficient < 0:
                 lo, hi = hi, lo
             low = None if low is None or lo is None else low + coefficient * lo
@@ -204,12 +203,20 @@ class IntExpr:
         return " + ".join(parts) if parts else "0"
 
     def __str__(self) -> str:
-        return self.render(lambda s: s, lambda f, a, b: f"{f}({a}, {b})" if f in ("min", "max") else f"(({a}) {f} ({b}))")
+        return self.render(lambda s: s, _python_call)
 
     __repr__ = __str__
 
 
-def _bounds_product(a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+def _python_call(function: str, left: str, right: str) -> str:
+    return f"{function}({left}, {right})" if function in ("min", "max") else f"(({left}) {function} ({right}))"
+
+
+Bounds = tuple[int | None, int | None]
+_ONE: Bounds = (1, 1)
+
+
+def _bounds_product(a: Bounds, b: Bounds) -> Bounds:
     """Bounds of a product of non-negative ranges; unknown where a factor may be negative."""
     if a[0] is None or b[0] is None or a[0] < 0 or b[0] < 0:
         if None in a or None in b:
@@ -259,7 +266,7 @@ def below(value: IntExpr, limit: IntExpr) -> bool:
 
 
 def _greatest(value: IntExpr) -> IntExpr | None:
-    """An upper bound of an expression, each variable replaced by its (symbolic) maximum; None where it does not grow with all."""
+    """An upper bound: each variable replaced by its (symbolic) maximum; None where the value does not grow with all."""
     total = IntExpr({})
     for monomial, coefficient in value.terms.items():
         term = IntExpr.of(coefficient)

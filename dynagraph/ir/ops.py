@@ -1,7 +1,7 @@
 """The op table: what an op is.  Its rows stand in `optable/`, one file per family.
 
-A row answers everything about its op: dtypes, shapes, the eager meaning over an array namespace (`xp` is numpy or cupy),
-the gradient, the sampling domain of generated tests, and exactly one way to run it:
+A row answers everything about its op: dtypes, shapes, the eager meaning over an array namespace (`xp` is numpy or
+cupy), the gradient, the sampling domain of generated tests, and exactly one way to run it:
 
     Elementwise   a scalar expression of the operands at one point (operands broadcast)
     Reduction     an associative combination over the axes in ``attrs["axis"]`` (a sorted tuple of non-negative ints)
@@ -50,7 +50,7 @@ class Elementwise:
 class Reduction:
     """Combination over axes.  `kind` is sum, prod, max, min, any, all, argmax or argmin.
 
-    The accumulator has the node's dtype (argmax/argmin: it keeps value and position); operands are cast by the graph before.
+    The accumulator has the node's dtype (argmax/argmin: it keeps value and position); the graph casts operands before.
     max/min propagate NaN; argmax/argmin give the first position of the extreme, a NaN being the extreme of all.
     """
 
@@ -68,10 +68,10 @@ class Scan:
 class Movement:
     """Data movement: where each element of the result comes from.
 
-    ``source(index, metas, attrs, out) -> [(condition | None, operand position, index into it), ...]``: the element of the
-    first entry whose condition holds (the last entry has none).  Condition: a tuple of (IntExpr, op, IntExpr) with op "<" or
-    ">=", all of which must hold.  Operand position None means the pad value ``attrs["value"]``.
-    ``view(strided, attrs, out) -> Strided | None``: the same as strides over the operand's memory, where that is possible.
+    ``source(index, metas, attrs, out) -> [(condition | None, operand position, index into it), ...]``: the element of
+    the first entry whose condition holds (the last entry has none).  Condition: a tuple of (IntExpr, op, IntExpr) with
+    op "<" or ">=", all of which must hold.  Operand position None means the pad value ``attrs["value"]``.
+    ``view(strided, attrs, out) -> Strided | None``: the same as strides over the operand's memory, if possible.
     """
 
     source: Callable[[Index, Metas, Attrs, Meta], Sequence["Piece"]]
@@ -126,7 +126,8 @@ class Op:
     def bind_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         unknown = given.keys() - self.attrs.keys()
         if unknown:
-            raise GraphError(f"{self.name}: has no attribute {', '.join(sorted(unknown))}; it has {', '.join(self.attrs) or 'none'}")
+            known = ", ".join(self.attrs) or "none"
+            raise GraphError(f"{self.name}: has no attribute {', '.join(sorted(unknown))}; it has {known}")
         bound = {**self.attrs, **given}
         missing = [name for name, value in bound.items() if value is REQUIRED]
         if missing:
@@ -181,6 +182,6 @@ def strided_of(node: Node) -> Strided:
 
 
 __all__ = [
-    "OPS", "REQUIRED", "Attrs", "Composite", "Creation", "Elementwise", "Graph", "Index", "Library", "Metas", "Movement", "Op",
-    "Piece", "Reduction", "Scan", "Strided", "define_op", "strided_of", "view_of",
+    "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Graph", "Index", "Library",
+    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Strided", "define_op", "strided_of", "view_of",
 ]

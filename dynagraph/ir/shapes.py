@@ -1,7 +1,7 @@
 """Sizes of arrays: plain ints, or `SymInt`, which behaves like the int it was seen as and notes what was decided on it.
 
-A shape rule is ordinary Python on ints.  Given a `SymInt`, comparisons answer for the size at hand and are recorded in its
-`ShapeEnv` as guards; arithmetic stays symbolic.  So the same rules serve static and symbolic shapes.
+A shape rule is ordinary Python on ints.  Given a `SymInt`, comparisons answer for the size at hand and are recorded in
+its `ShapeEnv` as guards; arithmetic stays symbolic.  So the same rules serve static and symbolic shapes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le}
 class SymInt:
     """A size known by a symbol.  Arithmetic is symbolic; comparisons, ``bool`` and ``int`` decide and are guarded."""
 
-    __slots__ = ("expr", "env")
+    __slots__ = ("env", "expr")
 
     def __init__(self, expr: IntExpr, env: ShapeEnv):
         self.expr = expr
@@ -123,7 +123,9 @@ class SymInt:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, float) and other.is_integer():
             other = int(other)
-        return isinstance(other, (Integral, SymInt)) and self.env.decide("==", self.expr, expr_of(other))  # type: ignore[arg-type]
+        if not isinstance(other, (int, Integral, SymInt)):
+            return False
+        return self.env.decide("==", self.expr, expr_of(other))  # type: ignore[arg-type]
 
     def __lt__(self, other: Dim) -> bool:
         return self.env.decide("<", self.expr, expr_of(other))
@@ -138,7 +140,7 @@ class SymInt:
         return self.env.decide("<=", expr_of(other), self.expr)
 
     def __bool__(self) -> bool:
-        return not self == 0
+        return self != 0
 
     def __index__(self) -> int:
         """The size at hand, from now on guarded: the program serves this size only."""

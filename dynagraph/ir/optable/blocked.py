@@ -10,7 +10,9 @@ from typing import Any
 from dynagraph.ir.ops import REQUIRED, Attrs, Composite, Metas, define_op
 from dynagraph.ir.shapes import Shape
 
-_REDUCE = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and"}
+_REDUCE = {
+    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+}  # fmt: skip
 
 
 def _blocked_shape(metas: Metas, attrs: Attrs) -> Shape:
