@@ -16,6 +16,7 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes.simplify import EXACT
 from dynagraph.ir.rewrite import Apply, Attribute, Literal, Number, Pattern, Rule, Variable, convert, subpatterns
 
 assert optable.__all__  # importing the package fills OPS
@@ -151,6 +152,9 @@ _SUMS = {"sum", "prod"}  # exact for integers
 _RANDOM_OPS = sorted(name for name, row in OPS.items() if (row.exact or name in _SUMS) and name not in _LEFT_OUT)
 
 
+_OPS_OF_RULES = sorted({p.op for r in EXACT for p in subpatterns(r.pattern) if isinstance(p, Apply)} & set(_RANDOM_OPS))
+
+
 @st.composite
 def programs(draw: st.DrawFn) -> Graph:
     """A small random graph of ops whose arithmetic is exact: floating-point sums are left out, integer ones are not."""
@@ -169,14 +173,15 @@ def programs(draw: st.DrawFn) -> Graph:
 
 
 def _random_node(draw: st.DrawFn, graph: Graph, nodes: list[Node]) -> Node | None:
-    first = draw(st.sampled_from(nodes))
+    recent = draw(st.booleans())  # chains of ops are what rules match
+    first = draw(st.sampled_from(nodes[-2:] if recent else nodes))
     if draw(st.integers(0, 4)) == 0:
         return _random_constant(draw, graph, first)
-    row = OPS[draw(st.sampled_from(_RANDOM_OPS))]
+    row = OPS[draw(st.sampled_from(draw(st.sampled_from([_RANDOM_OPS, _OPS_OF_RULES]))))]
     if row.arity == 0 or (row.name in ("sum", "prod") and first.dtype.is_float):
         return None
     count = draw(st.integers(1, 3)) if row.arity is None else row.arity
-    others = [n for n in nodes if n.dtype is first.dtype]
+    others = [n for n in nodes if n.dtype is first.dtype][-4:]
     args = [first, *(draw(st.sampled_from(others)) for _ in range(count - 1))]
     if row.name == "where":
         conditions = [n for n in nodes if n.dtype.is_bool]

@@ -94,6 +94,17 @@ def test_outputs_that_were_ops_stay_distinct_ops(program: Graph, seed: int) -> N
     assert len({new for _, new in paired}) == len({old for old, _ in paired})
 
 
+@pytest.mark.fuzz
+@settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs())
+def test_running_the_pipeline_twice_keeps_every_bit(program: Graph) -> None:
+    once = run(program, lint=True)
+    twice = run(once, lint=True)
+    for first, second, expected in zip(values(once), values(twice), values(program), strict=True):
+        assert_same_bits(first, expected)
+        assert_same_bits(second, expected)
+
+
 def test_observer_sees_every_pass_in_order() -> None:
     graph, (a,) = graph_of((2,))
     graph.output([call(graph, "var", a, axis=(0,))])
