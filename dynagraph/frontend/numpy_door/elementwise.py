@@ -68,10 +68,12 @@ def result_type(operands: Any, who: str) -> DType:
 def resolve(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind") -> tuple[DType, ...]:
     """The dtypes of the loop that NumPy takes for these operands."""
     name = ufunc.__name__
-    signature = None if dtype is None else (None,) * ufunc.nin + (known_dtype(dtype, name).numpy,) * ufunc.nout
+    options: dict[str, Any] = {"casting": casting}
+    if dtype is not None:
+        options["signature"] = (None,) * ufunc.nin + (known_dtype(dtype, name).numpy,) * ufunc.nout
     given = tuple(map(_for_resolution, operands)) + (None,) * ufunc.nout
     try:
-        resolved = ufunc.resolve_dtypes(given, signature=signature, casting=casting)
+        resolved = ufunc.resolve_dtypes(given, **options)
     except TypeError as error:
         raise numpy_error(f"{name}: {error}") from error
     return tuple(known_dtype(d, f"{name}: operand or result") for d in resolved)
@@ -105,9 +107,9 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
 
 def _outer_door(ufunc: np.ufunc) -> Callable[..., Any]:
     def outer(b: Builder, left: Any, right: Any, /, *, dtype: Any = None) -> Any:
-        a, c = b.as_node(left), b.as_node(right)
-        first = left if is_weak(left) else reshape(b, a, a.shape + (1,) * c.ndim)
-        return apply(b, ufunc, first, right if is_weak(right) else c, dtype=dtype)
+        """Of arrays: NumPy makes arrays of Python scalars first, so they are not weak here."""
+        x, y = b.as_node(left), b.as_node(right)
+        return apply(b, ufunc, reshape(b, x, x.shape + (1,) * y.ndim), y, dtype=dtype)
 
     return outer
 
@@ -190,6 +192,13 @@ def _power(b: Builder, call: Call) -> Node:
 _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 
 
+def _float_power(b: Builder, call: Call) -> Node:
+    """NumPy's float_power takes pow always, and has no short ways: pow(-0.0, 0.5) is 0.0."""
+    if type(call.operands[1]) is float and call.operands[1] == 0.5:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "float_power: the exponent 0.5 is not captured; use np.sqrt or np.power")
+    return b.call("power", *call.nodes(b))
+
+
 def _check_integer_exponent(exponent: Any) -> None:
     if isinstance(exponent, Node):
         if exponent.dtype.kind not in "bu":
@@ -210,7 +219,7 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.divmod: _divmod,
     np.modf: _modf,
     np.power: _power,
-    np.float_power: _power,
+    np.float_power: _float_power,
     np.negative: op("negative"),
     np.positive: _copy,
     np.conjugate: _copy,
@@ -255,7 +264,14 @@ def where(b: Builder, condition: Any, x: Any = None, y: Any = None, /) -> Node:
         raise Unsupported("DATA_DEPENDENT", "where: with the condition alone the size of the result depends on data; give all three arguments")
     choices = strong(b, x), strong(b, y)
     dtype = result_type(choices, "where")
-    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(c, dtype) for c in choices))
+    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(_wrapped(c, dtype), dtype) for c in choices))
+
+
+def _wrapped(x: Any, dtype: DType) -> Any:
+    """Python ints that the dtype does not hold wrap around here, which they do nowhere else."""
+    if type(x) is int and dtype.is_integer and dtype is not dtypes.int64:
+        return np.int64(x).astype(dtype.numpy).item()
+    return x
 
 
 _MISSING = object()

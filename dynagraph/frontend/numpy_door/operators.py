@@ -17,7 +17,7 @@ from dynagraph.ir.shapes import Dim, numel
 
 _BINARY: dict[str, np.ufunc] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.remainder,
-    "**": np.power, "divmod": np.divmod, "<<": np.left_shift, ">>": np.right_shift,
+    "divmod": np.divmod, "<<": np.left_shift, ">>": np.right_shift,
     "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
     "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
 }
@@ -45,6 +45,13 @@ def _in_place(symbol: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     return door
 
 
+def _pow(b: Builder, base: Any, exponent: Any) -> Any:
+    """``x ** 2`` of an array is np.square, which differs from np.power on bools."""
+    if isinstance(base, Node) and not b.is_scalar(base) and type(exponent) is int and exponent == 2:
+        return apply(b, np.square, base)
+    return apply(b, np.power, base, exponent)
+
+
 for _symbol, _ufunc in _BINARY.items():
     operator(_symbol)(_binary(_ufunc))
     if not _symbol.endswith("=") and _symbol not in ("<", ">", "divmod"):
@@ -52,6 +59,8 @@ for _symbol, _ufunc in _BINARY.items():
 for _symbols, _ufunc in _UNARY.items():
     for _symbol in _symbols:
         operator(_symbol)(_unary(_ufunc))
+operator("**")(_pow)
+operator("**=")(_in_place("**=", _pow))
 operator("@")(matmul)
 operator("@=")(_in_place("@=", matmul))
 

@@ -1,0 +1,261 @@
+"""Run one Python expression twice: on NumPy arrays, and on traced arrays that go through the door.
+
+A `Traced` stands where an array stood.  NumPy's own protocols (``__array_ufunc__``, ``__array_function__``) bring its calls to
+the door, as the executor will; the graph is then interpreted, and values, dtypes, shapes and 0-d-ness must agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door import ATTRIBUTES, Builder, Door, Unsupported, lookup, method, operator_door
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Meta, Node
+from dynagraph.ir.interpreter import concrete, interpret
+from dynagraph.ir.shapes import ShapeEnv, SymInt
+
+DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
+REASONS = {
+    "UNSUPPORTED_FUNCTION", "UNSUPPORTED_ARGUMENT", "UNSUPPORTED_DTYPE", "UNSUPPORTED_INDEX", "NUMPY_ERROR", "DATA_DEPENDENT",
+    "IN_PLACE_WRITE", "AMBIGUOUS_TRUTH",
+}
+
+
+class Trace:
+    """One graph being built, and which of its 0-d nodes are NumPy scalars."""
+
+    def __init__(self) -> None:
+        self.scalars: set[Node] = set()
+        self.builder = Builder(Graph(), self.scalars.__contains__)
+
+    def call(self, door: Door | None, who: object, *args: Any, **kwargs: Any) -> Any:
+        if door is None:
+            raise Unsupported("UNSUPPORTED_FUNCTION", f"{who}: not in the table")
+        opened = open_(args)
+        first = opened[0] if opened else None
+        result = door(self.builder, *opened, **open_(kwargs))
+        return self.close(result, door.returns, isinstance(first, Node) and first in self.scalars)
+
+    def close(self, result: Any, returns: str, first_is_scalar: bool) -> Any:
+        if isinstance(result, (tuple, list)):
+            return type(result)(self.close(r, returns, first_is_scalar) for r in result)
+        if not isinstance(result, Node):
+            return result
+        if result.ndim == 0 and (returns == "value" or (returns == "same" and first_is_scalar)):
+            self.scalars.add(result)
+        return Traced(self, result)
+
+
+def open_(value: Any) -> Any:
+    """With nodes in the place of traced arrays."""
+    if isinstance(value, Traced):
+        return value.node
+    if isinstance(value, (tuple, list)):
+        return type(value)(open_(v) for v in value)
+    if isinstance(value, dict):
+        return {k: open_(v) for k, v in value.items()}
+    return value
+
+
+class Traced:
+    """An array that is a node."""
+
+    def __init__(self, trace: Trace, node: Node):
+        self.trace = trace
+        self.node = node
+
+    def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
+        function = ufunc if how == "__call__" else getattr(ufunc, how)
+        return self.trace.call(lookup(function), function, *inputs, **kwargs)
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
+        return self.trace.call(lookup(function), function, *args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ATTRIBUTES:
+            return self.trace.close(ATTRIBUTES[name](self.trace.builder, self.node), "same", self.node in self.trace.scalars)
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *args, **kwargs: self.trace.call(method(name), name, self, *args, **kwargs)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.trace.call(operator_door("getitem"), "getitem", self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.trace.call(operator_door("setitem"), "setitem", self, key, value)
+
+    def __len__(self) -> int:
+        return self.trace.call(operator_door("len"), "len", self)
+
+    def __bool__(self) -> bool:
+        return self.trace.call(operator_door("bool"), "bool", self)
+
+    def __neg__(self) -> Any:
+        return self.trace.call(operator_door("neg"), "neg", self)
+
+    def __pos__(self) -> Any:
+        return self.trace.call(operator_door("pos"), "pos", self)
+
+    def __abs__(self) -> Any:
+        return self.trace.call(operator_door("abs"), "abs", self)
+
+    def __invert__(self) -> Any:
+        return self.trace.call(operator_door("~"), "~", self)
+
+
+def _add_operators() -> None:
+    names = {
+        "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+        "<<": "lshift", ">>": "rshift", "&": "and", "|": "or", "^": "xor", "divmod": "divmod",
+    }  # fmt: skip
+    compare = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+    for symbol, name in {**names, **compare}.items():
+        setattr(Traced, f"__{name}__", lambda self, other, s=symbol: self.trace.call(operator_door(s), s, self, other))
+    for symbol, name in names.items():
+        setattr(Traced, f"__r{name}__", lambda self, other, s=symbol: self.trace.call(operator_door(s), s, other, self))
+        if symbol != "divmod":
+            setattr(Traced, f"__i{name}__", lambda self, other, s=f"{symbol}=": self.trace.call(operator_door(s), s, self, other))
+
+
+_add_operators()
+
+
+def call(function: Any, *args: Any, **kwargs: Any) -> Any:
+    """``function(*args)`` for functions that no protocol of NumPy's brings here: np.array, np.zeros, np.float32..."""
+    traced = next((a for a in _leaves((args, kwargs)) if isinstance(a, Traced)), None)
+    trace = traced.trace if traced is not None else _current[-1] if _current else None
+    return function(*args, **kwargs) if trace is None else trace.call(lookup(function), function, *args, **kwargs)
+
+
+_current: list[Trace] = []  # the trace under way, for functions without array arguments
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, (tuple, list)):
+        return [leaf for v in value for leaf in _leaves(v)]
+    if isinstance(value, dict):
+        return [leaf for v in value.values() for leaf in _leaves(v)]
+    return [value]
+
+
+def trace_through_door(function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False) -> tuple[Trace, Any, ShapeEnv]:
+    """The trace and the result (traced arrays in it) of a call; raises Unsupported."""
+    trace, env = Trace(), ShapeEnv()
+    dims: dict[int, SymInt] = {}
+
+    def dim(size: int) -> Any:
+        if not symbolic or size < 2:
+            return size
+        return dims.setdefault(size, env.symbol(size)) if size not in dims else dims[size]
+
+    arguments = []
+    for k, value in enumerate(inputs):
+        if not isinstance(value, (np.ndarray, np.generic)):
+            arguments.append(value)
+            continue
+        dtype = dtypes.from_numpy(value.dtype)
+        assert dtype is not None
+        node = trace.builder.graph.placeholder(f"x{k}", Meta(dtype, tuple(map(dim, value.shape))))
+        if isinstance(value, np.generic):
+            trace.scalars.add(node)
+        arguments.append(Traced(trace, node))
+    _current.append(trace)
+    try:
+        return trace, function(*arguments), env
+    finally:
+        _current.pop()
+
+
+def run_through_door(function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False) -> Any:
+    """What the call gives through the door: the graph is interpreted."""
+    trace, result, env = trace_through_door(function, inputs, symbolic)
+    found = [leaf for leaf in _leaves(result) if isinstance(leaf, Traced)]
+    graph = trace.builder.graph
+    graph.output([t.node for t in found])
+    graph.lint()
+    with np.errstate(all="ignore"):
+        values = interpret(graph, [np.asarray(x) for x in inputs if isinstance(x, (np.ndarray, np.generic))])
+    filled = iter(v[()] if t.node in trace.scalars else v for t, v in zip(found, values))
+    return _filled(result, filled, env.values)
+
+
+def _filled(result: Any, values: Any, sizes: dict[str, int]) -> Any:
+    if isinstance(result, Traced):
+        return next(values)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_filled(r, values, sizes) for r in result)
+    return concrete(result, sizes)
+
+
+def check(function: Callable[..., Any], *inputs: Any, exact: bool = True, symbolic: bool = False) -> Any:
+    """The call through the door equals the plain call."""
+    with np.errstate(all="ignore"):
+        expected = function(*inputs)
+    assert_same(run_through_door(function, inputs, symbolic), expected, exact)
+    return expected
+
+
+def check_or_declined(function: Callable[..., Any], *inputs: Any, exact: bool = True) -> str | None:
+    """Either the door gives NumPy's result or it declines; what NumPy rejects it declines.  Gives the reason."""
+    try:
+        with np.errstate(all="ignore"):
+            expected = function(*inputs)
+    except Exception:  # whatever NumPy raises on the user's behalf
+        return declined(function, *inputs)
+    try:
+        given = run_through_door(function, inputs)
+    except Unsupported as refusal:
+        assert refusal.reason in REASONS and refusal.reason != "NUMPY_ERROR", refusal
+        return refusal.reason
+    assert_same(given, expected, exact)
+    return None
+
+
+def declined(function: Callable[..., Any], *inputs: Any) -> str:
+    """The reason why the door does not take the call."""
+    try:
+        result = run_through_door(function, inputs)
+    except Unsupported as refusal:
+        assert refusal.reason in REASONS, refusal
+        return refusal.reason
+    raise AssertionError(f"the door took the call and gave {result!r}")
+
+
+def assert_same(given: Any, expected: Any, exact: bool = True) -> None:
+    if isinstance(expected, (tuple, list)):
+        assert type(given) is type(expected) and len(given) == len(expected), (given, expected)
+        for g, e in zip(given, expected):
+            assert_same(g, e, exact)
+        return
+    assert type(given) is type(expected), f"{type(given)} is not {type(expected)}: {given!r}, {expected!r}"
+    if not isinstance(expected, (np.ndarray, np.generic)):
+        assert given == expected
+        return
+    assert given.dtype == expected.dtype, f"{given.dtype} is not {expected.dtype}"
+    assert given.shape == expected.shape, f"{given.shape} is not {expected.shape}"
+    if exact:
+        np.testing.assert_array_equal(given, expected, strict=True)
+        if expected.dtype.kind == "f":
+            zero = np.asarray(expected) == 0
+            np.testing.assert_array_equal(np.signbit(given)[zero], np.signbit(expected)[zero])
+    else:
+        tolerance = 1e-5 if expected.dtype == np.float32 else 1e-12
+        np.testing.assert_allclose(given, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
+    """Values with zeros, signs and repetitions among them; floats with NaN and infinities where there is room."""
+    rng = np.random.default_rng([seed, *shape])
+    values = np.asarray(rng.integers(0 if dtype == "uint8" else -4, 9, shape))
+    if not dtype.startswith("float"):
+        return values.astype(dtype) if dtype != "bool" else np.asarray(values % 2 == 0)
+    return np.asarray((values + rng.random(shape)).astype(dtype))
+
+
+__all__ = [
+    "DTYPES", "REASONS", "Trace", "Traced", "assert_same", "call", "check", "check_or_declined", "declined", "run_through_door",
+    "sample", "trace_through_door",
+]
