@@ -1,0 +1,476 @@
+/* Entries, and the callable that tries them in turn: the hot path of every compiled function. */
+#include "core.h"
+
+#include <structmember.h>
+
+PyObject *dg_GuardError;
+
+/* -- entries --------------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    dg_guards *guards;
+    PyObject *plan;
+    PyObject *closure; /* of the function, for "closure" guards; set when the entry is added or checked */
+    int n_registers;
+    unsigned long long hits;
+} entry_object;
+
+typedef struct {
+    PyObject *registers[DG_MAX_REGISTERS];
+    void *inputs[DG_MAX_ARRAYS];
+    PyObject *input_objects[DG_MAX_ARRAYS];
+    char scalars[DG_MAX_ARRAYS][16];
+    int64_t sizes[DG_MAX_SYMBOLS];
+} frame_memory;
+
+static inline dg_frame frame_over(frame_memory *memory)
+{
+    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects};
+}
+
+static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"guards", "n_registers", "plan", "closure", NULL};
+    PyObject *program, *plan, *closure = Py_None;
+    int n_registers;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|O:Entry", names, &program, &n_registers, &plan, &closure))
+        return NULL;
+    if (!Py_IS_TYPE(plan, &dg_NativePlanType) && !Py_IS_TYPE(plan, &dg_PythonPlanType))
+        return PyErr_Format(PyExc_TypeError, "Entry: expected a NativePlan or PythonPlan, got %s", Py_TYPE(plan)->tp_name);
+    if (n_registers < 0 || n_registers > DG_MAX_REGISTERS)
+        return PyErr_Format(PyExc_ValueError, "Entry: %d registers; at most %d are possible", n_registers, DG_MAX_REGISTERS);
+    if (closure != Py_None && !PyTuple_Check(closure))
+        return PyErr_Format(PyExc_TypeError, "Entry: closure must be a tuple of cells, got %R", closure);
+    entry_object *entry = (entry_object *)type->tp_alloc(type, 0);
+    if (!entry)
+        return NULL;
+    entry->n_registers = n_registers;
+    entry->plan = Py_NewRef(plan);
+    entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
+    entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan));
+    if (!entry->guards) {
+        Py_DECREF(entry);
+        return NULL;
+    }
+    return (PyObject *)entry;
+}
+
+static int entry_clear(entry_object *entry)
+{
+    dg_guards *guards = entry->guards;
+    entry->guards = NULL;
+    dg_guards_free(guards);
+    Py_CLEAR(entry->plan);
+    Py_CLEAR(entry->closure);
+    return 0;
+}
+
+static void entry_dealloc(entry_object *entry)
+{
+    PyObject_GC_UnTrack(entry);
+    entry_clear(entry);
+    Py_TYPE(entry)->tp_free(entry);
+}
+
+static int entry_traverse(entry_object *entry, visitproc visit, void *arg)
+{
+    Py_VISIT(entry->plan);
+    Py_VISIT(entry->closure);
+    return dg_guards_traverse(entry->guards, visit, arg);
+}
+
+/* -2: an exception; -1: the guards hold */
+static int check_values(entry_object *entry, PyObject *values, frame_memory *memory, dg_frame *frame)
+{
+    if (!PyTuple_Check(values) || PyTuple_GET_SIZE(values) > entry->n_registers) {
+        PyErr_Format(PyExc_TypeError, "Entry: expected a tuple of at most %d bound parameters, got %R", entry->n_registers, values);
+        return -2;
+    }
+    *frame = frame_over(memory);
+    memset(memory->registers, 0, sizeof(PyObject *) * (size_t)entry->n_registers);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k)
+        memory->registers[k] = PyTuple_GET_ITEM(values, k);
+    return dg_guards_run(entry->guards, frame, entry->closure);
+}
+
+static PyObject *entry_check(entry_object *entry, PyObject *values)
+{
+    frame_memory memory;
+    dg_frame frame;
+    int failed = check_values(entry, values, &memory, &frame);
+    if (failed == -2)
+        return NULL;
+    if (failed == -1)
+        Py_RETURN_NONE;
+    return PyLong_FromLong(failed);
+}
+
+static PyObject *entry_run(entry_object *entry, PyObject *values)
+{
+    frame_memory memory;
+    dg_frame frame;
+    int failed = check_values(entry, values, &memory, &frame);
+    if (failed == -2)
+        return NULL;
+    if (failed >= 0)
+        return PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
+    Py_INCREF(entry);
+    Py_INCREF(values);
+    PyObject *result = dg_plan_run(entry->plan, &frame);
+    Py_DECREF(values);
+    Py_DECREF(entry);
+    return result;
+}
+
+static PyMethodDef entry_methods[] = {
+    {"check", (PyCFunction)entry_check, METH_O,
+     "check(values) -> None where all guards hold, else the number of the first instruction that does not"},
+    {"run", (PyCFunction)entry_run, METH_O, "run(values) -> what the plan gives; GuardError where a guard does not hold"},
+    {0},
+};
+
+static PyMemberDef entry_members[] = {
+    {"hits", T_ULONGLONG, offsetof(entry_object, hits), READONLY, "calls that this entry served"},
+    {"plan", T_OBJECT, offsetof(entry_object, plan), READONLY, NULL},
+    {0},
+};
+
+PyTypeObject dg_EntryType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Entry",
+    .tp_basicsize = sizeof(entry_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Entry(guards, n_registers, plan, closure=None): a plan, and what must hold for it to serve a call.",
+    .tp_new = entry_new,
+    .tp_dealloc = (destructor)entry_dealloc,
+    .tp_traverse = (traverseproc)entry_traverse,
+    .tp_clear = (inquiry)entry_clear,
+    .tp_free = PyObject_GC_Del,
+    .tp_methods = entry_methods,
+    .tp_members = entry_members,
+};
+
+/* -- binding --------------------------------------------------------------------------------------------------------------- */
+
+static int same_name(PyObject *a, PyObject *b)
+{
+    return a == b || PyUnicode_Compare(a, b) == 0;
+}
+
+PyObject *dg_bind(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
+{
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
+    PyObject *defaults = PyFunction_GET_DEFAULTS(function), *kw_defaults = PyFunction_GET_KW_DEFAULTS(function);
+    Py_ssize_t n_positional = code->co_argcount, n_named = n_positional + code->co_kwonlyargcount;
+    int has_args = !!(code->co_flags & CO_VARARGS), has_kwargs = !!(code->co_flags & CO_VARKEYWORDS);
+    if (n_args > n_positional && !has_args)
+        return NULL;
+    PyObject *names = PyCode_GetVarnames(code);
+    PyObject *values = names ? PyTuple_New(n_named + has_args + has_kwargs) : NULL;
+    PyObject *extra = NULL;
+    if (!values)
+        goto fail;
+    Py_ssize_t direct = n_args < n_positional ? n_args : n_positional;
+    for (Py_ssize_t k = 0; k < direct; ++k)
+        PyTuple_SET_ITEM(values, k, Py_NewRef(args[k]));
+    if (has_args) {
+        PyObject *rest = PyTuple_New(n_args - direct);
+        if (!rest)
+            goto fail;
+        for (Py_ssize_t k = direct; k < n_args; ++k)
+            PyTuple_SET_ITEM(rest, k - direct, Py_NewRef(args[k]));
+        PyTuple_SET_ITEM(values, n_named, rest);
+    }
+    if (has_kwargs) {
+        if (!(extra = PyDict_New()))
+            goto fail;
+        PyTuple_SET_ITEM(values, n_named + has_args, extra);
+    }
+    for (Py_ssize_t j = 0; kwnames && j < PyTuple_GET_SIZE(kwnames); ++j) {
+        PyObject *name = PyTuple_GET_ITEM(kwnames, j), *value = args[n_args + j];
+        Py_ssize_t k = code->co_posonlyargcount;
+        while (k < n_named && !same_name(PyTuple_GET_ITEM(names, k), name))
+            ++k;
+        if (k < n_named) {
+            if (PyTuple_GET_ITEM(values, k))
+                goto fail; /* given twice */
+            PyTuple_SET_ITEM(values, k, Py_NewRef(value));
+        } else if (!has_kwargs || PyDict_SetItem(extra, name, value) < 0) {
+            goto fail;
+        }
+    }
+    Py_ssize_t n_defaults = defaults ? PyTuple_GET_SIZE(defaults) : 0;
+    for (Py_ssize_t k = direct; k < n_positional; ++k)
+        if (!PyTuple_GET_ITEM(values, k)) {
+            if (k < n_positional - n_defaults)
+                goto fail;
+            PyTuple_SET_ITEM(values, k, Py_NewRef(PyTuple_GET_ITEM(defaults, k - (n_positional - n_defaults))));
+        }
+    for (Py_ssize_t k = n_positional; k < n_named; ++k)
+        if (!PyTuple_GET_ITEM(values, k)) {
+            PyObject *value = kw_defaults ? PyDict_GetItemWithError(kw_defaults, PyTuple_GET_ITEM(names, k)) : NULL;
+            if (!value)
+                goto fail;
+            PyTuple_SET_ITEM(values, k, Py_NewRef(value));
+        }
+    Py_DECREF(names);
+    return values;
+fail:
+    Py_XDECREF(names);
+    Py_XDECREF(values);
+    PyErr_Clear();
+    return NULL;
+}
+
+/* -- the callable ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function, *on_miss, *dict, *weakrefs;
+    PyObject *code; /* the one that the entries were made for */
+    entry_object **entries;
+    int n_entries, capacity, recent;
+    char enabled;
+    unsigned long long hits, misses;
+} compiled_function;
+
+static void clear_entries(compiled_function *self)
+{
+    entry_object **entries = self->entries;
+    int n = self->n_entries;
+    self->entries = NULL;
+    self->n_entries = self->capacity = self->recent = 0;
+    for (int k = 0; k < n; ++k)
+        Py_DECREF(entries[k]);
+    PyMem_Free(entries);
+}
+
+static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
+{
+    ++self->misses;
+    PyObject *positional = PyTuple_New(n_args), *keywords = NULL, *result = NULL;
+    if (!positional)
+        return NULL;
+    for (Py_ssize_t k = 0; k < n_args; ++k)
+        PyTuple_SET_ITEM(positional, k, Py_NewRef(args[k]));
+    Py_ssize_t n_keywords = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+    if (n_keywords && !(keywords = PyDict_New()))
+        goto done;
+    for (Py_ssize_t k = 0; k < n_keywords; ++k)
+        if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, k), args[n_args + k]) < 0)
+            goto done;
+    result = PyObject_CallFunctionObjArgs(self->on_miss, (PyObject *)self, positional, keywords ? keywords : Py_None, NULL);
+done:
+    Py_XDECREF(keywords);
+    Py_DECREF(positional);
+    return result;
+}
+
+/* tries the entries, the one that served last first; NULL with *served == 0: none holds */
+static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served)
+{
+    frame_memory memory;
+    dg_frame frame = frame_over(&memory);
+    *served = 0;
+    PyObject *closure = PyFunction_GET_CLOSURE(self->function);
+    int count = self->n_entries, first = self->recent;
+    for (int step = 0; step < count && step < self->n_entries; ++step) {
+        int position = step == 0 ? first : step <= first ? step - 1 : step;
+        entry_object *entry = self->entries[position];
+        if (n > entry->n_registers)
+            continue;
+        for (Py_ssize_t k = 0; k < n; ++k)
+            memory.registers[k] = values[k];
+        Py_INCREF(entry); /* it must outlive a clear() from another thread or from within the call */
+        if (dg_guards_run(entry->guards, &frame, closure) == -1) {
+            *served = 1;
+            self->recent = position < self->n_entries ? position : 0;
+            ++self->hits;
+            ++entry->hits;
+            PyObject *result = dg_plan_run(entry->plan, &frame);
+            Py_DECREF(entry);
+            return result;
+        }
+        Py_DECREF(entry);
+    }
+    return NULL;
+}
+
+static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    compiled_function *self = (compiled_function *)callable;
+    Py_ssize_t n_args = PyVectorcall_NARGS(nargsf);
+    PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
+    if (!self->enabled)
+        return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+    if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
+        clear_entries(self);
+        Py_XSETREF(self->code, Py_NewRef((PyObject *)code));
+    }
+    if (self->n_entries) {
+        int served;
+        PyObject *result, *bound = NULL;
+        int simple = !kwnames && n_args == code->co_argcount && code->co_kwonlyargcount == 0 &&
+                     !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS));
+        if (simple) {
+            result = serve(self, args, n_args, &served);
+        } else {
+            bound = dg_bind(self->function, args, n_args, kwnames);
+            if (!bound) /* the call does not fit: the plain function raises the right error */
+                return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+            result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served);
+            Py_DECREF(bound);
+        }
+        if (served)
+            return result;
+    }
+    return miss(self, args, n_args, kwnames);
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"function", "on_miss", NULL};
+    PyObject *function, *on_miss;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O:CompiledFunction", names, &PyFunction_Type, &function, &on_miss))
+        return NULL;
+    if (!PyCallable_Check(on_miss))
+        return PyErr_Format(PyExc_TypeError, "CompiledFunction: on_miss must be callable, got %R", on_miss);
+    compiled_function *self = (compiled_function *)type->tp_alloc(type, 0);
+    if (!self)
+        return NULL;
+    self->vectorcall = call;
+    self->function = Py_NewRef(function);
+    self->on_miss = Py_NewRef(on_miss);
+    self->code = Py_NewRef(PyFunction_GET_CODE(function));
+    self->enabled = 1;
+    return (PyObject *)self;
+}
+
+static int function_traverse(compiled_function *self, visitproc visit, void *arg)
+{
+    Py_VISIT(self->function);
+    Py_VISIT(self->on_miss);
+    Py_VISIT(self->dict);
+    Py_VISIT(self->code);
+    for (int k = 0; k < self->n_entries; ++k)
+        Py_VISIT(self->entries[k]);
+    return 0;
+}
+
+static int function_clear(compiled_function *self)
+{
+    clear_entries(self);
+    Py_CLEAR(self->on_miss);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void function_dealloc(compiled_function *self)
+{
+    PyObject_GC_UnTrack(self);
+    if (self->weakrefs)
+        PyObject_ClearWeakRefs((PyObject *)self);
+    function_clear(self);
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->code);
+    Py_TYPE(self)->tp_free(self);
+}
+
+static PyObject *function_get(PyObject *self, PyObject *object, PyObject *type)
+{
+    return !object || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static PyObject *function_repr(compiled_function *self)
+{
+    return PyUnicode_FromFormat("<compiled %R>", self->function);
+}
+
+static PyObject *add_entry(compiled_function *self, PyObject *entry)
+{
+    if (!Py_IS_TYPE(entry, &dg_EntryType))
+        return PyErr_Format(PyExc_TypeError, "add_entry: expected an Entry, got %s", Py_TYPE(entry)->tp_name);
+    if (self->n_entries == self->capacity) {
+        int capacity = self->capacity ? 2 * self->capacity : 4;
+        entry_object **entries = PyMem_Realloc(self->entries, sizeof *entries * (size_t)capacity);
+        if (!entries)
+            return PyErr_NoMemory();
+        self->entries = entries;
+        self->capacity = capacity;
+    }
+    Py_XSETREF(((entry_object *)entry)->closure, Py_XNewRef(PyFunction_GET_CLOSURE(self->function)));
+    self->entries[self->n_entries] = (entry_object *)Py_NewRef(entry);
+    self->recent = self->n_entries++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *clear_method(compiled_function *self, PyObject *ignored)
+{
+    clear_entries(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *counters(compiled_function *self, PyObject *ignored)
+{
+    return Py_BuildValue("{s:K,s:K}", "hits", self->hits, "misses", self->misses);
+}
+
+static PyObject *reduce(compiled_function *self, PyObject *ignored)
+{
+    return PyObject_GetAttrString((PyObject *)self, "__qualname__"); /* by reference, as functions are */
+}
+
+static PyObject *copy_method(PyObject *self, PyObject *ignored) { return Py_NewRef(self); }
+
+static PyObject *get_entries(compiled_function *self, void *ignored)
+{
+    PyObject *list = PyList_New(self->n_entries);
+    for (int k = 0; list && k < self->n_entries; ++k)
+        PyList_SET_ITEM(list, k, Py_NewRef(self->entries[k]));
+    return list;
+}
+
+static PyMethodDef function_methods[] = {
+    {"add_entry", (PyCFunction)add_entry, METH_O, "add_entry(entry): it is tried first by the next call"},
+    {"clear", (PyCFunction)clear_method, METH_NOARGS, "clear(): forget all entries"},
+    {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ...}"},
+    {"__reduce__", (PyCFunction)reduce, METH_NOARGS, NULL},
+    {"__copy__", copy_method, METH_NOARGS, NULL},
+    {"__deepcopy__", copy_method, METH_O, NULL},
+    {0},
+};
+
+static PyMemberDef function_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(compiled_function, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(compiled_function, weakrefs), READONLY, NULL},
+    {"__wrapped__", T_OBJECT, offsetof(compiled_function, function), READONLY, "the plain function"},
+    {"enabled", T_BOOL, offsetof(compiled_function, enabled), 0, "False: calls go straight to the plain function"},
+    {0},
+};
+
+static PyGetSetDef function_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"entries", (getter)get_entries, NULL, "the entries, oldest first", NULL},
+    {0},
+};
+
+PyTypeObject dg_CompiledFunctionType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph.CompiledFunction",
+    .tp_basicsize = sizeof(compiled_function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = function_new,
+    .tp_dealloc = (destructor)function_dealloc,
+    .tp_traverse = (traverseproc)function_traverse,
+    .tp_clear = (inquiry)function_clear,
+    .tp_free = PyObject_GC_Del,
+    .tp_repr = (reprfunc)function_repr,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(compiled_function, vectorcall),
+    .tp_descr_get = function_get,
+    .tp_methods = function_methods,
+    .tp_members = function_members,
+    .tp_getset = function_getset,
+    .tp_dictoffset = offsetof(compiled_function, dict),
+    .tp_weaklistoffset = offsetof(compiled_function, weakrefs),
+};

@@ -1,0 +1,92 @@
+/* Shared by the files of the dispatcher.  See docs/internals.md for what guards, plans and recipes mean. */
+#ifndef DG_CORE_H
+#define DG_CORE_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL dynagraph_dispatch_array_api
+#ifndef DG_IMPORTS_NUMPY
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+#include <numpy/arrayscalars.h>
+
+#include "../runtime.h"
+
+/* -- thread_pool.c: the pool that generated code runs on -- */
+extern dg_runtime dg_the_runtime;
+void dg_threads_set(int n); /* 0: as many as this process has processors */
+int dg_threads_start(void);
+
+/* -- memory_pool.c: recycled blocks for results and workspaces -- */
+void *dg_pool_take(size_t size);
+void dg_pool_give(void *block);
+void dg_pool_trim(size_t limit);
+void dg_pool_set_limit(size_t limit);
+PyObject *dg_pool_stats(void);
+int dg_pool_start(void);
+/* a new C-order array; `descr` is borrowed */
+PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes);
+
+/* -- sizes.c: programs over symbolic sizes -- */
+typedef struct {
+    int length; /* 0: the constant */
+    int64_t constant;
+    int64_t *code; /* pairs (operator, operand) */
+} dg_size;
+int dg_size_parse(PyObject *program, int n_symbols, dg_size *out);
+void dg_size_clear(dg_size *size);
+int64_t dg_size_run(const dg_size *size, const int64_t *symbols);
+
+/* -- guards.c: what must hold for an entry to serve a call -- */
+typedef struct dg_guards dg_guards;
+enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
+
+/* what a guard program finds; everything in it is borrowed */
+typedef struct {
+    PyObject **registers;
+    void **inputs;            /* addresses of the inputs' elements, by slot */
+    int64_t *sizes;           /* values of the symbols */
+    char (*scalars)[16];      /* where the values of scalar inputs stand, by slot */
+    PyObject **input_objects; /* by slot */
+} dg_frame;
+
+dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols);
+void dg_guards_free(dg_guards *guards);
+int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg);
+/* -1: all hold; else the number of the instruction that does not */
+int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure);
+int dg_guards_start(PyObject *errstate_variable, PyObject *errstate_harmless);
+/* the number of parameters that the program reads */
+int dg_guards_inputs(const dg_guards *guards);
+
+/* -- plan.c: what an entry does -- */
+typedef struct dg_plan dg_plan;
+extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
+int dg_plan_inputs(PyObject *plan);
+int dg_plan_symbols(PyObject *plan);
+PyObject *dg_plan_run(PyObject *plan, dg_frame *frame);
+
+/* -- recipe.c: building what a call returns -- */
+typedef struct dg_recipe dg_recipe;
+typedef struct {
+    dg_frame *frame;
+    PyObject **outputs; /* owned by the plan */
+    PyObject **memo;
+    const int64_t *sizes;
+} dg_results;
+dg_recipe *dg_recipe_new(PyObject *description, int n_outputs, int n_symbols, int *n_memo);
+void dg_recipe_free(dg_recipe *recipe);
+int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg);
+PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
+/* the highest register that the recipe reads, or -1 */
+int dg_recipe_registers(const dg_recipe *recipe);
+
+/* -- compiled_function.c -- */
+extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;
+/* the bound parameters in order of co_varnames as a new tuple; NULL without an exception: the call does not fit */
+PyObject *dg_bind(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames);
+extern PyObject *dg_GuardError;
+
+#endif

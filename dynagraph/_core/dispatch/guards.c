@@ -1,0 +1,608 @@
+/* Guard programs: compiled once into a flat array of instructions, run on every call.  No instruction runs user code. */
+#include "core.h"
+
+#if PY_VERSION_HEX < 0x030E0000
+/* deprecated, and the one cheap way to know that a dict did not change */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#define DICT_VERSION(d) (((PyDictObject *)(d))->ma_version_tag)
+#define HAS_DICT_VERSION 1
+#else
+#define DICT_VERSION(d) ((uint64_t)0)
+#define HAS_DICT_VERSION 0
+#endif
+
+typedef enum {
+    G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
+    G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
+} opcode;
+
+typedef struct {
+    opcode op;
+    int dst, src, slot;       /* registers and input slots; also second register, axis, symbol */
+    PyObject *object, *key;   /* owned */
+    Py_hash_t hash;
+    /* loads of dict entries: what was found when the dict had this version (the dict keeps it alive) */
+    uint64_t version;
+    PyObject *cached;
+    unsigned int type_version;
+    Py_ssize_t number;        /* lengths, indices */
+    int64_t integer;          /* small ints; bits of floats */
+    int exact;                /* arrays: strides are exact */
+    int ndim, writeable, fits64;
+    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
+    dg_size left, right;
+    int comparison, holds;
+    int scalar_size;
+} instruction;
+
+struct dg_guards {
+    int length, n_inputs;
+    instruction *code;
+};
+
+static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
+    {"global", G_GLOBAL, 3}, {"absent", G_ABSENT, 2}, {"cell", G_CELL, 2}, {"closure", G_CLOSURE, 2}, {"type", G_TYPE, 2},
+    {"type_version", G_TYPE_VERSION, 2}, {"attr", G_ATTR, 3}, {"no_attr", G_NO_ATTR, 2}, {"item", G_ITEM, 3},
+    {"dict_item", G_DICT_ITEM, 3}, {"len", G_LEN, 2}, {"dict_keys", G_DICT_KEYS, 2}, {"is", G_IS, 2}, {"is_not", G_IS_NOT, 2},
+    {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
+    {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
+};
+
+/* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
+
+static PyObject *errstate_variable;   /* a ContextVar, or null where this NumPy has none */
+static PyObject *errstate_harmless;   /* callable: whether the state in force asks for nothing but warnings */
+static PyObject *harmless_state;      /* the last state that was found harmless */
+
+int dg_guards_start(PyObject *variable, PyObject *harmless)
+{
+    Py_XSETREF(errstate_variable, variable == Py_None ? NULL : Py_NewRef(variable));
+    Py_XSETREF(errstate_harmless, Py_NewRef(harmless));
+    Py_CLEAR(harmless_state);
+    return 0;
+}
+
+static int errstate_holds(void)
+{
+    PyObject *state = NULL;
+    if (errstate_variable) {
+        if (PyContextVar_Get(errstate_variable, Py_None, &state) < 0) {
+            PyErr_Clear();
+            return 0;
+        }
+        if (state && state == harmless_state) {
+            Py_DECREF(state);
+            return 1;
+        }
+    }
+    if (!errstate_harmless) {
+        Py_XDECREF(state);
+        return 1;
+    }
+    PyObject *answer = PyObject_CallNoArgs(errstate_harmless);
+    int holds = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (holds < 0)
+        PyErr_Clear();
+    if (holds == 1 && state)
+        Py_XSETREF(harmless_state, Py_NewRef(state));
+    Py_XDECREF(state);
+    return holds == 1;
+}
+
+/* -- versions of types -------------------------------------------------------------------------------------------------- */
+
+static unsigned int type_version(PyTypeObject *type)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    if (!PyUnstable_Type_AssignVersionTag(type))
+        return 0;
+#else
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG)) {
+        static PyObject *name;
+        if (!name && !(name = PyUnicode_InternFromString("__class__")))
+            return 0;
+        _PyType_Lookup(type, name); /* assigns a tag */
+    }
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
+        return 0;
+#endif
+    return type->tp_version_tag;
+}
+
+static inline int type_unchanged(const instruction *g, PyTypeObject *type)
+{
+#if PY_VERSION_HEX < 0x030D0000
+    if (!PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG))
+        return 0;
+#endif
+    return type->tp_version_tag == g->type_version;
+}
+
+/* -- building ------------------------------------------------------------------------------------------------------------ */
+
+static int as_index(PyObject *value, int limit, const char *what, int *out)
+{
+    long number = PyLong_AsLong(value);
+    if (number == -1 && PyErr_Occurred())
+        return -1;
+    if (number < 0 || number >= limit) {
+        PyErr_Format(PyExc_ValueError, "guard program: %s %ld is not within 0..%d", what, number, limit - 1);
+        return -1;
+    }
+    *out = (int)number;
+    return 0;
+}
+
+static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+{
+    PyObject *dims = PyTuple_GET_ITEM(row, 5), *strides = PyTuple_GET_ITEM(row, 6), *writeable = PyTuple_GET_ITEM(row, 7);
+    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 4), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
+        return -1;
+    PyArray_Descr *descr = NULL;
+    if (!PyArray_DescrConverter(PyTuple_GET_ITEM(row, 3), &descr))
+        return -1;
+    g->object = (PyObject *)descr;
+    if (!PyTuple_Check(dims) || PyTuple_GET_SIZE(dims) != g->ndim ||
+        (strides != Py_None && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != g->ndim))) {
+        PyErr_Format(PyExc_ValueError, "guard program: array guard of rank %d with dims %R and strides %R", g->ndim, dims, strides);
+        return -1;
+    }
+    g->writeable = writeable == Py_None ? -1 : PyObject_IsTrue(writeable);
+    g->exact = strides != Py_None;
+    for (int k = 0; k < g->ndim; ++k) {
+        PyObject *dim = PyTuple_GET_ITEM(dims, k);
+        g->dims[k] = dim == Py_None ? -1 : PyLong_AsSsize_t(dim);
+        if (g->exact)
+            g->strides[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) * PyDataType_ELSIZE(descr);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int scalar_size(PyTypeObject *type)
+{
+    if (type == &PyDoubleArrType_Type || type == &PyLongArrType_Type || type == &PyLongLongArrType_Type ||
+        type == &PyFloat_Type || type == &PyLong_Type)
+        return 8;
+    if (type == &PyFloatArrType_Type || type == &PyIntArrType_Type)
+        return 4;
+    if (type == &PyUByteArrType_Type || type == &PyBoolArrType_Type || type == &PyBool_Type)
+        return 1;
+    return 0;
+}
+
+static int parse_equal(instruction *g, PyObject *value)
+{
+    PyTypeObject *type = Py_TYPE(value);
+    if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyComplex_Type && type != &PyUnicode_Type &&
+        type != &PyBytes_Type) {
+        PyErr_Format(PyExc_TypeError, "guard program: equal takes an int, float, complex, str or bytes, got %R", value);
+        return -1;
+    }
+    g->object = Py_NewRef(value);
+    if (type == &PyLong_Type) {
+        int overflow;
+        g->integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+        g->fits64 = !overflow;
+    } else if (type == &PyFloat_Type) {
+        double number = PyFloat_AS_DOUBLE(value);
+        memcpy(&g->integer, &number, 8);
+    }
+    return 0;
+}
+
+static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, int n_symbols)
+{
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) == 0 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) {
+        PyErr_Format(PyExc_TypeError, "guard program: expected a tuple that starts with a name, got %R", row);
+        return -1;
+    }
+    const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(row, 0));
+    Py_ssize_t given = PyTuple_GET_SIZE(row) - 1;
+    int found = -1;
+    for (size_t k = 0; name && k < sizeof NAMES / sizeof *NAMES; ++k)
+        if (strcmp(name, NAMES[k].name) == 0)
+            found = (int)k;
+    if (found < 0) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_ValueError, "guard program: unknown instruction %R", PyTuple_GET_ITEM(row, 0));
+        return -1;
+    }
+    if (given != NAMES[found].n_args) {
+        PyErr_Format(PyExc_ValueError, "guard program: %s takes %d arguments, got %zd", name, NAMES[found].n_args, given);
+        return -1;
+    }
+    g->op = NAMES[found].op;
+    PyObject *a = given > 0 ? PyTuple_GET_ITEM(row, 1) : NULL, *b = given > 1 ? PyTuple_GET_ITEM(row, 2) : NULL;
+    PyObject *c = given > 2 ? PyTuple_GET_ITEM(row, 3) : NULL;
+    switch (g->op) {
+    case G_GLOBAL:
+    case G_ABSENT: {
+        PyObject *dict = g->op == G_GLOBAL ? b : a, *key = g->op == G_GLOBAL ? c : b;
+        if (g->op == G_GLOBAL && as_index(a, n_registers, "register", &g->dst) < 0)
+            return -1;
+        if (!PyDict_Check(dict) || !PyUnicode_CheckExact(key)) {
+            PyErr_Format(PyExc_TypeError, "guard program: %s takes a dict and a str, got %R of type %s", name, key,
+                         Py_TYPE(dict)->tp_name);
+            return -1;
+        }
+        g->object = Py_NewRef(dict);
+        g->key = Py_NewRef(key);
+        g->hash = PyObject_Hash(key);
+        g->version = 0; /* no dict has this version */
+        return 0;
+    }
+    case G_CELL:
+        if (!PyCell_Check(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: cell takes a cell, got %R", b);
+            return -1;
+        }
+        g->object = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->dst);
+    case G_CLOSURE:
+        g->number = PyLong_AsSsize_t(b);
+        return PyErr_Occurred() ? -1 : as_index(a, n_registers, "register", &g->dst);
+    case G_TYPE:
+    case G_TYPE_VERSION:
+        if (!PyType_Check(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, b);
+            return -1;
+        }
+        g->object = Py_NewRef(b);
+        if (g->op == G_TYPE_VERSION && !(g->type_version = type_version((PyTypeObject *)b))) {
+            PyErr_Format(PyExc_ValueError, "guard program: type %s has no version: changes to it would go unseen",
+                         ((PyTypeObject *)b)->tp_name);
+            return -1;
+        }
+        return as_index(a, n_registers, "register", &g->src);
+    case G_ATTR:
+        if (!PyUnicode_CheckExact(c)) {
+            PyErr_Format(PyExc_TypeError, "guard program: attr takes a str, got %R", c);
+            return -1;
+        }
+        g->key = Py_NewRef(c);
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
+    case G_ITEM:
+        g->number = PyLong_AsSsize_t(c);
+        if (PyErr_Occurred())
+            return -1;
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
+    case G_DICT_ITEM:
+        g->hash = PyObject_Hash(c);
+        if (g->hash == -1)
+            return -1;
+        g->key = Py_NewRef(c);
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
+    case G_NO_ATTR:
+        g->key = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
+    case G_LEN:
+        g->number = PyLong_AsSsize_t(b);
+        return PyErr_Occurred() ? -1 : as_index(a, n_registers, "register", &g->src);
+    case G_DICT_KEYS:
+        if (!PyTuple_Check(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: dict_keys takes a tuple, got %R", b);
+            return -1;
+        }
+        g->object = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
+    case G_IS:
+    case G_IS_NOT:
+        g->object = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
+    case G_SAME:
+    case G_NOT_SAME:
+        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_registers, "register", &g->dst);
+    case G_EQUAL:
+        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : parse_equal(g, b);
+    case G_ARRAY:
+        return parse_array(g, row, n_registers, n_inputs);
+    case G_SCALAR:
+        if (as_index(a, n_registers, "register", &g->src) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
+            return -1;
+        if (!PyType_Check(c) || !(g->scalar_size = scalar_size((PyTypeObject *)c))) {
+            PyErr_Format(PyExc_TypeError, "guard program: %R is no type of scalar inputs", c);
+            return -1;
+        }
+        g->object = Py_NewRef(c);
+        return 0;
+    case G_DIM:
+        if (as_index(a, n_symbols, "symbol", &g->dst) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
+            return -1;
+        g->number = PyLong_AsSsize_t(c);
+        return PyErr_Occurred() ? -1 : 0;
+    case G_RELATION: {
+        g->comparison = PyUnicode_CompareWithASCIIString(a, "==") == 0 ? 0 : PyUnicode_CompareWithASCIIString(a, "<") == 0 ? 1 : 2;
+        if (g->comparison == 2 && PyUnicode_CompareWithASCIIString(a, "<=") != 0) {
+            PyErr_Format(PyExc_ValueError, "guard program: relation takes ==, < or <=, got %R", a);
+            return -1;
+        }
+        g->holds = PyObject_IsTrue(PyTuple_GET_ITEM(row, 4));
+        return dg_size_parse(b, n_symbols, &g->left) < 0 ? -1 : dg_size_parse(c, n_symbols, &g->right);
+    }
+    case G_ERRSTATE:
+        return 0;
+    }
+    return 0;
+}
+
+dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols)
+{
+    if (!PyTuple_Check(program)) {
+        PyErr_Format(PyExc_TypeError, "guard program: expected a tuple of instructions, got %s", Py_TYPE(program)->tp_name);
+        return NULL;
+    }
+    Py_ssize_t length = PyTuple_GET_SIZE(program);
+    dg_guards *guards = PyMem_Calloc(1, sizeof *guards);
+    if (!guards || !(guards->code = PyMem_Calloc((size_t)length + 1, sizeof(instruction)))) {
+        PyMem_Free(guards);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    guards->length = (int)length;
+    unsigned char bound[DG_MAX_ARRAYS] = {0};
+    for (Py_ssize_t k = 0; k < length; ++k) {
+        instruction *g = &guards->code[k];
+        if (parse(g, PyTuple_GET_ITEM(program, k), n_registers, n_inputs, n_symbols) < 0)
+            goto fail;
+        if (g->op == G_ARRAY)
+            bound[g->slot] = (unsigned char)(1 + g->ndim);
+        else if (g->op == G_SCALAR)
+            bound[g->slot] = 1;
+        else if (g->op == G_DIM && (g->number < 0 || g->number >= bound[g->slot] - 1)) {
+            PyErr_Format(PyExc_ValueError, "guard program: dim of input %d, axis %zd, which no guard before it has", g->slot,
+                         g->number);
+            goto fail;
+        }
+    }
+    for (int k = 0; k < n_inputs; ++k)
+        if (!bound[k]) {
+            PyErr_Format(PyExc_ValueError, "guard program: nothing binds input %d", k);
+            goto fail;
+        }
+    return guards;
+fail:
+    dg_guards_free(guards);
+    return NULL;
+}
+
+void dg_guards_free(dg_guards *guards)
+{
+    if (!guards)
+        return;
+    for (int k = 0; k < guards->length; ++k) {
+        instruction *g = &guards->code[k];
+        Py_CLEAR(g->object);
+        Py_CLEAR(g->key);
+        dg_size_clear(&g->left);
+        dg_size_clear(&g->right);
+    }
+    PyMem_Free(guards->code);
+    PyMem_Free(guards);
+}
+
+int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg)
+{
+    for (int k = 0; guards && k < guards->length; ++k) {
+        Py_VISIT(guards->code[k].object);
+        Py_VISIT(guards->code[k].key);
+    }
+    return 0;
+}
+
+/* -- running ------------------------------------------------------------------------------------------------------------- */
+
+static inline int array_holds(const instruction *g, PyObject *object, dg_frame *frame)
+{
+    if (Py_TYPE(object) != &PyArray_Type)
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)object;
+    if ((PyObject *)PyArray_DESCR(array) != g->object && !PyArray_EquivTypes(PyArray_DESCR(array), (PyArray_Descr *)g->object))
+        return 0;
+    int wanted = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
+    int flags = PyArray_FLAGS(array);
+    if (PyArray_NDIM(array) != g->ndim || (flags & wanted) != wanted)
+        return 0;
+    if (g->writeable >= 0 && !!(flags & NPY_ARRAY_WRITEABLE) != g->writeable)
+        return 0;
+    const npy_intp *dims = PyArray_DIMS(array);
+    for (int k = 0; k < g->ndim; ++k)
+        if (g->dims[k] >= 0 ? dims[k] != g->dims[k] : dims[k] < 2)
+            return 0;
+    if (g->exact) {
+        const npy_intp *strides = PyArray_STRIDES(array);
+        for (int k = 0; k < g->ndim; ++k)
+            if (strides[k] != g->strides[k] && dims[k] > 1)
+                return 0;
+    }
+    frame->inputs[g->slot] = PyArray_DATA(array);
+    frame->input_objects[g->slot] = object;
+    return 1;
+}
+
+static inline int scalar_holds(const instruction *g, PyObject *object, dg_frame *frame)
+{
+    if (Py_TYPE(object) != (PyTypeObject *)g->object)
+        return 0;
+    char *to = frame->scalars[g->slot];
+    if (PyFloat_CheckExact(object)) {
+        double number = PyFloat_AS_DOUBLE(object);
+        memcpy(to, &number, 8);
+    } else if (PyBool_Check(object)) {
+        *to = object == Py_True;
+    } else if (PyLong_CheckExact(object)) {
+        int overflow;
+        int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+        if (overflow)
+            return 0;
+        memcpy(to, &number, 8);
+    } else {
+        PyArray_ScalarAsCtype(object, to);
+    }
+    frame->inputs[g->slot] = to;
+    frame->input_objects[g->slot] = object;
+    return 1;
+}
+
+static inline int equal_holds(const instruction *g, PyObject *object)
+{
+    if (object == g->object)
+        return 1;
+    PyTypeObject *type = Py_TYPE(g->object);
+    if (Py_TYPE(object) != type)
+        return 0;
+    if (type == &PyLong_Type) {
+        int overflow;
+        int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+        if (g->fits64)
+            return !overflow && number == g->integer;
+        return overflow && PyObject_RichCompareBool(object, g->object, Py_EQ) == 1;
+    }
+    if (type == &PyFloat_Type) {
+        double number = PyFloat_AS_DOUBLE(object);
+        return memcmp(&number, &g->integer, 8) == 0;
+    }
+    if (type == &PyComplex_Type) {
+        Py_complex a = ((PyComplexObject *)object)->cval, b = ((PyComplexObject *)g->object)->cval;
+        return memcmp(&a, &b, sizeof a) == 0;
+    }
+    return PyObject_RichCompareBool(object, g->object, Py_EQ) == 1;
+}
+
+/* the value of a dict entry, borrowed, or null; fast while the dict does not change */
+static inline PyObject *dict_entry(instruction *g)
+{
+#if HAS_DICT_VERSION
+    uint64_t version = DICT_VERSION(g->object);
+    if (version == g->version)
+        return g->cached;
+    g->cached = _PyDict_GetItem_KnownHash(g->object, g->key, g->hash);
+    g->version = version;
+#else
+    g->cached = _PyDict_GetItem_KnownHash(g->object, g->key, g->hash);
+#endif
+    if (!g->cached)
+        PyErr_Clear();
+    return g->cached;
+}
+
+static int dict_keys_hold(const instruction *g, PyObject *object)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(g->object), position = 0, k = 0;
+    if (!PyDict_CheckExact(object) || PyDict_GET_SIZE(object) != n)
+        return 0;
+    PyObject *key, *value;
+    while (PyDict_Next(object, &position, &key, &value)) {
+        PyObject *wanted = PyTuple_GET_ITEM(g->object, k++);
+        if (key != wanted) {
+            /* equal strings and numbers are one key; the comparison of anything else could run user code */
+            if (Py_TYPE(key) != Py_TYPE(wanted) || !(PyUnicode_CheckExact(key) || PyLong_CheckExact(key)))
+                return 0;
+            if (PyObject_RichCompareBool(key, wanted, Py_EQ) != 1)
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static int lacks_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *dict = PyObject_GenericGetDict(object, NULL);
+    if (!dict) {
+        PyErr_Clear();
+        return 1; /* no __dict__ at all */
+    }
+    int has = PyDict_Contains(dict, name);
+    Py_DECREF(dict);
+    return has == 0;
+}
+
+static Py_ssize_t exact_length(PyObject *object)
+{
+    if (PyTuple_CheckExact(object))
+        return PyTuple_GET_SIZE(object);
+    if (PyList_CheckExact(object))
+        return PyList_GET_SIZE(object);
+    if (PyDict_CheckExact(object))
+        return PyDict_GET_SIZE(object);
+    return PyAnySet_CheckExact(object) ? PySet_GET_SIZE(object) : -1;
+}
+
+static inline int relation_holds(const instruction *g, const int64_t *sizes)
+{
+    int64_t left = dg_size_run(&g->left, sizes), right = dg_size_run(&g->right, sizes);
+    int is = g->comparison == 0 ? left == right : g->comparison == 1 ? left < right : left <= right;
+    return is == g->holds;
+}
+
+#define NEED(condition) if (!(condition)) return k; break
+
+int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
+{
+    PyObject **r = frame->registers;
+    for (int k = 0; k < guards->length; ++k) {
+        instruction *g = &guards->code[k];
+        switch (g->op) {
+        case G_ARRAY: NEED(array_holds(g, r[g->src], frame));
+        case G_SCALAR: NEED(scalar_holds(g, r[g->src], frame));
+        case G_GLOBAL: NEED((r[g->dst] = dict_entry(g)));
+        case G_ABSENT: NEED(!dict_entry(g));
+        case G_IS: NEED(r[g->src] == g->object);
+        case G_IS_NOT: NEED(r[g->src] != g->object);
+        case G_CELL: NEED((r[g->dst] = PyCell_GET(g->object)));
+        case G_CLOSURE:
+            if (!closure || g->number >= PyTuple_GET_SIZE(closure))
+                return k;
+            NEED((r[g->dst] = PyCell_GET(PyTuple_GET_ITEM(closure, g->number))));
+        case G_TYPE: NEED((PyObject *)Py_TYPE(r[g->src]) == g->object);
+        case G_TYPE_VERSION:
+            NEED((PyObject *)Py_TYPE(r[g->src]) == g->object && type_unchanged(g, (PyTypeObject *)g->object));
+        case G_ATTR: {
+            PyObject *value = PyObject_GetAttr(r[g->src], g->key);
+            if (!value) {
+                PyErr_Clear();
+                return k;
+            }
+            r[g->dst] = value;
+            /* the object keeps it alive, but for what a descriptor makes anew: such is not guarded with attr */
+            Py_DECREF(value);
+            break;
+        }
+        case G_NO_ATTR: NEED(lacks_attribute(r[g->src], g->key));
+        case G_ITEM: {
+            PyObject *sequence = r[g->src];
+            if (PyTuple_CheckExact(sequence) && g->number >= 0 && g->number < PyTuple_GET_SIZE(sequence))
+                r[g->dst] = PyTuple_GET_ITEM(sequence, g->number);
+            else if (PyList_CheckExact(sequence) && g->number >= 0 && g->number < PyList_GET_SIZE(sequence))
+                r[g->dst] = PyList_GET_ITEM(sequence, g->number);
+            else
+                return k;
+            break;
+        }
+        case G_DICT_ITEM: {
+            if (!PyDict_CheckExact(r[g->src]))
+                return k;
+            PyObject *value = _PyDict_GetItem_KnownHash(r[g->src], g->key, g->hash);
+            if (!value) {
+                PyErr_Clear();
+                return k;
+            }
+            r[g->dst] = value;
+            break;
+        }
+        case G_LEN: NEED(exact_length(r[g->src]) == g->number);
+        case G_DICT_KEYS: NEED(dict_keys_hold(g, r[g->src]));
+        case G_SAME: NEED(r[g->src] == r[g->dst]);
+        case G_NOT_SAME: NEED(r[g->src] != r[g->dst]);
+        case G_EQUAL: NEED(equal_holds(g, r[g->src]));
+        case G_DIM:
+            frame->sizes[g->dst] = PyArray_DIM((PyArrayObject *)frame->input_objects[g->slot], (int)g->number);
+            break;
+        case G_RELATION: NEED(relation_holds(g, frame->sizes));
+        case G_ERRSTATE: NEED(errstate_holds());
+        }
+    }
+    return -1;
+}

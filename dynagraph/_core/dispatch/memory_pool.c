@@ -1,0 +1,231 @@
+/* Recycled memory for results and workspaces.
+
+   The first touch of fresh memory costs more than most kernels: a page fault for every 4 KiB.  Blocks that come back are kept,
+   up to a limit, and given out again.  Size classes are four per power of two; a block of one class serves requests of it. */
+#define _GNU_SOURCE
+#include "core.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { HEADER = 64, SMALL = 65536, N_CLASSES = 256, HUGE_PAGE = 2 << 20 };
+#define MAGIC 0x646764676d656d31ull
+
+typedef struct block {
+    uint64_t magic;
+    size_t size; /* usable bytes: that of the class */
+    int class_number;
+    struct block *next, *older, *newer; /* of the same class; by time of return */
+    void *start;                        /* what free() takes */
+} block;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static block *free_blocks[N_CLASSES], *oldest, *newest;
+static size_t kept, limit, in_use;
+static uint64_t taken, recycled;
+
+static size_t class_size(int number)
+{
+    size_t base = (size_t)SMALL << (number / 4);
+    return base + base / 4 * (size_t)(number % 4);
+}
+
+static int class_of(size_t size)
+{
+    int number = 0;
+    while (number < N_CLASSES - 1 && class_size(number) < size)
+        ++number;
+    return number;
+}
+
+static block *make(int number)
+{
+    size_t size = class_size(number), total = size + HEADER;
+    void *start = NULL;
+    size_t alignment = total >= HUGE_PAGE ? HUGE_PAGE : HEADER;
+    if (posix_memalign(&start, alignment, total + (alignment == HUGE_PAGE ? HUGE_PAGE - total % HUGE_PAGE : 0)) != 0)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (alignment == HUGE_PAGE)
+        madvise(start, total, MADV_HUGEPAGE);
+#endif
+    block *b = start;
+    *b = (block){.magic = MAGIC, .size = size, .class_number = number, .start = start};
+    return b;
+}
+
+static void unlink_block(block *b)
+{
+    block **at = &free_blocks[b->class_number];
+    while (*at != b)
+        at = &(*at)->next;
+    *at = b->next;
+    *(b->older ? &b->older->newer : &oldest) = b->newer;
+    *(b->newer ? &b->newer->older : &newest) = b->older;
+    b->next = b->older = b->newer = NULL;
+    kept -= b->size;
+}
+
+void *dg_pool_take(size_t size)
+{
+    if (size > ((size_t)1 << 60))
+        return NULL;
+    int number = class_of(size);
+    pthread_mutex_lock(&lock);
+    block *b = free_blocks[number];
+    ++taken;
+    if (b) {
+        unlink_block(b);
+        ++recycled;
+        in_use += b->size;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!b) {
+        b = make(number);
+        if (!b) {
+            dg_pool_trim(0);
+            b = make(number);
+        }
+        if (!b)
+            return NULL;
+        pthread_mutex_lock(&lock);
+        in_use += b->size;
+        pthread_mutex_unlock(&lock);
+    }
+    return (char *)b + HEADER;
+}
+
+/* takes out the oldest blocks until `target` bytes are kept; gives the list of them, to be freed without the lock */
+static block *drop_to(size_t target)
+{
+    block *list = NULL;
+    while (kept > target && oldest) {
+        block *b = oldest;
+        unlink_block(b);
+        b->next = list;
+        list = b;
+    }
+    return list;
+}
+
+static void free_list(block *list)
+{
+    while (list) {
+        block *b = list;
+        list = b->next;
+        free(b->start);
+    }
+}
+
+void dg_pool_give(void *memory)
+{
+    if (!memory)
+        return;
+    block *b = (block *)((char *)memory - HEADER);
+    pthread_mutex_lock(&lock);
+    in_use -= b->size;
+    b->next = free_blocks[b->class_number];
+    free_blocks[b->class_number] = b;
+    b->older = newest;
+    b->newer = NULL;
+    *(newest ? &newest->newer : &oldest) = b;
+    newest = b;
+    kept += b->size;
+    block *list = drop_to(limit);
+    pthread_mutex_unlock(&lock);
+    free_list(list);
+}
+
+void dg_pool_trim(size_t target)
+{
+    pthread_mutex_lock(&lock);
+    block *list = drop_to(target);
+    pthread_mutex_unlock(&lock);
+    free_list(list);
+}
+
+void dg_pool_set_limit(size_t new_limit)
+{
+    pthread_mutex_lock(&lock);
+    limit = new_limit;
+    pthread_mutex_unlock(&lock);
+    dg_pool_trim(new_limit);
+}
+
+PyObject *dg_pool_stats(void)
+{
+    pthread_mutex_lock(&lock);
+    size_t bytes[3] = {kept, in_use, limit};
+    uint64_t counts[2] = {taken, recycled};
+    pthread_mutex_unlock(&lock);
+    return Py_BuildValue("{s:n,s:n,s:n,s:K,s:K}", "kept", (Py_ssize_t)bytes[0], "in_use", (Py_ssize_t)bytes[1], "limit",
+                         (Py_ssize_t)bytes[2], "taken", (unsigned long long)counts[0], "recycled", (unsigned long long)counts[1]);
+}
+
+/* -- the handler through which NumPy gives blocks back -------------------------------------------------------------------- */
+
+static void *handler_malloc(void *ctx, size_t size) { return dg_pool_take(size); }
+
+static void *handler_calloc(void *ctx, size_t n, size_t size)
+{
+    void *memory = n && size > SIZE_MAX / n ? NULL : dg_pool_take(n * size);
+    return memory ? memset(memory, 0, n * size) : NULL;
+}
+
+static void handler_free(void *ctx, void *memory, size_t size) { dg_pool_give(memory); }
+
+static void *handler_realloc(void *ctx, void *memory, size_t size)
+{
+    if (!memory)
+        return dg_pool_take(size);
+    block *b = (block *)((char *)memory - HEADER);
+    if (size <= b->size)
+        return memory;
+    void *moved = dg_pool_take(size);
+    if (moved) {
+        memcpy(moved, memory, b->size);
+        dg_pool_give(memory);
+    }
+    return moved;
+}
+
+static PyDataMem_Handler handler = {"dynagraph_pool", 1, {NULL, handler_malloc, handler_calloc, handler_realloc, handler_free}};
+static PyObject *handler_capsule;
+
+PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes)
+{
+    Py_INCREF(descr);
+    if (nbytes < SMALL)
+        return PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
+    void *data = dg_pool_take(nbytes);
+    if (!data) {
+        Py_DECREF(descr);
+        return PyErr_NoMemory();
+    }
+    PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, data, NPY_ARRAY_CARRAY, NULL);
+    if (!array) {
+        dg_pool_give(data);
+        return NULL;
+    }
+    /* as NumPy does for memory of its own: the array owns the data and knows by which handler to free it */
+    ((PyArrayObject_fields *)array)->mem_handler = Py_NewRef(handler_capsule);
+    PyArray_ENABLEFLAGS((PyArrayObject *)array, NPY_ARRAY_OWNDATA);
+    return array;
+}
+
+/* -- fork ------------------------------------------------------------------------------------------------------------------ */
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+int dg_pool_start(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+    size_t eighth = pages > 0 && page > 0 ? (size_t)pages * (size_t)page / 8 : (size_t)128 << 20;
+    limit = eighth < ((size_t)512 << 20) ? eighth : (size_t)512 << 20;
+    pthread_atfork(before_fork, after_fork, after_fork);
+    handler_capsule = PyCapsule_New(&handler, "mem_handler", NULL);
+    return handler_capsule ? 0 : -1;
+}

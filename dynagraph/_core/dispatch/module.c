@@ -1,0 +1,126 @@
+/* The extension module dynagraph._core._dispatch. */
+#define DG_IMPORTS_NUMPY
+#include "core.h"
+
+static PyObject *py_bind(PyObject *module, PyObject *args)
+{
+    PyObject *function, *positional, *keywords = Py_None;
+    if (!PyArg_ParseTuple(args, "O!O!|O:bind", &PyFunction_Type, &function, &PyTuple_Type, &positional, &keywords))
+        return NULL;
+    if (keywords != Py_None && !PyDict_Check(keywords))
+        return PyErr_Format(PyExc_TypeError, "bind: keywords must be a dict or None, got %s", Py_TYPE(keywords)->tp_name);
+    Py_ssize_t n_args = PyTuple_GET_SIZE(positional), n_keywords = keywords == Py_None ? 0 : PyDict_GET_SIZE(keywords);
+    PyObject **values = PyMem_Calloc((size_t)(n_args + n_keywords) + 1, sizeof *values);
+    PyObject *names = PyTuple_New(n_keywords), *bound = NULL;
+    if (values && names) {
+        Py_ssize_t position = 0, k = 0;
+        PyObject *key, *value;
+        for (Py_ssize_t j = 0; j < n_args; ++j)
+            values[j] = PyTuple_GET_ITEM(positional, j);
+        while (n_keywords && PyDict_Next(keywords, &position, &key, &value)) {
+            values[n_args + k] = value;
+            PyTuple_SET_ITEM(names, k++, Py_NewRef(key));
+        }
+        bound = dg_bind(function, values, n_args, n_keywords ? names : NULL);
+        if (!bound && !PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "%U() does not take these arguments", ((PyFunctionObject *)function)->func_qualname);
+    } else {
+        PyErr_NoMemory();
+    }
+    PyMem_Free(values);
+    Py_XDECREF(names);
+    return bound;
+}
+
+static PyObject *py_set_threads(PyObject *module, PyObject *value)
+{
+    long n = PyLong_AsLong(value);
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    if (n < 0)
+        return PyErr_Format(PyExc_ValueError, "set_threads: expected at least 1, or 0 for all processors, got %ld", n);
+    dg_threads_set((int)(n > 1000 ? 1000 : n));
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_get_threads(PyObject *module, PyObject *ignored) { return PyLong_FromLong(dg_the_runtime.n_threads); }
+
+static PyObject *py_set_blas(PyObject *module, PyObject *args)
+{
+    PyObject *functions;
+    int ilp64;
+    if (!PyArg_ParseTuple(args, "O!p:set_blas", &PyDict_Type, &functions, &ilp64))
+        return NULL;
+    const char *names[] = {"sgemm", "dgemm", "sgemv", "dgemv"};
+    void **slots[] = {&dg_the_runtime.sgemm, &dg_the_runtime.dgemm, &dg_the_runtime.sgemv, &dg_the_runtime.dgemv};
+    for (int k = 0; k < 4; ++k) {
+        PyObject *address = PyDict_GetItemString(functions, names[k]);
+        *slots[k] = address ? PyLong_AsVoidPtr(address) : NULL;
+        if (PyErr_Occurred())
+            return NULL;
+    }
+    dg_the_runtime.ilp64 = ilp64;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_pool_stats(PyObject *module, PyObject *ignored) { return dg_pool_stats(); }
+
+static PyObject *size_argument(PyObject *value, void (*apply)(size_t))
+{
+    size_t size = PyLong_AsSize_t(value);
+    if (PyErr_Occurred())
+        return NULL;
+    apply(size);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_pool_trim(PyObject *module, PyObject *value) { return size_argument(value, dg_pool_trim); }
+static PyObject *py_pool_set_limit(PyObject *module, PyObject *value) { return size_argument(value, dg_pool_set_limit); }
+
+static PyObject *py_set_errstate(PyObject *module, PyObject *args)
+{
+    PyObject *variable, *harmless;
+    if (!PyArg_ParseTuple(args, "OO:set_errstate", &variable, &harmless))
+        return NULL;
+    dg_guards_start(variable, harmless);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"bind", py_bind, METH_VARARGS, "bind(function, args, kwargs=None) -> bound parameters in order of co_varnames"},
+    {"set_threads", py_set_threads, METH_O, "set_threads(n): 0 for as many as this process has processors"},
+    {"get_threads", py_get_threads, METH_NOARGS, "get_threads() -> n"},
+    {"set_blas", py_set_blas, METH_VARARGS, "set_blas({'sgemm': address, ...}, ilp64)"},
+    {"pool_stats", py_pool_stats, METH_NOARGS, "pool_stats() -> bytes kept, in use and allowed; blocks taken and recycled"},
+    {"pool_trim", py_pool_trim, METH_O, "pool_trim(n_bytes): give memory back to the system until at most n_bytes are kept"},
+    {"pool_set_limit", py_pool_set_limit, METH_O, "pool_set_limit(n_bytes)"},
+    {"set_errstate", py_set_errstate, METH_VARARGS,
+     "set_errstate(variable, harmless): NumPy's ContextVar of its error state or None, and what tells whether it only warns"},
+    {0},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "dynagraph._core._dispatch",
+    "The hot path: guard programs, plans, the memory and thread pools.  See docs/internals.md.", -1, methods,
+};
+
+PyMODINIT_FUNC PyInit__dispatch(void)
+{
+    import_array();
+    PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType};
+    PyObject *module = PyModule_Create(&definition);
+    if (!module)
+        return NULL;
+    for (size_t k = 0; k < sizeof types / sizeof *types; ++k)
+        if (PyModule_AddType(module, types[k]) < 0)
+            goto fail;
+    dg_GuardError = PyErr_NewExceptionWithDoc("dynagraph._core._dispatch.GuardError",
+                                              "An entry was run on values that its guards refuse.", PyExc_RuntimeError, NULL);
+    if (!dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
+        dg_threads_start() != 0)
+        goto fail;
+    return module;
+fail:
+    Py_DECREF(module);
+    return NULL;
+}

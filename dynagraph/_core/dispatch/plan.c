@@ -1,0 +1,319 @@
+/* Plans: what an entry does once its guards hold.  A native plan calls generated code; a Python plan calls a callable. */
+#include "core.h"
+
+#include <structmember.h>
+
+typedef struct {
+    PyArray_Descr *descr;
+    int ndim, scalar;
+    dg_size shape[DG_MAX_DIMS];
+    /* where all sizes are constants */
+    int fixed;
+    npy_intp dims[DG_MAX_DIMS];
+    size_t nbytes;
+} output;
+
+struct dg_plan {
+    PyObject_HEAD
+    dg_entry_point entry;      /* native */
+    PyObject *keepalive;       /* what owns the code; or the callable */
+    int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
+    output *outputs;
+    dg_size workspace;
+    dg_recipe *recipe;
+    int single; /* the recipe is just output 0 */
+};
+
+int dg_plan_inputs(PyObject *plan) { return ((dg_plan *)plan)->n_inputs; }
+int dg_plan_symbols(PyObject *plan) { return ((dg_plan *)plan)->n_symbols; }
+
+/* -- making ---------------------------------------------------------------------------------------------------------------- */
+
+static int parse_output(output *out, PyObject *row, int n_symbols)
+{
+    PyObject *shape;
+    if (!PyTuple_Check(row) ||
+        !PyArg_ParseTuple(row, "O&O!p;an output is (dtype, shape, scalar)", PyArray_DescrConverter, &out->descr, &PyTuple_Type,
+                          &shape, &out->scalar)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "plan: an output is (dtype, shape, scalar), got %R", row);
+        return -1;
+    }
+    if (PyTuple_GET_SIZE(shape) > DG_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "plan: an output of %zd dimensions; at most %d are possible", PyTuple_GET_SIZE(shape),
+                     DG_MAX_DIMS);
+        return -1;
+    }
+    out->ndim = (int)PyTuple_GET_SIZE(shape);
+    out->fixed = 1;
+    out->nbytes = (size_t)PyDataType_ELSIZE(out->descr);
+    for (int k = 0; k < out->ndim; ++k) {
+        if (dg_size_parse(PyTuple_GET_ITEM(shape, k), n_symbols, &out->shape[k]) < 0)
+            return -1;
+        out->fixed &= out->shape[k].length == 0;
+        if (out->shape[k].constant < 0) {
+            PyErr_Format(PyExc_ValueError, "plan: an output of negative size %lld", (long long)out->shape[k].constant);
+            return -1;
+        }
+        out->dims[k] = (npy_intp)out->shape[k].constant;
+        out->nbytes *= (size_t)out->dims[k];
+    }
+    if (out->scalar && out->ndim != 0) {
+        PyErr_Format(PyExc_ValueError, "plan: a scalar output has no dimensions, this one has %d", out->ndim);
+        return -1;
+    }
+    return 0;
+}
+
+static void plan_dealloc(dg_plan *plan)
+{
+    PyObject_GC_UnTrack(plan);
+    Py_CLEAR(plan->keepalive);
+    for (int k = 0; k < plan->n_outputs && plan->outputs; ++k) {
+        Py_XDECREF(plan->outputs[k].descr);
+        for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
+            dg_size_clear(&plan->outputs[k].shape[axis]);
+    }
+    PyMem_Free(plan->outputs);
+    dg_size_clear(&plan->workspace);
+    dg_recipe_free(plan->recipe);
+    Py_TYPE(plan)->tp_free(plan);
+}
+
+static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
+{
+    Py_VISIT(plan->keepalive);
+    return dg_recipe_traverse(plan->recipe, visit, arg);
+}
+
+static int counts_fit(dg_plan *plan)
+{
+    if (plan->n_inputs < 0 || plan->n_inputs > DG_MAX_ARRAYS || plan->n_outputs > DG_MAX_ARRAYS || plan->n_symbols < 0 ||
+        plan->n_symbols > DG_MAX_SYMBOLS) {
+        PyErr_Format(PyExc_ValueError, "plan: %d inputs, %d outputs, %d symbols; at most %d, %d and %d are possible",
+                     plan->n_inputs, plan->n_outputs, plan->n_symbols, DG_MAX_ARRAYS, DG_MAX_ARRAYS, DG_MAX_SYMBOLS);
+        return 0;
+    }
+    return 1;
+}
+
+static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", NULL};
+    unsigned long long address;
+    PyObject *keepalive, *outputs, *workspace, *result;
+    int n_inputs, release_gil, n_symbols;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
+                                     &outputs, &workspace, &result, &release_gil, &n_symbols))
+        return NULL;
+    if (address == 0)
+        return PyErr_Format(PyExc_ValueError, "NativePlan: the address of the entry is null");
+    dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
+    if (!plan)
+        return NULL;
+    plan->entry = (dg_entry_point)(uintptr_t)address;
+    plan->keepalive = Py_NewRef(keepalive);
+    plan->n_inputs = n_inputs;
+    plan->n_symbols = n_symbols;
+    plan->release_gil = release_gil;
+    plan->n_outputs = (int)PyTuple_GET_SIZE(outputs);
+    if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)plan->n_outputs + 1, sizeof *plan->outputs)))
+        goto fail;
+    for (int k = 0; k < plan->n_outputs; ++k)
+        if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols) < 0)
+            goto fail;
+    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 ||
+        !(plan->recipe = dg_recipe_new(result, plan->n_outputs, n_symbols, &plan->n_memo)))
+        goto fail;
+    return (PyObject *)plan;
+fail:
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    Py_DECREF(plan);
+    return NULL;
+}
+
+static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", NULL};
+    PyObject *callable, *result, *scalars = NULL;
+    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+                                     &n_outputs, &PyTuple_Type, &scalars))
+        return NULL;
+    if (!PyCallable_Check(callable))
+        return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
+    dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
+    if (!plan)
+        return NULL;
+    plan->keepalive = Py_NewRef(callable);
+    plan->n_inputs = n_inputs;
+    plan->n_symbols = n_symbols;
+    plan->n_outputs = n_outputs;
+    if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
+        !(plan->recipe = dg_recipe_new(result, n_outputs, n_symbols, &plan->n_memo)))
+        goto fail;
+    for (Py_ssize_t k = 0; scalars && k < PyTuple_GET_SIZE(scalars) && k < n_outputs; ++k)
+        plan->outputs[k].scalar = PyObject_IsTrue(PyTuple_GET_ITEM(scalars, k));
+    return (PyObject *)plan;
+fail:
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    Py_DECREF(plan);
+    return NULL;
+}
+
+/* -- running --------------------------------------------------------------------------------------------------------------- */
+
+static PyObject *build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs)
+{
+    if (plan->recipe && plan->n_memo == 0) {
+        dg_results results = {frame, outputs, NULL, frame->sizes};
+        return dg_recipe_build(plan->recipe, &results);
+    }
+    PyObject **memo = PyMem_Calloc((size_t)plan->n_memo + 1, sizeof *memo);
+    if (!memo)
+        return PyErr_NoMemory();
+    dg_results results = {frame, outputs, memo, frame->sizes};
+    PyObject *result = dg_recipe_build(plan->recipe, &results);
+    for (int k = 0; k < plan->n_memo; ++k)
+        Py_XDECREF(memo[k]);
+    PyMem_Free(memo);
+    return result;
+}
+
+static PyObject *scalar_object(const output *out, void *value)
+{
+    if (out->descr->type_num == NPY_DOUBLE) {
+        PyObject *number = PyDoubleArrType_Type.tp_alloc(&PyDoubleArrType_Type, 0);
+        if (number)
+            memcpy(&((PyDoubleScalarObject *)number)->obval, value, 8);
+        return number;
+    }
+    return PyArray_Scalar(value, out->descr, NULL);
+}
+
+static PyObject *native_run(dg_plan *plan, dg_frame *frame)
+{
+    void *buffers[2 * DG_MAX_ARRAYS + 1];
+    PyObject *outputs[DG_MAX_ARRAYS];
+    double scalars[DG_MAX_ARRAYS]; /* room for a scalar output each */
+    PyObject *result = NULL;
+    int made = 0, n = plan->n_inputs;
+    memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
+    for (; made < plan->n_outputs; ++made) {
+        output *out = &plan->outputs[made];
+        outputs[made] = NULL;
+        if (out->scalar) {
+            buffers[n + made] = &scalars[made];
+            continue;
+        }
+        npy_intp dims[DG_MAX_DIMS];
+        const npy_intp *shape = out->dims;
+        size_t nbytes = out->nbytes;
+        if (!out->fixed) {
+            nbytes = (size_t)PyDataType_ELSIZE(out->descr);
+            for (int k = 0; k < out->ndim; ++k) {
+                dims[k] = (npy_intp)dg_size_run(&out->shape[k], frame->sizes);
+                nbytes *= (size_t)dims[k];
+            }
+            shape = dims;
+        }
+        outputs[made] = dg_new_array(out->descr, out->ndim, shape, nbytes);
+        if (!outputs[made])
+            goto done;
+        buffers[n + made] = PyArray_DATA((PyArrayObject *)outputs[made]);
+    }
+    void *workspace = NULL;
+    int64_t size = dg_size_run(&plan->workspace, frame->sizes);
+    _Alignas(64) char small[2048];
+    if (size > (int64_t)sizeof small && !(workspace = dg_pool_take((size_t)size))) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    buffers[n + plan->n_outputs] = workspace ? workspace : small;
+    int failed;
+    if (plan->release_gil) {
+        /* the arguments stay alive: the caller holds them */
+        PyThreadState *state = PyEval_SaveThread();
+        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime);
+        PyEval_RestoreThread(state);
+    } else {
+        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime);
+    }
+    dg_pool_give(workspace);
+    if (failed) {
+        PyErr_NoMemory();
+        goto done;
+    }
+    for (int k = 0; k < plan->n_outputs; ++k)
+        if (plan->outputs[k].scalar && !(outputs[k] = scalar_object(&plan->outputs[k], &scalars[k])))
+            goto done;
+    result = build_result(plan, frame, outputs);
+done:
+    for (int k = 0; k < made; ++k)
+        Py_XDECREF(outputs[k]);
+    return result;
+}
+
+/* an input as Python code takes it: NumPy scalars as they are, Python numbers as 0-d arrays of the graph's dtype */
+static PyObject *python_input(PyObject *object)
+{
+    if (PyArray_Check(object) || PyArray_IsScalar(object, Generic))
+        return Py_NewRef(object);
+    int type = PyBool_Check(object) ? NPY_BOOL : PyLong_Check(object) ? NPY_INT64 : NPY_DOUBLE;
+    return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
+}
+
+static PyObject *python_run(dg_plan *plan, dg_frame *frame)
+{
+    PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
+    for (int k = 0; args && k < plan->n_inputs; ++k) {
+        PyObject *input = python_input(frame->input_objects[k]);
+        if (!input) {
+            Py_CLEAR(args);
+            break;
+        }
+        PyTuple_SET_ITEM(args, k, input);
+    }
+    if (args && (given = PyObject_CallObject(plan->keepalive, args)))
+        items = PySequence_Fast(given, "a backend's program must return a tuple or list of arrays");
+    if (items) {
+        PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
+        Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+        int ok = n <= DG_MAX_ARRAYS;
+        for (Py_ssize_t k = 0; ok && k < n; ++k) {
+            PyObject *item = PySequence_Fast_GET_ITEM(items, k);
+            outputs[k] = Py_NewRef(item);
+            if (k < plan->n_outputs && plan->outputs[k].scalar && PyArray_Check(item)) {
+                outputs[k] = PyArray_Return((PyArrayObject *)outputs[k]); /* takes the reference */
+                ok = outputs[k] != NULL;
+            }
+        }
+        for (int k = (int)n; k < DG_MAX_ARRAYS; ++k)
+            outputs[k] = NULL;
+        if (ok)
+            result = build_result(plan, frame, outputs);
+        for (Py_ssize_t k = 0; k < n && k < DG_MAX_ARRAYS; ++k)
+            Py_XDECREF(outputs[k]);
+    }
+    Py_XDECREF(items);
+    Py_XDECREF(given);
+    Py_XDECREF(args);
+    return result;
+}
+
+PyObject *dg_plan_run(PyObject *plan, dg_frame *frame)
+{
+    return ((dg_plan *)plan)->entry ? native_run((dg_plan *)plan, frame) : python_run((dg_plan *)plan, frame);
+}
+
+#define PLAN_TYPE(label, constructor, text)                                                                              \
+    {                                                                                                                    \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch." label, .tp_basicsize = sizeof(dg_plan),    \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, .tp_doc = text, .tp_new = constructor,                      \
+        .tp_dealloc = (destructor)plan_dealloc, .tp_traverse = (traverseproc)plan_traverse, .tp_free = PyObject_GC_Del,  \
+    }
+
+PyTypeObject dg_NativePlanType = PLAN_TYPE("NativePlan", native_new, "Calls an entry point of generated code.");
+PyTypeObject dg_PythonPlanType = PLAN_TYPE("PythonPlan", python_new, "Calls a callable(*inputs) -> outputs.");

@@ -1,0 +1,307 @@
+/* Recipes: how the result of a call is built from outputs, arguments and constants. */
+#include "core.h"
+
+typedef enum { R_OUT, R_ARG, R_CONST, R_TUPLE, R_LIST, R_DICT, R_VIEW, R_SCALAR_OF, R_CALL, R_MEMO } kind;
+
+struct dg_recipe {
+    kind kind;
+    int number, n_parts, ndim, writeable;
+    PyObject *object; /* constant, callable, dtype, or the dict's keys */
+    dg_recipe **parts;
+    dg_size *shape, *strides, offset;
+};
+
+static const struct { const char *name; kind kind; int n_args; } NAMES[] = {
+    {"out", R_OUT, 1}, {"arg", R_ARG, 1}, {"const", R_CONST, 1}, {"tuple", R_TUPLE, 1}, {"list", R_LIST, 1},
+    {"dict", R_DICT, 1}, {"view", R_VIEW, 6}, {"scalar_of", R_SCALAR_OF, 1}, {"call", R_CALL, 2}, {"memo", R_MEMO, 2},
+};
+
+static int parse_parts(dg_recipe *recipe, PyObject *items, int pairs, int n_outputs, int n_symbols, int *n_memo)
+{
+    if (!PyTuple_Check(items)) {
+        PyErr_Format(PyExc_TypeError, "recipe: expected a tuple of recipes, got %R", items);
+        return -1;
+    }
+    Py_ssize_t n = PyTuple_GET_SIZE(items);
+    recipe->parts = PyMem_Calloc((size_t)n + 1, sizeof *recipe->parts);
+    if (!recipe->parts)
+        {
+        PyErr_NoMemory();
+        return -1;
+    }
+    if (pairs && !(recipe->object = PyTuple_New(n)))
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k, recipe->n_parts = (int)k) {
+        PyObject *item = PyTuple_GET_ITEM(items, k);
+        if (pairs) {
+            if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2) {
+                PyErr_Format(PyExc_TypeError, "recipe: expected a pair of key and recipe, got %R", item);
+                return -1;
+            }
+            PyTuple_SET_ITEM(recipe->object, k, Py_NewRef(PyTuple_GET_ITEM(item, 0)));
+            item = PyTuple_GET_ITEM(item, 1);
+        }
+        if (!(recipe->parts[k] = dg_recipe_new(item, n_outputs, n_symbols, n_memo)))
+            return -1;
+    }
+    return 0;
+}
+
+static int parse_sizes(PyObject *row, int n_symbols, dg_size **out, int *n)
+{
+    if (!PyTuple_Check(row)) {
+        PyErr_Format(PyExc_TypeError, "recipe: expected a tuple of sizes, got %R", row);
+        return -1;
+    }
+    *n = (int)PyTuple_GET_SIZE(row);
+    if (*n > DG_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "recipe: a view of %d dimensions; at most %d are possible", *n, DG_MAX_DIMS);
+        return -1;
+    }
+    if (!(*out = PyMem_Calloc((size_t)*n + 1, sizeof **out))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int k = 0; k < *n; ++k)
+        if (dg_size_parse(PyTuple_GET_ITEM(row, k), n_symbols, &(*out)[k]) < 0)
+            return -1;
+    return 0;
+}
+
+static int parse_view(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols, int *n_memo)
+{
+    int n_strides;
+    PyArray_Descr *descr = NULL;
+    PyObject *base = PyTuple_Pack(1, PyTuple_GET_ITEM(row, 1));
+    int parsed = base ? parse_parts(recipe, base, 0, n_outputs, n_symbols, n_memo) : -1;
+    Py_XDECREF(base);
+    if (parsed < 0 || !PyArray_DescrConverter(PyTuple_GET_ITEM(row, 2), &descr))
+        return -1;
+    recipe->object = (PyObject *)descr;
+    if (parse_sizes(PyTuple_GET_ITEM(row, 3), n_symbols, &recipe->shape, &recipe->ndim) < 0 ||
+        parse_sizes(PyTuple_GET_ITEM(row, 4), n_symbols, &recipe->strides, &n_strides) < 0 ||
+        dg_size_parse(PyTuple_GET_ITEM(row, 5), n_symbols, &recipe->offset) < 0)
+        return -1;
+    if (n_strides != recipe->ndim) {
+        PyErr_Format(PyExc_ValueError, "recipe: a view with %d sizes and %d strides", recipe->ndim, n_strides);
+        return -1;
+    }
+    recipe->writeable = PyObject_IsTrue(PyTuple_GET_ITEM(row, 6));
+    return recipe->writeable < 0 ? -1 : 0;
+}
+
+static int parse(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols, int *n_memo)
+{
+    const char *name = NULL;
+    if (PyTuple_Check(row) && PyTuple_GET_SIZE(row) > 0 && PyUnicode_Check(PyTuple_GET_ITEM(row, 0)))
+        name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(row, 0));
+    int found = -1;
+    for (size_t k = 0; name && k < sizeof NAMES / sizeof *NAMES; ++k)
+        if (strcmp(name, NAMES[k].name) == 0)
+            found = (int)k;
+    if (found < 0 || PyTuple_GET_SIZE(row) - 1 != NAMES[found].n_args) {
+        PyErr_Format(PyExc_ValueError, "recipe: %R is none", row);
+        return -1;
+    }
+    recipe->kind = NAMES[found].kind;
+    PyObject *first = PyTuple_GET_ITEM(row, 1);
+    int limit = recipe->kind == R_OUT ? n_outputs : recipe->kind == R_ARG ? DG_MAX_REGISTERS : 256;
+    if (recipe->kind == R_OUT || recipe->kind == R_ARG || recipe->kind == R_MEMO) {
+        recipe->number = (int)PyLong_AsLong(first);
+        if (PyErr_Occurred())
+            return -1;
+        if (recipe->number < 0 || recipe->number >= limit) {
+            PyErr_Format(PyExc_ValueError, "recipe: %s %d is not within 0..%d", name, recipe->number, limit - 1);
+            return -1;
+        }
+    }
+    switch (recipe->kind) {
+    case R_CONST:
+        recipe->object = Py_NewRef(first);
+        return 0;
+    case R_TUPLE:
+    case R_LIST:
+        return parse_parts(recipe, first, 0, n_outputs, n_symbols, n_memo);
+    case R_DICT:
+        return parse_parts(recipe, first, 1, n_outputs, n_symbols, n_memo);
+    case R_CALL: {
+        if (!PyCallable_Check(first)) {
+            PyErr_Format(PyExc_TypeError, "recipe: call of %R, which is not callable", first);
+            return -1;
+        }
+        recipe->object = Py_NewRef(first);
+        return parse_parts(recipe, PyTuple_GET_ITEM(row, 2), 0, n_outputs, n_symbols, n_memo);
+    }
+    case R_VIEW:
+        return parse_view(recipe, row, n_outputs, n_symbols, n_memo);
+    case R_SCALAR_OF:
+    case R_MEMO: {
+        PyObject *one = PyTuple_Pack(1, recipe->kind == R_MEMO ? PyTuple_GET_ITEM(row, 2) : first);
+        int parsed = one ? parse_parts(recipe, one, 0, n_outputs, n_symbols, n_memo) : -1;
+        Py_XDECREF(one);
+        if (recipe->kind == R_MEMO && recipe->number >= *n_memo)
+            *n_memo = recipe->number + 1;
+        return parsed;
+    }
+    default:
+        return 0;
+    }
+}
+
+dg_recipe *dg_recipe_new(PyObject *description, int n_outputs, int n_symbols, int *n_memo)
+{
+    dg_recipe *recipe = PyMem_Calloc(1, sizeof *recipe);
+    if (!recipe) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (Py_EnterRecursiveCall(" in a recipe") != 0) {
+        PyMem_Free(recipe);
+        return NULL;
+    }
+    int parsed = parse(recipe, description, n_outputs, n_symbols, n_memo);
+    Py_LeaveRecursiveCall();
+    if (parsed < 0) {
+        dg_recipe_free(recipe);
+        return NULL;
+    }
+    return recipe;
+}
+
+void dg_recipe_free(dg_recipe *recipe)
+{
+    if (!recipe)
+        return;
+    Py_CLEAR(recipe->object);
+    for (int k = 0; recipe->parts && recipe->parts[k]; ++k)
+        dg_recipe_free(recipe->parts[k]);
+    for (int k = 0; k < recipe->ndim; ++k) {
+        if (recipe->shape)
+            dg_size_clear(&recipe->shape[k]);
+        if (recipe->strides)
+            dg_size_clear(&recipe->strides[k]);
+    }
+    dg_size_clear(&recipe->offset);
+    PyMem_Free(recipe->shape);
+    PyMem_Free(recipe->strides);
+    PyMem_Free(recipe->parts);
+    PyMem_Free(recipe);
+}
+
+int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg)
+{
+    if (!recipe)
+        return 0;
+    Py_VISIT(recipe->object);
+    for (int k = 0; recipe->parts && k < recipe->n_parts; ++k) {
+        int result = dg_recipe_traverse(recipe->parts[k], visit, arg);
+        if (result)
+            return result;
+    }
+    return 0;
+}
+
+int dg_recipe_registers(const dg_recipe *recipe)
+{
+    int highest = recipe->kind == R_ARG ? recipe->number : -1;
+    for (int k = 0; k < recipe->n_parts; ++k) {
+        int other = dg_recipe_registers(recipe->parts[k]);
+        highest = other > highest ? other : highest;
+    }
+    return highest;
+}
+
+/* -- building ------------------------------------------------------------------------------------------------------------ */
+
+static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
+{
+    PyObject *base = dg_recipe_build(recipe->parts[0], results);
+    if (!base)
+        return NULL;
+    if (!PyArray_Check(base)) {
+        PyErr_Format(PyExc_SystemError, "recipe: a view of %s", Py_TYPE(base)->tp_name);
+        Py_DECREF(base);
+        return NULL;
+    }
+    npy_intp shape[DG_MAX_DIMS], strides[DG_MAX_DIMS], itemsize = PyDataType_ELSIZE((PyArray_Descr *)recipe->object);
+    for (int k = 0; k < recipe->ndim; ++k) {
+        shape[k] = (npy_intp)dg_size_run(&recipe->shape[k], results->sizes);
+        strides[k] = (npy_intp)dg_size_run(&recipe->strides[k], results->sizes) * itemsize;
+    }
+    char *data = PyArray_BYTES((PyArrayObject *)base) + dg_size_run(&recipe->offset, results->sizes) * itemsize;
+    int flags = recipe->writeable && PyArray_ISWRITEABLE((PyArrayObject *)base) ? NPY_ARRAY_WRITEABLE : 0;
+    Py_INCREF(recipe->object);
+    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)recipe->object, recipe->ndim, shape, strides, data,
+                                          flags, NULL);
+    if (!view) {
+        Py_DECREF(base);
+        return NULL;
+    }
+    if (PyArray_SetBaseObject((PyArrayObject *)view, base) < 0) { /* takes the reference to base */
+        Py_DECREF(view);
+        return NULL;
+    }
+    PyArray_UpdateFlags((PyArrayObject *)view, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS | NPY_ARRAY_ALIGNED);
+    return view;
+}
+
+static PyObject *build_sequence(const dg_recipe *recipe, dg_results *results)
+{
+    PyObject *sequence = recipe->kind == R_LIST ? PyList_New(recipe->n_parts) : PyTuple_New(recipe->n_parts);
+    for (int k = 0; sequence && k < recipe->n_parts; ++k) {
+        PyObject *item = dg_recipe_build(recipe->parts[k], results);
+        if (!item) {
+            Py_CLEAR(sequence);
+        } else if (recipe->kind == R_LIST) {
+            PyList_SET_ITEM(sequence, k, item);
+        } else {
+            PyTuple_SET_ITEM(sequence, k, item);
+        }
+    }
+    return sequence;
+}
+
+static PyObject *build_dict(const dg_recipe *recipe, dg_results *results)
+{
+    PyObject *dict = PyDict_New();
+    for (int k = 0; dict && k < recipe->n_parts; ++k) {
+        PyObject *value = dg_recipe_build(recipe->parts[k], results);
+        if (!value || PyDict_SetItem(dict, PyTuple_GET_ITEM(recipe->object, k), value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
+{
+    switch (recipe->kind) {
+    case R_OUT:
+        if (!results->outputs[recipe->number])
+            return PyErr_Format(PyExc_ValueError, "the program gave no output %d", recipe->number);
+        return Py_NewRef(results->outputs[recipe->number]);
+    case R_ARG: return Py_NewRef(results->frame->registers[recipe->number]);
+    case R_CONST: return Py_NewRef(recipe->object);
+    case R_TUPLE:
+    case R_LIST: return build_sequence(recipe, results);
+    case R_DICT: return build_dict(recipe, results);
+    case R_VIEW: return build_view(recipe, results);
+    case R_SCALAR_OF: {
+        PyObject *array = dg_recipe_build(recipe->parts[0], results);
+        return array && PyArray_Check(array) ? PyArray_Return((PyArrayObject *)array) : array;
+    }
+    case R_CALL: {
+        PyObject *args = build_sequence(recipe, results);
+        PyObject *result = args ? PyObject_CallObject(recipe->object, args) : NULL;
+        Py_XDECREF(args);
+        return result;
+    }
+    case R_MEMO: {
+        PyObject **slot = &results->memo[recipe->number];
+        if (!*slot && !(*slot = dg_recipe_build(recipe->parts[0], results)))
+            return NULL;
+        return Py_NewRef(*slot);
+    }
+    }
+    return NULL;
+}
