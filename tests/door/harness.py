@@ -52,7 +52,7 @@ class Trace:
 def open_(value: Any) -> Any:
     """With nodes in the place of traced arrays."""
     if isinstance(value, Traced):
-        return value.node
+        return value._node
     if isinstance(value, (tuple, list)):
         return type(value)(open_(v) for v in value)
     if isinstance(value, dict):
@@ -64,46 +64,49 @@ class Traced:
     """An array that is a node."""
 
     def __init__(self, trace: Trace, node: Node):
-        self.trace = trace
-        self.node = node
+        self._trace = trace
+        self._node = node
 
     def __array_ufunc__(self, ufunc: np.ufunc, how: str, *inputs: Any, **kwargs: Any) -> Any:
         function = ufunc if how == "__call__" else getattr(ufunc, how)
-        return self.trace.call(lookup(function), function, *inputs, **kwargs)
+        return self._trace.call(lookup(function), function, *inputs, **kwargs)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
-        return self.trace.call(lookup(function), function, *args, **kwargs)
+        return self._trace.call(lookup(function), function, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if name in ATTRIBUTES:
-            return self.trace.close(ATTRIBUTES[name](self.trace.builder, self.node), "same", self.node in self.trace.scalars)
         if name.startswith("__"):
-            raise AttributeError(name)
-        return lambda *args, **kwargs: self.trace.call(method(name), name, self, *args, **kwargs)
+            raise AttributeError(name)  # NumPy asks for more protocols
+        if name in ATTRIBUTES:
+            return self._trace.close(ATTRIBUTES[name](self._trace.builder, self._node), "same", self._node in self._trace.scalars)
+        return lambda *args, **kwargs: self._trace.call(method(name), name, self, *args, **kwargs)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.trace.call(operator_door("getitem"), "getitem", self, key)
+        return self._trace.call(operator_door("getitem"), "getitem", self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self.trace.call(operator_door("setitem"), "setitem", self, key, value)
+        self._trace.call(operator_door("setitem"), "setitem", self, key, value)
 
     def __len__(self) -> int:
-        return self.trace.call(operator_door("len"), "len", self)
+        return self._trace.call(operator_door("len"), "len", self)
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
 
     def __bool__(self) -> bool:
-        return self.trace.call(operator_door("bool"), "bool", self)
+        return self._trace.call(operator_door("bool"), "bool", self)
 
     def __neg__(self) -> Any:
-        return self.trace.call(operator_door("neg"), "neg", self)
+        return self._trace.call(operator_door("neg"), "neg", self)
 
     def __pos__(self) -> Any:
-        return self.trace.call(operator_door("pos"), "pos", self)
+        return self._trace.call(operator_door("pos"), "pos", self)
 
     def __abs__(self) -> Any:
-        return self.trace.call(operator_door("abs"), "abs", self)
+        return self._trace.call(operator_door("abs"), "abs", self)
 
     def __invert__(self) -> Any:
-        return self.trace.call(operator_door("~"), "~", self)
+        return self._trace.call(operator_door("~"), "~", self)
 
 
 def _add_operators() -> None:
@@ -113,11 +116,11 @@ def _add_operators() -> None:
     }  # fmt: skip
     compare = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
     for symbol, name in {**names, **compare}.items():
-        setattr(Traced, f"__{name}__", lambda self, other, s=symbol: self.trace.call(operator_door(s), s, self, other))
+        setattr(Traced, f"__{name}__", lambda self, other, s=symbol: self._trace.call(operator_door(s), s, self, other))
     for symbol, name in names.items():
-        setattr(Traced, f"__r{name}__", lambda self, other, s=symbol: self.trace.call(operator_door(s), s, other, self))
+        setattr(Traced, f"__r{name}__", lambda self, other, s=symbol: self._trace.call(operator_door(s), s, other, self))
         if symbol != "divmod":
-            setattr(Traced, f"__i{name}__", lambda self, other, s=f"{symbol}=": self.trace.call(operator_door(s), s, self, other))
+            setattr(Traced, f"__i{name}__", lambda self, other, s=f"{symbol}=": self._trace.call(operator_door(s), s, self, other))
 
 
 _add_operators()
@@ -126,7 +129,7 @@ _add_operators()
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """``function(*args)`` for functions that no protocol of NumPy's brings here: np.array, np.zeros, np.float32..."""
     traced = next((a for a in _leaves((args, kwargs)) if isinstance(a, Traced)), None)
-    trace = traced.trace if traced is not None else _current[-1] if _current else None
+    trace = traced._trace if traced is not None else _current[-1] if _current else None
     return function(*args, **kwargs) if trace is None else trace.call(lookup(function), function, *args, **kwargs)
 
 
@@ -174,11 +177,11 @@ def run_through_door(function: Callable[..., Any], inputs: Sequence[Any], symbol
     trace, result, env = trace_through_door(function, inputs, symbolic)
     found = [leaf for leaf in _leaves(result) if isinstance(leaf, Traced)]
     graph = trace.builder.graph
-    graph.output([t.node for t in found])
+    graph.output([t._node for t in found])
     graph.lint()
     with np.errstate(all="ignore"):
         values = interpret(graph, [np.asarray(x) for x in inputs if isinstance(x, (np.ndarray, np.generic))])
-    filled = iter(v[()] if t.node in trace.scalars else v for t, v in zip(found, values))
+    filled = iter(v[()] if t._node in trace.scalars else v for t, v in zip(found, values))
     return _filled(result, filled, env.values)
 
 

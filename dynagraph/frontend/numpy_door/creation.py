@@ -98,6 +98,8 @@ def _number(value: Any, who: str) -> int | float | SymInt:
         only(value.dtype in (np.dtype("int64"), np.dtype("float64")), who, "start, stop or step", value, "use Python numbers")
         value = value.item()
     only(type(value) in (int, float, SymInt), who, "start, stop or step", value, "use Python numbers")
+    if type(value) is int and not LIMITS[dtypes.int64][0] <= value <= LIMITS[dtypes.int64][1]:
+        raise numpy_error(f"{who}: {value} does not fit int64")
     return value
 
 

@@ -16,7 +16,7 @@ from dynagraph.frontend.numpy_door.shapes import permute
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import Dim, numel
+from dynagraph.ir.shapes import Dim, Shape, numel
 
 # -- products -----------------------------------------------------------------------------------------------------------------
 
@@ -66,14 +66,15 @@ def _contract(b: Builder, x: Node, y: Node, x_axes: Sequence[int], y_axes: Seque
         raise numpy_error(f"shapes {x.shape} and {y.shape} differ along axes {tuple(x_axes)} and {tuple(y_axes)}")
     inner = numel(x.shape[k] for k in x_axes)
     rows, columns = [x.shape[k] for k in x_free], [y.shape[k] for k in y_free]
-    left = _matrix(b, x, [*x_free, *x_axes], numel(rows), inner)
-    right = _matrix(b, y, [*y_axes, *y_free], inner, numel(columns))
+    left = _matrix(b, x, x_free, list(x_axes), (numel(rows), inner))
+    right = _matrix(b, y, list(y_axes), y_free, (inner, numel(columns)))
     return reshape(b, b.call("matmul", left, right), [*rows, *columns])
 
 
-def _matrix(b: Builder, x: Node, order: list[int], rows: Dim, columns: Dim) -> Node:
+def _matrix(b: Builder, x: Node, row_axes: list[int], column_axes: list[int], shape: Shape) -> Node:
+    order = row_axes + column_axes
     moved = x if order == list(range(x.ndim)) else permute(b, x, order)
-    return moved if x.ndim == 2 else reshape(b, moved, (rows, columns))
+    return moved if len(row_axes) == len(column_axes) == 1 else reshape(b, moved, shape)
 
 
 @numpy_function(np.dot, at_default=("out",))
@@ -133,7 +134,10 @@ def einsum(b: Builder, subscripts: Any, *operands: Any, out: Any = None, optimiz
     """
     only(isinstance(subscripts, str), "einsum", "subscripts", type(subscripts).__name__, "a string such as 'ij,jk->ik'")
     nodes = _common(b, "einsum", *operands)
+    if not nodes:
+        raise numpy_error("einsum: takes one operand or more")
     inputs, output = _parse(subscripts, nodes)
+    only(bool(output) or not optimize, "einsum", "optimize", optimize, "a 0-d result is then an array or a scalar, by the path taken")
     terms = list(zip(nodes, inputs))
     term = _sum_alone(b, *terms[0], needed=_needed(inputs[1:], output))
     for position, other in enumerate(terms[1:], start=1):

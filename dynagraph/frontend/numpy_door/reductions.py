@@ -28,6 +28,15 @@ def _accumulator(x: Node, dtype: object, who: str) -> DType:
 
 
 def reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
+    return _strict_reduce(b, op, x, _loose_axis(axis, x), keepdims)
+
+
+def _loose_axis(axis: object, x: Node) -> object:
+    """Ufuncs' reductions, positions and scans let 0-d arrays have the axes 0 and -1."""
+    return None if x.ndim == 0 and type(axis) is int and axis in (0, -1) else axis
+
+
+def _strict_reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
     return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=bool(keepdims))
 
 
@@ -74,6 +83,7 @@ numpy_method("all", at_default=("out", "where"))(all_)
 
 def _position(b: Builder, op: str, a: Any, axis: object, keepdims: object) -> Node:
     x = b.as_node(a)
+    axis = _loose_axis(axis, x)
     if axis is not None:
         return b.call(op, x, axis=(one_axis(axis, x.ndim, op),), keepdims=bool(keepdims))
     found = b.call(op, ravel(b, x), axis=(0,), keepdims=False)
@@ -105,7 +115,7 @@ def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
 
 @numpy_function(np.mean, method="mean", at_default=("out", "where"))
 def mean(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Node:
-    return reduce(b, "mean", _as_float(b, a, dtype, "mean"), axis, keepdims)
+    return _strict_reduce(b, "mean", _as_float(b, a, dtype, "mean"), axis, keepdims)
 
 
 def _spread(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, correction: Any) -> Node:
@@ -147,7 +157,10 @@ def average(b: Builder, a: Any, axis: Any = None, weights: Any = None, returned:
     if weights is not None:
         raise Unsupported("DATA_DEPENDENT", "average: NumPy raises where the weights sum to zero, which depends on data; "
                                             "write (a * w).sum() / w.sum()")
-    return mean(b, a, axis, keepdims=keepdims)
+    result = mean(b, a, axis, keepdims=keepdims)
+    if any(d == 0 for d in result.shape):
+        raise numpy_error("average: an average without elements divides by zero")
+    return result
 
 
 @numpy_function(np.ptp, at_default=("out",))
@@ -185,6 +198,7 @@ def nanprod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = 
 def _scan(b: Builder, op: str, a: Any, axis: Any, dtype: Any) -> Node:
     x = b.as_node(a)
     x = b.cast(x, _accumulator(x, dtype, op))
+    axis = _loose_axis(axis, x)
     if axis is None:
         x, axis = ravel(b, x), 0
     return b.call(op, x, axis=one_axis(axis, x.ndim, op))

@@ -26,10 +26,10 @@ def _reshape(b: Builder, a: Any, shape: object, order: Any) -> Node:
 
 
 def _known_shape(shape: Shape, x: Node) -> Shape:
-    """The shape with its -1 replaced by the size that is left."""
-    unknown = [k for k, d in enumerate(shape) if d == -1]
+    """The shape with its -1 replaced by the size that is left.  NumPy takes any negative size for -1."""
+    unknown = [k for k, d in enumerate(shape) if d < 0]
     if not unknown:
-        return nonnegative(shape, "reshape")
+        return shape
     if len(unknown) > 1:
         raise numpy_error("reshape: only one size may be -1")
     known = numel(d for k, d in enumerate(shape) if k != unknown[0])

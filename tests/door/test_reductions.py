@@ -1,0 +1,132 @@
+"""Reductions, statistics and scans through the door, over dtypes, shapes and axes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from .harness import DTYPES, check, check_or_declined, declined, sample
+
+SHAPES = ((), (5,), (3, 4), (2, 1, 3), (0,), (2, 0))
+AXES = (None, 0, -1, 1, (0, 1), (-1, 0), (0, 0), (), 5)
+REDUCTIONS = (np.sum, np.prod, np.max, np.min, np.any, np.all, np.mean, np.var, np.std, np.ptp, np.average, np.count_nonzero,
+              np.nansum, np.nanprod, np.amax, np.amin)
+SCANS = (np.cumsum, np.cumprod)
+INEXACT = {np.var, np.std, np.mean}
+
+
+def name(value: object) -> str:
+    return getattr(value, "__name__", str(value))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", REDUCTIONS, ids=name)
+def test_reductions(function, dtype):
+    for shape in SHAPES:
+        x = sample(shape, dtype)
+        for axis in AXES:
+            for keepdims in (False, True):
+                check_or_declined(lambda a: function(a, axis=axis, keepdims=keepdims), x)  # noqa: B023
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("method", ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "argmax", "argmin"))
+def test_methods(method):
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            for axis in (None, 0, -1, 1):
+                check_or_declined(lambda a: getattr(a, method)(axis), sample(shape, dtype))  # noqa: B023
+                check_or_declined(lambda a: getattr(a, method)(axis=axis), sample(shape, dtype))  # noqa: B023
+
+
+def test_what_is_taken():
+    """The same tables must not pass by declining everything."""
+    for dtype in ("bool", "int32", "int64", "float32", "float64"):
+        x = sample((3, 4), dtype)
+        for function in REDUCTIONS:
+            if function is np.ptp and dtype == "bool":
+                assert declined(function, x) == "NUMPY_ERROR"
+                continue
+            check(lambda a: function(a), x)  # noqa: B023
+            check(lambda a: function(a, axis=1, keepdims=True), x)  # noqa: B023
+            check(lambda a: function(a, (1, 0)), x)  # noqa: B023
+
+
+@pytest.mark.parametrize("function", (np.argmax, np.argmin), ids=name)
+def test_positions(function):
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            for axis in (None, 0, 1, -1, 5):
+                for keepdims in (False, True):
+                    check_or_declined(lambda a: function(a, axis=axis, keepdims=keepdims), sample(shape, dtype))  # noqa: B023
+    check(lambda a: function(a, axis=0), np.array([[1.0, np.nan], [np.nan, 0.0]]))
+    check(lambda a: function(a), sample((3, 4), "int32"))
+
+
+@pytest.mark.parametrize("function", SCANS, ids=name)
+def test_scans(function):
+    for dtype in DTYPES:
+        for shape in SHAPES:
+            for axis in (None, 0, -1, 1, 7):
+                check_or_declined(lambda a: function(a, axis=axis), sample(shape, dtype))  # noqa: B023
+        check_or_declined(lambda a: function(a, dtype="float64"), sample((3, 2), dtype))
+    check(lambda a: function(a, 1), sample((3, 4), "int32"))
+
+
+@pytest.mark.parametrize("dtype", ("int64", "float32", "float64", "int32"))
+def test_dtype_of_the_accumulator(dtype):
+    for operand in DTYPES:
+        x = sample((3, 4), operand)
+        for function in (np.sum, np.prod, np.mean, np.var, np.std):
+            check_or_declined(lambda a: function(a, axis=0, dtype=dtype), x, exact=False)  # noqa: B023
+    check(lambda a: np.sum(a, dtype=dtype), sample((3, 4), "uint8"))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("ddof", (0, 1, 2.5, 12, 20))
+def test_ddof(ddof):
+    for dtype in ("int32", "float32", "float64"):
+        x = sample((3, 4), dtype)
+        check(lambda a: np.var(a, ddof=ddof), x)
+        check(lambda a: a.std(axis=0, ddof=ddof), x)
+        check(lambda a: np.std(a, correction=ddof), x)
+    assert declined(lambda a: np.std(a, ddof=1, correction=1), sample((3,), "float64")) == "NUMPY_ERROR"
+
+
+UFUNCS = (np.add, np.multiply, np.maximum, np.minimum, np.logical_and, np.logical_or)
+
+
+@pytest.mark.parametrize("ufunc", UFUNCS, ids=name)
+def test_reduce_and_accumulate_of_ufuncs(ufunc):
+    for dtype in DTYPES:
+        for axis in (0, 1, None, (0, 1)):
+            check_or_declined(lambda a: ufunc.reduce(a, axis=axis), sample((3, 4), dtype))  # noqa: B023
+            check_or_declined(lambda a: ufunc.reduce(a, axis=axis, keepdims=True), sample((3, 4), dtype))  # noqa: B023
+        check_or_declined(lambda a: ufunc.accumulate(a), sample((3, 4), dtype))
+    check(lambda a: ufunc.reduce(a), sample((3, 4), "float64"))
+    check(lambda a: np.add.accumulate(a, 1), sample((3, 4), "float64"))
+
+
+@pytest.mark.parametrize("keyword", ("initial", "where", "out"))
+def test_other_arguments_are_declined(keyword):
+    value = {"initial": 3.0, "where": np.ones(3, bool), "out": np.zeros(())}[keyword]
+    assert declined(lambda a: np.sum(a, **{keyword: value}), sample((3,), "float64")) == "UNSUPPORTED_ARGUMENT"
+
+
+def test_average_with_weights_is_declined():
+    assert declined(lambda a: np.average(a, weights=a), sample((3,), "float64")) == "DATA_DEPENDENT"
+
+
+@pytest.mark.parametrize("n", (1, 2, 5))
+def test_diff(n):
+    for dtype in DTYPES:
+        for axis in (-1, 0, 3):
+            check_or_declined(lambda a: np.diff(a, n, axis=axis), sample((3, 4), dtype))  # noqa: B023
+    check(lambda a: np.diff(a, n), sample((8,), "int32"))
+
+
+@pytest.mark.parametrize("function", (np.sum, np.mean, np.std, np.max, np.argmax, np.cumsum), ids=name)
+def test_symbolic_sizes(function):
+    for axis in (0, 1, None):
+        check(lambda a: function(a, axis=axis), sample((5, 7), "float32"), symbolic=True)  # noqa: B023
