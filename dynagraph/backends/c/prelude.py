@@ -1,0 +1,44 @@
+"""Pick the scalar functions that one generated C file uses out of prelude.h.
+
+A file gets only what it calls, and what that calls: the compiler's time goes with the amount of text.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Set
+from importlib import resources
+
+_FUNCTION = re.compile(r"^(?:/\*(?:(?!\*/).)*\*/\n)?DG_INL [^\n(]*?\b(dg_\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
+_CALL = re.compile(r"\b(dg_\w+)\(")
+
+
+def prelude_for(functions: Set[str]) -> str:
+    """C text that defines functions of the prelude, given as dg_<function>_<suffix>, and all that they call."""
+    header, chunks = _chunks()
+    needed: set[str] = set()
+    pending = list(functions)
+    while pending:
+        name = pending.pop()
+        if name in needed:
+            continue
+        if name not in chunks:
+            raise KeyError(f"{name}: the prelude has no such function")
+        needed.add(name)
+        pending += _calls(name)
+    return "\n".join([header, *(text for name, text in chunks.items() if name in needed)])
+
+
+@functools.cache
+def _chunks() -> tuple[str, dict[str, str]]:
+    """What stands before the first function, and the functions by name, in the order of the file."""
+    text = resources.files("dynagraph.backends.c").joinpath("prelude.h").read_text()
+    matches = list(_FUNCTION.finditer(text))
+    return text[: matches[0].start()].rstrip() + "\n", {m[1]: m[0] for m in matches}
+
+
+@functools.cache
+def _calls(name: str) -> tuple[str, ...]:
+    chunks = _chunks()[1]
+    return tuple({n for n in _CALL.findall(chunks[name]) if n != name and n in chunks})
