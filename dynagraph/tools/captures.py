@@ -33,7 +33,7 @@ class Captures:
     function: Any  # the plain one
     programs: list[api.Program] = field(default_factory=list)
     breaks: dict[str, int] = field(default_factory=dict)
-    stats: str = ""
+    counters: str = ""  # of a function that a script called: hits, misses...
 
 
 def captures_of(target: Target, expression: str | None, shapes: str | None,

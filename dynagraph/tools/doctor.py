@@ -136,7 +136,7 @@ def check_threads() -> Check:
 
 def check_cache() -> Check:
     if not config.cache:
-        return Check("disk cache", NOTE, "switched off (DYNAGRAPH_CACHE or config.cache)", "every process compiles anew")
+        return Check("disk cache", NOTE, "switched off (DYNAGRAPH_CACHE, config.cache)", "every process compiles anew")
     found = kernel_cache.cache().info()
     if found.folder is None:
         folder = config.cache_dir or kernel_cache.default_folder()

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from dynagraph.api import Program
+from dynagraph.frontend.decode import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.passes.pipeline import run as run_passes
@@ -57,9 +58,12 @@ def guards_section(captures: Captures, program: Program) -> str:
 
 
 def bytecode_section(captures: Captures, program: Program | None) -> str:
+    """As Python has it, and as the frontend reads it."""
+    code = captures.function.__code__
     out = io.StringIO()
-    dis.dis(captures.function.__code__, file=out)
-    return out.getvalue().rstrip()
+    dis.dis(code, file=out)
+    rows = [(str(k), str(i.line), i.op, "" if i.value is None else repr(i.value)) for k, i in enumerate(decode(code))]
+    return f"{out.getvalue().rstrip()}\n\nnormalised:\n{indented(text.align(rows))}"
 
 
 def breaks_section(captures: Captures) -> str:

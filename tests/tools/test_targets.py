@@ -59,7 +59,7 @@ def test_methods_are_found_by_their_class(tmp_path: Path) -> None:
 
 
 # -- running files ----------------------------------------------------------------------------------------------------
-def test_script_runs_as_main_with_its_arguments_and_siblings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_runs_as_main_with_its_arguments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file_with(tmp_path, "VALUE = 3", "sibling_of_script.py")
     path = file_with(tmp_path, "import sys, sibling_of_script\nif __name__ == '__main__':\n    seen = sys.argv[1:]\n"
                                "    print('printed', sibling_of_script.VALUE)\n")

@@ -1,0 +1,92 @@
+"""`dynagraph explain`: why calls run eagerly, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+
+import click
+
+from dynagraph.frontend.breaks import REASONS, Reason
+from dynagraph.tools.captures import Captures, captures_of
+from dynagraph.tools.targets import parse_target
+
+
+@click.command()
+@click.argument("target", required=False, metavar="[FILE.py[:FUNC]]")
+@click.argument("script_arguments", nargs=-1, metavar="[SCRIPT ARGUMENTS]...")
+@click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
+@click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
+@click.option("--reason", metavar="NAME", help="Print the catalogue's entry for a reason, such as array-branch.")
+@click.option("--reasons", is_flag=True, help="List all reasons.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def explain(target: str | None, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None,
+            reason: str | None, reasons: bool, as_json: bool) -> None:
+    """Say which compiled functions run as programs, which run eagerly, and why.
+
+    FILE.py:FUNC and FILE.py are looked at as `dynagraph dump` does.
+    """
+    if reasons:
+        rows = [reason_dict(r) for r in REASONS.values()]
+        click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(f"{r.slug:24}{r.what}" for r in REASONS.values()))
+    elif reason is not None:
+        row = find_reason(reason)
+        click.echo(json.dumps(reason_dict(row), indent=2) if as_json else f"{row.slug}: {row.what}\n  fix: {row.cure}")
+    elif target is None:
+        raise click.UsageError("give FILE.py or FILE.py:FUNC, --reason NAME, or --reasons")
+    else:
+        found = captures_of(parse_target(target), expression, shapes, script_arguments)
+        if as_json:
+            click.echo(json.dumps([as_dict(c) for c in found], indent=2))
+        else:
+            click.echo("\n\n".join(map(describe, found)))
+
+
+# -- the catalogue -----------------------------------------------------------------------------------------------------
+def find_reason(name: str) -> Reason:
+    """The row of a reason, by ``array-branch`` or ``ARRAY_BRANCH``."""
+    slug = name.lower().replace("_", "-")
+    by_slug = {r.slug: r for r in REASONS.values()}
+    if slug not in by_slug:
+        close = difflib.get_close_matches(slug, by_slug, n=1)
+        hint = f"did you mean {close[0]}?" if close else "`dynagraph explain --reasons` lists them"
+        raise click.UsageError(f"there is no reason {name!r}; {hint}")
+    return by_slug[slug]
+
+
+def reason_dict(reason: Reason) -> dict[str, str]:
+    return {"reason": reason.slug, "what": reason.what, "cure": reason.cure}
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+def describe(captures: Captures) -> str:
+    """A paragraph on one function."""
+    lines = [f"{captures.name}: {verdict(captures)}"]
+    for program in captures.programs:
+        times = (1e3 * program.capture_seconds, 1e3 * program.compile_seconds)
+        lines.append(f"  one graph of {len(program.graph)} nodes, captured in {times[0]:.1f} ms, compiled in {times[1]:.1f} ms")
+    for reason, count in captures.breaks.items():
+        text = reason.replace("\n", "\n    ")
+        lines.append(f"  ran eagerly{f' {count} times' if count > 1 else ''}: {text}")
+    if captures.counters:
+        lines.append(f"  {captures.counters}")
+    return "\n".join(lines)
+
+
+def verdict(captures: Captures) -> str:
+    if captures.programs and captures.breaks:
+        return "compiled for some arguments, eager for others"
+    if captures.programs:
+        return "compiled"
+    return "runs eagerly" if captures.breaks else "was never called"
+
+
+def as_dict(captures: Captures) -> dict[str, object]:
+    programs = [
+        {"nodes": len(p.graph), "capture_seconds": p.capture_seconds, "compile_seconds": p.compile_seconds}
+        for p in captures.programs
+    ]
+    return {"function": captures.name, "verdict": verdict(captures), "programs": programs, "breaks": captures.breaks}
+
+
+__all__ = ["explain"]
