@@ -1,7 +1,7 @@
 """Run one Python expression twice: on NumPy arrays, and on traced arrays that go through the door.
 
-A `Traced` stands where an array stood.  NumPy's own protocols (``__array_ufunc__``, ``__array_function__``) bring its calls to
-the door, as the executor will; the graph is then interpreted, and values, dtypes, shapes and 0-d-ness must agree.
+A `Traced` stands where an array stood.  NumPy's own protocols (``__array_ufunc__``, ``__array_function__``) bring its
+calls to the door, as the executor will; the graph is then interpreted: values, dtypes, shapes and 0-d-ness must agree.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from dynagraph.ir.shapes import ShapeEnv, SymInt
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
 REASONS = {
-    "UNSUPPORTED_FUNCTION", "UNSUPPORTED_ARGUMENT", "UNSUPPORTED_DTYPE", "UNSUPPORTED_INDEX", "NUMPY_ERROR", "DATA_DEPENDENT",
-    "IN_PLACE_WRITE", "AMBIGUOUS_TRUTH",
+    "UNSUPPORTED_FUNCTION",
+    "UNSUPPORTED_ARGUMENT",
+    "UNSUPPORTED_DTYPE",
+    "UNSUPPORTED_INDEX",
+    "NUMPY_ERROR",
+    "DATA_DEPENDENT",
+    "IN_PLACE_WRITE",
+    "AMBIGUOUS_TRUTH",
 }
 
 
@@ -78,7 +84,9 @@ class Traced:
         if name.startswith("__"):
             raise AttributeError(name)  # NumPy asks for more protocols
         if name in ATTRIBUTES:
-            return self._trace.close(ATTRIBUTES[name](self._trace.builder, self._node), "same", self._node in self._trace.scalars)
+            return self._trace.close(
+                ATTRIBUTES[name](self._trace.builder, self._node), "same", self._node in self._trace.scalars
+            )
         return lambda *args, **kwargs: self._trace.call(method(name), name, self, *args, **kwargs)
 
     def __getitem__(self, key: Any) -> Any:
@@ -118,9 +126,15 @@ def _add_operators() -> None:
     for symbol, name in {**names, **compare}.items():
         setattr(Traced, f"__{name}__", lambda self, other, s=symbol: self._trace.call(operator_door(s), s, self, other))
     for symbol, name in names.items():
-        setattr(Traced, f"__r{name}__", lambda self, other, s=symbol: self._trace.call(operator_door(s), s, other, self))
+        setattr(
+            Traced, f"__r{name}__", lambda self, other, s=symbol: self._trace.call(operator_door(s), s, other, self)
+        )
         if symbol != "divmod":
-            setattr(Traced, f"__i{name}__", lambda self, other, s=f"{symbol}=": self._trace.call(operator_door(s), s, self, other))
+            setattr(
+                Traced,
+                f"__i{name}__",
+                lambda self, other, s=f"{symbol}=": self._trace.call(operator_door(s), s, self, other),
+            )
 
 
 _add_operators()
@@ -144,7 +158,9 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def trace_through_door(function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False) -> tuple[Trace, Any, ShapeEnv]:
+def trace_through_door(
+    function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False
+) -> tuple[Trace, Any, ShapeEnv]:
     """The trace and the result (traced arrays in it) of a call; raises Unsupported."""
     trace, env = Trace(), ShapeEnv()
     dims: dict[int, SymInt] = {}
@@ -259,6 +275,16 @@ def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
 
 
 __all__ = [
-    "DTYPES", "REASONS", "Trace", "Traced", "assert_same", "call", "check", "check_or_declined", "declined", "run_through_door",
-    "sample", "trace_through_door",
+    "DTYPES",
+    "REASONS",
+    "Trace",
+    "Traced",
+    "assert_same",
+    "call",
+    "check",
+    "check_or_declined",
+    "declined",
+    "run_through_door",
+    "sample",
+    "trace_through_door",
 ]

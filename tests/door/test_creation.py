@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from .harness import DTYPES, call, check, check_or_declined, declined, sample
+from dynagraph.ir.ops import view_of
+
+from .harness import DTYPES, call, check, check_or_declined, declined, sample, trace_through_door
 
 CREATION = {
     "zeros": [((3,),), ((2, 3), "int32"), (4, bool), ((),), ([2, 2], np.float32)],
@@ -13,10 +15,33 @@ CREATION = {
     "full": [((3,), 2), ((2, 3), 1.5), ((2,), 2.7, "int32"), ((2,), True), ((2,), np.inf, "float32"), ((), 3)],
     "eye": [(3,), (3, 4), (3, 4, 1), (3, None, -1, "int32"), (0,)],
     "identity": [(3,), (2, "float32")],
-    "arange": [(5,), (2, 9), (2, 9, 3), (9, 2, -2), (5, 2), (0.5, 3), (0, 1, 0.1), (1, 0, -0.3), (5, None, 1, "float32"), (0, 2, 0.1, "float32"),
-               (0.1, 5, 0.7), (1, 4, 1, "uint8"), (-3, 3, 1, "int32"), (5.0,), (0.0, 1e-3, 3e-5)],
-    "linspace": [(0, 1), (0, 1, 7), (1, -2, 5, False), (0, 10, 1), (0, 10, 0), (0, 5, 11, True, False, "int32"), (0, 1, 13, True, False, "float32"),
-                 (0.1, 0.7, 10)],
+    "arange": [
+        (5,),
+        (2, 9),
+        (2, 9, 3),
+        (9, 2, -2),
+        (5, 2),
+        (0.5, 3),
+        (0, 1, 0.1),
+        (1, 0, -0.3),
+        (5, None, 1, "float32"),
+        (0, 2, 0.1, "float32"),
+        (0.1, 5, 0.7),
+        (1, 4, 1, "uint8"),
+        (-3, 3, 1, "int32"),
+        (5.0,),
+        (0.0, 1e-3, 3e-5),
+    ],
+    "linspace": [
+        (0, 1),
+        (0, 1, 7),
+        (1, -2, 5, False),
+        (0, 10, 1),
+        (0, 10, 0),
+        (0, 5, 11, True, False, "int32"),
+        (0, 1, 13, True, False, "float32"),
+        (0.1, 0.7, 10),
+    ],
     "tri": [(3,), (3, 4), (3, 4, 1), (3, 4, -1, "int32")],
 }
 
@@ -52,7 +77,9 @@ def test_declined():
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_likes(dtype):
     x = sample((2, 3), dtype)
-    check(lambda a: (np.zeros_like(a), np.ones_like(a), np.zeros_like(a, dtype="float32"), np.ones_like(a, shape=(4,))), x)
+    check(
+        lambda a: (np.zeros_like(a), np.ones_like(a), np.zeros_like(a, dtype="float32"), np.ones_like(a, shape=(4,))), x
+    )
     check(lambda a: (np.full_like(a, 1), np.full_like(a, 2.5, dtype="float64"), np.zeros_like(a[0, 0])), x)
     check_or_declined(lambda a: np.full_like(a, 2.5), x)
     check_or_declined(lambda a: np.full_like(a, -1), x)
@@ -65,7 +92,16 @@ def test_full_of_an_array():
 
 def test_meshgrid():
     x, y, z = sample((3,), "float64"), sample((4,), "int32"), sample((2,), "float32")
-    check(lambda a, c: (np.meshgrid(a, c), np.meshgrid(a, c, indexing="ij"), np.meshgrid(a, c, sparse=True), np.meshgrid(a)), x, y)
+    check(
+        lambda a, c: (
+            np.meshgrid(a, c),
+            np.meshgrid(a, c, indexing="ij"),
+            np.meshgrid(a, c, sparse=True),
+            np.meshgrid(a),
+        ),
+        x,
+        y,
+    )
     check(lambda a, c, d: np.meshgrid(a, c, d), x, y, z)
 
 
@@ -109,3 +145,15 @@ def test_dtype_questions():
     check(lambda: call(np.finfo, np.float32).max)
     check(lambda: call(np.dtype, "float32"))
     check(lambda: call(np.issubdtype, np.float32, np.floating))
+
+
+def test_an_array_of_a_list_is_new_at_each_call():
+    """No view of an array that the graph holds: the caller may write to it."""
+    for function in (np.array, np.asarray, np.atleast_2d):
+        _trace, result, _env = trace_through_door(lambda: call(function, [1.0, 2.0]), [])  # noqa: B023
+        found = view_of(result._node)
+        assert (found[0] if found else result._node).is_op("copy")
+
+
+def test_a_switch_that_is_an_array_is_declined():
+    assert declined(lambda x: x.sum(keepdims=x[0] > 0), sample((3,), "float64")) == "DATA_DEPENDENT"

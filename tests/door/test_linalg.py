@@ -36,22 +36,52 @@ def test_operator_and_methods():
     assert declined(lambda a: a @ a, x) == "NUMPY_ERROR"
 
 
-TENSORDOT = ((2, (3, 4, 5), (4, 5, 6)), (1, (3, 4), (4, 2)), (0, (2,), (3,)), (([1, 0], [0, 1]), (3, 4, 5), (4, 3, 2)), ((1, 0), (2, 3), (3, 4)),
-             ((-1, -1), (2, 3), (4, 3)), (2, (3, 4), (3, 4)), (1, (3, 4), (5, 2)))
+TENSORDOT = (
+    (2, (3, 4, 5), (4, 5, 6)),
+    (1, (3, 4), (4, 2)),
+    (0, (2,), (3,)),
+    (([1, 0], [0, 1]), (3, 4, 5), (4, 3, 2)),
+    ((1, 0), (2, 3), (3, 4)),
+    ((-1, -1), (2, 3), (4, 3)),
+    (2, (3, 4), (3, 4)),
+    (1, (3, 4), (5, 2)),
+)
 
 
 @pytest.mark.parametrize("axes,left,right", TENSORDOT, ids=str)
 def test_tensordot(axes, left, right):
-    check_or_declined(lambda a, c: np.tensordot(a, c, axes), sample(left, "float64"), sample(right, "float64"), exact=False)
+    check_or_declined(
+        lambda a, c: np.tensordot(a, c, axes), sample(left, "float64"), sample(right, "float64"), exact=False
+    )
 
 
 EINSUM = (
-    ("ij,jk->ik", (3, 4), (4, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij->ji", (3, 4)), ("ij->", (3, 4)), ("ij->i", (3, 4)), ("ij", (3, 4)),
-    ("ji", (3, 4)), ("i,i->", (4,), (4,)), ("i,j->ij", (4,), (3,)), ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)), ("...ij,...jk->...ik", (2, 3, 4), (2, 4, 5)),
-    ("...ij,jk->...ik", (2, 3, 4), (4, 5)), ("...i->...", (2, 3, 4)), ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)), ("ij,ij->ij", (3, 4), (3, 4)),
-    ("ij,ij->i", (3, 4), (3, 4)), ("ij,i->j", (3, 4), (3,)), ("abc,cd->abd", (2, 3, 4), (4, 5)), ("ij,kj->ik", (3, 4), (5, 4)), ("i,ij,j", (3,), (3, 4), (4,)),
-    ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)), ("ij,kl->", (2, 3), (4, 5)), (" i j , j k -> k i ", (3, 4), (4, 5)), ("...,...", (3, 4), (4,)),
-    ("ij,jk->ik", (3, 1), (4, 5)), (",ij->ij", (), (3, 4)),
+    ("ij,jk->ik", (3, 4), (4, 5)),
+    ("ij,jk", (3, 4), (4, 5)),
+    ("ij->ji", (3, 4)),
+    ("ij->", (3, 4)),
+    ("ij->i", (3, 4)),
+    ("ij", (3, 4)),
+    ("ji", (3, 4)),
+    ("i,i->", (4,), (4,)),
+    ("i,j->ij", (4,), (3,)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("...ij,...jk->...ik", (2, 3, 4), (2, 4, 5)),
+    ("...ij,jk->...ik", (2, 3, 4), (4, 5)),
+    ("...i->...", (2, 3, 4)),
+    ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
+    ("ij,ij->ij", (3, 4), (3, 4)),
+    ("ij,ij->i", (3, 4), (3, 4)),
+    ("ij,i->j", (3, 4), (3,)),
+    ("abc,cd->abd", (2, 3, 4), (4, 5)),
+    ("ij,kj->ik", (3, 4), (5, 4)),
+    ("i,ij,j", (3,), (3, 4), (4,)),
+    ("bhqd,bhkd->bhqk", (2, 2, 3, 4), (2, 2, 5, 4)),
+    ("ij,kl->", (2, 3), (4, 5)),
+    (" i j , j k -> k i ", (3, 4), (4, 5)),
+    ("...,...", (3, 4), (4,)),
+    ("ij,jk->ik", (3, 1), (4, 5)),
+    (",ij->ij", (), (3, 4)),
 )
 
 
@@ -60,8 +90,10 @@ def test_einsum(case):
     subscripts, *shapes = case
     for dtype in ("float64", "int64"):
         operands = [sample(s, dtype, k) for k, s in enumerate(shapes)]
-        check(lambda *xs: np.einsum(subscripts, *xs), *operands, exact=False)  # noqa: B023
-    check_or_declined(lambda *xs: np.einsum(subscripts, *xs, optimize=True), *[sample(s, "float64") for s in shapes], exact=False)
+        check(lambda *xs: np.einsum(subscripts, *xs), *operands, exact=False)
+    check_or_declined(
+        lambda *xs: np.einsum(subscripts, *xs, optimize=True), *[sample(s, "float64") for s in shapes], exact=False
+    )
 
 
 EINSUM_WRONG = ("ij,jk->im", "ij", "ij,jk->ii", "ijl,jk", "i$,jk", "ij,ik->jk", "ij,jk->...ik")
@@ -69,7 +101,9 @@ EINSUM_WRONG = ("ij,jk->im", "ij", "ij,jk->ii", "ijl,jk", "i$,jk", "ij,ik->jk", 
 
 @pytest.mark.parametrize("subscripts", EINSUM_WRONG)
 def test_einsum_declines_what_numpy_rejects(subscripts):
-    check_or_declined(lambda a, c: np.einsum(subscripts, a, c), sample((3, 4), "float64"), sample((4, 5), "float64"), exact=False)
+    check_or_declined(
+        lambda a, c: np.einsum(subscripts, a, c), sample((3, 4), "float64"), sample((4, 5), "float64"), exact=False
+    )
 
 
 def test_einsum_of_a_diagonal_is_declined():
@@ -91,5 +125,23 @@ def test_norm(order):
 
 def test_norms_that_are_taken():
     x = sample((3, 4), "float32")
-    check(lambda a: (np.linalg.norm(a), np.linalg.norm(a, axis=1), np.linalg.norm(a, axis=1, keepdims=True), np.linalg.norm(a, 1, axis=0)), x, exact=False)
-    check(lambda a: (np.linalg.norm(a, np.inf), np.linalg.norm(a, 1), np.linalg.norm(a, "fro"), np.linalg.norm(a[0], np.inf)), x, exact=False)
+    check(
+        lambda a: (
+            np.linalg.norm(a),
+            np.linalg.norm(a, axis=1),
+            np.linalg.norm(a, axis=1, keepdims=True),
+            np.linalg.norm(a, 1, axis=0),
+        ),
+        x,
+        exact=False,
+    )
+    check(
+        lambda a: (
+            np.linalg.norm(a, np.inf),
+            np.linalg.norm(a, 1),
+            np.linalg.norm(a, "fro"),
+            np.linalg.norm(a[0], np.inf),
+        ),
+        x,
+        exact=False,
+    )

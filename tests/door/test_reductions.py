@@ -9,8 +9,24 @@ from .harness import DTYPES, check, check_or_declined, declined, sample
 
 SHAPES = ((), (5,), (3, 4), (2, 1, 3), (0,), (2, 0))
 AXES = (None, 0, -1, 1, (0, 1), (-1, 0), (0, 0), (), 5)
-REDUCTIONS = (np.sum, np.prod, np.max, np.min, np.any, np.all, np.mean, np.var, np.std, np.ptp, np.average, np.count_nonzero,
-              np.nansum, np.nanprod, np.amax, np.amin)
+REDUCTIONS = (
+    np.sum,
+    np.prod,
+    np.max,
+    np.min,
+    np.any,
+    np.all,
+    np.mean,
+    np.var,
+    np.std,
+    np.ptp,
+    np.average,
+    np.count_nonzero,
+    np.nansum,
+    np.nanprod,
+    np.amax,
+    np.amin,
+)
 SCANS = (np.cumsum, np.cumprod)
 INEXACT = {np.var, np.std, np.mean}
 
@@ -31,7 +47,9 @@ def test_reductions(function, dtype):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("method", ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "argmax", "argmin"))
+@pytest.mark.parametrize(
+    "method", ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "argmax", "argmin")
+)
 def test_methods(method):
     for dtype in DTYPES:
         for shape in SHAPES:

@@ -1,7 +1,7 @@
 """What NumPy callables mean as graph nodes: signatures, promotion (NEP 50) and rules are NumPy's.
 
-The executor asks `lookup`, `method`, `operator_door` or `ATTRIBUTES`, and calls what it gets with a `Builder` and the user's
-arguments; `Unsupported` says that the frame must run eagerly.
+The executor asks `lookup`, `method`, `operator_door` or `ATTRIBUTES`, and calls what it gets with a `Builder` and the
+user's arguments; `Unsupported` says that the frame must run eagerly.
 
 >>> from dynagraph.ir import dtypes
 >>> from dynagraph.ir.graph import Graph, Meta
@@ -16,7 +16,14 @@ from __future__ import annotations
 import numpy as np  # noqa: F401  (the example's)
 
 from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the families fills the table)
-    attributes, creation, elementwise, indexing, linalg, operators, reductions, shapes,
+    attributes,
+    creation,
+    elementwise,
+    indexing,
+    linalg,
+    operators,
+    reductions,
+    shapes,
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
 from dynagraph.frontend.numpy_door.table import ATTRIBUTES, Door, lookup, method, operator_door

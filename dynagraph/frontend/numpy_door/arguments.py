@@ -24,7 +24,9 @@ def as_dim(value: object, who: str) -> Dim:
     if isinstance(value, SymInt):
         return value
     if isinstance(value, Node):
-        raise Unsupported("DATA_DEPENDENT", f"{who}: a size or position that is the value of an array is not known at capture")
+        raise Unsupported(
+            "DATA_DEPENDENT", f"{who}: a size or position that is the value of an array is not known at capture"
+        )
     if isinstance(value, (bool, np.bool_)):
         raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: {value} was given where an integer is expected")
     return operator.index(value)  # type: ignore[arg-type]  # TypeError: NumPy raises too
@@ -46,6 +48,13 @@ def nonnegative(shape: Shape, who: str) -> Shape:
     if any(d < 0 for d in shape):
         raise numpy_error(f"{who}: negative dimensions are not allowed, got {shape}")
     return shape
+
+
+def flag(value: object, who: str) -> bool:
+    """A switch: its truth must be known."""
+    if isinstance(value, Node):
+        raise Unsupported("DATA_DEPENDENT", f"{who}: a switch that is the value of an array is not known at capture")
+    return bool(value)
 
 
 def one_axis(axis: object, rank: int, who: str) -> int:
@@ -96,7 +105,8 @@ def ravel(b: Builder, node: Node) -> Node:
 def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: int = 1) -> Node:
     """A slice along one axis."""
     return b.call(
-        "slice", node,
+        "slice",
+        node,
         starts=tuple(start if k == axis else 0 for k in range(node.ndim)),
         steps=tuple(step if k == axis else 1 for k in range(node.ndim)),
         shape=tuple(size if k == axis else d for k, d in enumerate(node.shape)),
@@ -105,7 +115,7 @@ def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: int = 1
 
 def is_contiguous(node: Node) -> bool:
     """Whether the value is known to lie in C order in memory."""
-    base, strided = view_of(node) or (node, strided_of(node))
+    _base, strided = view_of(node) or (node, strided_of(node))
     wanted = contiguous_strides(strided.shape)
     return all(same_dim(d, 1) or same_dim(have, want) for d, have, want in zip(strided.shape, strided.strides, wanted))
 

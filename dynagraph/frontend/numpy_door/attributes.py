@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
 from dynagraph.frontend.numpy_door.elementwise import strong
-from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.shapes import permute
 from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, register_function, register_method
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, numel
 
-# -- attributes -----------------------------------------------------------------------------------------------------------------
+# -- attributes -------------------------------------------------------------------------------------------------------
 
 
 @attribute("shape")
@@ -73,11 +73,15 @@ def _refused(name: str, reason: str, detail: str) -> None:
 
 
 for _name in ("strides", "flags", "data", "base", "ctypes", "__array_interface__", "__array_struct__"):
-    _refused(_name, "UNSUPPORTED_FUNCTION", "memory layout is not part of a captured graph; ask outside the compiled function")
+    _refused(
+        _name,
+        "UNSUPPORTED_FUNCTION",
+        "memory layout is not part of a captured graph; ask outside the compiled function",
+    )
 for _name in ("flat", "imag"):
     _refused(_name, "UNSUPPORTED_FUNCTION", "is not captured; use reshape(-1)")
 
-# -- questions ----------------------------------------------------------------------------------------------------------------------
+# -- questions --------------------------------------------------------------------------------------------------------
 
 
 @numpy_function(np.result_type)
@@ -116,16 +120,26 @@ def _of_python_values(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def door(b: Builder, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Node) for x in (*args, *kwargs.values())):
-            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype")
+            raise Unsupported(
+                "UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype"
+            )
         return function(*args, **kwargs)
 
     return door
 
 
-for _function in (np.dtype, np.finfo, np.iinfo, np.issubdtype, np.promote_types, np.min_scalar_type, np.broadcast_shapes):
+for _function in (
+    np.dtype,
+    np.finfo,
+    np.iinfo,
+    np.issubdtype,
+    np.promote_types,
+    np.min_scalar_type,
+    np.broadcast_shapes,
+):
     register_function(_function, Door(_function.__name__, _of_python_values(_function)))
 
-# -- methods that are refused by name ------------------------------------------------------------------------------------------------
+# -- methods that are refused by name ---------------------------------------------------------------------------------
 
 _DATA = "gives Python values that depend on data; keep to arrays"
 _WRITE = "writes into the array; build a new one"
@@ -138,9 +152,32 @@ def _refuse_method(name: str, reason: str, detail: str) -> None:
     register_method(name, Door(f"ndarray.{name}", door))
 
 
-for _name in ("item", "tolist", "tobytes", "nonzero", "dump", "dumps", "tofile", "__bool__", "__int__", "__float__", "__index__"):
+for _name in (
+    "item",
+    "tolist",
+    "tobytes",
+    "nonzero",
+    "dump",
+    "dumps",
+    "tofile",
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+):
     _refuse_method(_name, "DATA_DEPENDENT", _DATA)
-for _name in ("fill", "sort", "put", "itemset", "partition", "resize", "setfield", "byteswap", "__setitem__", "__iadd__"):
+for _name in (
+    "fill",
+    "sort",
+    "put",
+    "itemset",
+    "partition",
+    "resize",
+    "setfield",
+    "byteswap",
+    "__setitem__",
+    "__iadd__",
+):
     _refuse_method(_name, "IN_PLACE_WRITE", _WRITE)
 for _name in ("take", "compress", "choose", "searchsorted", "argsort", "argpartition", "view", "getfield", "setflags"):
     _refuse_method(_name, "UNSUPPORTED_FUNCTION", "is not captured")

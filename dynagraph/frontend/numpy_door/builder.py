@@ -1,7 +1,7 @@
 """The Builder: how doors append nodes to a graph, and `Unsupported`, how they decline.
 
 The ground of `frontend/numpy_door`: every door gets a Builder as its first argument.  Operands are nodes, Python scalars
-(weak in NumPy's promotion), symbolic sizes (weak ints), NumPy scalars (strong) and nested lists or tuples of those.
+(weak in promotion), symbolic sizes (weak ints), NumPy scalars (strong) and nested lists or tuples of those.
 """
 
 from __future__ import annotations
@@ -77,13 +77,15 @@ class Builder:
             return node if dtype is None else self.cast(node, dtype)
         if isinstance(x, (list, tuple)):
             return self._of_sequence(x, dtype)
-        raise Unsupported("UNSUPPORTED_ARGUMENT", f"an operand of type {type(x).__name__} is no array; pass arrays or Python numbers")
+        raise Unsupported(
+            "UNSUPPORTED_ARGUMENT", f"an operand of type {type(x).__name__} is no array; pass arrays or Python numbers"
+        )
 
     def _of_sequence(self, items: list[Any] | tuple[Any, ...], dtype: DType | None) -> Node:
         if not any(isinstance(x, (Node, SymInt)) for x in leaves(items)):
             array = np.array(items, None if dtype is None else dtype.numpy)
             known_dtype(array.dtype, "an array made of a list")
-            return self.graph.constant(array)
+            return self.call("copy", self.graph.constant(array))  # a new array at each call, as NumPy makes one
         parts = [self.as_node(x) for x in items]
         common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
         rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
@@ -130,7 +132,9 @@ def _as_integer(value: Scalar, dtype: DType) -> int | SymInt:
         return whole
     low, high = LIMITS[dtype]
     if whole < low or whole > high:
-        raise Unsupported("NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}")
+        raise Unsupported(
+            "NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}"
+        )
     return whole
 
 
@@ -147,5 +151,6 @@ def known_dtype(dtype: object, who: str) -> DType:
     known = dtypes.from_numpy(dtype)
     if known is None:
         supported = ", ".join(d.name for d in dtypes.ALL)
-        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {np.dtype(dtype)} is not captured; the dtypes are {supported}")  # type: ignore[call-overload]
+        given = np.dtype(dtype)  # type: ignore[call-overload]
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {given} is not captured; the dtypes are {supported}")
     return known

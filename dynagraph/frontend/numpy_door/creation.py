@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import as_dim, as_shape, is_contiguous, nonnegative, numpy_error, only, reshape
+from dynagraph.frontend.numpy_door.arguments import (
+    as_dim,
+    as_shape,
+    flag,
+    is_contiguous,
+    nonnegative,
+    numpy_error,
+    only,
+    reshape,
+)
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import where
 from dynagraph.frontend.numpy_door.reductions import sum_
@@ -26,7 +35,7 @@ def _check_order(order: Any, who: str, allowed: tuple[Any, ...] = ("C", None)) -
     only(order in allowed, who, "order", order, "arrays are made in C order")
 
 
-# -- filled arrays ----------------------------------------------------------------------------------------------------------
+# -- filled arrays ----------------------------------------------------------------------------------------------------
 
 
 def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
@@ -51,8 +60,16 @@ def ones(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device:
 
 
 @numpy_function(np.full, returns="array", at_default=_PLACE)
-def full(b: Builder, shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
-         like: Any = None) -> Node:
+def full(
+    b: Builder,
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Node:
     _check_order(order, "full")
     return _full(b, shape, fill_value, None if dtype is None else known_dtype(dtype, "full"), "full")
 
@@ -65,20 +82,31 @@ def _full_like(b: Builder, a: Any, value: Any, dtype: Any, order: Any, shape: An
 
 
 @numpy_function(np.zeros_like, returns="array", at_default=("subok", "device"))
-def zeros_like(b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
-               device: Any = None) -> Node:
+def zeros_like(
+    b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *, device: Any = None
+) -> Node:
     return _full_like(b, a, 0, dtype, order, shape, "zeros_like")
 
 
 @numpy_function(np.ones_like, returns="array", at_default=("subok", "device"))
-def ones_like(b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
-              device: Any = None) -> Node:
+def ones_like(
+    b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *, device: Any = None
+) -> Node:
     return _full_like(b, a, 1, dtype, order, shape, "ones_like")
 
 
 @numpy_function(np.full_like, returns="array", at_default=("subok", "device"))
-def full_like(b: Builder, a: Any, fill_value: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *,
-              device: Any = None) -> Node:
+def full_like(
+    b: Builder,
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: Any = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Node:
     return _full_like(b, a, fill_value, dtype, order, shape, "full_like")
 
 
@@ -87,15 +115,23 @@ def _empty(b: Builder, *args: Any, **kwargs: Any) -> Node:
     raise Unsupported("UNSUPPORTED_FUNCTION", "empty: what the array holds is not defined; use np.zeros")
 
 
-# -- ranges -------------------------------------------------------------------------------------------------------------------
+# -- ranges -----------------------------------------------------------------------------------------------------------
 
 
 def _number(value: Any, who: str) -> int | float | SymInt:
     if isinstance(value, Node):
-        raise Unsupported("DATA_DEPENDENT", f"{who}: the result depends on the value of an array; use Python numbers and shapes")
+        raise Unsupported(
+            "DATA_DEPENDENT", f"{who}: the result depends on the value of an array; use Python numbers and shapes"
+        )
     if isinstance(value, np.generic):
         known_dtype(value.dtype, who)
-        only(value.dtype in (np.dtype("int64"), np.dtype("float64")), who, "start, stop or step", value, "use Python numbers")
+        only(
+            value.dtype in (np.dtype("int64"), np.dtype("float64")),
+            who,
+            "start, stop or step",
+            value,
+            "use Python numbers",
+        )
         value = value.item()
     only(type(value) in (int, float, SymInt), who, "start, stop or step", value, "use Python numbers")
     if type(value) is int and not LIMITS[dtypes.int64][0] <= value <= LIMITS[dtypes.int64][1]:
@@ -110,22 +146,31 @@ def _ceil_division(span: Dim, step: Dim) -> Dim:
 
 
 @numpy_function(np.arange, returns="array", at_default=_PLACE)
-def arange(b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None,
-           like: Any = None) -> Node:
+def arange(
+    b: Builder, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None, like: Any = None
+) -> Node:
     first, last = (0, _number(start, "arange")) if stop is None else (_number(start, "arange"), _number(stop, "arange"))
     by = 1 if step is None else _number(step, "arange")
-    whole = not any(isinstance(v, float) for v in (first, last, by))
-    chosen = (dtypes.int64 if whole else dtypes.float64) if dtype is None else known_dtype(dtype, "arange")
     if by == 0:
         raise numpy_error("arange: step cannot be zero")
-    only(not chosen.is_bool and (whole or chosen.is_float), "arange", "dtype", chosen, "integers from integers, or a float dtype")
-    if whole:
-        size = _ceil_division(last - first, by)
-        _check_range(first, by, size, chosen)
-    else:
-        first, last, by = (float(int(v) if isinstance(v, SymInt) else v) for v in (first, last, by))
-        size = max(0, math.ceil((last - first) / by))
+    if isinstance(first, float) or isinstance(last, float) or isinstance(by, float):
+        chosen = dtypes.float64 if dtype is None else known_dtype(dtype, "arange")
+        only(chosen.is_float, "arange", "dtype", chosen, "a float dtype, for floats")
+        return _float_range(b, as_float(first), as_float(last), as_float(by), chosen)
+    chosen = dtypes.int64 if dtype is None else known_dtype(dtype, "arange")
+    only(not chosen.is_bool, "arange", "dtype", chosen, "numbers")
+    size = _ceil_division(last - first, by)
+    _check_range(first, by, size, chosen)
     return b.call("iota", shape=(size,), start=first, step=by, dtype=chosen)
+
+
+def as_float(value: int | float | SymInt) -> float:
+    return float(int(value)) if isinstance(value, SymInt) else float(value)
+
+
+def _float_range(b: Builder, first: float, last: float, step: float, dtype: DType) -> Node:
+    size = max(0, math.ceil((last - first) / step))
+    return b.call("iota", shape=(size,), start=first, step=step, dtype=dtype)
 
 
 def _check_range(first: Dim, step: Dim, size: Dim, dtype: DType) -> None:
@@ -136,23 +181,41 @@ def _check_range(first: Dim, step: Dim, size: Dim, dtype: DType) -> None:
 
 
 @numpy_function(np.linspace, returns="array", at_default=("retstep", "axis", "device"))
-def linspace(b: Builder, start: Any, stop: Any, num: Any = 50, endpoint: Any = True, retstep: Any = False, dtype: Any = None,
-             axis: Any = 0, *, device: Any = None) -> Node:
+def linspace(
+    b: Builder,
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: Any = True,
+    retstep: Any = False,
+    dtype: Any = None,
+    axis: Any = 0,
+    *,
+    device: Any = None,
+) -> Node:
     chosen = dtypes.float64 if dtype is None else known_dtype(dtype, "linspace")
-    first, last = (_number(v, "linspace") for v in (start, stop))
-    first, last = (float(int(v)) if isinstance(v, SymInt) else float(v) for v in (first, last))
+    first, last = (as_float(_number(v, "linspace")) for v in (start, stop))
     only(not chosen.is_bool, "linspace", "dtype", chosen, "numbers")
     only(math.isfinite(first) and math.isfinite(last), "linspace", "start, stop", (first, last), "finite numbers")
     sizes = nonnegative((as_dim(num, "linspace"),), "linspace")
-    return b.call("linspace", shape=sizes, start=first, stop=last, endpoint=bool(endpoint), dtype=chosen)
+    return b.call("linspace", shape=sizes, start=first, stop=last, endpoint=flag(endpoint, "linspace"), dtype=chosen)
 
 
-# -- matrices -----------------------------------------------------------------------------------------------------------------
+# -- matrices ---------------------------------------------------------------------------------------------------------
 
 
 @numpy_function(np.eye, returns="array", at_default=_PLACE)
-def eye(b: Builder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float, order: Any = "C", *, device: Any = None,  # noqa: N803
-        like: Any = None) -> Node:
+def eye(
+    b: Builder,
+    N: Any,
+    M: Any = None,
+    k: Any = 0,
+    dtype: Any = float,
+    order: Any = "C",
+    *,
+    device: Any = None,
+    like: Any = None,
+) -> Node:
     _check_order(order, "eye")
     shape = nonnegative(as_shape((N, N if M is None else M), "eye"), "eye")
     return b.call("eye", shape=shape, k=as_dim(k, "eye"), dtype=known_dtype(dtype, "eye"))
@@ -163,8 +226,9 @@ def identity(b: Builder, n: Any, dtype: Any = None, *, like: Any = None) -> Node
     return eye(b, n, dtype=dtype)
 
 
-def _triangle(b: Builder, rows: Dim, columns: Dim, k: Any) -> Node:
+def _triangle(b: Builder, shape: Shape, k: Any) -> Node:
     """True on and below the k-th diagonal."""
+    rows, columns = shape
     shift = as_dim(k, "tri")
     down = b.call("iota", shape=(rows,), start=0, step=1, dtype=dtypes.int64)
     across = b.call("iota", shape=(columns,), start=-shift, step=1, dtype=dtypes.int64)
@@ -172,9 +236,9 @@ def _triangle(b: Builder, rows: Dim, columns: Dim, k: Any) -> Node:
 
 
 @numpy_function(np.tri, returns="array", at_default=("like",))
-def tri(b: Builder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Node:  # noqa: N803
-    rows, columns = nonnegative(as_shape((N, N if M is None else M), "tri"), "tri")
-    return b.cast(_triangle(b, rows, columns, k), known_dtype(dtype, "tri"))
+def tri(b: Builder, N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Node:
+    shape = nonnegative(as_shape((N, N if M is None else M), "tri"), "tri")
+    return b.cast(_triangle(b, shape, k), known_dtype(dtype, "tri"))
 
 
 def _matrix_size(x: Node, who: str) -> Shape:
@@ -186,13 +250,13 @@ def _matrix_size(x: Node, who: str) -> Shape:
 @numpy_function(np.tril, returns="array")
 def tril(b: Builder, m: Any, k: Any = 0) -> Node:
     x = b.as_node(m)
-    return where(b, _triangle(b, *_matrix_size(x, "tril"), k), x, b.scalar(0, x.dtype))
+    return where(b, _triangle(b, _matrix_size(x, "tril"), k), x, b.scalar(0, x.dtype))
 
 
 @numpy_function(np.triu, returns="array")
 def triu(b: Builder, m: Any, k: Any = 0) -> Node:
     x = b.as_node(m)
-    return where(b, _triangle(b, *_matrix_size(x, "triu"), as_dim(k, "triu") - 1), b.scalar(0, x.dtype), x)
+    return where(b, _triangle(b, _matrix_size(x, "triu"), as_dim(k, "triu") - 1), b.scalar(0, x.dtype), x)
 
 
 @numpy_function(np.diag, returns="array")
@@ -209,9 +273,17 @@ def diag(b: Builder, v: Any, k: Any = 0) -> Node:
 
 
 @numpy_function(np.trace, method="trace", at_default=("out",))
-def trace(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Node:
+def trace(
+    b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None
+) -> Node:
     x = b.as_node(a)
-    only(offset == 0 and (axis1, axis2) == (0, 1) and x.ndim == 2, "trace", "offset", offset, "the main diagonal of a matrix")
+    only(
+        offset == 0 and (axis1, axis2) == (0, 1) and x.ndim == 2,
+        "trace",
+        "offset",
+        offset,
+        "the main diagonal of a matrix",
+    )
     return sum_(b, diagonal_of(b, x, "trace"), dtype=dtype)
 
 
@@ -225,10 +297,10 @@ def meshgrid(b: Builder, *xi: Any, copy: Any = True, sparse: Any = False, indexi
     if indexing == "xy" and rank > 1:
         places[:2] = [1, 0]
     grids = [_along(b, n, place, rank) for n, place in zip(nodes, places)]
-    if not sparse:
+    if not flag(sparse, "meshgrid"):
         shape = broadcast_shapes(*(g.shape for g in grids))
         grids = [b.call("broadcast_to", g, shape=shape) for g in grids]
-    return tuple(b.call("copy", g) for g in grids) if copy else tuple(grids)
+    return tuple(b.call("copy", g) for g in grids) if flag(copy, "meshgrid") else tuple(grids)
 
 
 def _along(b: Builder, x: Node, axis: int, rank: int) -> Node:
@@ -236,7 +308,7 @@ def _along(b: Builder, x: Node, axis: int, rank: int) -> Node:
     return reshape(b, x, tuple(numel(x.shape) if k == axis else 1 for k in range(rank)))
 
 
-# -- conversions and copies -----------------------------------------------------------------------------------------------------
+# -- conversions and copies -------------------------------------------------------------------------------------------
 
 
 def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool) -> Node:
@@ -246,12 +318,14 @@ def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool) -> Node:
 
 
 @numpy_method("astype", returns="same")
-def astype(b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> Node:
+def astype(
+    b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True
+) -> Node:
     _check_order(order, "astype", ("K", "C"))
     wanted = known_dtype(dtype, "astype")
     if not np.can_cast(a.dtype.numpy, wanted.numpy, casting):
         raise numpy_error(f"astype: cannot cast {a.dtype} to {wanted} by the rule {casting!r}")
-    return converted_copy(b, a, wanted, bool(copy))
+    return converted_copy(b, a, wanted, flag(copy, "astype"))
 
 
 @numpy_function(np.astype, returns="same", at_default=("device",))
@@ -285,22 +359,35 @@ def _array(b: Builder, a: Any, dtype: Any, copy: Any, ndmin: Any, who: str) -> N
 
 
 @numpy_function(np.array, returns="array", at_default=("ndmax", "like"))
-def array(b: Builder, object: Any, dtype: Any = None, *, copy: Any = True, order: Any = "K", subok: Any = False, ndmin: Any = 0,
-          ndmax: Any = 0, like: Any = None) -> Node:
+def array(
+    b: Builder,
+    object: Any,
+    dtype: Any = None,
+    *,
+    copy: Any = True,
+    order: Any = "K",
+    subok: Any = False,
+    ndmin: Any = 0,
+    ndmax: Any = 0,
+    like: Any = None,
+) -> Node:
     _check_order(order, "array", ("K", "C"))
     return _array(b, object, dtype, copy, ndmin, "array")
 
 
 @numpy_function(np.asarray, returns="array", at_default=_PLACE)
-def asarray(b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None) -> Node:
+def asarray(
+    b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Node:
     _check_order(order, "asarray", (None, "K"))
     only(copy in (None, True), "asarray", "copy", copy, "None or True")
     return _array(b, a, dtype, copy, 0, "asarray")
 
 
 @numpy_function(np.asanyarray, returns="array", at_default=_PLACE)
-def asanyarray(b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
-               like: Any = None) -> Node:
+def asanyarray(
+    b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
+) -> Node:
     return asarray(b, a, dtype, order, copy=copy)
 
 

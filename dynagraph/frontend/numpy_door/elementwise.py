@@ -1,4 +1,4 @@
-"""Elementwise doors: NumPy's ufuncs, generated from one table.  Promotion is asked of the ufunc itself (``resolve_dtypes``).
+"""Elementwise doors: NumPy's ufuncs, from one table.  Promotion is asked of the ufunc itself (``resolve_dtypes``).
 
 A row says which op a ufunc is on the dtypes that NumPy chose; the operands are cast to those before.
 """
@@ -12,10 +12,14 @@ from typing import Any, Union
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import numpy_error, only, reshape
+from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, reshape
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.table import (
-    Door, numpy_function, numpy_method, register_function, register_ufunc_method,
+    Door,
+    numpy_function,
+    numpy_method,
+    register_function,
+    register_ufunc_method,
 )
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -40,7 +44,7 @@ class Call:
 Emit = Callable[[Builder, Call], Result]
 
 
-# -- promotion ----------------------------------------------------------------------------------------------------------
+# -- promotion --------------------------------------------------------------------------------------------------------
 
 
 def strong(b: Builder, x: object) -> Any:
@@ -65,7 +69,9 @@ def result_type(operands: Any, who: str) -> DType:
     return known_dtype(np.result_type(*map(_for_result_type, operands)), who)
 
 
-def resolve(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind") -> tuple[DType, ...]:
+def resolve(
+    ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind"
+) -> tuple[DType, ...]:
     """The dtypes of the loop that NumPy takes for these operands."""
     name = ufunc.__name__
     options: dict[str, Any] = {"casting": casting}
@@ -79,7 +85,7 @@ def resolve(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, ca
     return tuple(known_dtype(d, f"{name}: operand or result") for d in resolved)
 
 
-# -- the doors ----------------------------------------------------------------------------------------------------------
+# -- the doors --------------------------------------------------------------------------------------------------------
 
 
 def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, casting: Any = "same_kind") -> Any:
@@ -91,10 +97,21 @@ def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, cas
 def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
     name = ufunc.__name__
 
-    def call(b: Builder, *operands: Any, out: Any = None, where: Any = True, casting: str = "same_kind", order: str = "K",
-             dtype: Any = None, subok: bool = True, signature: Any = None) -> Any:
+    def call(
+        b: Builder,
+        *operands: Any,
+        out: Any = None,
+        where: Any = True,
+        casting: str = "same_kind",
+        order: str = "K",
+        dtype: Any = None,
+        subok: bool = True,
+        signature: Any = None,
+    ) -> Any:
         if out is not None or len(operands) > ufunc.nin:
-            raise Unsupported("IN_PLACE_WRITE", f"{name}: out= writes into an array that exists; assign the result instead")
+            raise Unsupported(
+                "IN_PLACE_WRITE", f"{name}: out= writes into an array that exists; assign the result instead"
+            )
         if len(operands) < ufunc.nin:
             raise numpy_error(f"{name}: takes {ufunc.nin} operands, got {len(operands)}")
         only(where is True, name, "where", where, "use np.where on the result")
@@ -114,7 +131,7 @@ def _outer_door(ufunc: np.ufunc) -> Callable[..., Any]:
     return outer
 
 
-# -- rows ---------------------------------------------------------------------------------------------------------------
+# -- rows -------------------------------------------------------------------------------------------------------------
 
 
 def op(name: str) -> Emit:
@@ -145,7 +162,9 @@ def _float_test(name: str, elsewhere: bool) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
+        return (
+            b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
+        )
 
     return emit
 
@@ -195,15 +214,20 @@ _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 def _float_power(b: Builder, call: Call) -> Node:
     """NumPy's float_power takes pow always, and has no short ways: pow(-0.0, 0.5) is 0.0."""
     if type(call.operands[1]) is float and call.operands[1] == 0.5:
-        raise Unsupported("UNSUPPORTED_ARGUMENT", "float_power: the exponent 0.5 is not captured; use np.sqrt or np.power")
+        raise Unsupported(
+            "UNSUPPORTED_ARGUMENT", "float_power: the exponent 0.5 is not captured; use np.sqrt or np.power"
+        )
     return b.call("power", *call.nodes(b))
 
 
 def _check_integer_exponent(exponent: Any) -> None:
     if isinstance(exponent, Node):
         if exponent.dtype.kind not in "bu":
-            raise Unsupported("DATA_DEPENDENT", "power: NumPy raises where an integer exponent is negative, which depends on data; "
-                                                "use a float or unsigned exponent, or a Python int")
+            raise Unsupported(
+                "DATA_DEPENDENT",
+                "power: NumPy raises where an integer exponent is negative, which depends on data; "
+                "use a float or unsigned exponent, or a Python int",
+            )
     elif exponent < 0:
         raise numpy_error(f"power: integers to the negative integer power {exponent}; use a float base")
 
@@ -238,15 +262,53 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.isfinite: _float_test("isfinite", elsewhere=True),
     np.invert: op("invert"),
 }
-for _name in (
-    "sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh "
-    "arctan2 hypot copysign nextafter logaddexp logaddexp2 maximum minimum fmax fmin floor ceil trunc rint signbit "
-    "bitwise_and bitwise_or bitwise_xor left_shift right_shift"
-).split():
+for _name in [
+    "sqrt",
+    "cbrt",
+    "exp",
+    "exp2",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sin",
+    "cos",
+    "tan",
+    "arcsin",
+    "arccos",
+    "arctan",
+    "sinh",
+    "cosh",
+    "tanh",
+    "arcsinh",
+    "arccosh",
+    "arctanh",
+    "arctan2",
+    "hypot",
+    "copysign",
+    "nextafter",
+    "logaddexp",
+    "logaddexp2",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "floor",
+    "ceil",
+    "trunc",
+    "rint",
+    "signbit",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "left_shift",
+    "right_shift",
+]:
     UFUNCS[getattr(np, _name)] = op(_name)
-for _name in "equal not_equal less less_equal greater greater_equal".split():
+for _name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
     UFUNCS[getattr(np, _name)] = _comparison(_name)
-for _name in "logical_and logical_or logical_xor logical_not".split():
+for _name in ["logical_and", "logical_or", "logical_xor", "logical_not"]:
     UFUNCS[getattr(np, _name)] = _logical(_name)
 
 for _ufunc in UFUNCS:
@@ -255,22 +317,26 @@ for _ufunc in UFUNCS:
         register_ufunc_method(_ufunc, "outer", Door(f"{_ufunc.__name__}.outer", _outer_door(_ufunc)))
 
 
-# -- functions that are no ufuncs -----------------------------------------------------------------------------------------
+# -- functions that are no ufuncs -------------------------------------------------------------------------------------
 
 
 @numpy_function(np.where, returns="array")
 def where(b: Builder, condition: Any, x: Any = None, y: Any = None, /) -> Node:
     if x is None or y is None:
-        raise Unsupported("DATA_DEPENDENT", "where: with the condition alone the size of the result depends on data; give all three arguments")
+        raise Unsupported(
+            "DATA_DEPENDENT",
+            "where: with the condition alone the size of the result depends on data; give all three arguments",
+        )
     choices = strong(b, x), strong(b, y)
     dtype = result_type(choices, "where")
-    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(_wrapped(c, dtype), dtype) for c in choices))
+    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(_held(c, dtype), dtype) for c in choices))
 
 
-def _wrapped(x: Any, dtype: DType) -> Any:
-    """Python ints that the dtype does not hold wrap around here, which they do nowhere else."""
-    if type(x) is int and dtype.is_integer and dtype is not dtypes.int64:
-        return np.int64(x).astype(dtype.numpy).item()
+def _held(x: Any, dtype: DType) -> Any:
+    """Python ints beyond the dtype's range wrap around in NumPy 2.4 and are an error in 2.5."""
+    if type(x) is int and dtype.is_integer:
+        low, high = LIMITS[dtype]
+        only(low <= x <= high, "where", "choice", x, f"{dtype} holds {low} to {high}")
     return x
 
 
@@ -278,8 +344,17 @@ _MISSING = object()
 
 
 @numpy_function(np.clip, at_default=("out",))
-def clip(b: Builder, a: Any, a_min: Any = _MISSING, a_max: Any = _MISSING, out: Any = None, *, min: Any = _MISSING,
-         max: Any = _MISSING, **ufunc_arguments: Any) -> Node:
+def clip(
+    b: Builder,
+    a: Any,
+    a_min: Any = _MISSING,
+    a_max: Any = _MISSING,
+    out: Any = None,
+    *,
+    min: Any = _MISSING,
+    max: Any = _MISSING,
+    **ufunc_arguments: Any,
+) -> Node:
     if a_min is _MISSING and a_max is _MISSING:
         a_min, a_max = (None if m is _MISSING else m for m in (min, max))
     elif min is not _MISSING or max is not _MISSING:
@@ -319,7 +394,9 @@ def round_(b: Builder, a: Any, decimals: Any = 0, out: Any = None) -> Node:
     x = b.as_node(a)
     digits = int(decimals)
     if x.dtype.is_bool or (x.dtype.is_integer and digits < 0):
-        raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first")
+        raise Unsupported(
+            "UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first"
+        )
     if x.dtype.is_integer:
         return b.call("copy", x)
     if digits == 0:
@@ -368,23 +445,28 @@ def nan_to_num(b: Builder, x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any
 
 
 @numpy_function(np.isclose)
-def isclose(b: Builder, a: Any, b_: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Node:
+def isclose(builder: Builder, /, a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: Any = False) -> Node:
+    x = strong(builder, a)
+    return _isclose(builder, x, float(b) if type(b) in (int, bool) else strong(builder, b), rtol, atol, equal_nan)
+
+
+def _isclose(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -> Node:
     """NumPy's formula, in its order: |x - y| <= atol + rtol*|y| where y is finite, or x == y."""
-    x = strong(b, a)
-    y = float(b_) if type(b_) in (int, bool) else strong(b, b_)
     if isinstance(y, Node):
         y = b.cast(y, result_type((y, 1.0), "isclose"))
     limit = apply(b, np.add, atol, apply(b, np.multiply, rtol, apply(b, np.absolute, y)))
     near = apply(b, np.less_equal, apply(b, np.absolute, apply(b, np.subtract, x, y)), limit)
     result = b.call("logical_or", b.call("logical_and", near, apply(b, np.isfinite, y)), apply(b, np.equal, x, y))
-    if equal_nan:
+    if flag(equal_nan, "isclose"):
         result = b.call("logical_or", result, b.call("logical_and", apply(b, np.isnan, x), apply(b, np.isnan, y)))
     return result
 
 
 @numpy_function(np.allclose, np.array_equal, np.array_equiv)
 def _python_bool(b: Builder, *args: Any, **kwargs: Any) -> Node:
-    raise Unsupported("DATA_DEPENDENT", "the result is a Python bool that depends on data; use np.isclose, == and np.all")
+    raise Unsupported(
+        "DATA_DEPENDENT", "the result is a Python bool that depends on data; use np.isclose, == and np.all"
+    )
 
 
 @numpy_function(np.sinc)
@@ -392,14 +474,17 @@ def sinc(b: Builder, x: Any) -> Node:
     node = b.as_node(x)
     node = node if node.dtype.is_float else b.cast(node, dtypes.float64)
     tiny = b.scalar(float(np.finfo(node.dtype.numpy).eps), node.dtype)
-    y = b.call("multiply", b.scalar(math.pi, node.dtype),
-               b.call("where", b.call("equal", node, b.scalar(0.0, node.dtype)), tiny, node))
+    y = b.call(
+        "multiply",
+        b.scalar(math.pi, node.dtype),
+        b.call("where", b.call("equal", node, b.scalar(0.0, node.dtype)), tiny, node),
+    )
     return b.call("divide", b.call("sin", y), y)
 
 
-@numpy_method("conj", "conjugate", returns="same", at_default=("out",))
-def _conjugate(b: Builder, a: Node, out: Any = None) -> Node:
+@numpy_method("conj", "conjugate", returns="same")
+def _conjugate(b: Builder, a: Node, /) -> Node:
     return a
 
 
-__all__ = ["Call", "SymInt", "UFUNCS", "apply", "default_dtype", "resolve", "result_type", "strong"]
+__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "resolve", "result_type", "strong"]

@@ -18,15 +18,15 @@ from dynagraph.ir.shapes import Dim, SymInt
 
 @operator("getitem")
 def getitem(b: Builder, x: Node, key: Any) -> Node:
-    """A view of `x`, or a NumPy scalar where integers take every axis.
-
-    >>> getitem(b, x, (0, slice(None, None, -1), None))   # doctest: +SKIP
-    """
+    """A view of `x`, or a NumPy scalar where integers take every axis."""
     entries = key if isinstance(key, tuple) else (key,)
     for entry in entries:
         _check(entry)
     expanded = _expand(entries, x)
-    starts, steps, sizes, shape = [], [], [], []
+    starts: list[Dim] = []
+    steps: list[Dim] = []
+    sizes: list[Dim] = []
+    shape: list[Dim] = []
     for entry in expanded:
         if entry is None:
             shape.append(1)
@@ -39,12 +39,15 @@ def getitem(b: Builder, x: Node, key: Any) -> Node:
         if isinstance(entry, slice):
             shape.append(size)
     if not shape and any(e is Ellipsis for e in entries):
-        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out")
+        raise Unsupported(
+            "UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out"
+        )
     return _emit(b, x, tuple(starts), tuple(steps), tuple(sizes), tuple(shape))
 
 
-def _emit(b: Builder, x: Node, starts: tuple[Dim, ...], steps: tuple[Dim, ...], sizes: tuple[Dim, ...],
-          shape: tuple[Dim, ...]) -> Node:
+def _emit(
+    b: Builder, x: Node, starts: tuple[Dim, ...], steps: tuple[Dim, ...], sizes: tuple[Dim, ...], shape: tuple[Dim, ...]
+) -> Node:
     if len(shape) == len(sizes) == sum(a is c for a, c in zip(shape, sizes)):
         return b.call("slice", x, starts=starts, steps=steps, shape=sizes)
     whole = all(s is d for s, d in zip(sizes, x.shape)) and all(type(s) is int and s == 1 for s in steps)
@@ -53,11 +56,17 @@ def _emit(b: Builder, x: Node, starts: tuple[Dim, ...], steps: tuple[Dim, ...], 
 
 def _check(entry: object) -> None:
     if isinstance(entry, Node):
-        raise Unsupported("UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use slices or np.where")
+        raise Unsupported(
+            "UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use slices or np.where"
+        )
     if isinstance(entry, (bool, np.bool_, list, np.ndarray)):
-        raise Unsupported("UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices")
+        raise Unsupported(
+            "UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices"
+        )
     if not (entry is None or entry is Ellipsis or isinstance(entry, (slice, int, np.integer, SymInt))):
-        raise Unsupported("UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices")
+        raise Unsupported(
+            "UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices"
+        )
 
 
 def _expand(entries: tuple[Any, ...], x: Node) -> list[Any]:
@@ -69,7 +78,7 @@ def _expand(entries: tuple[Any, ...], x: Node) -> list[Any]:
     if used > x.ndim:
         raise numpy_error(f"too many indices: the array has {x.ndim} dimensions, {used} were indexed")
     where = places[0] if places else len(entries)
-    return [*entries[:where], *[slice(None)] * (x.ndim - used), *entries[where + 1:]]
+    return [*entries[:where], *[slice(None)] * (x.ndim - used), *entries[where + 1 :]]
 
 
 def _element(index: Any, dim: Dim) -> Dim:
@@ -81,7 +90,7 @@ def _element(index: Any, dim: Dim) -> Dim:
 
 
 def slice_range(s: slice, dim: Dim) -> tuple[Dim, Dim, Dim]:
-    """Start, step and number of elements of a slice along an axis, as ``slice.indices`` has them; sizes may be symbolic.
+    """Start, step and number of elements of a slice along an axis; sizes and ends may be symbolic.
 
     >>> slice_range(slice(None, None, -2), 5)
     (4, -2, 3)

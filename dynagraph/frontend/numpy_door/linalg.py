@@ -1,4 +1,4 @@
-"""Doors of linear algebra: products, contractions, norms.  Everything that multiplies matrices ends in the op `matmul`."""
+"""Doors of linear algebra: products, contractions, norms.  What multiplies matrices ends in the op `matmul`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import as_index, numpy_error, only, ravel, reshape, several_axes
+from dynagraph.frontend.numpy_door.arguments import as_index, flag, numpy_error, only, ravel, reshape, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply, resolve
 from dynagraph.frontend.numpy_door.reductions import reduce
@@ -18,7 +18,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, numel
 
-# -- products -----------------------------------------------------------------------------------------------------------------
+# -- products ---------------------------------------------------------------------------------------------------------
 
 
 def matmul(b: Builder, left: Any, right: Any) -> Node:
@@ -38,19 +38,33 @@ def _product_dtype(who: str, dtype: dtypes.DType) -> dtypes.DType:
 
 def _matmul(b: Builder, x: Node, y: Node) -> Node:
     row, column = x.ndim == 1, y.ndim == 1
-    product = b.call("matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)
+    product = b.call(
+        "matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y
+    )
     shape = product.shape[:-1] if column else product.shape
     if row:
         shape = shape[:-1] if column else (*shape[:-2], shape[-1])
     return reshape(b, product, shape) if row or column else product
 
 
-def _matmul_function(b: Builder, x1: Any, x2: Any, /, out: Any = None, *, casting: Any = "same_kind", order: Any = "K",
-                     dtype: Any = None, subok: Any = True) -> Node:
+def _matmul_function(
+    b: Builder,
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    casting: Any = "same_kind",
+    order: Any = "K",
+    dtype: Any = None,
+    subok: Any = True,
+) -> Node:
     return matmul(b, x1, x2)
 
 
-register_function(np.matmul, Door("matmul", _matmul_function, "value", frozenset(("out", "casting", "order", "dtype", "subok"))))
+register_function(
+    np.matmul, Door("matmul", _matmul_function, "value", frozenset(("out", "casting", "order", "dtype", "subok")))
+)
 
 
 def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
@@ -78,8 +92,11 @@ def _matrix(b: Builder, x: Node, row_axes: list[int], column_axes: list[int], sh
 
 
 @numpy_function(np.dot, at_default=("out",))
-def dot(b: Builder, a: Any, b_: Any, out: Any = None) -> Node:
-    x, y = _common(b, "dot", a, b_)
+def dot(builder: Builder, /, a: Any, b: Any, out: Any = None) -> Node:
+    return _dot(builder, *_common(builder, "dot", a, b))
+
+
+def _dot(b: Builder, x: Node, y: Node) -> Node:
     if x.ndim == 0 or y.ndim == 0:
         return apply(b, np.multiply, x, y)
     if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2):
@@ -91,28 +108,32 @@ numpy_method("dot", at_default=("out",))(dot)
 
 
 @numpy_function(np.inner)
-def inner(b: Builder, a: Any, b_: Any, /) -> Node:
-    x, y = _common(b, "inner", a, b_)
+def inner(b: Builder, left: Any, right: Any, /) -> Node:
+    x, y = _common(b, "inner", left, right)
     if x.ndim == 0 or y.ndim == 0:
         return apply(b, np.multiply, x, y)
     return _contract(b, x, y, [x.ndim - 1], [y.ndim - 1])
 
 
 @numpy_function(np.vdot)
-def vdot(b: Builder, a: Any, b_: Any, /) -> Node:
-    x, y = (ravel(b, n) for n in _common(b, "vdot", a, b_))
+def vdot(b: Builder, left: Any, right: Any, /) -> Node:
+    x, y = (ravel(b, n) for n in _common(b, "vdot", left, right))
     return _matmul(b, x, y)
 
 
 @numpy_function(np.outer, at_default=("out",))
-def outer(b: Builder, a: Any, b_: Any, out: Any = None) -> Node:
-    x, y = ravel(b, b.as_node(a)), ravel(b, b.as_node(b_))
-    return apply(b, np.multiply, reshape(b, x, (*x.shape, 1)), reshape(b, y, (1, *y.shape)))
+def outer(builder: Builder, /, a: Any, b: Any, out: Any = None) -> Node:
+    x, y = (ravel(builder, builder.as_node(v)) for v in (a, b))
+    return apply(builder, np.multiply, reshape(builder, x, (*x.shape, 1)), reshape(builder, y, (1, *y.shape)))
 
 
 @numpy_function(np.tensordot, returns="array")
-def tensordot(b: Builder, a: Any, b_: Any, axes: Any = 2) -> Node:
-    x, y = _common(b, "tensordot", a, b_)
+def tensordot(builder: Builder, /, a: Any, b: Any, axes: Any = 2) -> Node:
+    x, y = _common(builder, "tensordot", a, b)
+    return _tensordot(builder, x, y, axes)
+
+
+def _tensordot(b: Builder, x: Node, y: Node, axes: Any) -> Node:
     if isinstance(axes, (tuple, list)):
         first, second = axes
         return _contract(b, x, y, several_axes(first, x.ndim, "tensordot"), several_axes(second, y.ndim, "tensordot"))
@@ -122,12 +143,20 @@ def tensordot(b: Builder, a: Any, b_: Any, axes: Any = 2) -> Node:
     return _contract(b, x, y, range(x.ndim - count, x.ndim), range(count))
 
 
-# -- einsum -------------------------------------------------------------------------------------------------------------------
+# -- einsum -----------------------------------------------------------------------------------------------------------
 
 
 @numpy_function(np.einsum, at_default=("out", "dtype", "order", "casting"))
-def einsum(b: Builder, subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False, dtype: Any = None,
-           order: Any = "K", casting: Any = "safe") -> Node:
+def einsum(
+    b: Builder,
+    subscripts: Any,
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: Any = "K",
+    casting: Any = "safe",
+) -> Node:
     """Sums of products, two operands at a time from the left; each pair is one matrix product.
 
     Captured in the form with a string; an index that is repeated within one operand (a diagonal) is not captured.
@@ -137,11 +166,17 @@ def einsum(b: Builder, subscripts: Any, *operands: Any, out: Any = None, optimiz
     if not nodes:
         raise numpy_error("einsum: takes one operand or more")
     inputs, output = _parse(subscripts, nodes)
-    only(bool(output) or not optimize, "einsum", "optimize", optimize, "a 0-d result is then an array or a scalar, by the path taken")
+    only(
+        bool(output) or not optimize,
+        "einsum",
+        "optimize",
+        optimize,
+        "a 0-d result is then an array or a scalar, by the path taken",
+    )
     terms = list(zip(nodes, inputs))
     term = _sum_alone(b, *terms[0], needed=_needed(inputs[1:], output))
     for position, other in enumerate(terms[1:], start=1):
-        needed = _needed(inputs[position + 1:], output)
+        needed = _needed(inputs[position + 1 :], output)
         term = _multiply_terms(b, term, _sum_alone(b, *other, needed=needed | set(term[1])), needed)
     result, indices = _sum_alone(b, *term, needed=set(output))
     return permute(b, result, [indices.index(i) for i in output])
@@ -173,8 +208,12 @@ def _multiply_terms(b: Builder, first: _Term, second: _Term, needed: set[str]) -
     if not summed:
         return _outer_product(b, (x, x_indices), (y, y_indices), batch + rows + columns)
     groups = [numel(sizes[i] for i in group) for group in (batch, rows, summed, columns)]
-    left = reshape(b, permute(b, x, [x_indices.index(i) for i in batch + rows + summed]), (groups[0], groups[1], groups[2]))
-    right = reshape(b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3]))
+    left = reshape(
+        b, permute(b, x, [x_indices.index(i) for i in batch + rows + summed]), (groups[0], groups[1], groups[2])
+    )
+    right = reshape(
+        b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3])
+    )
     if not batch:
         left, right = reshape(b, left, left.shape[1:]), reshape(b, right, right.shape[1:])
     product = b.call("matmul", left, right)
@@ -221,12 +260,18 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
     if any(r < 0 for r in ranks):
         raise numpy_error(f"einsum: {subscripts!r} has more indices than an operand has dimensions")
     only(len(spare) >= max(ranks), "einsum", "subscripts", subscripts, "at most 52 indices")
-    broadcast = "".join(spare[:max(ranks)])
-    terms = [t.replace("...", broadcast[len(broadcast) - r:]) for t, r in zip(inputs, ranks)]
+    broadcast = "".join(spare[: max(ranks)])
+    terms = [t.replace("...", broadcast[len(broadcast) - r :]) for t, r in zip(inputs, ranks)]
     for term, node in zip(terms, nodes):
         if not set(term) <= set(string.ascii_letters) or len(term) != node.ndim:
             raise numpy_error(f"einsum: {subscripts!r} does not fit an operand of shape {node.shape}")
-        only(len(set(term)) == len(term), "einsum", "subscripts", subscripts, "a diagonal (an index twice in one operand)")
+        only(
+            len(set(term)) == len(term),
+            "einsum",
+            "subscripts",
+            subscripts,
+            "a diagonal (an index twice in one operand)",
+        )
     letters = "".join(terms)
     named = sorted(i for i in set(letters) - set(broadcast) if letters.count(i) == 1)
     output = right.replace("...", broadcast) if arrow else broadcast + "".join(named)
@@ -235,7 +280,7 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
     return terms, output
 
 
-# -- norms ----------------------------------------------------------------------------------------------------------------------
+# -- norms ------------------------------------------------------------------------------------------------------------
 
 
 @numpy_function(np.linalg.norm)
@@ -280,7 +325,7 @@ def _matrix_norm(b: Builder, x: Node, order: Any, axes: tuple[int, ...], keepdim
     summed, chosen = axes if order in (1, -1) else axes[::-1]
     sums = reduce(b, "sum", b.call("absolute", x), summed, True)
     extreme = reduce(b, "max" if order > 0 else "min", sums, chosen, True)
-    if keepdims:
+    if flag(keepdims, "norm"):
         return extreme
     return reshape(b, extreme, [d for k, d in enumerate(extreme.shape) if k not in axes])
 

@@ -7,22 +7,39 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
 from dynagraph.frontend.numpy_door.elementwise import apply
 from dynagraph.frontend.numpy_door.linalg import matmul
-from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.table import operator
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, numel
 
 _BINARY: dict[str, np.ufunc] = {
-    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": np.floor_divide, "%": np.remainder,
-    "divmod": np.divmod, "<<": np.left_shift, ">>": np.right_shift,
-    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
-    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "//": np.floor_divide,
+    "%": np.remainder,
+    "divmod": np.divmod,
+    "<<": np.left_shift,
+    ">>": np.right_shift,
+    "&": np.bitwise_and,
+    "|": np.bitwise_or,
+    "^": np.bitwise_xor,
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
 }
 _UNARY: dict[tuple[str, ...], np.ufunc] = {
-    ("neg",): np.negative, ("pos",): np.positive, ("abs",): np.absolute, ("~", "invert"): np.invert,
+    ("neg",): np.negative,
+    ("pos",): np.positive,
+    ("abs",): np.absolute,
+    ("~", "invert"): np.invert,
 }
 
 
@@ -68,7 +85,9 @@ operator("@=")(_in_place("@=", matmul))
 @operator("setitem")
 @operator("delitem")
 def _write(b: Builder, *args: Any) -> None:
-    raise Unsupported("IN_PLACE_WRITE", "x[...] = value writes into an array; build the result with np.where or np.concatenate")
+    raise Unsupported(
+        "IN_PLACE_WRITE", "x[...] = value writes into an array; build the result with np.where or np.concatenate"
+    )
 
 
 @operator("bool")
@@ -76,8 +95,12 @@ def _write(b: Builder, *args: Any) -> None:
 def _truth(b: Builder, x: Node) -> None:
     """Known where there are no elements to look at; else it is an error of NumPy's, or data."""
     if numel(x.shape) != 1:
-        raise Unsupported("AMBIGUOUS_TRUTH", f"the truth of an array of shape {x.shape} is ambiguous; use np.any or np.all")
-    raise Unsupported("DATA_DEPENDENT", "the branch depends on the value of an array; write it as np.where(condition, a, b)")
+        raise Unsupported(
+            "AMBIGUOUS_TRUTH", f"the truth of an array of shape {x.shape} is ambiguous; use np.any or np.all"
+        )
+    raise Unsupported(
+        "DATA_DEPENDENT", "the branch depends on the value of an array; write it as np.where(condition, a, b)"
+    )
 
 
 @operator("contains")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import numpy_error, one_axis, only, ravel, reduced_axes, reshape
+from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, one_axis, only, ravel, reduced_axes, reshape
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_ufunc_method
@@ -37,7 +37,7 @@ def _loose_axis(axis: object, x: Node) -> object:
 
 
 def _strict_reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
-    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=bool(keepdims))
+    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=flag(keepdims, op))
 
 
 def _accumulate(b: Builder, op: str, a: Any, axis: object, dtype: object, keepdims: object) -> Node:
@@ -46,24 +46,44 @@ def _accumulate(b: Builder, op: str, a: Any, axis: object, dtype: object, keepdi
 
 
 @numpy_function(np.sum, method="sum", at_default=_FIXED)
-def sum_(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-         where: Any = None) -> Node:
+def sum_(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Node:
     return _accumulate(b, "sum", a, axis, dtype, keepdims)
 
 
 @numpy_function(np.prod, method="prod", at_default=_FIXED)
-def prod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-         where: Any = None) -> Node:
+def prod(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Node:
     return _accumulate(b, "prod", a, axis, dtype, keepdims)
 
 
 @numpy_function(np.max, np.amax, method="max", at_default=_FIXED)
-def max_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Node:
+def max_(
+    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+) -> Node:
     return reduce(b, "max", b.as_node(a), axis, keepdims)
 
 
 @numpy_function(np.min, np.amin, method="min", at_default=_FIXED)
-def min_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None) -> Node:
+def min_(
+    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+) -> Node:
     return reduce(b, "min", b.as_node(a), axis, keepdims)
 
 
@@ -85,9 +105,9 @@ def _position(b: Builder, op: str, a: Any, axis: object, keepdims: object) -> No
     x = b.as_node(a)
     axis = _loose_axis(axis, x)
     if axis is not None:
-        return b.call(op, x, axis=(one_axis(axis, x.ndim, op),), keepdims=bool(keepdims))
+        return b.call(op, x, axis=(one_axis(axis, x.ndim, op),), keepdims=flag(keepdims, op))
     found = b.call(op, ravel(b, x), axis=(0,), keepdims=False)
-    return reshape(b, found, (1,) * x.ndim) if keepdims else found
+    return reshape(b, found, (1,) * x.ndim) if flag(keepdims, op) else found
 
 
 @numpy_function(np.argmax, method="argmax", at_default=("out",))
@@ -100,7 +120,7 @@ def argmin(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: A
     return _position(b, "argmin", a, axis, keepdims)
 
 
-# -- statistics -----------------------------------------------------------------------------------------------------------
+# -- statistics -------------------------------------------------------------------------------------------------------
 
 
 def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
@@ -114,7 +134,16 @@ def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
 
 
 @numpy_function(np.mean, method="mean", at_default=("out", "where"))
-def mean(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Node:
+def mean(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    *,
+    where: Any = None,
+) -> Node:
     return _strict_reduce(b, "mean", _as_float(b, a, dtype, "mean"), axis, keepdims)
 
 
@@ -125,38 +154,84 @@ def _spread(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepd
         ddof = correction
     only(type(ddof) in (int, float), op, "ddof", ddof, "it must be a Python number")
     x = _as_float(b, a, dtype, op)
-    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=bool(keepdims), ddof=ddof)
+    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=flag(keepdims, op), ddof=ddof)
 
 
 @numpy_function(np.var, at_default=("out", "where", "mean"))
-def var(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-        where: Any = None, mean: Any = None, correction: Any = None) -> Node:
+def var(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: Any = None,
+) -> Node:
     return _spread(b, "var", a, axis, dtype, ddof, keepdims, correction)
 
 
 @numpy_function(np.std, at_default=("out", "where", "mean"))
-def std(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-        where: Any = None, mean: Any = None, correction: Any = None) -> Node:
+def std(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+    correction: Any = None,
+) -> Node:
     return _spread(b, "std", a, axis, dtype, ddof, keepdims, correction)
 
 
 @numpy_method("var", at_default=("out", "where", "mean"))
-def _var_method(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-                where: Any = None, mean: Any = None) -> Node:
+def _var_method(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+) -> Node:
     return _spread(b, "var", a, axis, dtype, ddof, keepdims, None)
 
 
 @numpy_method("std", at_default=("out", "where", "mean"))
-def _std_method(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-                where: Any = None, mean: Any = None) -> Node:
+def _std_method(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = False,
+    *,
+    where: Any = None,
+    mean: Any = None,
+) -> Node:
     return _spread(b, "std", a, axis, dtype, ddof, keepdims, None)
 
 
 @numpy_function(np.average, at_default=("returned",))
-def average(b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False) -> Node:
+def average(
+    b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False
+) -> Node:
     if weights is not None:
-        raise Unsupported("DATA_DEPENDENT", "average: NumPy raises where the weights sum to zero, which depends on data; "
-                                            "write (a * w).sum() / w.sum()")
+        raise Unsupported(
+            "DATA_DEPENDENT",
+            "average: NumPy raises where the weights sum to zero, which depends on data; write (a * w).sum() / w.sum()",
+        )
     result = mean(b, a, axis, keepdims=keepdims)
     if any(d == 0 for d in result.shape):
         raise numpy_error("average: an average without elements divides by zero")
@@ -181,18 +256,34 @@ def _without_nan(b: Builder, a: Any, instead: float) -> Node:
 
 
 @numpy_function(np.nansum, at_default=_FIXED)
-def nansum(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-           where: Any = None) -> Node:
+def nansum(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Node:
     return _accumulate(b, "sum", _without_nan(b, a, 0.0), axis, dtype, keepdims)
 
 
 @numpy_function(np.nanprod, at_default=_FIXED)
-def nanprod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-            where: Any = None) -> Node:
+def nanprod(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Node:
     return _accumulate(b, "prod", _without_nan(b, a, 1.0), axis, dtype, keepdims)
 
 
-# -- scans ----------------------------------------------------------------------------------------------------------------
+# -- scans ------------------------------------------------------------------------------------------------------------
 
 
 def _scan(b: Builder, op: str, a: Any, axis: Any, dtype: Any) -> Node:
@@ -222,15 +313,20 @@ def diff(b: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, ap
     for _ in range(n):
         size = x.shape[k] - 1 if x.shape[k] > 0 else 0
         later, earlier = (
-            b.call("slice", x, starts=tuple(start if j == k else 0 for j in range(x.ndim)), steps=(1,) * x.ndim,
-                   shape=tuple(size if j == k else d for j, d in enumerate(x.shape)))
+            b.call(
+                "slice",
+                x,
+                starts=tuple(start if j == k else 0 for j in range(x.ndim)),
+                steps=(1,) * x.ndim,
+                shape=tuple(size if j == k else d for j, d in enumerate(x.shape)),
+            )
             for start in (1, 0)
         )
         x = apply(b, np.not_equal if x.dtype.is_bool else np.subtract, later, earlier)
     return x
 
 
-# -- methods of ufuncs ------------------------------------------------------------------------------------------------------
+# -- methods of ufuncs ------------------------------------------------------------------------------------------------
 
 Reduce = Callable[[Builder, Any, Any, Any, Any], Node]
 
@@ -266,8 +362,16 @@ _REDUCE: dict[np.ufunc, Reduce] = {
 
 
 def _reduce_door(reduce_: Reduce) -> Callable[..., Node]:
-    def door(b: Builder, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None,
-             where: Any = True) -> Node:
+    def door(
+        b: Builder,
+        array: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: Any = None,
+        keepdims: Any = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Node:
         return reduce_(b, array, axis, dtype, keepdims)
 
     return door

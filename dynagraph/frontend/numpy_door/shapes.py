@@ -1,22 +1,35 @@
-"""Movement doors: reshaping, joining, splitting, repeating.  Results are views wherever NumPy's are, and copies where they are not."""
+"""Movement doors: reshaping, joining, splitting, repeating.  Results are views where NumPy's are, else copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import (
-    as_dim, as_index, as_shape, is_contiguous, nodes_of, nonnegative, numpy_error, one_axis, only, ravel, reshape, rows_of,
-    several_axes, take,
+    as_dim,
+    as_index,
+    as_shape,
+    is_contiguous,
+    nodes_of,
+    nonnegative,
+    numpy_error,
+    one_axis,
+    only,
+    ravel,
+    reshape,
+    rows_of,
+    several_axes,
+    take,
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
 
-# -- reshape and its kin ----------------------------------------------------------------------------------------------------
+# -- reshape and its kin ----------------------------------------------------------------------------------------------
 
 
 def _reshape(b: Builder, a: Any, shape: object, order: Any) -> Node:
@@ -112,7 +125,7 @@ numpy_function(np.atleast_1d, returns="array")(_at_least(1, _rank_1))
 numpy_function(np.atleast_2d, returns="array")(_at_least(2, _rank_2))
 numpy_function(np.atleast_3d, returns="array")(_at_least(3, _rank_3))
 
-# -- permutations of axes -----------------------------------------------------------------------------------------------------
+# -- permutations of axes ---------------------------------------------------------------------------------------------
 
 
 def permute(b: Builder, x: Node, axes: Sequence[int]) -> Node:
@@ -145,7 +158,12 @@ def matrix_transpose(b: Builder, x: Any, /) -> Node:
     return swapaxes(b, x, -1, -2)
 
 
-@numpy_function(np.swapaxes, method="swapaxes", returns="same")
+@numpy_method("swapaxes", returns="same")
+def _swapaxes_method(b: Builder, a: Node, axis1: Any, axis2: Any, /) -> Node:
+    return swapaxes(b, a, axis1, axis2)
+
+
+@numpy_function(np.swapaxes, returns="same")
 def swapaxes(b: Builder, a: Any, axis1: Any, axis2: Any) -> Node:
     x = b.as_node(a)
     i, j = one_axis(axis1, x.ndim, "swapaxes"), one_axis(axis2, x.ndim, "swapaxes")
@@ -179,7 +197,7 @@ def rollaxis(b: Builder, a: Any, axis: Any, start: Any = 0) -> Node:
     return permute(b, x, order)
 
 
-# -- broadcasting -------------------------------------------------------------------------------------------------------------
+# -- broadcasting -----------------------------------------------------------------------------------------------------
 
 
 @numpy_function(np.broadcast_to, returns="array", at_default=("subok",))
@@ -194,10 +212,17 @@ def broadcast_arrays(b: Builder, *args: Any, subok: Any = False) -> tuple[Node, 
     return tuple(n if n.shape == shape else b.call("broadcast_to", n, shape=shape) for n in nodes)
 
 
-# -- joining --------------------------------------------------------------------------------------------------------------------
+# -- joining ----------------------------------------------------------------------------------------------------------
 
 
-def join(b: Builder, nodes: Sequence[Node], axis: object, dtype: Any = None, casting: Any = "same_kind", who: str = "concatenate") -> Node:
+def join(
+    b: Builder,
+    nodes: Sequence[Node],
+    axis: object,
+    dtype: Any = None,
+    casting: Any = "same_kind",
+    who: str = "concatenate",
+) -> Node:
     """``np.concatenate`` of nodes, promoted to one dtype."""
     if not nodes:
         raise numpy_error(f"{who}: needs one array or more")
@@ -210,7 +235,9 @@ def join(b: Builder, nodes: Sequence[Node], axis: object, dtype: Any = None, cas
 
 
 @numpy_function(np.concatenate, np.concat, returns="array")
-def concatenate(b: Builder, arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+def concatenate(
+    b: Builder, arrays: Any, /, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Node:
     only(out is None, "concatenate", "out", "...", "assign the result instead")
     nodes = nodes_of(b, arrays, "concatenate")
     if axis is None:
@@ -219,14 +246,18 @@ def concatenate(b: Builder, arrays: Any, /, axis: Any = 0, out: Any = None, *, d
 
 
 @numpy_function(np.stack, returns="array", at_default=("out",))
-def stack(b: Builder, arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
+def stack(
+    b: Builder, arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
+) -> Node:
     nodes = nodes_of(b, arrays, "stack")
     if not nodes:
         raise numpy_error("stack: needs one array or more")
     where = one_axis(axis, nodes[0].ndim + 1, "stack")
     if any(n.ndim != nodes[0].ndim for n in nodes):
         raise numpy_error("stack: all arrays must have one shape")
-    return join(b, [reshape(b, n, (*n.shape[:where], 1, *n.shape[where:])) for n in nodes], where, dtype, casting, "stack")
+    return join(
+        b, [reshape(b, n, (*n.shape[:where], 1, *n.shape[where:])) for n in nodes], where, dtype, casting, "stack"
+    )
 
 
 @numpy_function(np.vstack, returns="array")
@@ -259,16 +290,16 @@ def append(b: Builder, arr: Any, values: Any, axis: Any = None) -> Node:
     return join(b, nodes, axis, who="append")
 
 
-# -- splitting ------------------------------------------------------------------------------------------------------------------
+# -- splitting --------------------------------------------------------------------------------------------------------
 
 
 def _pieces(b: Builder, x: Node, bounds: Sequence[Dim], axis: int) -> list[Node]:
-    return [take(b, x, axis, low, high - low) for low, high in zip(bounds, bounds[1:])]
+    return [take(b, x, axis, low, high - low) for low, high in pairwise(bounds)]
 
 
 def _bounds_of_indices(indices: Sequence[Any], size: Dim) -> list[tuple[Dim, Dim]]:
     edges: list[Any] = [0, *indices, None]
-    return [_clipped(low, high, size) for low, high in zip(edges, edges[1:])]
+    return [_clipped(low, high, size) for low, high in pairwise(edges)]
 
 
 def _clipped(low: Any, high: Any, size: Dim) -> tuple[Dim, Dim]:
@@ -345,12 +376,14 @@ def unstack(b: Builder, x: Any, /, *, axis: Any = 0) -> tuple[Node, ...]:
     return tuple(rows_of(b, permute(b, node, (k, *(j for j in range(node.ndim) if j != k))), "unstack"))
 
 
-# -- reversing, rolling, repeating ------------------------------------------------------------------------------------------------
+# -- reversing, rolling, repeating ------------------------------------------------------------------------------------
 
 
 def reverse(b: Builder, x: Node, axes: Sequence[int]) -> Node:
     return b.call(
-        "slice", x, shape=x.shape,
+        "slice",
+        x,
+        shape=x.shape,
         starts=tuple(d - 1 if k in axes and d > 0 else 0 for k, d in enumerate(x.shape)),
         steps=tuple(-1 if k in axes else 1 for k in range(x.ndim)),
     )
@@ -418,7 +451,7 @@ def repeat(b: Builder, a: Any, repeats: Any, axis: Any = None) -> Node:
 
 
 @numpy_function(np.tile, returns="array")
-def tile(b: Builder, A: Any, reps: Any) -> Node:  # noqa: N803  (NumPy's name of the parameter)
+def tile(b: Builder, A: Any, reps: Any) -> Node:
     x = b.as_node(A)
     counts = nonnegative(as_shape(reps, "tile"), "tile")
     rank = max(x.ndim, len(counts))
@@ -427,7 +460,7 @@ def tile(b: Builder, A: Any, reps: Any) -> Node:  # noqa: N803  (NumPy's name of
     return b.call("copy", x) if all(c == 1 for c in counts) else b.call("tile", x, reps=counts)
 
 
-# -- padding ------------------------------------------------------------------------------------------------------------------------
+# -- padding ----------------------------------------------------------------------------------------------------------
 
 
 def _pad_widths(pad_width: Any, rank: int) -> list[tuple[Dim, Dim]]:
@@ -456,12 +489,20 @@ def _edges(b: Builder, mode: str, x: Node, axis: int, low: Dim, high: Dim) -> tu
         first, last = take(b, x, axis, 0, 1), take(b, x, axis, size - 1, 1)
         return b.call("repeat", first, repeats=low, axis=axis), b.call("repeat", last, repeats=high, axis=axis)
     limit = size - 1 if mode == "reflect" else size
-    only(low <= limit and high <= limit, "pad", "pad_width", (low, high), f"mode {mode!r} takes at most {limit} along axis {axis}")
+    only(
+        low <= limit and high <= limit,
+        "pad",
+        "pad_width",
+        (low, high),
+        f"mode {mode!r} takes at most {limit} along axis {axis}",
+    )
     if mode == "wrap":
         return take(b, x, axis, size - low, low), take(b, x, axis, 0, high)
     skip = 1 if mode == "reflect" else 0
-    return (take(b, x, axis, low - 1 + skip, low, -1) if low != 0 else take(b, x, axis, 0, 0),
-            take(b, x, axis, size - 1 - skip, high, -1) if high != 0 else take(b, x, axis, 0, 0))
+    return (
+        take(b, x, axis, low - 1 + skip, low, -1) if low != 0 else take(b, x, axis, 0, 0),
+        take(b, x, axis, size - 1 - skip, high, -1) if high != 0 else take(b, x, axis, 0, 0),
+    )
 
 
 @numpy_function(np.pad, returns="array")
@@ -475,7 +516,13 @@ def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **option
         only(type(value) in (int, float, bool), "pad", "constant_values", value, "one Python number for all sides")
         only(not options, "pad", next(iter(options), ""), "...", "leave it out")
         return b.call("pad", x, widths=tuple(widths), value=converted(value, x.dtype))
-    only(mode in ("edge", "reflect", "symmetric", "wrap"), "pad", "mode", mode, "the modes are constant, edge, reflect, symmetric, wrap")
+    only(
+        mode in ("edge", "reflect", "symmetric", "wrap"),
+        "pad",
+        "mode",
+        mode,
+        "the modes are constant, edge, reflect, symmetric, wrap",
+    )
     only(not options, "pad", next(iter(options), ""), "...", "leave it out")
     only(all(d > 0 for d in x.shape), "pad", "array", x.shape, "it must have elements")
     for axis, (low, high) in enumerate(widths):
@@ -484,11 +531,11 @@ def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **option
     return x
 
 
-# -- diagonals --------------------------------------------------------------------------------------------------------------------
+# -- diagonals --------------------------------------------------------------------------------------------------------
 
 
 def diagonal_of(b: Builder, x: Node, who: str) -> Node:
-    """The main diagonal of a matrix, as a strided slice of its elements in C order: a view where the matrix is contiguous."""
+    """The main diagonal of a matrix, as a slice of its elements in C order: a view where the matrix is contiguous."""
     rows, columns = x.shape
     size = rows if rows < columns else columns
     flat = ravel(b, x)
@@ -498,8 +545,20 @@ def diagonal_of(b: Builder, x: Node, who: str) -> Node:
 @numpy_function(np.diagonal, method="diagonal", returns="array")
 def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
     x = b.as_node(a)
-    only(offset == 0 and (axis1, axis2) == (0, 1), "diagonal", "offset", (offset, axis1, axis2), "the main diagonal of a matrix")
-    only(x.ndim == 2 and is_contiguous(x), "diagonal", "a", x.meta, "a matrix in C order, of which the diagonal is a view")
+    only(
+        offset == 0 and (axis1, axis2) == (0, 1),
+        "diagonal",
+        "offset",
+        (offset, axis1, axis2),
+        "the main diagonal of a matrix",
+    )
+    only(
+        x.ndim == 2 and is_contiguous(x),
+        "diagonal",
+        "a",
+        x.meta,
+        "a matrix in C order, of which the diagonal is a view",
+    )
     return diagonal_of(b, x, "diagonal")
 
 

@@ -1,6 +1,6 @@
-"""The table of doors: which Python callable means what.  The families (elementwise.py, reductions.py...) fill it when imported.
+"""The table of doors: which Python callable means what.  The families (elementwise.py...) fill it when imported.
 
-A door is found by the identity of the callable, so a patched ``np.sum`` is simply another callable that is not in the table.
+A door is found by the identity of the callable: a patched ``np.sum`` is another callable, one that is not in the table.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ F = TypeVar("F", bound=Implementation)
 class Door:
     """What one NumPy callable means.  ``door(b, *args, **kwargs)`` appends nodes and gives nodes or Python values.
 
-    `returns`: "value" (a 0-d result is a NumPy scalar), "array" (it is a 0-d array), "same" (it is of the kind of the first
-    operand).  `at_default` names the parameters that NumPy has and the graph does not: they must have their default value.
+    `returns`: "value" (a 0-d result is a NumPy scalar), "array" (it is a 0-d array), "same" (it is of the kind of the
+    first operand).  `at_default` names the parameters that the graph has nothing for: they must have their default.
     """
 
     name: str
@@ -54,7 +54,9 @@ class Door:
             default = self.signature.parameters[name].default
             given = bound[name]
             if given is not default and not (type(given) is type(default) and given == default):
-                raise Unsupported("UNSUPPORTED_ARGUMENT", f"{self.name}: the argument {name}= is not captured; leave it out")
+                raise Unsupported(
+                    "UNSUPPORTED_ARGUMENT", f"{self.name}: the argument {name}= is not captured; leave it out"
+                )
 
 
 _FUNCTIONS: dict[int, tuple[object, Door]] = {}  # id of the callable -> the callable, kept so that the id stays its own
@@ -115,9 +117,10 @@ def register_operator(symbol: str, door: Door) -> None:
     _OPERATORS[symbol] = door
 
 
-def numpy_function(*functions: Any, method: str | None = None, returns: str = "value",
-                   at_default: Iterable[str] = ()) -> Callable[[F], F]:
-    """Register the decorated implementation as the door of NumPy functions (and of an ndarray method with its signature)."""
+def numpy_function(
+    *functions: Any, method: str | None = None, returns: str = "value", at_default: Iterable[str] = ()
+) -> Callable[[F], F]:
+    """Register the implementation as the door of NumPy functions, and of an ndarray method with the same signature."""
 
     def register(implementation: F) -> F:
         name = method or ""
