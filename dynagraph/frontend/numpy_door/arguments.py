@@ -14,6 +14,9 @@ from dynagraph.ir.ops import strided_of, view_of
 from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
 
 
+MAX_ROWS = 4096  # each is a node
+
+
 def numpy_error(detail: str) -> Unsupported:
     """NumPy itself raises here: the eager run gives the user its message."""
     return Unsupported("NUMPY_ERROR", detail)
@@ -91,6 +94,7 @@ def nodes_of(b: Builder, arrays: object, who: str) -> list[Node]:
 def rows_of(b: Builder, node: Node, who: str) -> list[Node]:
     if node.ndim == 0:
         raise numpy_error(f"{who}: iteration over a 0-d array")
+    only(node.shape[0] <= MAX_ROWS, who, "rows", node.shape[0], f"at most {MAX_ROWS} are taken apart")
     return [reshape(b, take(b, node, 0, i, 1), node.shape[1:]) for i in range(int(node.shape[0]))]
 
 

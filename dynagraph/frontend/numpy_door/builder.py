@@ -1,6 +1,6 @@
 """The Builder: how doors append nodes to a graph, and `Unsupported`, how they decline.
 
-The ground of `frontend/numpy_door`: every door gets a Builder as its first argument.  Operands are nodes, Python scalars
+The ground of `frontend/numpy_door`: every door gets a Builder first.  Operands are nodes, Python scalars
 (weak in promotion), symbolic sizes (weak ints), NumPy scalars (strong) and nested lists or tuples of those.
 """
 

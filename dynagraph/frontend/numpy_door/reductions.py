@@ -309,7 +309,7 @@ def cumprod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = 
 def diff(b: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None) -> Node:
     x = b.as_node(a)
     k = one_axis(axis, x.ndim, "diff")
-    only(type(n) is int and n >= 1, "diff", "n", n, "it must be a Python int of at least 1")
+    only(type(n) is int and 1 <= n <= 64, "diff", "n", n, "it must be a Python int from 1 to 64")
     for _ in range(n):
         size = x.shape[k] - 1 if x.shape[k] > 0 else 0
         later, earlier = (

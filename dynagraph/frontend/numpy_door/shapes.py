@@ -290,6 +290,8 @@ def append(b: Builder, arr: Any, values: Any, axis: Any = None) -> Node:
     return join(b, nodes, axis, who="append")
 
 
+MAX_PARTS = 4096  # each is a node
+
 # -- splitting --------------------------------------------------------------------------------------------------------
 
 
@@ -325,6 +327,7 @@ def _split(b: Builder, ary: Any, sections: Any, axis: Any, equal: bool, who: str
     count = as_index(sections, who)
     if count <= 0:
         raise numpy_error(f"{who}: the number of sections must be at least 1, got {count}")
+    only(count <= MAX_PARTS, who, "sections", count, f"at most {MAX_PARTS} parts")
     each, extra = size // count, size % count
     if equal and extra != 0:
         raise numpy_error(f"{who}: {size} elements do not divide into {count} equal parts")

@@ -1,0 +1,154 @@
+"""Guards: what a captured program took for granted, as data, and as a program for the dispatcher.
+
+A guard is asked for by source; the loads that bring the source into a register are emitted once, before its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.source import Attribute, Cell, Closure, DictEntry, Item, Key, Known, Local, Source
+from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
+from dynagraph.ir.shapes import Relation
+
+Instruction = tuple[Any, ...]
+_LOADS = ("global", "cell", "closure", "attr", "item", "dict_item")
+
+
+def size_program(expr: IntExpr) -> Any:
+    """A size as the dispatcher evaluates it: an int, or a tuple in postfix form."""
+    constant = expr.constant
+    return constant if constant is not None else tuple(_postfix(expr))
+
+
+def _postfix(expr: IntExpr) -> list[Any]:
+    program: list[Any] = []
+    for position, (monomial, coefficient) in enumerate(expr.terms.items()):
+        program.append(coefficient)
+        for atom in monomial:
+            if isinstance(atom, Symbol):
+                program += [("s", int(atom.name[1:])), "*"]
+            else:
+                program += [*_apply(atom), "*"]
+        if position:
+            program.append("+")
+    return program or [0]
+
+
+def _apply(atom: Apply) -> list[Any]:
+    return [*_postfix(atom.left), *_postfix(atom.right), atom.function]
+
+
+class GuardList:
+    """The guards of one capture, in the order in which they were needed."""
+
+    def __init__(self, n_parameters: int):
+        self.n_registers = n_parameters
+        self._instructions: dict[Any, tuple[Instruction, str]] = {}  # key -> instruction and its description
+        self._registers: dict[Source, int] = {}
+        self._sources: dict[int, Source] = {}
+        self._tail: list[tuple[Instruction, str]] = []
+
+    # -- asking for guards --------------------------------------------------------------------------------------------
+    def register(self, source: Source) -> int:
+        """The register that holds the value of a source."""
+        if isinstance(source, Local):
+            self._sources[source.index] = source
+            return source.index
+        found = self._registers.get(source)
+        if found is None:
+            load = self._load(source)
+            found = self._registers[source] = self.n_registers
+            self._sources[found] = source
+            self.n_registers += 1
+            name, *rest = load
+            self._add((name, found, *rest), f"{source} is there")
+        return found
+
+    def _load(self, source: Source) -> Instruction:
+        if isinstance(source, DictEntry):
+            return ("global", source.owner, source.key)
+        if isinstance(source, Closure):
+            return ("closure", source.index)
+        if isinstance(source, Cell):
+            return ("cell", source.cell)
+        if isinstance(source, Known):
+            return ("global", {"value": source.value}, "value")  # a dict of the guard's own: it never changes
+        base = self.register(source.base)  # type: ignore[union-attr]
+        if isinstance(source, Attribute):
+            return ("attr", base, source.name)
+        if isinstance(source, Item):
+            return ("item", base, source.index)
+        assert isinstance(source, Key)
+        return ("dict_item", base, source.key)
+
+    def add(self, name: str, source: Source, *operands: Any, says: str) -> None:
+        """Guard ``name register *operands``; `says` completes the sentence that starts with the source."""
+        self._add((name, self.register(source), *operands), f"{source}{says}")
+
+    def relate(self, name: str, left: Source, right: Source, says: str) -> None:
+        self._add((name, self.register(left), self.register(right)), f"{left} {says} {right}")
+
+    def absent(self, owner: dict[str, Any], key: str) -> None:
+        self._add(("absent", owner, key), f"global {key} is not defined")
+
+    def _add(self, instruction: Instruction, description: str) -> None:
+        key = tuple(_identity(part) for part in instruction)
+        self._instructions.setdefault(key, (instruction, description))
+
+    def finish(self, dims: Sequence[tuple[int, int, int]], relations: Sequence[Relation], floats: bool) -> None:
+        """The guards that come last: sizes by symbol, what was decided on them, and NumPy's error state."""
+        self._tail = [(("dim", symbol, slot, axis), f"s{symbol} is size {axis} of input {slot}") for symbol, slot, axis in dims]
+        for r in relations:
+            instruction = ("relation", r.op, size_program(r.left), size_program(r.right), r.holds)
+            self._tail.append((instruction, str(r)))
+        if floats:
+            self._tail.append((("errstate",), "np.errstate asks for nothing but warnings"))
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+    def _rows(self) -> list[tuple[Instruction, str]]:
+        """Arrays that are arguments first: cheapest and most likely to differ."""
+        rows = list(self._instructions.values())
+        parameters = [r for r in rows if r[0][0] == "array" and isinstance(self._sources.get(r[0][1]), Local)]
+        chosen = {id(r) for r in parameters}
+        return parameters + [r for r in rows if id(r) not in chosen] + self._tail
+
+    def program(self) -> tuple[Instruction, ...]:
+        """The instructions for `_dispatch.Entry`."""
+        return tuple(instruction for instruction, _ in self._rows())
+
+    def describe(self) -> list[str]:
+        """A line for each guard; loads are not worth one."""
+        return [text for instruction, text in self._rows() if instruction[0] not in _LOADS]
+
+    def explain(self, values: tuple[Any, ...], index: int) -> str:
+        """Why instruction `index` of the program does not hold for bound parameters `values`."""
+        instruction, text = self._rows()[index]
+        source = self._sources.get(instruction[1]) if len(instruction) > 1 and isinstance(instruction[1], int) else None
+        if isinstance(source, Local) and instruction[0] in ("array", "scalar", "equal", "is", "type", "type_version", "len"):
+            said = text[len(str(source)):].lstrip(": ").removeprefix("is ")
+            return f"{source}: expected {said}, got {describe_value(values[source.index])}"
+        return f"no longer true: {text}"
+
+
+def _identity(part: Any) -> Any:
+    """A hashable stand-in: objects that are compared by identity count as different."""
+    if isinstance(part, (int, str, bool, type(None))):
+        return (type(part), part)
+    if isinstance(part, tuple):
+        return tuple(_identity(p) for p in part)
+    return id(part)
+
+
+def describe_value(value: Any) -> str:
+    """A value as the texts of guards speak of it."""
+    if isinstance(value, np.ndarray):
+        layout = "" if value.flags.c_contiguous else f" strides {[s // value.itemsize for s in value.strides]}"
+        kind = "" if type(value) is np.ndarray else f"{type(value).__name__} of "
+        return f"{kind}{value.dtype}[{', '.join(map(str, value.shape))}]{layout}"
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
+        return repr(value)
+    return f"an object of type {type(value).__name__}"

@@ -1,0 +1,127 @@
+"""Opcodes of operators, comparisons, subscripts and formatting."""
+
+from __future__ import annotations
+
+from dynagraph.frontend.decode import Instruction
+from dynagraph.frontend.executor import Frame, handler, refuse
+from dynagraph.frontend.operations import (
+    binary, contains, formatted, in_place, plain, store, subscript, unary,
+)
+from dynagraph.frontend.truth import same, truth
+from dynagraph.frontend.values import Const, Dict, Sequence, Slice
+
+
+@handler("BINARY_OP")
+def binary_op(frame: Frame, i: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    symbol = i.value
+    if symbol.endswith("=") and symbol not in ("==", "<=", ">=", "!="):
+        frame.push(in_place(frame, symbol[:-1], left, right))
+    else:
+        frame.push(binary(frame, symbol, left, right))
+
+
+@handler("COMPARE_OP")
+def compare_op(frame: Frame, i: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    frame.push(binary(frame, i.value, left, right))
+
+
+@handler("UNARY_NEGATIVE")
+def unary_negative(frame: Frame, i: Instruction) -> None:
+    frame.push(unary(frame, "neg", frame.pop()))
+
+
+@handler("UNARY_POSITIVE")
+def unary_positive(frame: Frame, i: Instruction) -> None:
+    frame.push(unary(frame, "pos", frame.pop()))
+
+
+@handler("UNARY_INVERT")
+def unary_invert(frame: Frame, i: Instruction) -> None:
+    frame.push(unary(frame, "invert", frame.pop()))
+
+
+@handler("UNARY_NOT")
+def unary_not(frame: Frame, i: Instruction) -> None:
+    frame.push(Const(not truth(frame, frame.pop())))
+
+
+@handler("TO_BOOL")
+def to_bool(frame: Frame, i: Instruction) -> None:
+    frame.push(Const(truth(frame, frame.pop())))
+
+
+@handler("IS_OP")
+def is_op(frame: Frame, i: Instruction) -> None:
+    right, left = frame.pop(), frame.pop()
+    frame.push(Const(same(frame, left, right) is not i.value))
+
+
+@handler("CONTAINS_OP")
+def contains_op(frame: Frame, i: Instruction) -> None:
+    container, item = frame.ex.resolve(frame.pop()), frame.ex.resolve(frame.pop())
+    frame.push(Const(contains(frame, container, item) is not i.value))
+
+
+@handler("BINARY_SUBSCR")
+def binary_subscr(frame: Frame, i: Instruction) -> None:
+    key, container = frame.pop(), frame.pop()
+    frame.push(subscript(frame, container, key))
+
+
+@handler("BINARY_SLICE")
+def binary_slice(frame: Frame, i: Instruction) -> None:
+    stop, start, container = frame.pop(), frame.pop(), frame.pop()
+    frame.push(subscript(frame, container, Slice((start, stop, Const(None)))))
+
+
+@handler("STORE_SUBSCR")
+def store_subscr(frame: Frame, i: Instruction) -> None:
+    key, container, value = frame.pop(), frame.ex.resolve(frame.pop()), frame.pop()
+    store(frame, container, key, value)
+
+
+@handler("STORE_SLICE")
+def store_slice(frame: Frame, i: Instruction) -> None:
+    stop, start, container, value = frame.pop(), frame.pop(), frame.ex.resolve(frame.pop()), frame.pop()
+    store(frame, container, Slice((start, stop, Const(None))), value)
+
+
+@handler("DELETE_SUBSCR")
+def delete_subscr(frame: Frame, i: Instruction) -> None:
+    key, container = frame.pop(), frame.ex.resolve(frame.pop())
+    if not isinstance(container, (Sequence, Dict)) or container.source is not None:
+        refuse("SIDE_EFFECT", "an item of a container of the caller's is deleted")
+    try:
+        del container.items[plain(frame, key) if isinstance(container, Dict) else frame.ex.to_door(key)]
+    except (KeyError, IndexError, TypeError) as error:
+        refuse("WOULD_RAISE", f"{type(error).__name__}: {error}")
+
+
+@handler("FORMAT_VALUE")
+def format_value(frame: Frame, i: Instruction) -> None:
+    specification = plain(frame, frame.pop()) if i.value & 4 else ""
+    frame.push(formatted(frame, frame.pop(), i.value & 3, specification))
+
+
+@handler("CONVERT_VALUE")
+def convert_value(frame: Frame, i: Instruction) -> None:
+    value = plain(frame, frame.pop())
+    frame.push(Const({1: str, 2: repr, 3: ascii}[i.value](value)))
+
+
+@handler("FORMAT_SIMPLE")
+def format_simple(frame: Frame, i: Instruction) -> None:
+    frame.push(formatted(frame, frame.pop(), 0, ""))
+
+
+@handler("FORMAT_WITH_SPEC")
+def format_with_spec(frame: Frame, i: Instruction) -> None:
+    specification = plain(frame, frame.pop())
+    frame.push(formatted(frame, frame.pop(), 0, specification))
+
+
+@handler("BUILD_STRING")
+def build_string(frame: Frame, i: Instruction) -> None:
+    frame.push(Const("".join(plain(frame, part) for part in frame.popn(i.value))))

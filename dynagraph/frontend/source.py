@@ -1,0 +1,117 @@
+"""Where a value came from, and how a guard program loads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import CellType
+from typing import Any, Union
+
+
+@dataclass(frozen=True)
+class Local:
+    """A parameter of the captured function."""
+
+    index: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"local {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class DictEntry:
+    """An entry of a dict that is known itself: a module's globals, builtins."""
+
+    owner: dict[str, Any]
+    key: str
+    kind: str = "global"  # for people
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DictEntry) and other.owner is self.owner and other.key == self.key
+
+    def __hash__(self) -> int:
+        return hash((id(self.owner), self.key))
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.key}"
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A free variable of the captured function."""
+
+    index: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"closure {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A cell of another function."""
+
+    cell: CellType
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cell) and other.cell is self.cell
+
+    def __hash__(self) -> int:
+        return id(self.cell)
+
+    def __str__(self) -> str:
+        return f"closure {self.name}"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute that generic lookup finds."""
+
+    base: "Source"
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.{self.name}"
+
+
+@dataclass(frozen=True)
+class Item:
+    """An item of a list or tuple."""
+
+    base: "Source"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.index}]"
+
+
+@dataclass(frozen=True)
+class Key:
+    """An entry of a dict that was read."""
+
+    base: "Source"
+    key: Any
+
+    def __str__(self) -> str:
+        return f"{self.base}[{self.key!r}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """An object that another guard fixes: a function in a class whose version is guarded."""
+
+    value: Any
+    name: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Known) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known]
