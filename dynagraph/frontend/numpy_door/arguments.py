@@ -13,7 +13,6 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import strided_of, view_of
 from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
 
-
 MAX_ROWS = 4096  # each is a node
 
 
