@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Union
 
 import numpy as np
+from numpy._core import umath
 
 from dynagraph import config
 from dynagraph._core import _dispatch
@@ -271,7 +272,10 @@ def make_entry(captured: Captured, executable: Executable) -> Any:
     """The guards and the plan of a capture, as the dispatcher takes them."""
     native = executable.native
     if native is None:
-        plan = _dispatch.PythonPlan(executable, captured.n_inputs, captured.result, captured.n_symbols)
+        scalars = tuple(scalar for _, _, scalar in captured.outputs)
+        plan = _dispatch.PythonPlan(
+            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars
+        )
     else:
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
@@ -480,7 +484,13 @@ def _apply_switch(name: str) -> None:
             logging.getLogger(f"dynagraph.{topic}").setLevel(logging.DEBUG if topic in config.log else logging.NOTSET)
 
 
+def _only_warns() -> bool:
+    """Whether NumPy's floating-point error state asks for nothing that generated code does not do."""
+    return set(np.geterr().values()) <= {"ignore", "warn"}
+
+
 def _start() -> None:
+    _dispatch.set_errstate(getattr(umath, "_extobj_contextvar", None), _only_warns)
     for name in ("threads", "pool_limit", "log"):
         if getattr(config, name):
             _apply_switch(name)

@@ -18,7 +18,7 @@ from dynagraph._core import _dispatch
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.decode import Instruction, decode
 from dynagraph.frontend.guards import GuardList, describe_value
-from dynagraph.frontend.numpy_door import Builder, Door, Unsupported
+from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, lookup
 from dynagraph.frontend.source import Attribute, Closure, DictEntry, Item, Key, Known, Local, Source
 from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import NULL, Array, Cell, Const, Dict, Function, Iter, Object, Sequence, Slice, Value
@@ -33,7 +33,7 @@ HANDLERS: dict[str, Handler] = {}
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 VALUES = (int, float, complex, str, bytes)  # constants that are guarded by value
 IDENTITIES = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, types.FunctionType, _dispatch.CompiledFunction,
-              types.MethodDescriptorType, types.WrapperDescriptorType)
+              types.MethodDescriptorType, types.WrapperDescriptorType, type(np.where))
 MAX_NODES = 20000
 
 
@@ -197,7 +197,7 @@ class Executor:
             return Dict({}, source, obj)
         if kind is types.FunctionType:
             return self._function(obj, source)
-        if isinstance(obj, IDENTITIES) or isinstance(obj, np.dtype):
+        if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
             self.guards.add("is", source, obj, says=f" is {_short(obj)}")
             return Const(obj, source)
         return Object(obj, source)
