@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from dynagraph import api
+from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.errors import DynagraphError
 from dynagraph.tools.measure import Samples, measure, seconds_of
 from dynagraph.tools.targets import (
@@ -157,7 +158,7 @@ def file_cases(target: Target, expression: str | None, shapes: str | None) -> li
 
 
 def is_compiled(function: Any) -> bool:
-    return isinstance(function, api.CompiledFunction)
+    return isinstance(function, CompiledFunction)
 
 
 def _case(name: str, compiled: Any, arguments: tuple[Any, ...]) -> Case:

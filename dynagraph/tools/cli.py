@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+import dynagraph
 from dynagraph.tools.bench import bench
 from dynagraph.tools.cache import cache
 from dynagraph.tools.doctor import doctor
@@ -12,7 +13,7 @@ from dynagraph.tools.explain import explain
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="dynagraph")
+@click.version_option(dynagraph.__version__, prog_name="dynagraph")
 def main() -> None:
     """A graph compiler for NumPy: see what it captures and generates, measure it, find out what is wrong."""
 

@@ -28,7 +28,8 @@ def explain(target: str | None, script_arguments: tuple[str, ...], expression: s
     """
     if reasons:
         rows = [reason_dict(r) for r in REASONS.values()]
-        click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(f"{r.slug:24}{r.what}" for r in REASONS.values()))
+        lines = [f"{r.slug:24}{r.what}" for r in REASONS.values()]
+        click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
     elif reason is not None:
         row = find_reason(reason)
         click.echo(json.dumps(reason_dict(row), indent=2) if as_json else f"{row.slug}: {row.what}\n  fix: {row.cure}")
@@ -63,8 +64,9 @@ def describe(captures: Captures) -> str:
     """A paragraph on one function."""
     lines = [f"{captures.name}: {verdict(captures)}"]
     for program in captures.programs:
-        times = (1e3 * program.capture_seconds, 1e3 * program.compile_seconds)
-        lines.append(f"  one graph of {len(program.graph)} nodes, captured in {times[0]:.1f} ms, compiled in {times[1]:.1f} ms")
+        captured, compiled = 1e3 * program.capture_seconds, 1e3 * program.compile_seconds
+        spent = f"captured in {captured:.1f} ms, compiled in {compiled:.1f} ms"
+        lines.append(f"  one graph of {len(program.graph)} nodes, {spent}")
     for reason, count in captures.breaks.items():
         text = reason.replace("\n", "\n    ")
         lines.append(f"  ran eagerly{f' {count} times' if count > 1 else ''}: {text}")
