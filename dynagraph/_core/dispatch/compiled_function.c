@@ -11,8 +11,8 @@ typedef struct {
     PyObject_HEAD
     dg_guards *guards;
     PyObject *plan;
-    PyObject *closure; /* of the function, for "closure" guards; set when the entry is added or checked */
-    int n_registers;
+    PyObject *closure; /* of the function, for "closure" guards; set when the entry is added */
+    int n_registers, n_parameters; /* how many values the guards and the plan read, at least */
     unsigned long long hits;
 } entry_object;
 
@@ -40,8 +40,14 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_TypeError, "Entry: expected a NativePlan or PythonPlan, got %s", Py_TYPE(plan)->tp_name);
     if (n_registers < 0 || n_registers > DG_MAX_REGISTERS)
         return PyErr_Format(PyExc_ValueError, "Entry: %d registers; at most %d are possible", n_registers, DG_MAX_REGISTERS);
-    if (closure != Py_None && !PyTuple_Check(closure))
+    int cells = closure == Py_None || PyTuple_Check(closure);
+    for (Py_ssize_t k = 0; closure != Py_None && cells && k < PyTuple_GET_SIZE(closure); ++k)
+        cells = PyCell_Check(PyTuple_GET_ITEM(closure, k));
+    if (!cells)
         return PyErr_Format(PyExc_TypeError, "Entry: closure must be a tuple of cells, got %R", closure);
+    unsigned char read[DG_MAX_REGISTERS] = {0};
+    if (dg_plan_reads(plan, read) >= n_registers)
+        return PyErr_Format(PyExc_ValueError, "Entry: the plan's result reads a register beyond the %d of the entry", n_registers);
     entry_object *entry = (entry_object *)type->tp_alloc(type, 0);
     if (!entry)
         return NULL;
@@ -53,6 +59,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(entry);
         return NULL;
     }
+    entry->n_parameters = dg_guards_parameters(entry->guards, n_registers, read);
     return (PyObject *)entry;
 }
 
@@ -87,8 +94,11 @@ static int check_values(entry_object *entry, PyObject *values, frame_memory *mem
         PyErr_Format(PyExc_TypeError, "Entry: expected a tuple of at most %d bound parameters, got %R", entry->n_registers, values);
         return -2;
     }
+    if (PyTuple_GET_SIZE(values) < entry->n_parameters || !entry->guards) {
+        PyErr_Format(PyExc_TypeError, "Entry: the guards read %d parameters, got %zd", entry->n_parameters, PyTuple_GET_SIZE(values));
+        return -2;
+    }
     *frame = frame_over(memory);
-    memset(memory->registers, 0, sizeof(PyObject *) * (size_t)entry->n_registers);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k)
         memory->registers[k] = PyTuple_GET_ITEM(values, k);
     return dg_guards_run(entry->guards, frame, entry->closure);
@@ -249,6 +259,8 @@ static void clear_entries(compiled_function *self)
 static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
 {
     ++self->misses;
+    if (!self->on_miss) /* the garbage collector has cleared it */
+        return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     PyObject *positional = PyTuple_New(n_args), *keywords = NULL, *result = NULL;
     if (!positional)
         return NULL;
@@ -267,6 +279,11 @@ done:
     return result;
 }
 
+static inline int position_of(compiled_function *self, int step)
+{
+    return step == 0 ? self->recent : step <= self->recent ? step - 1 : step;
+}
+
 /* tries the entries, the one that served last first; NULL with *served == 0: none holds */
 static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served)
 {
@@ -277,8 +294,10 @@ static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssiz
     int count = self->n_entries, first = self->recent;
     for (int step = 0; step < count && step < self->n_entries; ++step) {
         int position = step == 0 ? first : step <= first ? step - 1 : step;
+        if (position >= self->n_entries) /* a guard that asked Python let it change the entries */
+            continue;
         entry_object *entry = self->entries[position];
-        if (n > entry->n_registers)
+        if (n > entry->n_registers || n < entry->n_parameters || !entry->guards)
             continue;
         for (Py_ssize_t k = 0; k < n; ++k)
             memory.registers[k] = values[k];
@@ -305,8 +324,9 @@ static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, 
     if (!self->enabled)
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
-        clear_entries(self);
         Py_XSETREF(self->code, Py_NewRef((PyObject *)code));
+        clear_entries(self);
+        code = (PyCodeObject *)PyFunction_GET_CODE(self->function); /* the entries' destructors run any code */
     }
     if (self->n_entries) {
         int served;
@@ -425,9 +445,10 @@ static PyObject *copy_method(PyObject *self, PyObject *ignored) { return Py_NewR
 
 static PyObject *get_entries(compiled_function *self, void *ignored)
 {
-    PyObject *list = PyList_New(self->n_entries);
-    for (int k = 0; list && k < self->n_entries; ++k)
-        PyList_SET_ITEM(list, k, Py_NewRef(self->entries[k]));
+    PyObject *list = PyList_New(0);
+    for (int step = 0; list && step < self->n_entries; ++step)
+        if (PyList_Append(list, (PyObject *)self->entries[position_of(self, step)]) < 0)
+            Py_CLEAR(list);
     return list;
 }
 
@@ -442,8 +463,6 @@ static PyMethodDef function_methods[] = {
 };
 
 static PyMemberDef function_members[] = {
-    {"__dictoffset__", T_PYSSIZET, offsetof(compiled_function, dict), READONLY, NULL},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(compiled_function, weakrefs), READONLY, NULL},
     {"__wrapped__", T_OBJECT, offsetof(compiled_function, function), READONLY, "the plain function"},
     {"enabled", T_BOOL, offsetof(compiled_function, enabled), 0, "False: calls go straight to the plain function"},
     {0},
@@ -451,7 +470,7 @@ static PyMemberDef function_members[] = {
 
 static PyGetSetDef function_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    {"entries", (getter)get_entries, NULL, "the entries, oldest first", NULL},
+    {"entries", (getter)get_entries, NULL, "the entries in the order in which they are tried", NULL},
     {0},
 };
 

@@ -19,6 +19,9 @@ extern dg_runtime dg_the_runtime;
 void dg_threads_set(int n); /* 0: as many as this process has processors */
 int dg_threads_start(void);
 
+/* dtypes that plans and guards take: numbers, bools and times, in native byte order; else a ValueError */
+int dg_plain_dtype(PyArray_Descr *descr);
+
 /* -- memory_pool.c: recycled blocks for results and workspaces -- */
 void *dg_pool_take(size_t size);
 void dg_pool_give(void *block);
@@ -38,6 +41,7 @@ typedef struct {
 int dg_size_parse(PyObject *program, int n_symbols, dg_size *out);
 void dg_size_clear(dg_size *size);
 int64_t dg_size_run(const dg_size *size, const int64_t *symbols);
+int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
 typedef struct dg_guards dg_guards;
@@ -57,15 +61,16 @@ void dg_guards_free(dg_guards *guards);
 int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg);
 /* -1: all hold; else the number of the instruction that does not */
 int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure);
-int dg_guards_start(PyObject *errstate_variable, PyObject *errstate_harmless);
-/* the number of parameters that the program reads */
-int dg_guards_inputs(const dg_guards *guards);
+void dg_set_errstate(PyObject *variable, PyObject *harmless); /* see module.c */
+/* how many parameters the program reads, given that what follows it reads the registers of `read` */
+int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read);
 
 /* -- plan.c: what an entry does -- */
 typedef struct dg_plan dg_plan;
 extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
 int dg_plan_inputs(PyObject *plan);
 int dg_plan_symbols(PyObject *plan);
+int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame);
 
 /* -- recipe.c: building what a call returns -- */
@@ -80,8 +85,8 @@ dg_recipe *dg_recipe_new(PyObject *description, int n_outputs, int n_symbols, in
 void dg_recipe_free(dg_recipe *recipe);
 int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg);
 PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
-/* the highest register that the recipe reads, or -1 */
-int dg_recipe_registers(const dg_recipe *recipe);
+/* marks the registers that the recipe reads; gives the highest one, or -1 */
+int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read);
 
 /* -- compiled_function.c -- */
 extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;

@@ -20,20 +20,21 @@ typedef struct {
     opcode op;
     int dst, src, slot;       /* registers and input slots; also second register, axis, symbol */
     PyObject *object, *key;   /* owned */
-    Py_hash_t hash;
+    /* arrays: the flags that must be set, of those that matter; whether strides are exact */
+    int flags, flags_mask, ndim, exact;
+    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
     /* loads of dict entries: what was found when the dict had this version (the dict keeps it alive) */
+    Py_hash_t hash;
     uint64_t version;
     PyObject *cached;
     unsigned int type_version;
     Py_ssize_t number;        /* lengths, indices */
     int64_t integer;          /* small ints; bits of floats */
-    int exact;                /* arrays: strides are exact */
-    int ndim, writeable, fits64;
-    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
     dg_size left, right;
-    int comparison, holds;
-    int scalar_size;
+    int fits64, comparison, holds;
 } instruction;
+
+enum { NEVER_READ = -1 }; /* as a version: no dict comes to have it */
 
 struct dg_guards {
     int length, n_inputs;
@@ -50,16 +51,15 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
 
-static PyObject *errstate_variable;   /* a ContextVar, or null where this NumPy has none */
-static PyObject *errstate_harmless;   /* callable: whether the state in force asks for nothing but warnings */
-static PyObject *harmless_state;      /* the last state that was found harmless */
+static PyObject *errstate_variable; /* a ContextVar of immutable states, or null where this NumPy has none */
+static PyObject *errstate_harmless; /* callable: whether the state in force asks for nothing but warnings */
+static PyObject *harmless_state;    /* the last state that was found harmless */
 
-int dg_guards_start(PyObject *variable, PyObject *harmless)
+void dg_set_errstate(PyObject *variable, PyObject *harmless)
 {
     Py_XSETREF(errstate_variable, variable == Py_None ? NULL : Py_NewRef(variable));
     Py_XSETREF(errstate_harmless, Py_NewRef(harmless));
     Py_CLEAR(harmless_state);
-    return 0;
 }
 
 static int errstate_holds(void)
@@ -75,19 +75,14 @@ static int errstate_holds(void)
             return 1;
         }
     }
-    if (!errstate_harmless) {
-        Py_XDECREF(state);
-        return 1;
-    }
-    PyObject *answer = PyObject_CallNoArgs(errstate_harmless);
-    int holds = answer ? PyObject_IsTrue(answer) : -1;
+    PyObject *answer = errstate_harmless ? PyObject_CallNoArgs(errstate_harmless) : NULL;
+    int holds = answer && PyObject_IsTrue(answer) == 1;
     Py_XDECREF(answer);
-    if (holds < 0)
-        PyErr_Clear();
-    if (holds == 1 && state)
+    PyErr_Clear();
+    if (holds && state)
         Py_XSETREF(harmless_state, Py_NewRef(state));
     Py_XDECREF(state);
-    return holds == 1;
+    return holds;
 }
 
 /* -- versions of types -------------------------------------------------------------------------------------------------- */
@@ -145,32 +140,43 @@ static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inp
     if (!PyArray_DescrConverter(PyTuple_GET_ITEM(row, 3), &descr))
         return -1;
     g->object = (PyObject *)descr;
+    if (!dg_plain_dtype(descr))
+        return -1;
     if (!PyTuple_Check(dims) || PyTuple_GET_SIZE(dims) != g->ndim ||
         (strides != Py_None && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != g->ndim))) {
         PyErr_Format(PyExc_ValueError, "guard program: array guard of rank %d with dims %R and strides %R", g->ndim, dims, strides);
         return -1;
     }
-    g->writeable = writeable == Py_None ? -1 : PyObject_IsTrue(writeable);
     g->exact = strides != Py_None;
+    g->flags = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
+    g->flags_mask = g->flags;
+    if (writeable != Py_None) {
+        int needed = PyObject_IsTrue(writeable);
+        if (needed < 0)
+            return -1;
+        g->flags |= needed ? NPY_ARRAY_WRITEABLE : 0;
+        g->flags_mask |= NPY_ARRAY_WRITEABLE;
+    }
     for (int k = 0; k < g->ndim; ++k) {
         PyObject *dim = PyTuple_GET_ITEM(dims, k);
         g->dims[k] = dim == Py_None ? -1 : PyLong_AsSsize_t(dim);
+        if (PyErr_Occurred())
+            return -1;
+        if (dim != Py_None && g->dims[k] < 0) {
+            PyErr_Format(PyExc_ValueError, "guard program: negative size in %R", dims);
+            return -1;
+        }
         if (g->exact)
             g->strides[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) * PyDataType_ELSIZE(descr);
     }
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int scalar_size(PyTypeObject *type)
+static int is_scalar_type(PyTypeObject *type)
 {
-    if (type == &PyDoubleArrType_Type || type == &PyLongArrType_Type || type == &PyLongLongArrType_Type ||
-        type == &PyFloat_Type || type == &PyLong_Type)
-        return 8;
-    if (type == &PyFloatArrType_Type || type == &PyIntArrType_Type)
-        return 4;
-    if (type == &PyUByteArrType_Type || type == &PyBoolArrType_Type || type == &PyBool_Type)
-        return 1;
-    return 0;
+    return type == &PyDoubleArrType_Type || type == &PyLongArrType_Type || type == &PyLongLongArrType_Type ||
+           type == &PyFloat_Type || type == &PyLong_Type || type == &PyFloatArrType_Type || type == &PyIntArrType_Type ||
+           type == &PyUByteArrType_Type || type == &PyBoolArrType_Type || type == &PyBool_Type;
 }
 
 static int parse_equal(instruction *g, PyObject *value)
@@ -231,8 +237,8 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         g->object = Py_NewRef(dict);
         g->key = Py_NewRef(key);
         g->hash = PyObject_Hash(key);
-        g->version = 0; /* no dict has this version */
-        return 0;
+        g->version = (uint64_t)NEVER_READ;
+        return g->hash == -1 ? -1 : 0;
     }
     case G_CELL:
         if (!PyCell_Check(b)) {
@@ -242,8 +248,10 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         g->object = Py_NewRef(b);
         return as_index(a, n_registers, "register", &g->dst);
     case G_CLOSURE:
-        g->number = PyLong_AsSsize_t(b);
-        return PyErr_Occurred() ? -1 : as_index(a, n_registers, "register", &g->dst);
+        if (as_index(b, INT_MAX, "cell", &g->slot) < 0)
+            return -1;
+        g->number = g->slot;
+        return as_index(a, n_registers, "register", &g->dst);
     case G_TYPE:
     case G_TYPE_VERSION:
         if (!PyType_Check(b)) {
@@ -276,6 +284,10 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         g->key = Py_NewRef(c);
         return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
     case G_NO_ATTR:
+        if (!PyUnicode_CheckExact(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: no_attr takes a str, got %R", b);
+            return -1;
+        }
         g->key = Py_NewRef(b);
         return as_index(a, n_registers, "register", &g->src);
     case G_LEN:
@@ -302,7 +314,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
     case G_SCALAR:
         if (as_index(a, n_registers, "register", &g->src) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
             return -1;
-        if (!PyType_Check(c) || !(g->scalar_size = scalar_size((PyTypeObject *)c))) {
+        if (!PyType_Check(c) || !is_scalar_type((PyTypeObject *)c)) {
             PyErr_Format(PyExc_TypeError, "guard program: %R is no type of scalar inputs", c);
             return -1;
         }
@@ -314,12 +326,17 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         g->number = PyLong_AsSsize_t(c);
         return PyErr_Occurred() ? -1 : 0;
     case G_RELATION: {
+        if (!PyUnicode_Check(a)) {
+            PyErr_Format(PyExc_TypeError, "guard program: relation takes ==, < or <=, got %R", a);
+            return -1;
+        }
         g->comparison = PyUnicode_CompareWithASCIIString(a, "==") == 0 ? 0 : PyUnicode_CompareWithASCIIString(a, "<") == 0 ? 1 : 2;
         if (g->comparison == 2 && PyUnicode_CompareWithASCIIString(a, "<=") != 0) {
             PyErr_Format(PyExc_ValueError, "guard program: relation takes ==, < or <=, got %R", a);
             return -1;
         }
-        g->holds = PyObject_IsTrue(PyTuple_GET_ITEM(row, 4));
+        if ((g->holds = PyObject_IsTrue(PyTuple_GET_ITEM(row, 4))) < 0)
+            return -1;
         return dg_size_parse(b, n_symbols, &g->left) < 0 ? -1 : dg_size_parse(c, n_symbols, &g->right);
     }
     case G_ERRSTATE:
@@ -342,7 +359,7 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
         return NULL;
     }
     guards->length = (int)length;
-    unsigned char bound[DG_MAX_ARRAYS] = {0};
+    unsigned char bound[DG_MAX_ARRAYS] = {0}, known[DG_MAX_SYMBOLS] = {0}; /* slots (1 + rank), symbols */
     for (Py_ssize_t k = 0; k < length; ++k) {
         instruction *g = &guards->code[k];
         if (parse(g, PyTuple_GET_ITEM(program, k), n_registers, n_inputs, n_symbols) < 0)
@@ -355,8 +372,18 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
             PyErr_Format(PyExc_ValueError, "guard program: dim of input %d, axis %zd, which no guard before it has", g->slot,
                          g->number);
             goto fail;
+        } else if (g->op == G_DIM) {
+            known[g->dst] = 1;
+        } else if (g->op == G_RELATION && !(dg_size_is_bound(&g->left, known) && dg_size_is_bound(&g->right, known))) {
+            PyErr_Format(PyExc_ValueError, "guard program: %R reads sizes that no dim before it gave", PyTuple_GET_ITEM(program, k));
+            goto fail;
         }
     }
+    for (int k = 0; k < n_symbols; ++k)
+        if (!known[k]) {
+            PyErr_Format(PyExc_ValueError, "guard program: nothing gives symbol %d", k);
+            goto fail;
+        }
     for (int k = 0; k < n_inputs; ++k)
         if (!bound[k]) {
             PyErr_Format(PyExc_ValueError, "guard program: nothing binds input %d", k);
@@ -392,20 +419,46 @@ int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg)
     return 0;
 }
 
+int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read)
+{
+    unsigned char written[DG_MAX_REGISTERS] = {0};
+    int needed = 0;
+    for (int k = 0; k < guards->length; ++k) {
+        const instruction *g = &guards->code[k];
+        int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
+                    g->op == G_DICT_ITEM;
+        int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
+                    g->op != G_RELATION && g->op != G_ERRSTATE;
+        if (reads && !written[g->src] && g->src >= needed)
+            needed = g->src + 1;
+        if ((g->op == G_SAME || g->op == G_NOT_SAME) && !written[g->dst] && g->dst >= needed)
+            needed = g->dst + 1;
+        if (loads)
+            written[g->dst] = 1;
+    }
+    for (int k = 0; k < n_registers; ++k)
+        if (read[k] && !written[k] && k >= needed)
+            needed = k + 1;
+    return needed;
+}
+
 /* -- running ------------------------------------------------------------------------------------------------------------- */
+
+static int same_dtype(PyArray_Descr *a, PyArray_Descr *b)
+{
+    int plain = (a->type_num >= 0 && a->type_num < NPY_OBJECT) || a->type_num == NPY_HALF || a->type_num == NPY_DATETIME ||
+                a->type_num == NPY_TIMEDELTA; /* a user's dtype could run code of theirs */
+    return plain && PyArray_EquivTypes(a, b);
+}
 
 static inline int array_holds(const instruction *g, PyObject *object, dg_frame *frame)
 {
     if (Py_TYPE(object) != &PyArray_Type)
         return 0;
     PyArrayObject *array = (PyArrayObject *)object;
-    if ((PyObject *)PyArray_DESCR(array) != g->object && !PyArray_EquivTypes(PyArray_DESCR(array), (PyArray_Descr *)g->object))
+    if ((PyObject *)PyArray_DESCR(array) != g->object && !same_dtype(PyArray_DESCR(array), (PyArray_Descr *)g->object))
         return 0;
-    int wanted = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
-    int flags = PyArray_FLAGS(array);
-    if (PyArray_NDIM(array) != g->ndim || (flags & wanted) != wanted)
-        return 0;
-    if (g->writeable >= 0 && !!(flags & NPY_ARRAY_WRITEABLE) != g->writeable)
+    if (PyArray_NDIM(array) != g->ndim || (PyArray_FLAGS(array) & g->flags_mask) != g->flags)
         return 0;
     const npy_intp *dims = PyArray_DIMS(array);
     for (int k = 0; k < g->ndim; ++k)
@@ -479,7 +532,8 @@ static inline PyObject *dict_entry(instruction *g)
     if (version == g->version)
         return g->cached;
     g->cached = _PyDict_GetItem_KnownHash(g->object, g->key, g->hash);
-    g->version = version;
+    /* The dict of an instance may share its values with it: 3.13 does not count a store through the instance. */
+    g->version = ((PyDictObject *)g->object)->ma_values || PyErr_Occurred() ? (uint64_t)NEVER_READ : version;
 #else
     g->cached = _PyDict_GetItem_KnownHash(g->object, g->key, g->hash);
 #endif
@@ -509,14 +563,26 @@ static int dict_keys_hold(const instruction *g, PyObject *object)
 
 static int lacks_attribute(PyObject *object, PyObject *name)
 {
-    PyObject *dict = PyObject_GenericGetDict(object, NULL);
-    if (!dict) {
-        PyErr_Clear();
+    if (Py_TYPE(object)->tp_dictoffset == 0)
         return 1; /* no __dict__ at all */
-    }
-    int has = PyDict_Contains(dict, name);
-    Py_DECREF(dict);
+    PyObject *dict = PyObject_GenericGetDict(object, NULL);
+    int has = dict ? PyDict_Contains(dict, name) : -1;
+    Py_XDECREF(dict);
+    if (has < 0)
+        PyErr_Clear();
     return has == 0;
+}
+
+/* a new reference, or null without an exception; neither __getattr__ nor __getattribute__ is called */
+static PyObject *attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value;
+    if (!PyType_Check(object))
+        return _PyObject_GenericGetAttrWithDict(object, name, NULL, 1);
+    value = Py_TYPE(object)->tp_getattro == PyType_Type.tp_getattro ? PyObject_GetAttr(object, name) : NULL;
+    if (!value)
+        PyErr_Clear();
+    return value;
 }
 
 static Py_ssize_t exact_length(PyObject *object)
@@ -560,14 +626,15 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_TYPE_VERSION:
             NEED((PyObject *)Py_TYPE(r[g->src]) == g->object && type_unchanged(g, (PyTypeObject *)g->object));
         case G_ATTR: {
-            PyObject *value = PyObject_GetAttr(r[g->src], g->key);
-            if (!value) {
-                PyErr_Clear();
+            PyObject *value = attribute(r[g->src], g->key);
+            if (!value)
                 return k;
-            }
-            r[g->dst] = value;
-            /* the object keeps it alive, but for what a descriptor makes anew: such is not guarded with attr */
+            /* from here on the object keeps it alive; not so what a descriptor made anew */
+            int kept = Py_REFCNT(value) > 1;
             Py_DECREF(value);
+            if (!kept)
+                return k;
+            r[g->dst] = value;
             break;
         }
         case G_NO_ATTR: NEED(lacks_attribute(r[g->src], g->key));

@@ -11,13 +11,12 @@
 #include <unistd.h>
 
 enum { HEADER = 64, SMALL = 65536, N_CLASSES = 256, HUGE_PAGE = 2 << 20 };
-#define MAGIC 0x646764676d656d31ull
 
 typedef struct block {
-    uint64_t magic;
     size_t size; /* usable bytes: that of the class */
     int class_number;
-    struct block *next, *older, *newer; /* of the same class; by time of return */
+    struct block *next, *previous; /* of the same class */
+    struct block *older, *newer;   /* by time of return */
     void *start;                        /* what free() takes */
 } block;
 
@@ -34,8 +33,10 @@ static size_t class_size(int number)
 
 static int class_of(size_t size)
 {
-    int number = 0;
-    while (number < N_CLASSES - 1 && class_size(number) < size)
+    if (size <= SMALL)
+        return 0;
+    int number = 4 * (63 - __builtin_clzll((unsigned long long)size) - 16); /* SMALL is 1 << 16 */
+    while (class_size(number) < size)
         ++number;
     return number;
 }
@@ -52,19 +53,19 @@ static block *make(int number)
         madvise(start, total, MADV_HUGEPAGE);
 #endif
     block *b = start;
-    *b = (block){.magic = MAGIC, .size = size, .class_number = number, .start = start};
+    _Static_assert(sizeof *b <= HEADER, "the data behind a block's header is 64-byte aligned");
+    *b = (block){.size = size, .class_number = number, .start = start};
     return b;
 }
 
 static void unlink_block(block *b)
 {
-    block **at = &free_blocks[b->class_number];
-    while (*at != b)
-        at = &(*at)->next;
-    *at = b->next;
+    *(b->previous ? &b->previous->next : &free_blocks[b->class_number]) = b->next;
+    if (b->next)
+        b->next->previous = b->previous;
     *(b->older ? &b->older->newer : &oldest) = b->newer;
     *(b->newer ? &b->newer->older : &newest) = b->older;
-    b->next = b->older = b->newer = NULL;
+    b->next = b->previous = b->older = b->newer = NULL;
     kept -= b->size;
 }
 
@@ -127,6 +128,9 @@ void dg_pool_give(void *memory)
     pthread_mutex_lock(&lock);
     in_use -= b->size;
     b->next = free_blocks[b->class_number];
+    b->previous = NULL;
+    if (b->next)
+        b->next->previous = b;
     free_blocks[b->class_number] = b;
     b->older = newest;
     b->newer = NULL;

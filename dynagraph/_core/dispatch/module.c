@@ -2,6 +2,16 @@
 #define DG_IMPORTS_NUMPY
 #include "core.h"
 
+int dg_plain_dtype(PyArray_Descr *descr)
+{
+    int type = descr->type_num;
+    if (((type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA) &&
+        PyArray_ISNBO(descr->byteorder))
+        return 1;
+    PyErr_Format(PyExc_ValueError, "%R: only numbers, bools and times in native byte order are taken", descr);
+    return 0;
+}
+
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {
     PyObject *function, *positional, *keywords = Py_None;
@@ -18,6 +28,10 @@ static PyObject *py_bind(PyObject *module, PyObject *args)
         for (Py_ssize_t j = 0; j < n_args; ++j)
             values[j] = PyTuple_GET_ITEM(positional, j);
         while (n_keywords && PyDict_Next(keywords, &position, &key, &value)) {
+            if (!PyUnicode_Check(key)) {
+                PyErr_Format(PyExc_TypeError, "bind: keywords must be strings, got %R", key);
+                goto done;
+            }
             values[n_args + k] = value;
             PyTuple_SET_ITEM(names, k++, Py_NewRef(key));
         }
@@ -27,6 +41,7 @@ static PyObject *py_bind(PyObject *module, PyObject *args)
     } else {
         PyErr_NoMemory();
     }
+done:
     PyMem_Free(values);
     Py_XDECREF(names);
     return bound;
@@ -82,7 +97,10 @@ static PyObject *py_set_errstate(PyObject *module, PyObject *args)
     PyObject *variable, *harmless;
     if (!PyArg_ParseTuple(args, "OO:set_errstate", &variable, &harmless))
         return NULL;
-    dg_guards_start(variable, harmless);
+    if ((variable != Py_None && !PyContextVar_CheckExact(variable)) || !PyCallable_Check(harmless))
+        return PyErr_Format(PyExc_TypeError, "set_errstate: expected a ContextVar or None, and a callable, got %R and %R",
+                            variable, harmless);
+    dg_set_errstate(variable, harmless);
     Py_RETURN_NONE;
 }
 
@@ -95,7 +113,8 @@ static PyMethodDef methods[] = {
     {"pool_trim", py_pool_trim, METH_O, "pool_trim(n_bytes): give memory back to the system until at most n_bytes are kept"},
     {"pool_set_limit", py_pool_set_limit, METH_O, "pool_set_limit(n_bytes)"},
     {"set_errstate", py_set_errstate, METH_VARARGS,
-     "set_errstate(variable, harmless): NumPy's ContextVar of its error state or None, and what tells whether it only warns"},
+     "set_errstate(variable, harmless): NumPy's ContextVar of its error state or None, and what tells whether it only warns;\n"
+     "before the first call no \"errstate\" guard holds"},
     {0},
 };
 

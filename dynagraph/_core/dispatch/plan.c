@@ -3,6 +3,8 @@
 
 #include <structmember.h>
 
+enum { SCALAR_SIZE = 16 };
+
 typedef struct {
     PyArray_Descr *descr;
     int ndim, scalar;
@@ -21,11 +23,14 @@ struct dg_plan {
     output *outputs;
     dg_size workspace;
     dg_recipe *recipe;
-    int single; /* the recipe is just output 0 */
+    /* registers that the recipe reads: while a program runs, other code may change what they were loaded from */
+    int n_held;
+    short *held;
 };
 
 int dg_plan_inputs(PyObject *plan) { return ((dg_plan *)plan)->n_inputs; }
 int dg_plan_symbols(PyObject *plan) { return ((dg_plan *)plan)->n_symbols; }
+int dg_plan_reads(PyObject *plan, unsigned char *read) { return dg_recipe_reads(((dg_plan *)plan)->recipe, read); }
 
 /* -- making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -44,6 +49,8 @@ static int parse_output(output *out, PyObject *row, int n_symbols)
                      DG_MAX_DIMS);
         return -1;
     }
+    if (!dg_plain_dtype(out->descr))
+        return -1;
     out->ndim = (int)PyTuple_GET_SIZE(shape);
     out->fixed = 1;
     out->nbytes = (size_t)PyDataType_ELSIZE(out->descr);
@@ -58,8 +65,9 @@ static int parse_output(output *out, PyObject *row, int n_symbols)
         out->dims[k] = (npy_intp)out->shape[k].constant;
         out->nbytes *= (size_t)out->dims[k];
     }
-    if (out->scalar && out->ndim != 0) {
-        PyErr_Format(PyExc_ValueError, "plan: a scalar output has no dimensions, this one has %d", out->ndim);
+    if (out->scalar && (out->ndim != 0 || PyDataType_ELSIZE(out->descr) > SCALAR_SIZE)) {
+        PyErr_Format(PyExc_ValueError, "plan: a scalar output is 0-d, of at most %d bytes, not %d-d of %R", SCALAR_SIZE, out->ndim,
+                     out->descr);
         return -1;
     }
     return 0;
@@ -75,6 +83,7 @@ static void plan_dealloc(dg_plan *plan)
             dg_size_clear(&plan->outputs[k].shape[axis]);
     }
     PyMem_Free(plan->outputs);
+    PyMem_Free(plan->held);
     dg_size_clear(&plan->workspace);
     dg_recipe_free(plan->recipe);
     Py_TYPE(plan)->tp_free(plan);
@@ -88,13 +97,27 @@ static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
 
 static int counts_fit(dg_plan *plan)
 {
-    if (plan->n_inputs < 0 || plan->n_inputs > DG_MAX_ARRAYS || plan->n_outputs > DG_MAX_ARRAYS || plan->n_symbols < 0 ||
-        plan->n_symbols > DG_MAX_SYMBOLS) {
+    if (plan->n_inputs < 0 || plan->n_inputs > DG_MAX_ARRAYS || plan->n_outputs < 0 || plan->n_outputs > DG_MAX_ARRAYS ||
+        plan->n_symbols < 0 || plan->n_symbols > DG_MAX_SYMBOLS) {
         PyErr_Format(PyExc_ValueError, "plan: %d inputs, %d outputs, %d symbols; at most %d, %d and %d are possible",
                      plan->n_inputs, plan->n_outputs, plan->n_symbols, DG_MAX_ARRAYS, DG_MAX_ARRAYS, DG_MAX_SYMBOLS);
         return 0;
     }
     return 1;
+}
+
+static int parse_recipe(dg_plan *plan, PyObject *description)
+{
+    unsigned char read[DG_MAX_REGISTERS] = {0};
+    if (!(plan->recipe = dg_recipe_new(description, plan->n_outputs, plan->n_symbols, &plan->n_memo)))
+        return -1;
+    int highest = dg_recipe_reads(plan->recipe, read);
+    if (!(plan->held = PyMem_Calloc((size_t)highest + 2, sizeof *plan->held)))
+        return -1;
+    for (int k = 0; k <= highest; ++k)
+        if (read[k])
+            plan->held[plan->n_held++] = (short)k;
+    return 0;
 }
 
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -122,8 +145,7 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     for (int k = 0; k < plan->n_outputs; ++k)
         if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols) < 0)
             goto fail;
-    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 ||
-        !(plan->recipe = dg_recipe_new(result, plan->n_outputs, n_symbols, &plan->n_memo)))
+    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_recipe(plan, result) < 0)
         goto fail;
     return (PyObject *)plan;
 fail:
@@ -151,7 +173,7 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_symbols = n_symbols;
     plan->n_outputs = n_outputs;
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
-        !(plan->recipe = dg_recipe_new(result, n_outputs, n_symbols, &plan->n_memo)))
+        parse_recipe(plan, result) < 0)
         goto fail;
     for (Py_ssize_t k = 0; scalars && k < PyTuple_GET_SIZE(scalars) && k < n_outputs; ++k)
         plan->outputs[k].scalar = PyObject_IsTrue(PyTuple_GET_ITEM(scalars, k));
@@ -197,7 +219,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
 {
     void *buffers[2 * DG_MAX_ARRAYS + 1];
     PyObject *outputs[DG_MAX_ARRAYS];
-    double scalars[DG_MAX_ARRAYS]; /* room for a scalar output each */
+    _Alignas(16) char scalars[DG_MAX_ARRAYS][SCALAR_SIZE];
     PyObject *result = NULL;
     int made = 0, n = plan->n_inputs;
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
@@ -205,7 +227,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
         output *out = &plan->outputs[made];
         outputs[made] = NULL;
         if (out->scalar) {
-            buffers[n + made] = &scalars[made];
+            buffers[n + made] = scalars[made];
             continue;
         }
         npy_intp dims[DG_MAX_DIMS];
@@ -234,7 +256,6 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
     buffers[n + plan->n_outputs] = workspace ? workspace : small;
     int failed;
     if (plan->release_gil) {
-        /* the arguments stay alive: the caller holds them */
         PyThreadState *state = PyEval_SaveThread();
         failed = plan->entry(buffers, frame->sizes, &dg_the_runtime);
         PyEval_RestoreThread(state);
@@ -247,7 +268,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
         goto done;
     }
     for (int k = 0; k < plan->n_outputs; ++k)
-        if (plan->outputs[k].scalar && !(outputs[k] = scalar_object(&plan->outputs[k], &scalars[k])))
+        if (plan->outputs[k].scalar && !(outputs[k] = scalar_object(&plan->outputs[k], scalars[k])))
             goto done;
     result = build_result(plan, frame, outputs);
 done:
@@ -282,6 +303,8 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame)
         PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
         Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
         int ok = n <= DG_MAX_ARRAYS;
+        if (!ok)
+            PyErr_Format(PyExc_ValueError, "a backend's program gave %zd outputs; at most %d are possible", n, DG_MAX_ARRAYS);
         for (Py_ssize_t k = 0; ok && k < n; ++k) {
             PyObject *item = PySequence_Fast_GET_ITEM(items, k);
             outputs[k] = Py_NewRef(item);
@@ -305,7 +328,18 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame)
 
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame)
 {
-    return ((dg_plan *)plan)->entry ? native_run((dg_plan *)plan, frame) : python_run((dg_plan *)plan, frame);
+    dg_plan *p = (dg_plan *)plan;
+    /* What a guard loaded is only borrowed; from here on other code may run (without the GIL, at a garbage collection). */
+    PyObject *held[DG_MAX_ARRAYS + DG_MAX_REGISTERS];
+    int n = 0;
+    for (int k = 0; k < p->n_inputs; ++k)
+        held[n++] = Py_NewRef(frame->input_objects[k]);
+    for (int k = 0; k < p->n_held; ++k)
+        held[n++] = Py_NewRef(frame->registers[p->held[k]]);
+    PyObject *result = p->entry ? native_run(p, frame) : python_run(p, frame);
+    while (n > 0)
+        Py_DECREF(held[--n]);
+    return result;
 }
 
 #define PLAN_TYPE(label, constructor, text)                                                                              \

@@ -24,8 +24,7 @@ static int parse_parts(dg_recipe *recipe, PyObject *items, int pairs, int n_outp
     }
     Py_ssize_t n = PyTuple_GET_SIZE(items);
     recipe->parts = PyMem_Calloc((size_t)n + 1, sizeof *recipe->parts);
-    if (!recipe->parts)
-        {
+    if (!recipe->parts) {
         PyErr_NoMemory();
         return -1;
     }
@@ -78,6 +77,8 @@ static int parse_view(dg_recipe *recipe, PyObject *row, int n_outputs, int n_sym
     if (parsed < 0 || !PyArray_DescrConverter(PyTuple_GET_ITEM(row, 2), &descr))
         return -1;
     recipe->object = (PyObject *)descr;
+    if (!dg_plain_dtype(descr))
+        return -1;
     if (parse_sizes(PyTuple_GET_ITEM(row, 3), n_symbols, &recipe->shape, &recipe->ndim) < 0 ||
         parse_sizes(PyTuple_GET_ITEM(row, 4), n_symbols, &recipe->strides, &n_strides) < 0 ||
         dg_size_parse(PyTuple_GET_ITEM(row, 5), n_symbols, &recipe->offset) < 0)
@@ -201,17 +202,42 @@ int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg)
     return 0;
 }
 
-int dg_recipe_registers(const dg_recipe *recipe)
+int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read)
 {
     int highest = recipe->kind == R_ARG ? recipe->number : -1;
+    if (highest >= 0)
+        read[highest] = 1;
     for (int k = 0; k < recipe->n_parts; ++k) {
-        int other = dg_recipe_registers(recipe->parts[k]);
+        int other = dg_recipe_reads(recipe->parts[k], read);
         highest = other > highest ? other : highest;
     }
     return highest;
 }
 
 /* -- building ------------------------------------------------------------------------------------------------------------ */
+
+/* the bytes that an array reaches, relative to its first element; empty arrays reach none */
+static void reach(int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize, npy_intp *low, npy_intp *high)
+{
+    *low = 0;
+    *high = itemsize;
+    for (int k = 0; k < ndim; ++k) {
+        if (shape[k] <= 0) {
+            *low = *high = 0;
+            return;
+        }
+        *(strides[k] < 0 ? low : high) += (shape[k] - 1) * strides[k];
+    }
+}
+
+static int reaches_outside(PyArrayObject *base, int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize,
+                           npy_intp offset)
+{
+    npy_intp low, high, base_low, base_high;
+    reach(ndim, shape, strides, itemsize, &low, &high);
+    reach(PyArray_NDIM(base), PyArray_DIMS(base), PyArray_STRIDES(base), PyArray_ITEMSIZE(base), &base_low, &base_high);
+    return high > low && (low + offset < base_low || high + offset > base_high);
+}
 
 static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
 {
@@ -228,7 +254,13 @@ static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
         shape[k] = (npy_intp)dg_size_run(&recipe->shape[k], results->sizes);
         strides[k] = (npy_intp)dg_size_run(&recipe->strides[k], results->sizes) * itemsize;
     }
-    char *data = PyArray_BYTES((PyArrayObject *)base) + dg_size_run(&recipe->offset, results->sizes) * itemsize;
+    npy_intp offset = (npy_intp)dg_size_run(&recipe->offset, results->sizes) * itemsize;
+    if (reaches_outside((PyArrayObject *)base, recipe->ndim, shape, strides, itemsize, offset)) {
+        PyErr_SetString(PyExc_ValueError, "recipe: a view that reaches outside of its base");
+        Py_DECREF(base);
+        return NULL;
+    }
+    char *data = PyArray_BYTES((PyArrayObject *)base) + offset;
     int flags = recipe->writeable && PyArray_ISWRITEABLE((PyArrayObject *)base) ? NPY_ARRAY_WRITEABLE : 0;
     Py_INCREF(recipe->object);
     PyObject *view = PyArray_NewFromDescr(&PyArray_Type, (PyArray_Descr *)recipe->object, recipe->ndim, shape, strides, data,

@@ -15,7 +15,8 @@ static int parse_item(PyObject *item, int n_symbols, int64_t *op, int64_t *opera
         ++*depth;
         return *operand == -1 && PyErr_Occurred() ? -1 : 0;
     }
-    if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2) {
+    if (PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2 && PyUnicode_Check(PyTuple_GET_ITEM(item, 0)) &&
+        PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(item, 0), "s") == 0) {
         *op = SYMBOL;
         *operand = PyLong_AsLongLong(PyTuple_GET_ITEM(item, 1));
         ++*depth;
@@ -86,10 +87,23 @@ void dg_size_clear(dg_size *size)
     *size = (dg_size){0};
 }
 
+int dg_size_is_bound(const dg_size *size, const unsigned char *bound)
+{
+    for (int k = 0; k < size->length; ++k)
+        if (size->code[2 * k] == SYMBOL && !bound[size->code[2 * k + 1]])
+            return 0;
+    return 1;
+}
+
+/* Sums and products wrap around, as unsigned ones do: no size of an array gets near. */
+#define WRAPPING(a, op, b) ((int64_t)((uint64_t)(a)op(uint64_t)(b)))
+
 static int64_t floor_div(int64_t a, int64_t b)
 {
     if (b == 0)
         return 0;
+    if (b == -1)
+        return WRAPPING(0, -, a);
     int64_t q = a / b;
     return q - ((a % b != 0) & ((a < 0) != (b < 0)));
 }
@@ -109,11 +123,11 @@ int64_t dg_size_run(const dg_size *size, const int64_t *symbols)
         }
         int64_t b = stack[top--], a = stack[top];
         switch (size->code[2 * k]) {
-        case ADD: stack[top] = a + b; break;
-        case SUB: stack[top] = a - b; break;
-        case MUL: stack[top] = a * b; break;
+        case ADD: stack[top] = WRAPPING(a, +, b); break;
+        case SUB: stack[top] = WRAPPING(a, -, b); break;
+        case MUL: stack[top] = WRAPPING(a, *, b); break;
         case FLOORDIV: stack[top] = floor_div(a, b); break;
-        case MOD: stack[top] = a - floor_div(a, b) * b; break;
+        case MOD: stack[top] = b == 0 || b == -1 ? 0 : a - floor_div(a, b) * b; break;
         case MIN: stack[top] = a < b ? a : b; break;
         default: stack[top] = a > b ? a : b; break;
         }

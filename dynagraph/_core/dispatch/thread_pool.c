@@ -132,14 +132,36 @@ dg_runtime dg_the_runtime = {.version = DG_RUNTIME_VERSION, .n_threads = 1, .par
 
 /* -- how many threads ------------------------------------------------------------------------------------------------------ */
 
-static int from_cgroup(void)
+/* the processors that a cgroup (v2) may use at a time; a quota of "max" is none */
+static int quota_of(const char *folder)
 {
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "r");
+    char path[4200];
     long long quota = 0, period = 0;
+    snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.max", folder);
+    FILE *file = fopen(path, "r");
     int found = file && fscanf(file, "%lld %lld", &quota, &period) == 2 && quota > 0 && period > 0;
     if (file)
         fclose(file);
-    return found ? (int)((quota + period - 1) / period) : MAX_THREADS;
+    return found && quota / period < MAX_THREADS ? (int)((quota + period - 1) / period) : MAX_THREADS;
+}
+
+/* the least quota of this process's cgroup and those around it */
+static int from_cgroup(void)
+{
+    char line[4096], folder[4096] = "";
+    FILE *file = fopen("/proc/self/cgroup", "r");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, "0::/", 4) == 0)
+            strcpy(folder, line + 3);
+    if (file)
+        fclose(file);
+    folder[strcspn(folder, "\n")] = 0;
+    int least = quota_of("");
+    for (char *end; (end = strrchr(folder, '/')) != NULL; *end = 0) {
+        int quota = quota_of(folder);
+        least = quota < least ? quota : least;
+    }
+    return least;
 }
 
 static int processors(void)
@@ -149,10 +171,12 @@ static int processors(void)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) == 0)
         n = CPU_COUNT(&set);
-#else
-    long online = sysconf(_SC_NPROCESSORS_ONLN);
-    n = online > 0 ? (int)online : 1;
+    else /* more processors than the set has room for */
 #endif
+    {
+        long online = sysconf(_SC_NPROCESSORS_ONLN);
+        n = online > 0 ? (int)online : 1;
+    }
     int quota = from_cgroup();
     n = quota < n ? quota : n;
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : n;
