@@ -42,6 +42,83 @@ HEADER = """\
 #define DG_FMA(a, b, c) ((a) * (b) + (c))
 #define DG_FMAF(a, b, c) ((a) * (b) + (c))
 #endif
+
+/* DG_RARE(name, limit, function) defines name(x, y): function(x) where |x| > limit, else y.  It is for arguments that a
+   polynomial does not reach, and that hardly occur.  A condition around a call of libm would keep loops from vectorising:
+   gcc gets vector versions of the whole, under the names of the vector function ABI, which test all lanes at once. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)                                                    \
+    typedef real symbol##_vector __attribute__((vector_size(sizeof(real) * lanes)));                                     \
+    typedef integer symbol##_mask __attribute__((vector_size(sizeof(real) * lanes)));                                    \
+    static symbol##_vector symbol(symbol##_vector x, symbol##_vector y) __asm__(#symbol);                                \
+    static __attribute__((used)) symbol##_vector symbol(symbol##_vector x, symbol##_vector y)                            \
+    {                                                                                                                    \
+        symbol##_mask magnitude = (symbol##_mask)x & (integer)(((uint64_t)1 << (8 * sizeof(real) - 1)) - 1);             \
+        symbol##_mask far = (symbol##_vector)magnitude > limit;                                                          \
+        integer any = 0;                                                                                                 \
+        for (int lane = 0; lane < lanes; ++lane)                                                                         \
+            any |= far[lane];                                                                                            \
+        if (__builtin_expect(any != 0, 0))                                                                               \
+            for (int lane = 0; lane < lanes; ++lane)                                                                     \
+                if (far[lane])                                                                                           \
+                    y[lane] = function(x[lane]);                                                                         \
+        return y;                                                                                                        \
+    }
+#define DG_RARE_SSE(name, real, integer, lanes, limit, function)                                                        \
+    DG_RARE_LANES(_ZGVbN##lanes##vv_##name, real, integer, lanes, limit, function)
+#ifdef __AVX__
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)                                                        \
+    DG_RARE_LANES(_ZGVcN##lanes##vv_##name, real, integer, lanes, limit, function)                                       \
+    DG_RARE_LANES(_ZGVdN##lanes##vv_##name, real, integer, lanes, limit, function)
+#else
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
+#endif
+#ifdef __AVX512F__
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)                                                     \
+    DG_RARE_LANES(_ZGVeN##lanes##vv_##name, real, integer, lanes, limit, function)
+#else
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
+#endif
+#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                           \
+    extern real name(real x, real y) __attribute__((simd("notinbranch"), const, visibility("hidden")));                  \
+    static real name##_scalar(real x, real y) __asm__(#name);                                                            \
+    static __attribute__((used)) real name##_scalar(real x, real y)                                                      \
+    {                                                                                                                    \
+        return absolute(x) > limit ? function(x) : y;                                                                    \
+    }
+#else
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)
+#define DG_RARE_SSE(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
+#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                           \
+    DG_INL real name(real x, real y)                                                                                     \
+    {                                                                                                                    \
+        return __builtin_expect(absolute(x) > limit, 0) ? function(x) : y;                                               \
+    }
+#endif
+#define DG_RARE_f32(name, limit, function)                                                                              \
+    DG_RARE_SCALAR(name, float, __builtin_fabsf, limit, function)                                                        \
+    DG_RARE_SSE(name, float, int32_t, 4, limit, function)                                                                \
+    DG_RARE_AVX(name, float, int32_t, 8, limit, function)                                                                \
+    DG_RARE_AVX512(name, float, int32_t, 16, limit, function)
+#define DG_RARE_f64(name, limit, function)                                                                              \
+    DG_RARE_SCALAR(name, double, __builtin_fabs, limit, function)                                                        \
+    DG_RARE_SSE(name, double, int64_t, 2, limit, function)                                                               \
+    DG_RARE_AVX(name, double, int64_t, 4, limit, function)                                                               \
+    DG_RARE_AVX512(name, double, int64_t, 8, limit, function)
+
+/* Numbers of twice the precision: the sum of both. */
+typedef struct { float hi, lo; } dg_pair_f32;
+typedef struct { double hi, lo; } dg_pair_f64;
+
+/* x = n pi/2 + r, with the last bits of n. */
+typedef struct { dg_pair_f32 r; uint32_t n; } dg_angle_f32;
+typedef struct { dg_pair_f64 r; uint64_t n; } dg_angle_f64;
+
+/* x = 2^k (1 + f), with 1 + f between the square roots of 1/2 and 2. */
+typedef struct { float k, f; } dg_binary_f32;
+typedef struct { double k, f; } dg_binary_f64;
 """
 
 
@@ -150,6 +227,18 @@ def define_constants(r: Real) -> None:
         "exp_high": "89.0f" if single else "709.9",
         "exp_low": "-104.0f" if single else "-746.0",
         "exp_offset": "512" if single else "4096",
+        "exp2_high": "129.0f" if single else "1025.0",
+        "exp2_low": "-151.0f" if single else "-1076.0",
+        "sinh_high": "89.5f" if single else "710.6",
+        "expm1_low": "-30.0f" if single else "-60.0",
+        "tiny": "0x1p-30f" if single else "0x1p-60",  # f(x) = x below
+        "large": "0x1p14f" if single else "0x1p30",  # where 1 + x^2 is x^2
+        "infinite": "0x1p60f" if single else "0x1p100",
+        "half_range": "0x1p100f" if single else "0x1p1000",
+        "small_range": "0x1p-60f" if single else "0x1p-900",
+        "down": "0x1p-60f" if single else "0x1p-60",
+        "up": "0x1p60f" if single else "0x1p120",
+        "far": "0x1p17f" if single else "0x1p30",  # where the reduction by multiples of pi/2 ends
         "tanh_high": "9.1f" if single else "20.0",
         "erf_high": "4.0f" if single else "6.0",
         "sign_shift": "30" if single else "62",
@@ -161,14 +250,23 @@ def define_constants(r: Real) -> None:
     r.constant("log2e", 1 / ln2)
     r.parts("exp_ln2_", ln2, 2, 12 if single else 33)
     r.parts("log_ln2_", ln2, 2, 16 if single else 42)
-    r.parts("pi_2_", pi_2, 4 if single else 3)
+    r.parts("pi_2_", pi_2, 3)
+    r.parts("pi_4_", pi_2 / 2, 2)
+    r.parts("pi_", mp.pi, 2)
+    r.parts("two_thirds_", mp.mpf(2) / 3, 2)
+    r.constant("tan_pi_8", mp.sqrt(2) - 1)
+    r.constant("tan_3_pi_8", mp.sqrt(2) + 1)
+    r.parts("log2e_", 1 / ln2, 2)
+    r.parts("log10e_", 1 / mp.log(10), 2)
+    r.parts("log10_2_", mp.log10(2), 2, 16 if single else 42)
 
 
 def define_polynomials(r: Real) -> None:
     single = r.is_single
-    tiny = mp.mpf("1e-18")
+    tiny, ln2 = mp.mpf("1e-18"), mp.log(2)
     r.polynomial("exp", lambda x: (mp.exp(x) - 1 - x) / x**2 if abs(x) > tiny else mp.mpf(1) / 2,
                  mp.mpf("-0.347"), mp.mpf("0.347"), 4 if single else 10)  # fmt: skip
+    r.polynomial("exp2", lambda x: (mp.mpf(2) ** x - 1) / x if abs(x) > tiny else ln2, -0.5, 0.5, 6 if single else 11)
 
     def log_rest(w: mp.mpf) -> mp.mpf:
         s = mp.sqrt(w)
@@ -177,6 +275,18 @@ def define_polynomials(r: Real) -> None:
     widest = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2 * mp.mpf("1.002")
     r.polynomial("log", log_rest, 0, widest, 2 if single else 6)
 
+    r.polynomial("long_log", lambda w: (log_rest(w) - mp.mpf(2) / 3) / w, 0, widest, 1 if single else 6)
+
+    def arctan_rest(w: mp.mpf) -> mp.mpf:
+        t = mp.sqrt(w)
+        return (mp.atan(t) - t) / (t * w)
+
+    def arcsin_rest(w: mp.mpf) -> mp.mpf:
+        s = mp.sqrt(w)
+        return (mp.asin(s) - s) / (s * w)
+
+    r.polynomial("arctan", arctan_rest, 0, (mp.sqrt(2) - 1) ** 2 * mp.mpf("1.001"), 3 if single else 9)
+    r.polynomial("arcsin", arcsin_rest, 0, mp.mpf("0.2501"), 4 if single else 11)
     r.polynomial("erf_near", lambda w: mp.erf(mp.sqrt(w)) / mp.sqrt(w), 0, 1, 6 if single else 12)
     last = mp.mpf(4 if single else 6)
 
@@ -251,6 +361,11 @@ DG_INL REAL dg_nextafter_SFX(REAL x, REAL y)
     return B(nextafter)(x, y);
 }
 
+DG_INL REAL dg_hypot_SFX(REAL x, REAL y)
+{
+    return B(hypot)(x, y);
+}
+
 DG_INL REAL dg_fma_SFX(REAL x, REAL y, REAL z)
 {
     return FMA(x, y, z);
@@ -309,15 +424,9 @@ DG_INL REAL dg_floordiv_SFX(REAL x, REAL y)
 }
 """
 
-LIBM_UNARY = ["exp2", "expm1", "log2", "log10", "log1p", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh",
-              "arcsinh", "arccosh", "arctanh", "cbrt"]  # fmt: skip
-LIBM_BINARY = ["pow", "hypot", "arctan2"]
-LIBM_NAMES = {"arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh",
-              "arctanh": "atanh", "arctan2": "atan2"}  # fmt: skip
-
 EXP = """
-/* exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
-DG_INL REAL dg_exp_SFX(REAL x)
+/* exp(x + less) with less much smaller than x: exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
+DG_INL REAL dg_exp_of_sum_SFX(REAL x, REAL less)
 {
     REAL y = x > C(exp_high) ? C(exp_high) : x;
     y = y < C(exp_low) ? C(exp_low) : y;
@@ -325,16 +434,21 @@ DG_INL REAL dg_exp_SFX(REAL x)
     REAL n = z - C(magic);
     INT e = (INT)(dg_bits_SFX(z) - dg_bits_SFX(C(magic)));
     REAL r = FMA(n, -C(exp_ln2_0), y);
-    r = FMA(n, -C(exp_ln2_1), r);
+    r = FMA(n, -C(exp_ln2_1), r) + less;
     HORNER(q, r, exp)
     REAL p = FMA(r * r, q, r) + K(1.0);
     INT half = ((e + C(exp_offset)) >> 1) - C(exp_offset) / 2;
     return p * dg_from_SFX((UINT)(half + C(bias)) << C(mantissa_bits)) *
            dg_from_SFX((UINT)(e - half + C(bias)) << C(mantissa_bits));
 }
+
+DG_INL REAL dg_exp_SFX(REAL x)
+{
+    return dg_exp_of_sum_SFX(x, K(-0.0));
+}
 """
 
-TANH = """
+FAST_TANH = """
 /* tanh(x) = t / (t + 2) with t = exp(2 |x|) - 1 */
 DG_INL REAL dg_tanh_SFX(REAL x)
 {
@@ -354,9 +468,110 @@ DG_INL REAL dg_tanh_SFX(REAL x)
 }
 """
 
+PRECISE_TANH = """
+/* tanh(x) = h / (h + 1/2) with h = (exp(2 |x|) - 1) / 4 */
+DG_INL REAL dg_tanh_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    a = a > C(tanh_high) ? C(tanh_high) : a;
+    dg_pair_SFX h = dg_quarter_expm1_SFX(a + a);
+    dg_pair_SFX d = dg_two_sum_SFX(h.hi, K(0.5));
+    d.lo += h.lo;
+    REAL y = B(copysign)(dg_quotient_SFX(h, d), x);
+    return a < C(tiny) ? x : y;
+}
+"""
+
+PAIRS = """
+DG_INL dg_pair_SFX dg_two_sum_SFX(REAL x, REAL y)
+{
+    REAL sum = x + y;
+    REAL part = sum - x;
+    return (dg_pair_SFX){sum, (x - (sum - part)) + (y - part)};
+}
+
+/* x + y where x is the larger one */
+DG_INL dg_pair_SFX dg_fast_sum_SFX(REAL x, REAL y)
+{
+    REAL sum = x + y;
+    return (dg_pair_SFX){sum, (x - sum) + y};
+}
+
+DG_INL REAL dg_quotient_SFX(dg_pair_SFX x, dg_pair_SFX y)
+{
+    REAL inverse = K(1.0) / y.hi;
+    REAL quotient = x.hi * inverse;
+    REAL rest = FMA(-quotient, y.hi, x.hi) + FMA(-quotient, y.lo, x.lo);
+    return FMA(rest, inverse, quotient);
+}
+"""
+
+EXPM1 = """
+/* (exp(x) - 1) / 4 for x below sinh_high: with a quarter, nothing overflows that the results divide again. */
+DG_INL dg_pair_SFX dg_quarter_expm1_SFX(REAL x)
+{
+    REAL z = FMA(x, C(inverse_ln2), C(magic));
+    REAL n = z - C(magic);
+    INT e = (INT)(dg_bits_SFX(z) - dg_bits_SFX(C(magic))) - 2;
+    REAL r0 = FMA(n, -C(exp_ln2_0), x);
+    REAL r = FMA(n, -C(exp_ln2_1), r0);
+    REAL r_lo = FMA(n, -C(exp_ln2_1), r0 - r);
+    HORNER(q, r, exp)
+    dg_pair_SFX p = dg_fast_sum_SFX(r, FMA(r * r, q, r_lo));
+    REAL scale = dg_from_SFX((UINT)(e + C(bias)) << C(mantissa_bits));
+    REAL less = scale - K(0.25);
+    REAL y = FMA(p.hi, scale, less);
+    return (dg_pair_SFX){y, FMA(p.hi, scale, less - y) + p.lo * scale};
+}
+
+DG_INL REAL dg_expm1_SFX(REAL x)
+{
+    REAL a = x > C(sinh_high) ? C(sinh_high) : x;
+    a = a < C(expm1_low) ? C(expm1_low) : a;
+    dg_pair_SFX h = dg_quarter_expm1_SFX(a);
+    REAL y = (h.hi + h.lo) * K(4.0);
+    return B(fabs)(x) < C(tiny) ? x : y;
+}
+
+/* With exp(a) = 1 + 4 h: sinh(a) = 2 h + 2 h / (1 + 4 h) */
+DG_INL REAL dg_sinh_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    a = a > C(sinh_high) ? C(sinh_high) : a;
+    dg_pair_SFX h = dg_quarter_expm1_SFX(a);
+    REAL twice = h.hi + h.hi;
+    REAL y = twice + FMA(K(2.0), h.lo, h.hi / (twice + K(0.5)));
+    return a < C(tiny) ? x : B(copysign)(y, x);
+}
+
+DG_INL REAL dg_cosh_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    a = a > C(sinh_high) ? C(sinh_high) : a;
+    dg_pair_SFX h = dg_quarter_expm1_SFX(a);
+    REAL twice = h.hi + h.hi;
+    return twice + (K(0.5) + FMA(K(2.0), h.lo, K(0.25) / (twice + K(0.5))));
+}
+"""
+
+EXP2 = """
+DG_INL REAL dg_exp2_SFX(REAL x)
+{
+    REAL y = x > C(exp2_high) ? C(exp2_high) : x;
+    y = y < C(exp2_low) ? C(exp2_low) : y;
+    REAL z = y + C(magic);
+    REAL r = y - (z - C(magic));
+    INT e = (INT)(dg_bits_SFX(z) - dg_bits_SFX(C(magic)));
+    HORNER(p, r, exp2)
+    p = FMA(p, r, K(1.0));
+    INT half = ((e + C(exp_offset)) >> 1) - C(exp_offset) / 2;
+    return p * dg_from_SFX((UINT)(half + C(bias)) << C(mantissa_bits)) *
+           dg_from_SFX((UINT)(e - half + C(bias)) << C(mantissa_bits));
+}
+"""
+
 LOG = """
-/* As fdlibm: x = 2^k (1 + f), s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)). */
-DG_INL REAL dg_log_SFX(REAL x)
+DG_INL dg_binary_SFX dg_binary_of_SFX(REAL x)
 {
     _Bool small = x < C(smallest_normal);
     REAL scaled = small ? x * C(scale_up) : x;
@@ -364,17 +579,124 @@ DG_INL REAL dg_log_SFX(REAL x)
     UINT exponent = bits >> C(mantissa_bits);
     REAL m = dg_from_SFX((bits & (((UINT)1 << C(mantissa_bits)) - 1)) + C(sqrt_half_bits));
     REAL k = (dg_from_SFX(exponent + dg_bits_SFX(C(magic))) - C(magic)) - C(bias_real);
-    k -= small ? C(scale_up_bits) : K(0.0);
-    REAL f = m - K(1.0);
-    REAL s = f / (K(2.0) + f);
-    REAL w = s * s;
-    REAL half_square = K(0.5) * f * f;
-    HORNER(rest, w, log)
-    rest *= w;
-    REAL y = FMA(k, C(log_ln2_0), f - (half_square - FMA(s, half_square + rest, k * C(log_ln2_1))));
+    return (dg_binary_SFX){k - (small ? C(scale_up_bits) : K(0.0)), m - K(1.0)};
+}
+
+/* The value of a logarithm where its argument is not a positive number, else y. */
+DG_INL REAL dg_log_special_SFX(REAL x, REAL y)
+{
     y = x < 0 ? B(nan)("") : y;
     y = x == 0 ? -B(inf)() : y;
     return (x != x) | (x == B(inf)()) ? x : y;
+}
+
+/* As fdlibm: s = f / (2 + f), log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))); this is the last product. */
+DG_INL REAL dg_log_rest_SFX(REAL f, REAL half_square)
+{
+    REAL s = f / (K(2.0) + f);
+    REAL w = s * s;
+    HORNER(rest, w, log)
+    return s * FMA(w, rest, half_square);
+}
+
+DG_INL REAL dg_log_SFX(REAL x)
+{
+    dg_binary_SFX b = dg_binary_of_SFX(x);
+    REAL half_square = K(0.5) * b.f * b.f;
+    REAL rest = FMA(b.k, C(log_ln2_1), dg_log_rest_SFX(b.f, half_square));
+    return dg_log_special_SFX(x, FMA(b.k, C(log_ln2_0), b.f - (half_square - rest)));
+}
+
+/* log(u + c) + k log(2), where c is much smaller than u: log(u) + c / u */
+DG_INL REAL dg_log_of_sum_SFX(REAL u, REAL c, REAL k)
+{
+    dg_binary_SFX b = dg_binary_of_SFX(u);
+    b.k += k;
+    REAL half_square = K(0.5) * b.f * b.f;
+    REAL rest = FMA(b.k, C(log_ln2_1), dg_log_rest_SFX(b.f, half_square) + c / u);
+    REAL y = FMA(b.k, C(log_ln2_0), b.f - (half_square - rest));
+    return dg_log_special_SFX(u, y);
+}
+
+DG_INL REAL dg_log1p_SFX(REAL x)
+{
+    dg_pair_SFX u = dg_two_sum_SFX(K(1.0), x);
+    REAL y = dg_log_of_sum_SFX(u.hi, u.lo, 0);
+    return B(fabs)(x) < C(tiny) ? x : y;
+}
+
+/* log(a + sqrt(a^2 + 1)) = log(1 + a + a^2 / (1 + sqrt(a^2 + 1))); where squares overflow, log(2 a) */
+DG_INL REAL dg_arcsinh_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    _Bool large = a > C(large);
+    REAL b = large ? K(1.0) : a;
+    dg_pair_SFX t = dg_fast_sum_SFX(b, b * b / (K(1.0) + B(sqrt)(FMA(b, b, K(1.0)))));
+    dg_pair_SFX u = dg_two_sum_SFX(K(1.0), t.hi);
+    u.lo += t.lo;
+    REAL y = dg_log_of_sum_SFX(large ? a : u.hi, large ? K(0.0) : u.lo, large ? K(1.0) : K(0.0));
+    return a < C(tiny) ? x : B(copysign)(y, x);
+}
+
+/* With x = 1 + t: log(1 + t + sqrt(t^2 + 2 t)) */
+DG_INL REAL dg_arccosh_SFX(REAL x)
+{
+    _Bool large = x > C(large);
+    REAL t = (large ? K(2.0) : x) - K(1.0);
+    REAL square = FMA(t, t, t + t);
+    REAL square_lo = FMA(t, t, t + t - square);
+    REAL root = B(sqrt)(square);
+    REAL root_lo = (FMA(-root, root, square) + square_lo) / (root + root);
+    dg_pair_SFX v = dg_fast_sum_SFX(root, t);
+    dg_pair_SFX u = dg_two_sum_SFX(K(1.0), v.hi);
+    u.lo += v.lo + (root == 0 ? K(0.0) : root_lo);
+    REAL y = dg_log_of_sum_SFX(large ? x : u.hi, large ? K(0.0) : u.lo, large ? K(1.0) : K(0.0));
+    return x < K(1.0) ? B(nan)("") : x == K(1.0) ? K(0.0) : y;
+}
+
+/* log((1 + a) / (1 - a)) / 2 = log(1 + 2 a / (1 - a)) / 2 */
+DG_INL REAL dg_arctanh_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    dg_pair_SFX d = dg_fast_sum_SFX(K(1.0), -a);
+    REAL inverse = K(1.0) / d.hi;
+    REAL twice = a + a;
+    REAL q = twice * inverse;
+    REAL q_lo = FMA(-q, d.lo, FMA(-q, d.hi, twice)) * inverse;
+    dg_pair_SFX u = dg_two_sum_SFX(K(1.0), q);
+    REAL y = K(0.5) * dg_log_of_sum_SFX(u.hi, u.lo + q_lo, 0);
+    y = a == K(1.0) ? B(inf)() : y;
+    y = a > K(1.0) ? B(nan)("") : B(copysign)(y, x);
+    return a < C(tiny) ? x : y;
+}
+
+DG_INL dg_pair_SFX dg_log_of_1p_SFX(REAL f)
+{
+    REAL half_square = K(0.5) * f * f;
+    REAL error = FMA(K(0.5) * f, f, -half_square);
+    dg_pair_SFX y = dg_fast_sum_SFX(f, -half_square);
+    return dg_fast_sum_SFX(y.hi, y.lo + (dg_log_rest_SFX(f, half_square) - error));
+}
+
+DG_INL REAL dg_log2_SFX(REAL x)
+{
+    dg_binary_SFX b = dg_binary_of_SFX(x);
+    dg_pair_SFX y = dg_log_of_1p_SFX(b.f);
+    REAL product = y.hi * C(log2e_0);
+    REAL error = FMA(y.hi, C(log2e_0), -product) + FMA(y.hi, C(log2e_1), y.lo * C(log2e_0));
+    dg_pair_SFX sum = dg_two_sum_SFX(b.k, product);
+    return dg_log_special_SFX(x, sum.hi + (sum.lo + error));
+}
+
+DG_INL REAL dg_log10_SFX(REAL x)
+{
+    dg_binary_SFX b = dg_binary_of_SFX(x);
+    dg_pair_SFX y = dg_log_of_1p_SFX(b.f);
+    REAL product = y.hi * C(log10e_0);
+    REAL error = FMA(y.hi, C(log10e_0), -product) + FMA(y.hi, C(log10e_1), y.lo * C(log10e_0));
+    REAL exponent = b.k * C(log10_2_0); /* exact */
+    dg_pair_SFX sum = dg_two_sum_SFX(exponent, product);
+    return dg_log_special_SFX(x, sum.hi + (sum.lo + FMA(b.k, C(log10_2_1), error)));
 }
 """
 
@@ -394,33 +716,254 @@ DG_INL REAL dg_erf_SFX(REAL x)
 """
 
 SINCOS = """
-/* x = n pi/2 + r; the sine of n quarters more is sine or cosine of r, and its sign, by the bits of n. */
-DG_INL REAL dg_quarters_SFX(REAL x, UINT quarters)
+/* x = n pi/2 + r by Cody and Waite, for |x| up to far */
+DG_INL dg_angle_SFX dg_angle_of_SFX(REAL x)
 {
     REAL z = FMA(x, C(inverse_pi_2), C(magic));
     REAL n = z - C(magic);
-    UINT k = dg_bits_SFX(z) + quarters;
-    REAL r = x;
-    REDUCE
-    REAL w = r * r;
-    HORNER(sine, w, sin)
-    sine = FMA(r * w, sine, r);
+    REAL r0 = FMA(n, -C(pi_2_0), x); /* exact */
+    REAL product = n * -C(pi_2_1);
+    dg_pair_SFX r = dg_two_sum_SFX(r0, product);
+    r.lo += FMA(n, -C(pi_2_2), FMA(n, -C(pi_2_1), -product));
+    return (dg_angle_SFX){r, dg_bits_SFX(z)};
+}
+
+DG_INL dg_pair_SFX dg_sine_SFX(dg_pair_SFX r)
+{
+    REAL w = r.hi * r.hi;
+    HORNER(y, w, sin)
+    return (dg_pair_SFX){r.hi, FMA(r.hi * w, y, r.lo)};
+}
+
+DG_INL dg_pair_SFX dg_cosine_SFX(dg_pair_SFX r)
+{
+    REAL w = r.hi * r.hi;
     REAL half = K(0.5) * w;
     REAL c = K(1.0) - half;
-    HORNER(cosine, w, cos)
-    cosine = c + FMA(w * w, cosine, (K(1.0) - c) - half);
-    REAL y = k & 1 ? cosine : sine;
-    return dg_from_SFX(dg_bits_SFX(y) ^ ((k & 2) << C(sign_shift)));
+    HORNER(y, w, cos)
+    return (dg_pair_SFX){c, FMA(w * w, y, FMA(-r.hi, r.lo, (K(1.0) - c) - half))};
 }
+
+/* The sine of x and that many quarters of the circle: the sine or cosine of r, and the sign, by the bits of n. */
+DG_INL REAL dg_quarters_SFX(REAL x, UINT quarters)
+{
+    dg_angle_SFX angle = dg_angle_of_SFX(x);
+    UINT n = angle.n + quarters;
+    dg_pair_SFX sine = dg_sine_SFX(angle.r), cosine = dg_cosine_SFX(angle.r);
+    REAL y = n & 1 ? cosine.hi + cosine.lo : sine.hi + sine.lo;
+    return dg_from_SFX(dg_bits_SFX(y) ^ ((n & 2) << C(sign_shift)));
+}
+
+DG_RARE_SFX(dg_rare_sin_SFX, C(far), B(sin))
+DG_RARE_SFX(dg_rare_cos_SFX, C(far), B(cos))
+DG_RARE_SFX(dg_rare_tan_SFX, C(far), B(tan))
 
 DG_INL REAL dg_sin_SFX(REAL x)
 {
-    return x == 0 ? x : dg_quarters_SFX(x, 0);
+    REAL y = dg_quarters_SFX(x, 0);
+    return dg_rare_sin_SFX(x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
 }
 
 DG_INL REAL dg_cos_SFX(REAL x)
 {
-    return dg_quarters_SFX(x, 1);
+    return dg_rare_cos_SFX(x, dg_quarters_SFX(x, 1));
+}
+
+DG_INL REAL dg_tan_SFX(REAL x)
+{
+    dg_angle_SFX angle = dg_angle_of_SFX(x);
+    dg_pair_SFX sine = dg_sine_SFX(angle.r), cosine = dg_cosine_SFX(angle.r);
+    sine = dg_fast_sum_SFX(sine.hi, sine.lo);
+    cosine = dg_fast_sum_SFX(cosine.hi, cosine.lo);
+    _Bool odd = angle.n & 1;
+    dg_pair_SFX above = {odd ? -cosine.hi : sine.hi, odd ? -cosine.lo : sine.lo};
+    dg_pair_SFX below = {odd ? sine.hi : cosine.hi, odd ? sine.lo : cosine.lo};
+    REAL y = dg_quotient_SFX(above, below);
+    return dg_rare_tan_SFX(x, x == 0 ? x : y);
+}
+"""
+
+ARCTAN = """
+/* atan(t) - t for |t| up to tan(pi/8) */
+DG_INL REAL dg_arctan_rest_SFX(REAL t)
+{
+    REAL w = t * t;
+    HORNER(y, w, arctan)
+    return t * w * y;
+}
+
+/* atan(y / x) of numbers that are not negative: a quotient from around 0, 1 or infinity is turned to around 0. */
+DG_INL REAL dg_arctan2_SFX(REAL y, REAL x)
+{
+    REAL a = B(fabs)(y), b = B(fabs)(x);
+    REAL largest = a > b ? a : b;
+    REAL scale = largest > C(half_range) ? C(down) : largest < C(small_range) ? C(up) : K(1.0);
+    a *= scale; /* sums do not overflow, products not underflow */
+    b *= scale;
+    _Bool equal = a == b; /* both zero, or both infinite, too */
+    _Bool low = a <= C(tan_pi_8) * b, high = b <= C(tan_pi_8) * a;
+    dg_pair_SFX sum = dg_two_sum_SFX(a, b), difference = dg_two_sum_SFX(a, -b);
+    REAL above = low ? a : high ? -b : difference.hi;
+    REAL above_lo = low | high ? K(0.0) : difference.lo;
+    REAL below = low ? b : high ? a : sum.hi;
+    REAL below_lo = low | high ? K(0.0) : sum.lo;
+    REAL base = low ? K(0.0) : high ? C(pi_2_0) : C(pi_4_0);
+    REAL base_lo = low ? K(0.0) : high ? C(pi_2_1) : C(pi_4_1);
+    above = equal ? K(0.0) : above;
+    below = equal ? K(1.0) : below;
+    base = equal ? (y == 0 ? K(0.0) : C(pi_4_0)) : base;
+    base_lo = equal ? (y == 0 ? K(0.0) : C(pi_4_1)) : base_lo;
+    REAL t = above / below;
+    REAL t_lo = (FMA(-t, below, above) + FMA(-t, below_lo, above_lo)) / below;
+    t_lo = B(fabs)(t_lo) < K(1.0) ? t_lo : K(0.0); /* infinities */
+    _Bool back = dg_signbit_SFX(x);
+    t = back ? -t : t;
+    base = back ? C(pi_0) - base : base;
+    base_lo = back ? C(pi_1) - base_lo : base_lo;
+    REAL rest = dg_arctan_rest_SFX(t) + ((back ? -t_lo : t_lo) + base_lo);
+    dg_pair_SFX z = dg_fast_sum_SFX(base, t);
+    REAL result = z.hi + (z.lo + rest);
+    return (y != y) | (x != x) ? x + y : B(copysign)(result, y);
+}
+
+DG_INL REAL dg_arctan_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    a = a > C(infinite) ? C(infinite) : a; /* there the result is pi/2 already */
+    _Bool low = a <= C(tan_pi_8), high = a > C(tan_3_pi_8);
+    dg_pair_SFX sum = dg_two_sum_SFX(a, K(1.0)), difference = dg_two_sum_SFX(a, K(-1.0));
+    REAL above = low ? a : high ? K(-1.0) : difference.hi;
+    REAL below = low ? K(1.0) : high ? a : sum.hi;
+    REAL base = low ? K(0.0) : high ? C(pi_2_0) : C(pi_4_0);
+    REAL base_lo = low ? K(0.0) : high ? C(pi_2_1) : C(pi_4_1);
+    REAL inverse = K(1.0) / below;
+    REAL t = above * inverse;
+    REAL lost = FMA(-t, sum.lo, difference.lo);
+    REAL t_lo = (FMA(-t, below, above) + (low | high ? K(0.0) : lost)) * inverse;
+    dg_pair_SFX y = dg_fast_sum_SFX(base, t);
+    return B(copysign)(y.hi + (y.lo + (dg_arctan_rest_SFX(t) + (t_lo + base_lo))), x);
+}
+"""
+
+ARCSIN = """
+/* (asin(s) - s) / s for |s| up to 1/2, by its square */
+DG_INL REAL dg_arcsin_rest_SFX(REAL w)
+{
+    HORNER(y, w, arcsin)
+    return w * y;
+}
+
+/* Above 1/2: pi/2 - 2 asin(sqrt((1 - a) / 2)) */
+DG_INL REAL dg_arcsin_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    _Bool low = a <= K(0.5);
+    REAL w = low ? a * a : K(0.5) - K(0.5) * a;
+    REAL s = low ? a : B(sqrt)(w);
+    REAL rest = s * dg_arcsin_rest_SFX(w);
+    REAL s_lo = s == 0 ? K(0.0) : FMA(-s, s, w) / (s + s);
+    REAL y = low ? a + rest : C(pi_2_0) - (K(2.0) * s - (C(pi_2_1) - K(2.0) * (s_lo + rest)));
+    return B(copysign)(y, x);
+}
+
+DG_INL REAL dg_arccos_SFX(REAL x)
+{
+    REAL a = B(fabs)(x);
+    _Bool low = a <= K(0.5);
+    REAL w = low ? a * a : K(0.5) - K(0.5) * a;
+    REAL s = low ? x : B(sqrt)(w);
+    REAL rest = s * dg_arcsin_rest_SFX(w);
+    REAL s_lo = (low | (s == 0)) ? K(0.0) : FMA(-s, s, w) / (s + s);
+    REAL near = C(pi_2_0) - (s - (C(pi_2_1) - rest));
+    REAL far = K(2.0) * (s + (s_lo + rest));
+    far = x < 0 ? C(pi_0) - (K(2.0) * s - (C(pi_1) - K(2.0) * (s_lo + rest))) : far;
+    return low ? near : far;
+}
+"""
+
+CBRT_F64 = """
+/* As fdlibm: the exponent divided by 3 and a polynomial give 23 bits, one step of Newton's method the rest. */
+DG_INL double dg_cbrt_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    _Bool small = a < 0x1p-1022;
+    double b = small ? a * 0x1p54 : a;
+    uint64_t third = ((dg_bits_f64(b) >> 32) * 0xaaaaaaabu >> 33) + (small ? 696219795u : 715094163u);
+    double t = dg_from_f64(third << 32);
+    double r = (t * t) * (t / a);
+    t = t * ((1.87595182427177009643 + r * (-1.88497979543377169875 + r * 1.621429720105354466140)) +
+             ((r * r) * r) * (-0.758397934778766047437 + r * 0.145996192886612446982));
+    t = dg_from_f64((dg_bits_f64(t) + 0x80000000u) & 0xffffffffc0000000u);
+    r = a / (t * t);
+    t = t + t * ((r - t) / (t + t + r));
+    t = (a == 0) | !(a <= 0x1.fffffffffffffp1023) ? a : t;
+    return __builtin_copysign(t, x);
+}
+"""
+
+CBRT_F32 = """
+DG_INL float dg_cbrt_f32(float x)
+{
+    return (float)dg_cbrt_f64(x);
+}
+"""
+
+POW = """
+/* What pow is by y's parity and the special values, given the power of |x|. */
+DG_INL REAL dg_pow_special_SFX(REAL x, REAL y, REAL power)
+{
+    REAL half = K(0.5) * y;
+    _Bool whole = B(rint)(y) == y;
+    _Bool odd = whole & (B(rint)(half) != half);
+    power = (B(fabs)(x) == K(1.0)) & (B(fabs)(y) == B(inf)()) ? K(1.0) : power;
+    power = (x < 0) & (x >= -C(largest)) & !whole ? B(nan)("") : power;
+    power = odd & dg_signbit_SFX(x) ? -power : power;
+    power = (x != x) | (y != y) ? x + y : power;
+    return (x == K(1.0)) | (y == 0) ? K(1.0) : power;
+}
+"""
+
+POW_F64 = """
+/* log(x) to about 65 bits: s = f / (2 + f), log(1 + f) = 2 s + s^3 (2/3 + s^2 T(s^2)) */
+DG_INL dg_pair_f64 dg_long_log_f64(double x)
+{
+    dg_binary_f64 b = dg_binary_of_f64(x);
+    dg_pair_f64 d = dg_fast_sum_f64(2.0, b.f);
+    double inverse = 1.0 / d.hi;
+    double s = b.f * inverse;
+    double s_lo = DG_FMA(-s, d.lo, DG_FMA(-s, d.hi, b.f)) * inverse;
+    double w = s * s;
+    double w_lo = DG_FMA(s, s, -w) + 2.0 * s * s_lo;
+    HORNER(tail, w, long_log)
+    dg_pair_f64 c = dg_fast_sum_f64(C(two_thirds_0), DG_FMA(w, tail, C(two_thirds_1)));
+    double v = w * c.hi;
+    double v_lo = DG_FMA(w, c.hi, -v) + DG_FMA(w, c.lo, w_lo * c.hi);
+    double t = s * v;
+    double t_lo = DG_FMA(s, v, -t) + DG_FMA(s, v_lo, s_lo * v);
+    dg_pair_f64 y = dg_fast_sum_f64(2.0 * s, t);
+    y.lo += 2.0 * s_lo + t_lo;
+    dg_pair_f64 sum = dg_fast_sum_f64(b.k * C(log_ln2_0), y.hi);
+    return dg_fast_sum_f64(sum.hi, sum.lo + DG_FMA(b.k, C(log_ln2_1), y.lo));
+}
+
+DG_INL double dg_pow_f64(double x, double y)
+{
+    double a = __builtin_fabs(x);
+    dg_pair_f64 log = dg_long_log_f64(a);
+    _Bool proper = (a > 0) & (a <= C(largest));
+    log.hi = proper ? log.hi : dg_log_special_f64(a, a);
+    double product = y * log.hi;
+    double less = DG_FMA(y, log.hi, -product) + y * log.lo;
+    less = proper & (__builtin_fabs(product) < 800.0) ? less : 0.0;
+    return dg_pow_special_f64(x, y, dg_exp_of_sum_f64(product, less));
+}
+"""
+
+POW_F32 = """
+DG_INL float dg_pow_f32(float x, float y)
+{
+    double product = (double)y * dg_log_f64((double)__builtin_fabsf(x));
+    return dg_pow_special_f32(x, y, (float)dg_exp_f64(product));
 }
 """
 
@@ -468,22 +1011,12 @@ DG_INL _Bool dg_cast_SFX_b8(REAL x)
 """
 
 
-def libm(r: Real) -> str:
-    """Functions that are libm's, for now or for good."""
-    out = []
-    for name in LIBM_UNARY:
-        out.append(f"\nDG_INL REAL dg_{name}_SFX(REAL x)\n{{\n    return B({LIBM_NAMES.get(name, name)})(x);\n}}\n")
-    for name in LIBM_BINARY:
-        out.append(f"\nDG_INL REAL dg_{name}_SFX(REAL x, REAL y)\n{{\n    return B({LIBM_NAMES.get(name, name)})(x, y);\n}}\n")
-    return "".join(out)
-
-
 def floating(r: Real) -> str:
     define_constants(r)
     define_polynomials(r)
-    count = 4 if r.is_single else 3
-    reduce = "\n    ".join(f"r = FMA(n, -C(pi_2_{k}), r);" for k in range(count))
-    parts = [BASICS, FLOAT_CASTS, libm(r), EXP, TANH, LOG, ERF, SINCOS.replace("REDUCE", reduce), LOGADDEXP]
+    tanh = FAST_TANH if r.is_single else PRECISE_TANH
+    parts = [BASICS, FLOAT_CASTS, PAIRS, EXP, EXPM1, EXP2, tanh, LOG, ERF, SINCOS, ARCTAN, ARCSIN, LOGADDEXP, POW]
+    parts += [CBRT_F32, POW_F32] if r.is_single else [CBRT_F64, POW_F64]
     return "".join(r.expand(p) for p in parts)
 
 
@@ -633,7 +1166,7 @@ def integers() -> str:
 
 def generate() -> str:
     """The text of the header."""
-    return HEADER + integers() + floating(F32) + floating(F64)
+    return HEADER + integers() + floating(F64) + floating(F32)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,45 @@
 #define DG_FMAF(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* DG_RARE(name, limit, function) defines name(x, y): function(x) where |x| > limit, else y.  It is for arguments that a
+   polynomial does not reach, and that hardly occur.  A condition around a call of libm would keep loops from vectorising:
+   gcc gets vector versions of the whole, under the names of the vector function ABI, which test all lanes at once. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)                                                        typedef real symbol##_vector __attribute__((vector_size(sizeof(real) * lanes)));                                         typedef integer symbol##_mask __attribute__((vector_size(sizeof(real) * lanes)));                                        static symbol##_vector symbol(symbol##_vector x, symbol##_vector y) __asm__(#symbol);                                    static __attribute__((used)) symbol##_vector symbol(symbol##_vector x, symbol##_vector y)                                {                                                                                                                            symbol##_mask magnitude = (symbol##_mask)x & (integer)(((uint64_t)1 << (8 * sizeof(real) - 1)) - 1);                     symbol##_mask far = (symbol##_vector)magnitude > limit;                                                                  integer any = 0;                                                                                                         for (int lane = 0; lane < lanes; ++lane)                                                                                     any |= far[lane];                                                                                                    if (__builtin_expect(any != 0, 0))                                                                                           for (int lane = 0; lane < lanes; ++lane)                                                                                     if (far[lane])                                                                                                               y[lane] = function(x[lane]);                                                                                 return y;                                                                                                            }
+#define DG_RARE_SSE(name, real, integer, lanes, limit, function)                                                            DG_RARE_LANES(_ZGVbN##lanes##vv_##name, real, integer, lanes, limit, function)
+#ifdef __AVX__
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)                                                            DG_RARE_LANES(_ZGVcN##lanes##vv_##name, real, integer, lanes, limit, function)                                           DG_RARE_LANES(_ZGVdN##lanes##vv_##name, real, integer, lanes, limit, function)
+#else
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
+#endif
+#ifdef __AVX512F__
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)                                                         DG_RARE_LANES(_ZGVeN##lanes##vv_##name, real, integer, lanes, limit, function)
+#else
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
+#endif
+#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                               extern real name(real x, real y) __attribute__((simd("notinbranch"), const, visibility("hidden")));                      static real name##_scalar(real x, real y) __asm__(#name);                                                                static __attribute__((used)) real name##_scalar(real x, real y)                                                          {                                                                                                                            return absolute(x) > limit ? function(x) : y;                                                                        }
+#else
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)
+#define DG_RARE_SSE(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
+#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                               DG_INL real name(real x, real y)                                                                                         {                                                                                                                            return __builtin_expect(absolute(x) > limit, 0) ? function(x) : y;                                                   }
+#endif
+#define DG_RARE_f32(name, limit, function)                                                                                  DG_RARE_SCALAR(name, float, __builtin_fabsf, limit, function)                                                            DG_RARE_SSE(name, float, int32_t, 4, limit, function)                                                                    DG_RARE_AVX(name, float, int32_t, 8, limit, function)                                                                    DG_RARE_AVX512(name, float, int32_t, 16, limit, function)
+#define DG_RARE_f64(name, limit, function)                                                                                  DG_RARE_SCALAR(name, double, __builtin_fabs, limit, function)                                                            DG_RARE_SSE(name, double, int64_t, 2, limit, function)                                                                   DG_RARE_AVX(name, double, int64_t, 4, limit, function)                                                                   DG_RARE_AVX512(name, double, int64_t, 8, limit, function)
+
+/* Numbers of twice the precision: the sum of both. */
+typedef struct { float hi, lo; } dg_pair_f32;
+typedef struct { double hi, lo; } dg_pair_f64;
+
+/* x = n pi/2 + r, with the last bits of n. */
+typedef struct { dg_pair_f32 r; uint32_t n; } dg_angle_f32;
+typedef struct { dg_pair_f64 r; uint64_t n; } dg_angle_f64;
+
+/* x = 2^k (1 + f), with 1 + f between the square roots of 1/2 and 2. */
+typedef struct { float k, f; } dg_binary_f32;
+typedef struct { double k, f; } dg_binary_f64;
+
 /* Integer division as NumPy's: rounds down, by zero it gives zero, and the lowest integer by -1 wraps. */
 DG_INL int32_t dg_floordiv_i32(int32_t x, int32_t y)
 {
@@ -310,381 +349,6 @@ DG_INL _Bool dg_sign_b8(_Bool x)
     return x;
 }
 
-DG_INL uint32_t dg_bits_f32(float x)
-{
-    uint32_t bits;
-    __builtin_memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-DG_INL float dg_from_f32(uint32_t bits)
-{
-    float x;
-    __builtin_memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-DG_INL _Bool dg_isnan_f32(float x)
-{
-    return x != x;
-}
-
-DG_INL _Bool dg_isinf_f32(float x)
-{
-    return __builtin_fabsf(x) > 0x1.fffffep127f;
-}
-
-DG_INL _Bool dg_isfinite_f32(float x)
-{
-    return __builtin_fabsf(x) <= 0x1.fffffep127f;
-}
-
-DG_INL _Bool dg_signbit_f32(float x)
-{
-    return (int32_t)dg_bits_f32(x) < 0;
-}
-
-DG_INL float dg_neg_f32(float x)
-{
-    return -x;
-}
-
-DG_INL float dg_abs_f32(float x)
-{
-    return __builtin_fabsf(x);
-}
-
-DG_INL float dg_sign_f32(float x)
-{
-    return x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x;
-}
-
-DG_INL float dg_copysign_f32(float x, float y)
-{
-    return __builtin_copysignf(x, y);
-}
-
-DG_INL float dg_nextafter_f32(float x, float y)
-{
-    return __builtin_nextafterf(x, y);
-}
-
-DG_INL float dg_fma_f32(float x, float y, float z)
-{
-    return DG_FMAF(x, y, z);
-}
-
-/* Of zeros with two signs NumPy takes the second. */
-DG_INL float dg_maximum_f32(float x, float y)
-{
-    return (x > y) | (x != x) ? x : y;
-}
-
-DG_INL float dg_minimum_f32(float x, float y)
-{
-    return (x < y) | (x != x) ? x : y;
-}
-
-DG_INL float dg_fmax_f32(float x, float y)
-{
-    return (x > y) | (y != y) ? x : y;
-}
-
-DG_INL float dg_fmin_f32(float x, float y)
-{
-    return (x < y) | (y != y) ? x : y;
-}
-
-DG_INL float dg_fmod_f32(float x, float y)
-{
-    return __builtin_fmodf(x, y);
-}
-
-/* As numpy's npy_remainder: the sign of the divisor, zero included. */
-DG_INL float dg_remainder_f32(float x, float y)
-{
-    float rest = __builtin_fmodf(x, y);
-    if (y == 0)
-        return rest;
-    if (rest == 0)
-        return __builtin_copysignf(0.0f, y);
-    return (y < 0) != (rest < 0) ? rest + y : rest;
-}
-
-/* As numpy's npy_divmod. */
-DG_INL float dg_floordiv_f32(float x, float y)
-{
-    if (y == 0)
-        return x / y;
-    float rest = __builtin_fmodf(x, y);
-    float quotient = (x - rest) / y;
-    if (rest != 0 && (y < 0) != (rest < 0))
-        quotient -= 1.0f;
-    if (quotient == 0)
-        return __builtin_copysignf(0.0f, x / y);
-    float whole = __builtin_floorf(quotient);
-    return quotient - whole > 0.5f ? whole + 1.0f : whole;
-}
-
-/* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
-DG_INL int32_t dg_cast_f32_i32(float x)
-{
-    return (x >= -2147483648.0f) & (x < 2147483648.0f) ? (int32_t)x : INT32_MIN;
-}
-
-DG_INL int64_t dg_cast_f32_i64(float x)
-{
-    return (x >= -9223372036854775808.0f) & (x < 9223372036854775808.0f) ? (int64_t)x : INT64_MIN;
-}
-
-DG_INL uint8_t dg_cast_f32_u8(float x)
-{
-    return (uint8_t)dg_cast_f32_i32(x);
-}
-
-DG_INL _Bool dg_cast_f32_b8(float x)
-{
-    return x != 0;
-}
-
-DG_INL float dg_exp2_f32(float x)
-{
-    return __builtin_exp2f(x);
-}
-
-DG_INL float dg_expm1_f32(float x)
-{
-    return __builtin_expm1f(x);
-}
-
-DG_INL float dg_log2_f32(float x)
-{
-    return __builtin_log2f(x);
-}
-
-DG_INL float dg_log10_f32(float x)
-{
-    return __builtin_log10f(x);
-}
-
-DG_INL float dg_log1p_f32(float x)
-{
-    return __builtin_log1pf(x);
-}
-
-DG_INL float dg_tan_f32(float x)
-{
-    return __builtin_tanf(x);
-}
-
-DG_INL float dg_arcsin_f32(float x)
-{
-    return __builtin_asinf(x);
-}
-
-DG_INL float dg_arccos_f32(float x)
-{
-    return __builtin_acosf(x);
-}
-
-DG_INL float dg_arctan_f32(float x)
-{
-    return __builtin_atanf(x);
-}
-
-DG_INL float dg_sinh_f32(float x)
-{
-    return __builtin_sinhf(x);
-}
-
-DG_INL float dg_cosh_f32(float x)
-{
-    return __builtin_coshf(x);
-}
-
-DG_INL float dg_arcsinh_f32(float x)
-{
-    return __builtin_asinhf(x);
-}
-
-DG_INL float dg_arccosh_f32(float x)
-{
-    return __builtin_acoshf(x);
-}
-
-DG_INL float dg_arctanh_f32(float x)
-{
-    return __builtin_atanhf(x);
-}
-
-DG_INL float dg_cbrt_f32(float x)
-{
-    return __builtin_cbrtf(x);
-}
-
-DG_INL float dg_pow_f32(float x, float y)
-{
-    return __builtin_powf(x, y);
-}
-
-DG_INL float dg_hypot_f32(float x, float y)
-{
-    return __builtin_hypotf(x, y);
-}
-
-DG_INL float dg_arctan2_f32(float x, float y)
-{
-    return __builtin_atan2f(x, y);
-}
-
-/* exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
-DG_INL float dg_exp_f32(float x)
-{
-    float y = x > 89.0f ? 89.0f : x;
-    y = y < -104.0f ? -104.0f : y;
-    float z = DG_FMAF(y, 0x1.715476p+0f, 0x1.8p23f);
-    float n = z - 0x1.8p23f;
-    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f));
-    float r = DG_FMAF(n, -0x1.62ep-1f, y);
-    r = DG_FMAF(n, -0x1.0bfbe8p-15f, r);
-    float q = 0x1.6d119ap-10f;
-    q = DG_FMAF(q, r, 0x1.120cp-7f);
-    q = DG_FMAF(q, r, 0x1.555518p-5f);
-    q = DG_FMAF(q, r, 0x1.5554dcp-3f);
-    q = DG_FMAF(q, r, 0x1p-1f);
-    float p = DG_FMAF(r * r, q, r) + 1.0f;
-    int32_t half = ((e + 512) >> 1) - 512 / 2;
-    return p * dg_from_f32((uint32_t)(half + 127) << 23) *
-           dg_from_f32((uint32_t)(e - half + 127) << 23);
-}
-
-/* tanh(x) = t / (t + 2) with t = exp(2 |x|) - 1 */
-DG_INL float dg_tanh_f32(float x)
-{
-    float a = __builtin_fabsf(x);
-    a = a > 9.1f ? 9.1f : a;
-    float y = a + a;
-    float z = DG_FMAF(y, 0x1.715476p+0f, 0x1.8p23f);
-    float n = z - 0x1.8p23f;
-    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f));
-    float r = DG_FMAF(n, -0x1.62ep-1f, y);
-    r = DG_FMAF(n, -0x1.0bfbe8p-15f, r);
-    float q = 0x1.6d119ap-10f;
-    q = DG_FMAF(q, r, 0x1.120cp-7f);
-    q = DG_FMAF(q, r, 0x1.555518p-5f);
-    q = DG_FMAF(q, r, 0x1.5554dcp-3f);
-    q = DG_FMAF(q, r, 0x1p-1f);
-    float p = DG_FMAF(r * r, q, r);
-    float scale = dg_from_f32((uint32_t)(e + 127) << 23);
-    float t = DG_FMAF(p, scale, scale - 1.0f);
-    return __builtin_copysignf(t / (t + 2.0f), x);
-}
-
-/* As fdlibm: x = 2^k (1 + f), s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)). */
-DG_INL float dg_log_f32(float x)
-{
-    _Bool small = x < 0x1p-126f;
-    float scaled = small ? x * 0x1p25f : x;
-    uint32_t bits = dg_bits_f32(scaled) + (0x3f800000u - 0x3f3504f3u);
-    uint32_t exponent = bits >> 23;
-    float m = dg_from_f32((bits & (((uint32_t)1 << 23) - 1)) + 0x3f3504f3u);
-    float k = (dg_from_f32(exponent + dg_bits_f32(0x1.8p23f)) - 0x1.8p23f) - 127.0f;
-    k -= small ? 25.0f : 0.0f;
-    float f = m - 1.0f;
-    float s = f / (2.0f + f);
-    float w = s * s;
-    float half_square = 0.5f * f * f;
-    float rest = 0x1.2eeb8p-2f;
-    rest = DG_FMAF(rest, w, 0x1.997c12p-2f);
-    rest = DG_FMAF(rest, w, 0x1.55555cp-1f);
-    rest *= w;
-    float y = DG_FMAF(k, 0x1.62e4p-1f, f - (half_square - DG_FMAF(s, half_square + rest, k * 0x1.7f7d1cp-20f)));
-    y = x < 0 ? __builtin_nanf("") : y;
-    y = x == 0 ? -__builtin_inff() : y;
-    return (x != x) | (x == __builtin_inff()) ? x : y;
-}
-
-/* x P(x^2) up to 1, then 1 - exp(-x^2) Q((x - 2) / (x + 2)) */
-DG_INL float dg_erf_f32(float x)
-{
-    float a = __builtin_fabsf(x);
-    float w = a * a;
-    float near = 0x1.4a569p-14f;
-    near = DG_FMAF(near, w, -0x1.a45088p-11f);
-    near = DG_FMAF(near, w, 0x1.54127p-8f);
-    near = DG_FMAF(near, w, -0x1.b7fabap-6f);
-    near = DG_FMAF(near, w, 0x1.ce2d1p-4f);
-    near = DG_FMAF(near, w, -0x1.81273ep-2f);
-    near = DG_FMAF(near, w, 0x1.20dd74p+0f);
-    float b = a > 4.0f ? 4.0f : a;
-    float t = (b - 2.0f) / (b + 2.0f);
-    float far = 0x1.a2657cp-15f;
-    far = DG_FMAF(far, t, -0x1.ec952ap-11f);
-    far = DG_FMAF(far, t, -0x1.bc6a68p-11f);
-    far = DG_FMAF(far, t, 0x1.ca5b14p-8f);
-    far = DG_FMAF(far, t, 0x1.e9479cp-9f);
-    far = DG_FMAF(far, t, -0x1.437eeep-4f);
-    far = DG_FMAF(far, t, 0x1.eeea7ep-3f);
-    far = DG_FMAF(far, t, -0x1.b57034p-2f);
-    far = DG_FMAF(far, t, 0x1.058672p-2f);
-    far = 1.0f - dg_exp_f32(-b * b) * far;
-    return __builtin_copysignf(a <= 1.0f ? a * near : far, x);
-}
-
-/* x = n pi/2 + r; the sine of n quarters more is sine or cosine of r, and its sign, by the bits of n. */
-DG_INL float dg_quarters_f32(float x, uint32_t quarters)
-{
-    float z = DG_FMAF(x, 0x1.45f306p-1f, 0x1.8p23f);
-    float n = z - 0x1.8p23f;
-    uint32_t k = dg_bits_f32(z) + quarters;
-    float r = x;
-    r = DG_FMAF(n, -0x1.921fb6p+0f, r);
-    r = DG_FMAF(n, 0x1.777a5cp-25f, r);
-    r = DG_FMAF(n, 0x1.ee59dap-50f, r);
-    r = DG_FMAF(n, -0x1.98a2ep-77f, r);
-    float w = r * r;
-    float sine = -0x1.9abc2cp-13f;
-    sine = DG_FMAF(sine, w, 0x1.110c1p-7f);
-    sine = DG_FMAF(sine, w, -0x1.555552p-3f);
-    sine = DG_FMAF(r * w, sine, r);
-    float half = 0.5f * w;
-    float c = 1.0f - half;
-    float cosine = 0x1.9bcdc6p-16f;
-    cosine = DG_FMAF(cosine, w, -0x1.6c12bep-10f);
-    cosine = DG_FMAF(cosine, w, 0x1.555554p-5f);
-    cosine = c + DG_FMAF(w * w, cosine, (1.0f - c) - half);
-    float y = k & 1 ? cosine : sine;
-    return dg_from_f32(dg_bits_f32(y) ^ ((k & 2) << 30));
-}
-
-DG_INL float dg_sin_f32(float x)
-{
-    return x == 0 ? x : dg_quarters_f32(x, 0);
-}
-
-DG_INL float dg_cos_f32(float x)
-{
-    return dg_quarters_f32(x, 1);
-}
-
-DG_INL float dg_logaddexp_f32(float x, float y)
-{
-    float difference = x - y;
-    float larger = difference > 0 ? x : y;
-    float z = larger + dg_log1p_f32(dg_exp_f32(-__builtin_fabsf(difference)));
-    z = x == y ? x + 0x1.62e43p-1f : z; /* infinities of one sign too */
-    return z;
-}
-
-DG_INL float dg_logaddexp2_f32(float x, float y)
-{
-    float difference = x - y;
-    float larger = difference > 0 ? x : y;
-    float z = larger + 0x1.715476p+0f * dg_log1p_f32(dg_exp2_f32(-__builtin_fabsf(difference)));
-    z = x == y ? x + 1.0f : z;
-    return z;
-}
-
 DG_INL uint64_t dg_bits_f64(double x)
 {
     uint64_t bits;
@@ -742,6 +406,11 @@ DG_INL double dg_copysign_f64(double x, double y)
 DG_INL double dg_nextafter_f64(double x, double y)
 {
     return __builtin_nextafter(x, y);
+}
+
+DG_INL double dg_hypot_f64(double x, double y)
+{
+    return __builtin_hypot(x, y);
 }
 
 DG_INL double dg_fma_f64(double x, double y, double z)
@@ -822,98 +491,30 @@ DG_INL _Bool dg_cast_f64_b8(double x)
     return x != 0;
 }
 
-DG_INL double dg_exp2_f64(double x)
+DG_INL dg_pair_f64 dg_two_sum_f64(double x, double y)
 {
-    return __builtin_exp2(x);
+    double sum = x + y;
+    double part = sum - x;
+    return (dg_pair_f64){sum, (x - (sum - part)) + (y - part)};
 }
 
-DG_INL double dg_expm1_f64(double x)
+/* x + y where x is the larger one */
+DG_INL dg_pair_f64 dg_fast_sum_f64(double x, double y)
 {
-    return __builtin_expm1(x);
+    double sum = x + y;
+    return (dg_pair_f64){sum, (x - sum) + y};
 }
 
-DG_INL double dg_log2_f64(double x)
+DG_INL double dg_quotient_f64(dg_pair_f64 x, dg_pair_f64 y)
 {
-    return __builtin_log2(x);
+    double inverse = 1.0 / y.hi;
+    double quotient = x.hi * inverse;
+    double rest = DG_FMA(-quotient, y.hi, x.hi) + DG_FMA(-quotient, y.lo, x.lo);
+    return DG_FMA(rest, inverse, quotient);
 }
 
-DG_INL double dg_log10_f64(double x)
-{
-    return __builtin_log10(x);
-}
-
-DG_INL double dg_log1p_f64(double x)
-{
-    return __builtin_log1p(x);
-}
-
-DG_INL double dg_tan_f64(double x)
-{
-    return __builtin_tan(x);
-}
-
-DG_INL double dg_arcsin_f64(double x)
-{
-    return __builtin_asin(x);
-}
-
-DG_INL double dg_arccos_f64(double x)
-{
-    return __builtin_acos(x);
-}
-
-DG_INL double dg_arctan_f64(double x)
-{
-    return __builtin_atan(x);
-}
-
-DG_INL double dg_sinh_f64(double x)
-{
-    return __builtin_sinh(x);
-}
-
-DG_INL double dg_cosh_f64(double x)
-{
-    return __builtin_cosh(x);
-}
-
-DG_INL double dg_arcsinh_f64(double x)
-{
-    return __builtin_asinh(x);
-}
-
-DG_INL double dg_arccosh_f64(double x)
-{
-    return __builtin_acosh(x);
-}
-
-DG_INL double dg_arctanh_f64(double x)
-{
-    return __builtin_atanh(x);
-}
-
-DG_INL double dg_cbrt_f64(double x)
-{
-    return __builtin_cbrt(x);
-}
-
-DG_INL double dg_pow_f64(double x, double y)
-{
-    return __builtin_pow(x, y);
-}
-
-DG_INL double dg_hypot_f64(double x, double y)
-{
-    return __builtin_hypot(x, y);
-}
-
-DG_INL double dg_arctan2_f64(double x, double y)
-{
-    return __builtin_atan2(x, y);
-}
-
-/* exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
-DG_INL double dg_exp_f64(double x)
+/* exp(x + less) with less much smaller than x: exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
+DG_INL double dg_exp_of_sum_f64(double x, double less)
 {
     double y = x > 709.9 ? 709.9 : x;
     y = y < -746.0 ? -746.0 : y;
@@ -921,7 +522,7 @@ DG_INL double dg_exp_f64(double x)
     double n = z - 0x1.8p52;
     int64_t e = (int64_t)(dg_bits_f64(z) - dg_bits_f64(0x1.8p52));
     double r = DG_FMA(n, -0x1.62e42fefp-1, y);
-    r = DG_FMA(n, -0x1.473de6af278edp-34, r);
+    r = DG_FMA(n, -0x1.473de6af278edp-34, r) + less;
     double q = 0x1.1f7350a074034p-29;
     q = DG_FMA(q, r, 0x1.af4e70dd7207dp-26);
     q = DG_FMA(q, r, 0x1.27e4db3f36203p-22);
@@ -939,17 +540,20 @@ DG_INL double dg_exp_f64(double x)
            dg_from_f64((uint64_t)(e - half + 1023) << 52);
 }
 
-/* tanh(x) = t / (t + 2) with t = exp(2 |x|) - 1 */
-DG_INL double dg_tanh_f64(double x)
+DG_INL double dg_exp_f64(double x)
 {
-    double a = __builtin_fabs(x);
-    a = a > 20.0 ? 20.0 : a;
-    double y = a + a;
-    double z = DG_FMA(y, 0x1.71547652b82fep+0, 0x1.8p52);
+    return dg_exp_of_sum_f64(x, -0.0);
+}
+
+/* (exp(x) - 1) / 4 for x below sinh_high: with a quarter, nothing overflows that the results divide again. */
+DG_INL dg_pair_f64 dg_quarter_expm1_f64(double x)
+{
+    double z = DG_FMA(x, 0x1.71547652b82fep+0, 0x1.8p52);
     double n = z - 0x1.8p52;
-    int64_t e = (int64_t)(dg_bits_f64(z) - dg_bits_f64(0x1.8p52));
-    double r = DG_FMA(n, -0x1.62e42fefp-1, y);
-    r = DG_FMA(n, -0x1.473de6af278edp-34, r);
+    int64_t e = (int64_t)(dg_bits_f64(z) - dg_bits_f64(0x1.8p52)) - 2;
+    double r0 = DG_FMA(n, -0x1.62e42fefp-1, x);
+    double r = DG_FMA(n, -0x1.473de6af278edp-34, r0);
+    double r_lo = DG_FMA(n, -0x1.473de6af278edp-34, r0 - r);
     double q = 0x1.1f7350a074034p-29;
     q = DG_FMA(q, r, 0x1.af4e70dd7207dp-26);
     q = DG_FMA(q, r, 0x1.27e4db3f36203p-22);
@@ -961,14 +565,80 @@ DG_INL double dg_tanh_f64(double x)
     q = DG_FMA(q, r, 0x1.5555555555556p-5);
     q = DG_FMA(q, r, 0x1.5555555555557p-3);
     q = DG_FMA(q, r, 0x1p-1);
-    double p = DG_FMA(r * r, q, r);
+    dg_pair_f64 p = dg_fast_sum_f64(r, DG_FMA(r * r, q, r_lo));
     double scale = dg_from_f64((uint64_t)(e + 1023) << 52);
-    double t = DG_FMA(p, scale, scale - 1.0);
-    return __builtin_copysign(t / (t + 2.0), x);
+    double less = scale - 0.25;
+    double y = DG_FMA(p.hi, scale, less);
+    return (dg_pair_f64){y, DG_FMA(p.hi, scale, less - y) + p.lo * scale};
 }
 
-/* As fdlibm: x = 2^k (1 + f), s = f / (2 + f), log(1 + f) = f - f^2/2 + s (f^2/2 + R(s^2)). */
-DG_INL double dg_log_f64(double x)
+DG_INL double dg_expm1_f64(double x)
+{
+    double a = x > 710.6 ? 710.6 : x;
+    a = a < -60.0 ? -60.0 : a;
+    dg_pair_f64 h = dg_quarter_expm1_f64(a);
+    double y = (h.hi + h.lo) * 4.0;
+    return __builtin_fabs(x) < 0x1p-60 ? x : y;
+}
+
+/* With exp(a) = 1 + 4 h: sinh(a) = 2 h + 2 h / (1 + 4 h) */
+DG_INL double dg_sinh_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    a = a > 710.6 ? 710.6 : a;
+    dg_pair_f64 h = dg_quarter_expm1_f64(a);
+    double twice = h.hi + h.hi;
+    double y = twice + DG_FMA(2.0, h.lo, h.hi / (twice + 0.5));
+    return a < 0x1p-60 ? x : __builtin_copysign(y, x);
+}
+
+DG_INL double dg_cosh_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    a = a > 710.6 ? 710.6 : a;
+    dg_pair_f64 h = dg_quarter_expm1_f64(a);
+    double twice = h.hi + h.hi;
+    return twice + (0.5 + DG_FMA(2.0, h.lo, 0.25 / (twice + 0.5)));
+}
+
+DG_INL double dg_exp2_f64(double x)
+{
+    double y = x > 1025.0 ? 1025.0 : x;
+    y = y < -1076.0 ? -1076.0 : y;
+    double z = y + 0x1.8p52;
+    double r = y - (z - 0x1.8p52);
+    int64_t e = (int64_t)(dg_bits_f64(z) - dg_bits_f64(0x1.8p52));
+    double p = 0x1.c4a29324a1038p-36;
+    p = DG_FMA(p, r, 0x1.e9ec1fcb69a7fp-32);
+    p = DG_FMA(p, r, 0x1.e4cf10dec0f59p-28);
+    p = DG_FMA(p, r, 0x1.b524ebd13a55fp-24);
+    p = DG_FMA(p, r, 0x1.62c02242b879cp-20);
+    p = DG_FMA(p, r, 0x1.ffcbfc6da6ed1p-17);
+    p = DG_FMA(p, r, 0x1.430912f86b7dbp-13);
+    p = DG_FMA(p, r, 0x1.5d87fe78a3f9cp-10);
+    p = DG_FMA(p, r, 0x1.3b2ab6fba4e79p-7);
+    p = DG_FMA(p, r, 0x1.c6b08d704a0c6p-5);
+    p = DG_FMA(p, r, 0x1.ebfbdff82c58fp-3);
+    p = DG_FMA(p, r, 0x1.62e42fefa39efp-1);
+    p = DG_FMA(p, r, 1.0);
+    int64_t half = ((e + 4096) >> 1) - 4096 / 2;
+    return p * dg_from_f64((uint64_t)(half + 1023) << 52) *
+           dg_from_f64((uint64_t)(e - half + 1023) << 52);
+}
+
+/* tanh(x) = h / (h + 1/2) with h = (exp(2 |x|) - 1) / 4 */
+DG_INL double dg_tanh_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    a = a > 20.0 ? 20.0 : a;
+    dg_pair_f64 h = dg_quarter_expm1_f64(a + a);
+    dg_pair_f64 d = dg_two_sum_f64(h.hi, 0.5);
+    d.lo += h.lo;
+    double y = __builtin_copysign(dg_quotient_f64(h, d), x);
+    return a < 0x1p-60 ? x : y;
+}
+
+DG_INL dg_binary_f64 dg_binary_of_f64(double x)
 {
     _Bool small = x < 0x1p-1022;
     double scaled = small ? x * 0x1p54 : x;
@@ -976,11 +646,22 @@ DG_INL double dg_log_f64(double x)
     uint64_t exponent = bits >> 52;
     double m = dg_from_f64((bits & (((uint64_t)1 << 52) - 1)) + 0x3fe6a09e667f3bcdu);
     double k = (dg_from_f64(exponent + dg_bits_f64(0x1.8p52)) - 0x1.8p52) - 1023.0;
-    k -= small ? 54.0 : 0.0;
-    double f = m - 1.0;
+    return (dg_binary_f64){k - (small ? 54.0 : 0.0), m - 1.0};
+}
+
+/* The value of a logarithm where its argument is not a positive number, else y. */
+DG_INL double dg_log_special_f64(double x, double y)
+{
+    y = x < 0 ? __builtin_nan("") : y;
+    y = x == 0 ? -__builtin_inf() : y;
+    return (x != x) | (x == __builtin_inf()) ? x : y;
+}
+
+/* As fdlibm: s = f / (2 + f), log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))); this is the last product. */
+DG_INL double dg_log_rest_f64(double f, double half_square)
+{
     double s = f / (2.0 + f);
     double w = s * s;
-    double half_square = 0.5 * f * f;
     double rest = 0x1.2b6686d1072f3p-3;
     rest = DG_FMA(rest, w, 0x1.39fd39474ad34p-3);
     rest = DG_FMA(rest, w, 0x1.7462bd8e53c17p-3);
@@ -988,11 +669,107 @@ DG_INL double dg_log_f64(double x)
     rest = DG_FMA(rest, w, 0x1.2492492e09d1ap-2);
     rest = DG_FMA(rest, w, 0x1.9999999995204p-2);
     rest = DG_FMA(rest, w, 0x1.5555555555558p-1);
-    rest *= w;
-    double y = DG_FMA(k, 0x1.62e42fefa38p-1, f - (half_square - DG_FMA(s, half_square + rest, k * 0x1.ef35793c7673p-45)));
-    y = x < 0 ? __builtin_nan("") : y;
-    y = x == 0 ? -__builtin_inf() : y;
-    return (x != x) | (x == __builtin_inf()) ? x : y;
+    return s * DG_FMA(w, rest, half_square);
+}
+
+DG_INL double dg_log_f64(double x)
+{
+    dg_binary_f64 b = dg_binary_of_f64(x);
+    double half_square = 0.5 * b.f * b.f;
+    double rest = DG_FMA(b.k, 0x1.ef35793c7673p-45, dg_log_rest_f64(b.f, half_square));
+    return dg_log_special_f64(x, DG_FMA(b.k, 0x1.62e42fefa38p-1, b.f - (half_square - rest)));
+}
+
+/* log(u + c) + k log(2), where c is much smaller than u: log(u) + c / u */
+DG_INL double dg_log_of_sum_f64(double u, double c, double k)
+{
+    dg_binary_f64 b = dg_binary_of_f64(u);
+    b.k += k;
+    double half_square = 0.5 * b.f * b.f;
+    double rest = DG_FMA(b.k, 0x1.ef35793c7673p-45, dg_log_rest_f64(b.f, half_square) + c / u);
+    double y = DG_FMA(b.k, 0x1.62e42fefa38p-1, b.f - (half_square - rest));
+    return dg_log_special_f64(u, y);
+}
+
+DG_INL double dg_log1p_f64(double x)
+{
+    dg_pair_f64 u = dg_two_sum_f64(1.0, x);
+    double y = dg_log_of_sum_f64(u.hi, u.lo, 0);
+    return __builtin_fabs(x) < 0x1p-60 ? x : y;
+}
+
+/* log(a + sqrt(a^2 + 1)) = log(1 + a + a^2 / (1 + sqrt(a^2 + 1))); where squares overflow, log(2 a) */
+DG_INL double dg_arcsinh_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    _Bool large = a > 0x1p30;
+    double b = large ? 1.0 : a;
+    dg_pair_f64 t = dg_fast_sum_f64(b, b * b / (1.0 + __builtin_sqrt(DG_FMA(b, b, 1.0))));
+    dg_pair_f64 u = dg_two_sum_f64(1.0, t.hi);
+    u.lo += t.lo;
+    double y = dg_log_of_sum_f64(large ? a : u.hi, large ? 0.0 : u.lo, large ? 1.0 : 0.0);
+    return a < 0x1p-60 ? x : __builtin_copysign(y, x);
+}
+
+/* With x = 1 + t: log(1 + t + sqrt(t^2 + 2 t)) */
+DG_INL double dg_arccosh_f64(double x)
+{
+    _Bool large = x > 0x1p30;
+    double t = (large ? 2.0 : x) - 1.0;
+    double square = DG_FMA(t, t, t + t);
+    double square_lo = DG_FMA(t, t, t + t - square);
+    double root = __builtin_sqrt(square);
+    double root_lo = (DG_FMA(-root, root, square) + square_lo) / (root + root);
+    dg_pair_f64 v = dg_fast_sum_f64(root, t);
+    dg_pair_f64 u = dg_two_sum_f64(1.0, v.hi);
+    u.lo += v.lo + (root == 0 ? 0.0 : root_lo);
+    double y = dg_log_of_sum_f64(large ? x : u.hi, large ? 0.0 : u.lo, large ? 1.0 : 0.0);
+    return x < 1.0 ? __builtin_nan("") : x == 1.0 ? 0.0 : y;
+}
+
+/* log((1 + a) / (1 - a)) / 2 = log(1 + 2 a / (1 - a)) / 2 */
+DG_INL double dg_arctanh_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    dg_pair_f64 d = dg_fast_sum_f64(1.0, -a);
+    double inverse = 1.0 / d.hi;
+    double twice = a + a;
+    double q = twice * inverse;
+    double q_lo = DG_FMA(-q, d.lo, DG_FMA(-q, d.hi, twice)) * inverse;
+    dg_pair_f64 u = dg_two_sum_f64(1.0, q);
+    double y = 0.5 * dg_log_of_sum_f64(u.hi, u.lo + q_lo, 0);
+    y = a == 1.0 ? __builtin_inf() : y;
+    y = a > 1.0 ? __builtin_nan("") : __builtin_copysign(y, x);
+    return a < 0x1p-60 ? x : y;
+}
+
+DG_INL dg_pair_f64 dg_log_of_1p_f64(double f)
+{
+    double half_square = 0.5 * f * f;
+    double error = DG_FMA(0.5 * f, f, -half_square);
+    dg_pair_f64 y = dg_fast_sum_f64(f, -half_square);
+    return dg_fast_sum_f64(y.hi, y.lo + (dg_log_rest_f64(f, half_square) - error));
+}
+
+DG_INL double dg_log2_f64(double x)
+{
+    dg_binary_f64 b = dg_binary_of_f64(x);
+    dg_pair_f64 y = dg_log_of_1p_f64(b.f);
+    double product = y.hi * 0x1.71547652b82fep+0;
+    double error = DG_FMA(y.hi, 0x1.71547652b82fep+0, -product) + DG_FMA(y.hi, 0x1.777d0ffda0d24p-56, y.lo * 0x1.71547652b82fep+0);
+    dg_pair_f64 sum = dg_two_sum_f64(b.k, product);
+    return dg_log_special_f64(x, sum.hi + (sum.lo + error));
+}
+
+DG_INL double dg_log10_f64(double x)
+{
+    dg_binary_f64 b = dg_binary_of_f64(x);
+    dg_pair_f64 y = dg_log_of_1p_f64(b.f);
+    double product = y.hi * 0x1.bcb7b1526e50ep-2;
+    double error = DG_FMA(y.hi, 0x1.bcb7b1526e50ep-2, -product) + DG_FMA(y.hi, 0x1.95355baaafad3p-57, y.lo * 0x1.bcb7b1526e50ep-2);
+    double exponent = b.k * 0x1.34413509f78p-2; /* exact */
+    dg_pair_f64 sum = dg_two_sum_f64(exponent, product);
+    return dg_log_special_f64(x, sum.hi + (sum.lo + DG_FMA(b.k, 0x1.fef311f12b358p-46, error)));
 }
 
 /* x P(x^2) up to 1, then 1 - exp(-x^2) Q((x - 2) / (x + 2)) */
@@ -1039,47 +816,196 @@ DG_INL double dg_erf_f64(double x)
     return __builtin_copysign(a <= 1.0 ? a * near : far, x);
 }
 
-/* x = n pi/2 + r; the sine of n quarters more is sine or cosine of r, and its sign, by the bits of n. */
-DG_INL double dg_quarters_f64(double x, uint64_t quarters)
+/* x = n pi/2 + r by Cody and Waite, for |x| up to far */
+DG_INL dg_angle_f64 dg_angle_of_f64(double x)
 {
     double z = DG_FMA(x, 0x1.45f306dc9c883p-1, 0x1.8p52);
     double n = z - 0x1.8p52;
-    uint64_t k = dg_bits_f64(z) + quarters;
-    double r = x;
-    r = DG_FMA(n, -0x1.921fb54442d18p+0, r);
-    r = DG_FMA(n, -0x1.1a62633145c07p-54, r);
-    r = DG_FMA(n, 0x1.f1976b7ed8fbcp-110, r);
-    double w = r * r;
-    double sine = -0x1.ab0f25d21fd92p-41;
-    sine = DG_FMA(sine, w, 0x1.6121703ee57b1p-33);
-    sine = DG_FMA(sine, w, -0x1.ae64540000f84p-26);
-    sine = DG_FMA(sine, w, 0x1.71de3a5455b9ap-19);
-    sine = DG_FMA(sine, w, -0x1.a01a01a0198dep-13);
-    sine = DG_FMA(sine, w, 0x1.111111111111p-7);
-    sine = DG_FMA(sine, w, -0x1.5555555555555p-3);
-    sine = DG_FMA(r * w, sine, r);
+    double r0 = DG_FMA(n, -0x1.921fb54442d18p+0, x); /* exact */
+    double product = n * -0x1.1a62633145c07p-54;
+    dg_pair_f64 r = dg_two_sum_f64(r0, product);
+    r.lo += DG_FMA(n, 0x1.f1976b7ed8fbcp-110, DG_FMA(n, -0x1.1a62633145c07p-54, -product));
+    return (dg_angle_f64){r, dg_bits_f64(z)};
+}
+
+DG_INL dg_pair_f64 dg_sine_f64(dg_pair_f64 r)
+{
+    double w = r.hi * r.hi;
+    double y = -0x1.ab0f25d21fd92p-41;
+    y = DG_FMA(y, w, 0x1.6121703ee57b1p-33);
+    y = DG_FMA(y, w, -0x1.ae64540000f84p-26);
+    y = DG_FMA(y, w, 0x1.71de3a5455b9ap-19);
+    y = DG_FMA(y, w, -0x1.a01a01a0198dep-13);
+    y = DG_FMA(y, w, 0x1.111111111111p-7);
+    y = DG_FMA(y, w, -0x1.5555555555555p-3);
+    return (dg_pair_f64){r.hi, DG_FMA(r.hi * w, y, r.lo)};
+}
+
+DG_INL dg_pair_f64 dg_cosine_f64(dg_pair_f64 r)
+{
+    double w = r.hi * r.hi;
     double half = 0.5 * w;
     double c = 1.0 - half;
-    double cosine = 0x1.ab70a23137c25p-45;
-    cosine = DG_FMA(cosine, w, -0x1.9394ace29bd7bp-37);
-    cosine = DG_FMA(cosine, w, 0x1.1eed8de33ebep-29);
-    cosine = DG_FMA(cosine, w, -0x1.27e4fb770e01dp-22);
-    cosine = DG_FMA(cosine, w, 0x1.a01a01a019ce2p-16);
-    cosine = DG_FMA(cosine, w, -0x1.6c16c16c16c16p-10);
-    cosine = DG_FMA(cosine, w, 0x1.5555555555555p-5);
-    cosine = c + DG_FMA(w * w, cosine, (1.0 - c) - half);
-    double y = k & 1 ? cosine : sine;
-    return dg_from_f64(dg_bits_f64(y) ^ ((k & 2) << 62));
+    double y = 0x1.ab70a23137c25p-45;
+    y = DG_FMA(y, w, -0x1.9394ace29bd7bp-37);
+    y = DG_FMA(y, w, 0x1.1eed8de33ebep-29);
+    y = DG_FMA(y, w, -0x1.27e4fb770e01dp-22);
+    y = DG_FMA(y, w, 0x1.a01a01a019ce2p-16);
+    y = DG_FMA(y, w, -0x1.6c16c16c16c16p-10);
+    y = DG_FMA(y, w, 0x1.5555555555555p-5);
+    return (dg_pair_f64){c, DG_FMA(w * w, y, DG_FMA(-r.hi, r.lo, (1.0 - c) - half))};
 }
+
+/* The sine of x and that many quarters of the circle: the sine or cosine of r, and the sign, by the bits of n. */
+DG_INL double dg_quarters_f64(double x, uint64_t quarters)
+{
+    dg_angle_f64 angle = dg_angle_of_f64(x);
+    uint64_t n = angle.n + quarters;
+    dg_pair_f64 sine = dg_sine_f64(angle.r), cosine = dg_cosine_f64(angle.r);
+    double y = n & 1 ? cosine.hi + cosine.lo : sine.hi + sine.lo;
+    return dg_from_f64(dg_bits_f64(y) ^ ((n & 2) << 62));
+}
+
+DG_RARE_f64(dg_rare_sin_f64, 0x1p30, __builtin_sin)
+DG_RARE_f64(dg_rare_cos_f64, 0x1p30, __builtin_cos)
+DG_RARE_f64(dg_rare_tan_f64, 0x1p30, __builtin_tan)
 
 DG_INL double dg_sin_f64(double x)
 {
-    return x == 0 ? x : dg_quarters_f64(x, 0);
+    double y = dg_quarters_f64(x, 0);
+    return dg_rare_sin_f64(x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
 }
 
 DG_INL double dg_cos_f64(double x)
 {
-    return dg_quarters_f64(x, 1);
+    return dg_rare_cos_f64(x, dg_quarters_f64(x, 1));
+}
+
+DG_INL double dg_tan_f64(double x)
+{
+    dg_angle_f64 angle = dg_angle_of_f64(x);
+    dg_pair_f64 sine = dg_sine_f64(angle.r), cosine = dg_cosine_f64(angle.r);
+    sine = dg_fast_sum_f64(sine.hi, sine.lo);
+    cosine = dg_fast_sum_f64(cosine.hi, cosine.lo);
+    _Bool odd = angle.n & 1;
+    dg_pair_f64 above = {odd ? -cosine.hi : sine.hi, odd ? -cosine.lo : sine.lo};
+    dg_pair_f64 below = {odd ? sine.hi : cosine.hi, odd ? sine.lo : cosine.lo};
+    double y = dg_quotient_f64(above, below);
+    return dg_rare_tan_f64(x, x == 0 ? x : y);
+}
+
+/* atan(t) - t for |t| up to tan(pi/8) */
+DG_INL double dg_arctan_rest_f64(double t)
+{
+    double w = t * t;
+    double y = 0x1.747c139b7128bp-6;
+    y = DG_FMA(y, w, -0x1.6f2e0395562acp-5);
+    y = DG_FMA(y, w, 0x1.d5e437a857a29p-5);
+    y = DG_FMA(y, w, -0x1.105da68f4b9f9p-4);
+    y = DG_FMA(y, w, 0x1.3b06805f918adp-4);
+    y = DG_FMA(y, w, -0x1.745c7eb4fab7ap-4);
+    y = DG_FMA(y, w, 0x1.c71c6dcb613f5p-4);
+    y = DG_FMA(y, w, -0x1.2492491dc80fp-3);
+    y = DG_FMA(y, w, 0x1.999999999096ep-3);
+    y = DG_FMA(y, w, -0x1.5555555555545p-2);
+    return t * w * y;
+}
+
+/* atan(y / x) of numbers that are not negative: a quotient from around 0, 1 or infinity is turned to around 0. */
+DG_INL double dg_arctan2_f64(double y, double x)
+{
+    double a = __builtin_fabs(y), b = __builtin_fabs(x);
+    double largest = a > b ? a : b;
+    double scale = largest > 0x1p1000 ? 0x1p-60 : largest < 0x1p-900 ? 0x1p120 : 1.0;
+    a *= scale; /* sums do not overflow, products not underflow */
+    b *= scale;
+    _Bool equal = a == b; /* both zero, or both infinite, too */
+    _Bool low = a <= 0x1.a827999fcef32p-2 * b, high = b <= 0x1.a827999fcef32p-2 * a;
+    dg_pair_f64 sum = dg_two_sum_f64(a, b), difference = dg_two_sum_f64(a, -b);
+    double above = low ? a : high ? -b : difference.hi;
+    double above_lo = low | high ? 0.0 : difference.lo;
+    double below = low ? b : high ? a : sum.hi;
+    double below_lo = low | high ? 0.0 : sum.lo;
+    double base = low ? 0.0 : high ? 0x1.921fb54442d18p+0 : 0x1.921fb54442d18p-1;
+    double base_lo = low ? 0.0 : high ? 0x1.1a62633145c07p-54 : 0x1.1a62633145c07p-55;
+    above = equal ? 0.0 : above;
+    below = equal ? 1.0 : below;
+    base = equal ? (y == 0 ? 0.0 : 0x1.921fb54442d18p-1) : base;
+    base_lo = equal ? (y == 0 ? 0.0 : 0x1.1a62633145c07p-55) : base_lo;
+    double t = above / below;
+    double t_lo = (DG_FMA(-t, below, above) + DG_FMA(-t, below_lo, above_lo)) / below;
+    t_lo = __builtin_fabs(t_lo) < 1.0 ? t_lo : 0.0; /* infinities */
+    _Bool back = dg_signbit_f64(x);
+    t = back ? -t : t;
+    base = back ? 0x1.921fb54442d18p+1 - base : base;
+    base_lo = back ? 0x1.1a62633145c07p-53 - base_lo : base_lo;
+    double rest = dg_arctan_rest_f64(t) + ((back ? -t_lo : t_lo) + base_lo);
+    dg_pair_f64 z = dg_fast_sum_f64(base, t);
+    double result = z.hi + (z.lo + rest);
+    return (y != y) | (x != x) ? x + y : __builtin_copysign(result, y);
+}
+
+DG_INL double dg_arctan_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    a = a > 0x1p100 ? 0x1p100 : a; /* there the result is pi/2 already */
+    _Bool low = a <= 0x1.a827999fcef32p-2, high = a > 0x1.3504f333f9de6p+1;
+    dg_pair_f64 sum = dg_two_sum_f64(a, 1.0), difference = dg_two_sum_f64(a, -1.0);
+    double above = low ? a : high ? -1.0 : difference.hi;
+    double below = low ? 1.0 : high ? a : sum.hi;
+    double base = low ? 0.0 : high ? 0x1.921fb54442d18p+0 : 0x1.921fb54442d18p-1;
+    double base_lo = low ? 0.0 : high ? 0x1.1a62633145c07p-54 : 0x1.1a62633145c07p-55;
+    double inverse = 1.0 / below;
+    double t = above * inverse;
+    double lost = DG_FMA(-t, sum.lo, difference.lo);
+    double t_lo = (DG_FMA(-t, below, above) + (low | high ? 0.0 : lost)) * inverse;
+    dg_pair_f64 y = dg_fast_sum_f64(base, t);
+    return __builtin_copysign(y.hi + (y.lo + (dg_arctan_rest_f64(t) + (t_lo + base_lo))), x);
+}
+
+/* (asin(s) - s) / s for |s| up to 1/2, by its square */
+DG_INL double dg_arcsin_rest_f64(double w)
+{
+    double y = 0x1.cdd3a521b6ed7p-6;
+    y = DG_FMA(y, w, -0x1.61041ccc64457p-7);
+    y = DG_FMA(y, w, 0x1.06f2e84e31c1bp-6);
+    y = DG_FMA(y, w, 0x1.ff173d5fcbafcp-8);
+    y = DG_FMA(y, w, 0x1.8529ff2c9d7d9p-7);
+    y = DG_FMA(y, w, 0x1.c871802719808p-7);
+    y = DG_FMA(y, w, 0x1.1c5945b94f7fdp-6);
+    y = DG_FMA(y, w, 0x1.6e8b2ac4e2b69p-6);
+    y = DG_FMA(y, w, 0x1.f1c71f9893729p-6);
+    y = DG_FMA(y, w, 0x1.6db6db6844effp-5);
+    y = DG_FMA(y, w, 0x1.3333333336df1p-4);
+    y = DG_FMA(y, w, 0x1.555555555554fp-3);
+    return w * y;
+}
+
+/* Above 1/2: pi/2 - 2 asin(sqrt((1 - a) / 2)) */
+DG_INL double dg_arcsin_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    _Bool low = a <= 0.5;
+    double w = low ? a * a : 0.5 - 0.5 * a;
+    double s = low ? a : __builtin_sqrt(w);
+    double rest = s * dg_arcsin_rest_f64(w);
+    double s_lo = s == 0 ? 0.0 : DG_FMA(-s, s, w) / (s + s);
+    double y = low ? a + rest : 0x1.921fb54442d18p+0 - (2.0 * s - (0x1.1a62633145c07p-54 - 2.0 * (s_lo + rest)));
+    return __builtin_copysign(y, x);
+}
+
+DG_INL double dg_arccos_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    _Bool low = a <= 0.5;
+    double w = low ? a * a : 0.5 - 0.5 * a;
+    double s = low ? x : __builtin_sqrt(w);
+    double rest = s * dg_arcsin_rest_f64(w);
+    double s_lo = (low | (s == 0)) ? 0.0 : DG_FMA(-s, s, w) / (s + s);
+    double near = 0x1.921fb54442d18p+0 - (s - (0x1.1a62633145c07p-54 - rest));
+    double far = 2.0 * (s + (s_lo + rest));
+    far = x < 0 ? 0x1.921fb54442d18p+1 - (2.0 * s - (0x1.1a62633145c07p-53 - 2.0 * (s_lo + rest))) : far;
+    return low ? near : far;
 }
 
 DG_INL double dg_logaddexp_f64(double x, double y)
@@ -1098,4 +1024,727 @@ DG_INL double dg_logaddexp2_f64(double x, double y)
     double z = larger + 0x1.71547652b82fep+0 * dg_log1p_f64(dg_exp2_f64(-__builtin_fabs(difference)));
     z = x == y ? x + 1.0 : z;
     return z;
+}
+
+/* What pow is by y's parity and the special values, given the power of |x|. */
+DG_INL double dg_pow_special_f64(double x, double y, double power)
+{
+    double half = 0.5 * y;
+    _Bool whole = __builtin_rint(y) == y;
+    _Bool odd = whole & (__builtin_rint(half) != half);
+    power = (__builtin_fabs(x) == 1.0) & (__builtin_fabs(y) == __builtin_inf()) ? 1.0 : power;
+    power = (x < 0) & (x >= -0x1.fffffffffffffp1023) & !whole ? __builtin_nan("") : power;
+    power = odd & dg_signbit_f64(x) ? -power : power;
+    power = (x != x) | (y != y) ? x + y : power;
+    return (x == 1.0) | (y == 0) ? 1.0 : power;
+}
+
+/* As fdlibm: the exponent divided by 3 and a polynomial give 23 bits, one step of Newton's method the rest. */
+DG_INL double dg_cbrt_f64(double x)
+{
+    double a = __builtin_fabs(x);
+    _Bool small = a < 0x1p-1022;
+    double b = small ? a * 0x1p54 : a;
+    uint64_t third = ((dg_bits_f64(b) >> 32) * 0xaaaaaaabu >> 33) + (small ? 696219795u : 715094163u);
+    double t = dg_from_f64(third << 32);
+    double r = (t * t) * (t / a);
+    t = t * ((1.87595182427177009643 + r * (-1.88497979543377169875 + r * 1.621429720105354466140)) +
+             ((r * r) * r) * (-0.758397934778766047437 + r * 0.145996192886612446982));
+    t = dg_from_f64((dg_bits_f64(t) + 0x80000000u) & 0xffffffffc0000000u);
+    r = a / (t * t);
+    t = t + t * ((r - t) / (t + t + r));
+    t = (a == 0) | !(a <= 0x1.fffffffffffffp1023) ? a : t;
+    return __builtin_copysign(t, x);
+}
+
+/* log(x) to about 65 bits: s = f / (2 + f), log(1 + f) = 2 s + s^3 (2/3 + s^2 T(s^2)) */
+DG_INL dg_pair_f64 dg_long_log_f64(double x)
+{
+    dg_binary_f64 b = dg_binary_of_f64(x);
+    dg_pair_f64 d = dg_fast_sum_f64(2.0, b.f);
+    double inverse = 1.0 / d.hi;
+    double s = b.f * inverse;
+    double s_lo = DG_FMA(-s, d.lo, DG_FMA(-s, d.hi, b.f)) * inverse;
+    double w = s * s;
+    double w_lo = DG_FMA(s, s, -w) + 2.0 * s * s_lo;
+    double tail = 0x1.0884a9b469ce2p-3;
+    tail = DG_FMA(tail, w, 0x1.1017b3085286ap-3);
+    tail = DG_FMA(tail, w, 0x1.3b18c07efa891p-3);
+    tail = DG_FMA(tail, w, 0x1.745d09d5d2418p-3);
+    tail = DG_FMA(tail, w, 0x1.c71c71d811c0fp-3);
+    tail = DG_FMA(tail, w, 0x1.249249248e475p-2);
+    tail = DG_FMA(tail, w, 0x1.999999999999fp-2);
+    dg_pair_f64 c = dg_fast_sum_f64(0x1.5555555555555p-1, DG_FMA(w, tail, 0x1.5555555555555p-55));
+    double v = w * c.hi;
+    double v_lo = DG_FMA(w, c.hi, -v) + DG_FMA(w, c.lo, w_lo * c.hi);
+    double t = s * v;
+    double t_lo = DG_FMA(s, v, -t) + DG_FMA(s, v_lo, s_lo * v);
+    dg_pair_f64 y = dg_fast_sum_f64(2.0 * s, t);
+    y.lo += 2.0 * s_lo + t_lo;
+    dg_pair_f64 sum = dg_fast_sum_f64(b.k * 0x1.62e42fefa38p-1, y.hi);
+    return dg_fast_sum_f64(sum.hi, sum.lo + DG_FMA(b.k, 0x1.ef35793c7673p-45, y.lo));
+}
+
+DG_INL double dg_pow_f64(double x, double y)
+{
+    double a = __builtin_fabs(x);
+    dg_pair_f64 log = dg_long_log_f64(a);
+    _Bool proper = (a > 0) & (a <= 0x1.fffffffffffffp1023);
+    log.hi = proper ? log.hi : dg_log_special_f64(a, a);
+    double product = y * log.hi;
+    double less = DG_FMA(y, log.hi, -product) + y * log.lo;
+    less = proper & (__builtin_fabs(product) < 800.0) ? less : 0.0;
+    return dg_pow_special_f64(x, y, dg_exp_of_sum_f64(product, less));
+}
+
+DG_INL uint32_t dg_bits_f32(float x)
+{
+    uint32_t bits;
+    __builtin_memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+DG_INL float dg_from_f32(uint32_t bits)
+{
+    float x;
+    __builtin_memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+DG_INL _Bool dg_isnan_f32(float x)
+{
+    return x != x;
+}
+
+DG_INL _Bool dg_isinf_f32(float x)
+{
+    return __builtin_fabsf(x) > 0x1.fffffep127f;
+}
+
+DG_INL _Bool dg_isfinite_f32(float x)
+{
+    return __builtin_fabsf(x) <= 0x1.fffffep127f;
+}
+
+DG_INL _Bool dg_signbit_f32(float x)
+{
+    return (int32_t)dg_bits_f32(x) < 0;
+}
+
+DG_INL float dg_neg_f32(float x)
+{
+    return -x;
+}
+
+DG_INL float dg_abs_f32(float x)
+{
+    return __builtin_fabsf(x);
+}
+
+DG_INL float dg_sign_f32(float x)
+{
+    return x > 0 ? 1.0f : x < 0 ? -1.0f : x == 0 ? 0.0f : x;
+}
+
+DG_INL float dg_copysign_f32(float x, float y)
+{
+    return __builtin_copysignf(x, y);
+}
+
+DG_INL float dg_nextafter_f32(float x, float y)
+{
+    return __builtin_nextafterf(x, y);
+}
+
+DG_INL float dg_hypot_f32(float x, float y)
+{
+    return __builtin_hypotf(x, y);
+}
+
+DG_INL float dg_fma_f32(float x, float y, float z)
+{
+    return DG_FMAF(x, y, z);
+}
+
+/* Of zeros with two signs NumPy takes the second. */
+DG_INL float dg_maximum_f32(float x, float y)
+{
+    return (x > y) | (x != x) ? x : y;
+}
+
+DG_INL float dg_minimum_f32(float x, float y)
+{
+    return (x < y) | (x != x) ? x : y;
+}
+
+DG_INL float dg_fmax_f32(float x, float y)
+{
+    return (x > y) | (y != y) ? x : y;
+}
+
+DG_INL float dg_fmin_f32(float x, float y)
+{
+    return (x < y) | (y != y) ? x : y;
+}
+
+DG_INL float dg_fmod_f32(float x, float y)
+{
+    return __builtin_fmodf(x, y);
+}
+
+/* As numpy's npy_remainder: the sign of the divisor, zero included. */
+DG_INL float dg_remainder_f32(float x, float y)
+{
+    float rest = __builtin_fmodf(x, y);
+    if (y == 0)
+        return rest;
+    if (rest == 0)
+        return __builtin_copysignf(0.0f, y);
+    return (y < 0) != (rest < 0) ? rest + y : rest;
+}
+
+/* As numpy's npy_divmod. */
+DG_INL float dg_floordiv_f32(float x, float y)
+{
+    if (y == 0)
+        return x / y;
+    float rest = __builtin_fmodf(x, y);
+    float quotient = (x - rest) / y;
+    if (rest != 0 && (y < 0) != (rest < 0))
+        quotient -= 1.0f;
+    if (quotient == 0)
+        return __builtin_copysignf(0.0f, x / y);
+    float whole = __builtin_floorf(quotient);
+    return quotient - whole > 0.5f ? whole + 1.0f : whole;
+}
+
+/* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
+DG_INL int32_t dg_cast_f32_i32(float x)
+{
+    return (x >= -2147483648.0f) & (x < 2147483648.0f) ? (int32_t)x : INT32_MIN;
+}
+
+DG_INL int64_t dg_cast_f32_i64(float x)
+{
+    return (x >= -9223372036854775808.0f) & (x < 9223372036854775808.0f) ? (int64_t)x : INT64_MIN;
+}
+
+DG_INL uint8_t dg_cast_f32_u8(float x)
+{
+    return (uint8_t)dg_cast_f32_i32(x);
+}
+
+DG_INL _Bool dg_cast_f32_b8(float x)
+{
+    return x != 0;
+}
+
+DG_INL dg_pair_f32 dg_two_sum_f32(float x, float y)
+{
+    float sum = x + y;
+    float part = sum - x;
+    return (dg_pair_f32){sum, (x - (sum - part)) + (y - part)};
+}
+
+/* x + y where x is the larger one */
+DG_INL dg_pair_f32 dg_fast_sum_f32(float x, float y)
+{
+    float sum = x + y;
+    return (dg_pair_f32){sum, (x - sum) + y};
+}
+
+DG_INL float dg_quotient_f32(dg_pair_f32 x, dg_pair_f32 y)
+{
+    float inverse = 1.0f / y.hi;
+    float quotient = x.hi * inverse;
+    float rest = DG_FMAF(-quotient, y.hi, x.hi) + DG_FMAF(-quotient, y.lo, x.lo);
+    return DG_FMAF(rest, inverse, quotient);
+}
+
+/* exp(x + less) with less much smaller than x: exp(n ln2 + r) = 2^n exp(r); two scalings reach denormals and infinity. */
+DG_INL float dg_exp_of_sum_f32(float x, float less)
+{
+    float y = x > 89.0f ? 89.0f : x;
+    y = y < -104.0f ? -104.0f : y;
+    float z = DG_FMAF(y, 0x1.715476p+0f, 0x1.8p23f);
+    float n = z - 0x1.8p23f;
+    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f));
+    float r = DG_FMAF(n, -0x1.62ep-1f, y);
+    r = DG_FMAF(n, -0x1.0bfbe8p-15f, r) + less;
+    float q = 0x1.6d119ap-10f;
+    q = DG_FMAF(q, r, 0x1.120cp-7f);
+    q = DG_FMAF(q, r, 0x1.555518p-5f);
+    q = DG_FMAF(q, r, 0x1.5554dcp-3f);
+    q = DG_FMAF(q, r, 0x1p-1f);
+    float p = DG_FMAF(r * r, q, r) + 1.0f;
+    int32_t half = ((e + 512) >> 1) - 512 / 2;
+    return p * dg_from_f32((uint32_t)(half + 127) << 23) *
+           dg_from_f32((uint32_t)(e - half + 127) << 23);
+}
+
+DG_INL float dg_exp_f32(float x)
+{
+    return dg_exp_of_sum_f32(x, -0.0f);
+}
+
+/* (exp(x) - 1) / 4 for x below sinh_high: with a quarter, nothing overflows that the results divide again. */
+DG_INL dg_pair_f32 dg_quarter_expm1_f32(float x)
+{
+    float z = DG_FMAF(x, 0x1.715476p+0f, 0x1.8p23f);
+    float n = z - 0x1.8p23f;
+    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f)) - 2;
+    float r0 = DG_FMAF(n, -0x1.62ep-1f, x);
+    float r = DG_FMAF(n, -0x1.0bfbe8p-15f, r0);
+    float r_lo = DG_FMAF(n, -0x1.0bfbe8p-15f, r0 - r);
+    float q = 0x1.6d119ap-10f;
+    q = DG_FMAF(q, r, 0x1.120cp-7f);
+    q = DG_FMAF(q, r, 0x1.555518p-5f);
+    q = DG_FMAF(q, r, 0x1.5554dcp-3f);
+    q = DG_FMAF(q, r, 0x1p-1f);
+    dg_pair_f32 p = dg_fast_sum_f32(r, DG_FMAF(r * r, q, r_lo));
+    float scale = dg_from_f32((uint32_t)(e + 127) << 23);
+    float less = scale - 0.25f;
+    float y = DG_FMAF(p.hi, scale, less);
+    return (dg_pair_f32){y, DG_FMAF(p.hi, scale, less - y) + p.lo * scale};
+}
+
+DG_INL float dg_expm1_f32(float x)
+{
+    float a = x > 89.5f ? 89.5f : x;
+    a = a < -30.0f ? -30.0f : a;
+    dg_pair_f32 h = dg_quarter_expm1_f32(a);
+    float y = (h.hi + h.lo) * 4.0f;
+    return __builtin_fabsf(x) < 0x1p-30f ? x : y;
+}
+
+/* With exp(a) = 1 + 4 h: sinh(a) = 2 h + 2 h / (1 + 4 h) */
+DG_INL float dg_sinh_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    a = a > 89.5f ? 89.5f : a;
+    dg_pair_f32 h = dg_quarter_expm1_f32(a);
+    float twice = h.hi + h.hi;
+    float y = twice + DG_FMAF(2.0f, h.lo, h.hi / (twice + 0.5f));
+    return a < 0x1p-30f ? x : __builtin_copysignf(y, x);
+}
+
+DG_INL float dg_cosh_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    a = a > 89.5f ? 89.5f : a;
+    dg_pair_f32 h = dg_quarter_expm1_f32(a);
+    float twice = h.hi + h.hi;
+    return twice + (0.5f + DG_FMAF(2.0f, h.lo, 0.25f / (twice + 0.5f)));
+}
+
+DG_INL float dg_exp2_f32(float x)
+{
+    float y = x > 129.0f ? 129.0f : x;
+    y = y < -151.0f ? -151.0f : y;
+    float z = y + 0x1.8p23f;
+    float r = y - (z - 0x1.8p23f);
+    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f));
+    float p = 0x1.00a582p-16f;
+    p = DG_FMAF(p, r, 0x1.444p-13f);
+    p = DG_FMAF(p, r, 0x1.5d879ep-10f);
+    p = DG_FMAF(p, r, 0x1.3b2a1cp-7f);
+    p = DG_FMAF(p, r, 0x1.c6b08ep-5f);
+    p = DG_FMAF(p, r, 0x1.ebfbep-3f);
+    p = DG_FMAF(p, r, 0x1.62e43p-1f);
+    p = DG_FMAF(p, r, 1.0f);
+    int32_t half = ((e + 512) >> 1) - 512 / 2;
+    return p * dg_from_f32((uint32_t)(half + 127) << 23) *
+           dg_from_f32((uint32_t)(e - half + 127) << 23);
+}
+
+/* tanh(x) = t / (t + 2) with t = exp(2 |x|) - 1 */
+DG_INL float dg_tanh_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    a = a > 9.1f ? 9.1f : a;
+    float y = a + a;
+    float z = DG_FMAF(y, 0x1.715476p+0f, 0x1.8p23f);
+    float n = z - 0x1.8p23f;
+    int32_t e = (int32_t)(dg_bits_f32(z) - dg_bits_f32(0x1.8p23f));
+    float r = DG_FMAF(n, -0x1.62ep-1f, y);
+    r = DG_FMAF(n, -0x1.0bfbe8p-15f, r);
+    float q = 0x1.6d119ap-10f;
+    q = DG_FMAF(q, r, 0x1.120cp-7f);
+    q = DG_FMAF(q, r, 0x1.555518p-5f);
+    q = DG_FMAF(q, r, 0x1.5554dcp-3f);
+    q = DG_FMAF(q, r, 0x1p-1f);
+    float p = DG_FMAF(r * r, q, r);
+    float scale = dg_from_f32((uint32_t)(e + 127) << 23);
+    float t = DG_FMAF(p, scale, scale - 1.0f);
+    return __builtin_copysignf(t / (t + 2.0f), x);
+}
+
+DG_INL dg_binary_f32 dg_binary_of_f32(float x)
+{
+    _Bool small = x < 0x1p-126f;
+    float scaled = small ? x * 0x1p25f : x;
+    uint32_t bits = dg_bits_f32(scaled) + (0x3f800000u - 0x3f3504f3u);
+    uint32_t exponent = bits >> 23;
+    float m = dg_from_f32((bits & (((uint32_t)1 << 23) - 1)) + 0x3f3504f3u);
+    float k = (dg_from_f32(exponent + dg_bits_f32(0x1.8p23f)) - 0x1.8p23f) - 127.0f;
+    return (dg_binary_f32){k - (small ? 25.0f : 0.0f), m - 1.0f};
+}
+
+/* The value of a logarithm where its argument is not a positive number, else y. */
+DG_INL float dg_log_special_f32(float x, float y)
+{
+    y = x < 0 ? __builtin_nanf("") : y;
+    y = x == 0 ? -__builtin_inff() : y;
+    return (x != x) | (x == __builtin_inff()) ? x : y;
+}
+
+/* As fdlibm: s = f / (2 + f), log(1 + f) = f - (f^2/2 - s (f^2/2 + R(s^2))); this is the last product. */
+DG_INL float dg_log_rest_f32(float f, float half_square)
+{
+    float s = f / (2.0f + f);
+    float w = s * s;
+    float rest = 0x1.2eeb8p-2f;
+    rest = DG_FMAF(rest, w, 0x1.997c12p-2f);
+    rest = DG_FMAF(rest, w, 0x1.55555cp-1f);
+    return s * DG_FMAF(w, rest, half_square);
+}
+
+DG_INL float dg_log_f32(float x)
+{
+    dg_binary_f32 b = dg_binary_of_f32(x);
+    float half_square = 0.5f * b.f * b.f;
+    float rest = DG_FMAF(b.k, 0x1.7f7d1cp-20f, dg_log_rest_f32(b.f, half_square));
+    return dg_log_special_f32(x, DG_FMAF(b.k, 0x1.62e4p-1f, b.f - (half_square - rest)));
+}
+
+/* log(u + c) + k log(2), where c is much smaller than u: log(u) + c / u */
+DG_INL float dg_log_of_sum_f32(float u, float c, float k)
+{
+    dg_binary_f32 b = dg_binary_of_f32(u);
+    b.k += k;
+    float half_square = 0.5f * b.f * b.f;
+    float rest = DG_FMAF(b.k, 0x1.7f7d1cp-20f, dg_log_rest_f32(b.f, half_square) + c / u);
+    float y = DG_FMAF(b.k, 0x1.62e4p-1f, b.f - (half_square - rest));
+    return dg_log_special_f32(u, y);
+}
+
+DG_INL float dg_log1p_f32(float x)
+{
+    dg_pair_f32 u = dg_two_sum_f32(1.0f, x);
+    float y = dg_log_of_sum_f32(u.hi, u.lo, 0);
+    return __builtin_fabsf(x) < 0x1p-30f ? x : y;
+}
+
+/* log(a + sqrt(a^2 + 1)) = log(1 + a + a^2 / (1 + sqrt(a^2 + 1))); where squares overflow, log(2 a) */
+DG_INL float dg_arcsinh_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    _Bool large = a > 0x1p14f;
+    float b = large ? 1.0f : a;
+    dg_pair_f32 t = dg_fast_sum_f32(b, b * b / (1.0f + __builtin_sqrtf(DG_FMAF(b, b, 1.0f))));
+    dg_pair_f32 u = dg_two_sum_f32(1.0f, t.hi);
+    u.lo += t.lo;
+    float y = dg_log_of_sum_f32(large ? a : u.hi, large ? 0.0f : u.lo, large ? 1.0f : 0.0f);
+    return a < 0x1p-30f ? x : __builtin_copysignf(y, x);
+}
+
+/* With x = 1 + t: log(1 + t + sqrt(t^2 + 2 t)) */
+DG_INL float dg_arccosh_f32(float x)
+{
+    _Bool large = x > 0x1p14f;
+    float t = (large ? 2.0f : x) - 1.0f;
+    float square = DG_FMAF(t, t, t + t);
+    float square_lo = DG_FMAF(t, t, t + t - square);
+    float root = __builtin_sqrtf(square);
+    float root_lo = (DG_FMAF(-root, root, square) + square_lo) / (root + root);
+    dg_pair_f32 v = dg_fast_sum_f32(root, t);
+    dg_pair_f32 u = dg_two_sum_f32(1.0f, v.hi);
+    u.lo += v.lo + (root == 0 ? 0.0f : root_lo);
+    float y = dg_log_of_sum_f32(large ? x : u.hi, large ? 0.0f : u.lo, large ? 1.0f : 0.0f);
+    return x < 1.0f ? __builtin_nanf("") : x == 1.0f ? 0.0f : y;
+}
+
+/* log((1 + a) / (1 - a)) / 2 = log(1 + 2 a / (1 - a)) / 2 */
+DG_INL float dg_arctanh_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    dg_pair_f32 d = dg_fast_sum_f32(1.0f, -a);
+    float inverse = 1.0f / d.hi;
+    float twice = a + a;
+    float q = twice * inverse;
+    float q_lo = DG_FMAF(-q, d.lo, DG_FMAF(-q, d.hi, twice)) * inverse;
+    dg_pair_f32 u = dg_two_sum_f32(1.0f, q);
+    float y = 0.5f * dg_log_of_sum_f32(u.hi, u.lo + q_lo, 0);
+    y = a == 1.0f ? __builtin_inff() : y;
+    y = a > 1.0f ? __builtin_nanf("") : __builtin_copysignf(y, x);
+    return a < 0x1p-30f ? x : y;
+}
+
+DG_INL dg_pair_f32 dg_log_of_1p_f32(float f)
+{
+    float half_square = 0.5f * f * f;
+    float error = DG_FMAF(0.5f * f, f, -half_square);
+    dg_pair_f32 y = dg_fast_sum_f32(f, -half_square);
+    return dg_fast_sum_f32(y.hi, y.lo + (dg_log_rest_f32(f, half_square) - error));
+}
+
+DG_INL float dg_log2_f32(float x)
+{
+    dg_binary_f32 b = dg_binary_of_f32(x);
+    dg_pair_f32 y = dg_log_of_1p_f32(b.f);
+    float product = y.hi * 0x1.715476p+0f;
+    float error = DG_FMAF(y.hi, 0x1.715476p+0f, -product) + DG_FMAF(y.hi, 0x1.4ae0cp-26f, y.lo * 0x1.715476p+0f);
+    dg_pair_f32 sum = dg_two_sum_f32(b.k, product);
+    return dg_log_special_f32(x, sum.hi + (sum.lo + error));
+}
+
+DG_INL float dg_log10_f32(float x)
+{
+    dg_binary_f32 b = dg_binary_of_f32(x);
+    dg_pair_f32 y = dg_log_of_1p_f32(b.f);
+    float product = y.hi * 0x1.bcb7b2p-2f;
+    float error = DG_FMAF(y.hi, 0x1.bcb7b2p-2f, -product) + DG_FMAF(y.hi, -0x1.5b235ep-27f, y.lo * 0x1.bcb7b2p-2f);
+    float exponent = b.k * 0x1.344p-2f; /* exact */
+    dg_pair_f32 sum = dg_two_sum_f32(exponent, product);
+    return dg_log_special_f32(x, sum.hi + (sum.lo + DG_FMAF(b.k, 0x1.3509f8p-18f, error)));
+}
+
+/* x P(x^2) up to 1, then 1 - exp(-x^2) Q((x - 2) / (x + 2)) */
+DG_INL float dg_erf_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    float w = a * a;
+    float near = 0x1.4a569p-14f;
+    near = DG_FMAF(near, w, -0x1.a45088p-11f);
+    near = DG_FMAF(near, w, 0x1.54127p-8f);
+    near = DG_FMAF(near, w, -0x1.b7fabap-6f);
+    near = DG_FMAF(near, w, 0x1.ce2d1p-4f);
+    near = DG_FMAF(near, w, -0x1.81273ep-2f);
+    near = DG_FMAF(near, w, 0x1.20dd74p+0f);
+    float b = a > 4.0f ? 4.0f : a;
+    float t = (b - 2.0f) / (b + 2.0f);
+    float far = 0x1.a2657cp-15f;
+    far = DG_FMAF(far, t, -0x1.ec952ap-11f);
+    far = DG_FMAF(far, t, -0x1.bc6a68p-11f);
+    far = DG_FMAF(far, t, 0x1.ca5b14p-8f);
+    far = DG_FMAF(far, t, 0x1.e9479cp-9f);
+    far = DG_FMAF(far, t, -0x1.437eeep-4f);
+    far = DG_FMAF(far, t, 0x1.eeea7ep-3f);
+    far = DG_FMAF(far, t, -0x1.b57034p-2f);
+    far = DG_FMAF(far, t, 0x1.058672p-2f);
+    far = 1.0f - dg_exp_f32(-b * b) * far;
+    return __builtin_copysignf(a <= 1.0f ? a * near : far, x);
+}
+
+/* x = n pi/2 + r by Cody and Waite, for |x| up to far */
+DG_INL dg_angle_f32 dg_angle_of_f32(float x)
+{
+    float z = DG_FMAF(x, 0x1.45f306p-1f, 0x1.8p23f);
+    float n = z - 0x1.8p23f;
+    float r0 = DG_FMAF(n, -0x1.921fb6p+0f, x); /* exact */
+    float product = n * 0x1.777a5cp-25f;
+    dg_pair_f32 r = dg_two_sum_f32(r0, product);
+    r.lo += DG_FMAF(n, 0x1.ee59dap-50f, DG_FMAF(n, 0x1.777a5cp-25f, -product));
+    return (dg_angle_f32){r, dg_bits_f32(z)};
+}
+
+DG_INL dg_pair_f32 dg_sine_f32(dg_pair_f32 r)
+{
+    float w = r.hi * r.hi;
+    float y = -0x1.9abc2cp-13f;
+    y = DG_FMAF(y, w, 0x1.110c1p-7f);
+    y = DG_FMAF(y, w, -0x1.555552p-3f);
+    return (dg_pair_f32){r.hi, DG_FMAF(r.hi * w, y, r.lo)};
+}
+
+DG_INL dg_pair_f32 dg_cosine_f32(dg_pair_f32 r)
+{
+    float w = r.hi * r.hi;
+    float half = 0.5f * w;
+    float c = 1.0f - half;
+    float y = 0x1.9bcdc6p-16f;
+    y = DG_FMAF(y, w, -0x1.6c12bep-10f);
+    y = DG_FMAF(y, w, 0x1.555554p-5f);
+    return (dg_pair_f32){c, DG_FMAF(w * w, y, DG_FMAF(-r.hi, r.lo, (1.0f - c) - half))};
+}
+
+/* The sine of x and that many quarters of the circle: the sine or cosine of r, and the sign, by the bits of n. */
+DG_INL float dg_quarters_f32(float x, uint32_t quarters)
+{
+    dg_angle_f32 angle = dg_angle_of_f32(x);
+    uint32_t n = angle.n + quarters;
+    dg_pair_f32 sine = dg_sine_f32(angle.r), cosine = dg_cosine_f32(angle.r);
+    float y = n & 1 ? cosine.hi + cosine.lo : sine.hi + sine.lo;
+    return dg_from_f32(dg_bits_f32(y) ^ ((n & 2) << 30));
+}
+
+DG_RARE_f32(dg_rare_sin_f32, 0x1p17f, __builtin_sinf)
+DG_RARE_f32(dg_rare_cos_f32, 0x1p17f, __builtin_cosf)
+DG_RARE_f32(dg_rare_tan_f32, 0x1p17f, __builtin_tanf)
+
+DG_INL float dg_sin_f32(float x)
+{
+    float y = dg_quarters_f32(x, 0);
+    return dg_rare_sin_f32(x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
+}
+
+DG_INL float dg_cos_f32(float x)
+{
+    return dg_rare_cos_f32(x, dg_quarters_f32(x, 1));
+}
+
+DG_INL float dg_tan_f32(float x)
+{
+    dg_angle_f32 angle = dg_angle_of_f32(x);
+    dg_pair_f32 sine = dg_sine_f32(angle.r), cosine = dg_cosine_f32(angle.r);
+    sine = dg_fast_sum_f32(sine.hi, sine.lo);
+    cosine = dg_fast_sum_f32(cosine.hi, cosine.lo);
+    _Bool odd = angle.n & 1;
+    dg_pair_f32 above = {odd ? -cosine.hi : sine.hi, odd ? -cosine.lo : sine.lo};
+    dg_pair_f32 below = {odd ? sine.hi : cosine.hi, odd ? sine.lo : cosine.lo};
+    float y = dg_quotient_f32(above, below);
+    return dg_rare_tan_f32(x, x == 0 ? x : y);
+}
+
+/* atan(t) - t for |t| up to tan(pi/8) */
+DG_INL float dg_arctan_rest_f32(float t)
+{
+    float w = t * t;
+    float y = 0x1.5ce96p-4f;
+    y = DG_FMAF(y, w, -0x1.1f3478p-3f);
+    y = DG_FMAF(y, w, 0x1.996b88p-3f);
+    y = DG_FMAF(y, w, -0x1.555536p-2f);
+    return t * w * y;
+}
+
+/* atan(y / x) of numbers that are not negative: a quotient from around 0, 1 or infinity is turned to around 0. */
+DG_INL float dg_arctan2_f32(float y, float x)
+{
+    float a = __builtin_fabsf(y), b = __builtin_fabsf(x);
+    float largest = a > b ? a : b;
+    float scale = largest > 0x1p100f ? 0x1p-60f : largest < 0x1p-60f ? 0x1p60f : 1.0f;
+    a *= scale; /* sums do not overflow, products not underflow */
+    b *= scale;
+    _Bool equal = a == b; /* both zero, or both infinite, too */
+    _Bool low = a <= 0x1.a8279ap-2f * b, high = b <= 0x1.a8279ap-2f * a;
+    dg_pair_f32 sum = dg_two_sum_f32(a, b), difference = dg_two_sum_f32(a, -b);
+    float above = low ? a : high ? -b : difference.hi;
+    float above_lo = low | high ? 0.0f : difference.lo;
+    float below = low ? b : high ? a : sum.hi;
+    float below_lo = low | high ? 0.0f : sum.lo;
+    float base = low ? 0.0f : high ? 0x1.921fb6p+0f : 0x1.921fb6p-1f;
+    float base_lo = low ? 0.0f : high ? -0x1.777a5cp-25f : -0x1.777a5cp-26f;
+    above = equal ? 0.0f : above;
+    below = equal ? 1.0f : below;
+    base = equal ? (y == 0 ? 0.0f : 0x1.921fb6p-1f) : base;
+    base_lo = equal ? (y == 0 ? 0.0f : -0x1.777a5cp-26f) : base_lo;
+    float t = above / below;
+    float t_lo = (DG_FMAF(-t, below, above) + DG_FMAF(-t, below_lo, above_lo)) / below;
+    t_lo = __builtin_fabsf(t_lo) < 1.0f ? t_lo : 0.0f; /* infinities */
+    _Bool back = dg_signbit_f32(x);
+    t = back ? -t : t;
+    base = back ? 0x1.921fb6p+1f - base : base;
+    base_lo = back ? -0x1.777a5cp-24f - base_lo : base_lo;
+    float rest = dg_arctan_rest_f32(t) + ((back ? -t_lo : t_lo) + base_lo);
+    dg_pair_f32 z = dg_fast_sum_f32(base, t);
+    float result = z.hi + (z.lo + rest);
+    return (y != y) | (x != x) ? x + y : __builtin_copysignf(result, y);
+}
+
+DG_INL float dg_arctan_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    a = a > 0x1p60f ? 0x1p60f : a; /* there the result is pi/2 already */
+    _Bool low = a <= 0x1.a8279ap-2f, high = a > 0x1.3504f4p+1f;
+    dg_pair_f32 sum = dg_two_sum_f32(a, 1.0f), difference = dg_two_sum_f32(a, -1.0f);
+    float above = low ? a : high ? -1.0f : difference.hi;
+    float below = low ? 1.0f : high ? a : sum.hi;
+    float base = low ? 0.0f : high ? 0x1.921fb6p+0f : 0x1.921fb6p-1f;
+    float base_lo = low ? 0.0f : high ? -0x1.777a5cp-25f : -0x1.777a5cp-26f;
+    float inverse = 1.0f / below;
+    float t = above * inverse;
+    float lost = DG_FMAF(-t, sum.lo, difference.lo);
+    float t_lo = (DG_FMAF(-t, below, above) + (low | high ? 0.0f : lost)) * inverse;
+    dg_pair_f32 y = dg_fast_sum_f32(base, t);
+    return __builtin_copysignf(y.hi + (y.lo + (dg_arctan_rest_f32(t) + (t_lo + base_lo))), x);
+}
+
+/* (asin(s) - s) / s for |s| up to 1/2, by its square */
+DG_INL float dg_arcsin_rest_f32(float w)
+{
+    float y = 0x1.3810d4p-5f;
+    y = DG_FMAF(y, w, 0x1.b3018ep-6f);
+    y = DG_FMAF(y, w, 0x1.70a7dp-5f);
+    y = DG_FMAF(y, w, 0x1.33272cp-4f);
+    y = DG_FMAF(y, w, 0x1.55555ep-3f);
+    return w * y;
+}
+
+/* Above 1/2: pi/2 - 2 asin(sqrt((1 - a) / 2)) */
+DG_INL float dg_arcsin_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    _Bool low = a <= 0.5f;
+    float w = low ? a * a : 0.5f - 0.5f * a;
+    float s = low ? a : __builtin_sqrtf(w);
+    float rest = s * dg_arcsin_rest_f32(w);
+    float s_lo = s == 0 ? 0.0f : DG_FMAF(-s, s, w) / (s + s);
+    float y = low ? a + rest : 0x1.921fb6p+0f - (2.0f * s - (-0x1.777a5cp-25f - 2.0f * (s_lo + rest)));
+    return __builtin_copysignf(y, x);
+}
+
+DG_INL float dg_arccos_f32(float x)
+{
+    float a = __builtin_fabsf(x);
+    _Bool low = a <= 0.5f;
+    float w = low ? a * a : 0.5f - 0.5f * a;
+    float s = low ? x : __builtin_sqrtf(w);
+    float rest = s * dg_arcsin_rest_f32(w);
+    float s_lo = (low | (s == 0)) ? 0.0f : DG_FMAF(-s, s, w) / (s + s);
+    float near = 0x1.921fb6p+0f - (s - (-0x1.777a5cp-25f - rest));
+    float far = 2.0f * (s + (s_lo + rest));
+    far = x < 0 ? 0x1.921fb6p+1f - (2.0f * s - (-0x1.777a5cp-24f - 2.0f * (s_lo + rest))) : far;
+    return low ? near : far;
+}
+
+DG_INL float dg_logaddexp_f32(float x, float y)
+{
+    float difference = x - y;
+    float larger = difference > 0 ? x : y;
+    float z = larger + dg_log1p_f32(dg_exp_f32(-__builtin_fabsf(difference)));
+    z = x == y ? x + 0x1.62e43p-1f : z; /* infinities of one sign too */
+    return z;
+}
+
+DG_INL float dg_logaddexp2_f32(float x, float y)
+{
+    float difference = x - y;
+    float larger = difference > 0 ? x : y;
+    float z = larger + 0x1.715476p+0f * dg_log1p_f32(dg_exp2_f32(-__builtin_fabsf(difference)));
+    z = x == y ? x + 1.0f : z;
+    return z;
+}
+
+/* What pow is by y's parity and the special values, given the power of |x|. */
+DG_INL float dg_pow_special_f32(float x, float y, float power)
+{
+    float half = 0.5f * y;
+    _Bool whole = __builtin_rintf(y) == y;
+    _Bool odd = whole & (__builtin_rintf(half) != half);
+    power = (__builtin_fabsf(x) == 1.0f) & (__builtin_fabsf(y) == __builtin_inff()) ? 1.0f : power;
+    power = (x < 0) & (x >= -0x1.fffffep127f) & !whole ? __builtin_nanf("") : power;
+    power = odd & dg_signbit_f32(x) ? -power : power;
+    power = (x != x) | (y != y) ? x + y : power;
+    return (x == 1.0f) | (y == 0) ? 1.0f : power;
+}
+
+DG_INL float dg_cbrt_f32(float x)
+{
+    return (float)dg_cbrt_f64(x);
+}
+
+DG_INL float dg_pow_f32(float x, float y)
+{
+    double product = (double)y * dg_log_f64((double)__builtin_fabsf(x));
+    return dg_pow_special_f32(x, y, (float)dg_exp_f64(product));
 }

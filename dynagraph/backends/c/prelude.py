@@ -10,7 +10,9 @@ import re
 from collections.abc import Set
 from importlib import resources
 
-_FUNCTION = re.compile(r"^(?:/\*(?:(?!\*/).)*\*/\n)?DG_INL [^\n(]*?\b(dg_\w+)\(.*?^\}\n", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(
+    r"^(?:/\*(?:(?!\*/).)*\*/\n)?DG_INL [^\n(]*?\b(dg_\w+)\(.*?^\}\n|^DG_RARE_\w+\((dg_\w+),.*?\)\n", re.MULTILINE | re.DOTALL
+)
 _CALL = re.compile(r"\b(dg_\w+)\(")
 
 
@@ -35,7 +37,7 @@ def _chunks() -> tuple[str, dict[str, str]]:
     """What stands before the first function, and the functions by name, in the order of the file."""
     text = resources.files("dynagraph.backends.c").joinpath("prelude.h").read_text()
     matches = list(_FUNCTION.finditer(text))
-    return text[: matches[0].start()].rstrip() + "\n", {m[1]: m[0] for m in matches}
+    return text[: matches[0].start()].rstrip() + "\n", {m[1] or m[2]: m[0] for m in matches}
 
 
 @functools.cache
