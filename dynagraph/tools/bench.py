@@ -54,7 +54,7 @@ class Result:
     first_call: float
     nbytes: int
     flops: int | None
-    fallbacks: int
+    eager_because: str | None  # why the compiled function ran eagerly
     difference: float
 
     @property
@@ -79,7 +79,7 @@ class Result:
             "rate": value,
             "rate_unit": unit,
             "nbytes": self.nbytes,
-            "fallbacks": self.fallbacks,
+            "ran_eagerly_because": self.eager_because,
             "max_relative_difference": self.difference,
         }
 
@@ -207,7 +207,14 @@ def run_case(case: Case, rounds: int, after_round: Callable[[], None] = lambda: 
         samples = measure(contenders, rounds, after_round)
     nbytes = sum(a.nbytes for a in (*arrays_in(case.arguments), *arrays_in(expected)))
     return Result(case.name, samples["eager"], samples["compiled"], first_call, nbytes, case.flops,
-                  case.compiled.stats.fallbacks, difference)
+                  why_eager(case.compiled.stats), difference)
+
+
+def why_eager(stats: Any) -> str | None:
+    """The first line of a reason why calls ran eagerly; None where none did."""
+    if stats.last_error is not None:
+        return f"the compiler failed with {type(stats.last_error).__name__}: {stats.last_error}"
+    return next((str(reason).splitlines()[0] for reason in stats.breaks), None)
 
 
 def arrays_in(value: Any) -> Iterable[np.ndarray]:
@@ -265,12 +272,12 @@ def print_table(results: list[Result]) -> None:
         table.add_row(
             r.name, duration(r.eager.median), f"±{r.eager.spread:.0%}", duration(r.compiled.median),
             f"±{r.compiled.spread:.0%}", f"{r.ratio:.2f}x", f"{value:.3g} {unit}", duration(r.first_call),
-            style="red" if r.fallbacks else None,
+            style="red" if r.eager_because else None,
         )
     console = Console(width=None if Console().is_terminal else 140)
     console.print(table)
-    for r in (r for r in results if r.fallbacks):
-        console.print(f"{r.name}: ran eagerly ({r.fallbacks} calls); `dynagraph explain` says why", style="red")
+    for r in (r for r in results if r.eager_because):
+        console.print(f"{r.name} ran eagerly: {r.eager_because}", style="red", markup=False)
 
 
 def duration(seconds: float) -> str:

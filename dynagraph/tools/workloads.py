@@ -47,19 +47,18 @@ def layer_norm(x: Array, gain: Array, bias: Array) -> Array:
     return centred / np.sqrt(variance + 1e-5) * gain + bias
 
 
-def normal_cdf(x: Array) -> Array:
-    """Abramowitz and Stegun 7.1.26."""
-    z = np.abs(x) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.3275911 * z)
-    poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
-    erf = 1.0 - poly * np.exp(-z * z)
-    return 0.5 * (1.0 + np.where(x < 0, -erf, erf))
-
-
 def black_scholes(spot: Array, strike: Array, years: Array, rate: float, volatility: float) -> Array:
+    """Prices of European calls; the normal distribution function by Abramowitz and Stegun 7.1.26."""
     root = volatility * np.sqrt(years)
     d1 = (np.log(spot / strike) + (rate + 0.5 * volatility**2) * years) / root
-    return spot * normal_cdf(d1) - strike * np.exp(-rate * years) * normal_cdf(d1 - root)
+    below = []
+    for d in (d1, d1 - root):
+        z = np.abs(d) * 0.7071067811865476
+        t = 1.0 / (1.0 + 0.3275911 * z)
+        poly = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+        erf = 1.0 - poly * np.exp(-z * z)
+        below.append(0.5 * (1.0 + np.where(d < 0, -erf, erf)))
+    return spot * below[0] - strike * np.exp(-rate * years) * below[1]
 
 
 def total(x: Array) -> Any:

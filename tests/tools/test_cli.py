@@ -201,7 +201,7 @@ def test_bench_measures_the_functions_of_a_file(model: Path) -> None:
     (figures,) = found["results"]
     assert figures["name"] == "forward"
     assert figures["ratio"] == pytest.approx(figures["eager"]["median_s"] / figures["compiled"]["median_s"])
-    assert figures["fallbacks"] == 0
+    assert figures["ran_eagerly_because"] is None
     assert found["machine"]["numpy"] == np.__version__
     assert "branches: left out, for" in result.stderr
 
@@ -215,8 +215,13 @@ def test_bench_prints_a_table(model: Path) -> None:
 def test_bench_of_the_built_in_suite_agrees_with_numpy() -> None:
     found = json.loads(good("bench", "--quick", "--rounds", 2, "--json"))
     assert [r["name"] for r in found["results"]] == [w.name for w in SUITE]
-    assert all(r["fallbacks"] == 0 for r in found["results"])
+    assert [r["ran_eagerly_because"] for r in found["results"]] == [None] * len(SUITE)
     assert {r["rate_unit"] for r in found["results"]} == {"GB/s", "GFLOP/s"}
+
+
+def test_bench_says_what_ran_eagerly(model: Path) -> None:
+    out = good("bench", f"{model}:branches", "--args", "np.ones(3)", "--rounds", 2)
+    assert "branches ran eagerly: model.py:13: the branch depends on the value of an array" in out
 
 
 def test_bench_draws_a_chart(model: Path, tmp_path: Path) -> None:
