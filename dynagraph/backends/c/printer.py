@@ -38,7 +38,7 @@ from dynagraph.ir.shapes import expr_of, same_dim
 ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
 SERIAL_EXTENT = 32  # shorter reductions are not worth lanes
-CASCADE_BLOCK = 4096  # longer sums are combined pairwise from blocks of this many elements
+CASCADE_STEPS = 4  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
@@ -340,7 +340,8 @@ class _KernelPrinter:
         lanes = LANE_BYTES // widest
         while extent is not None and lanes > 8 and lanes * 4 > extent:
             lanes //= 2
-        cascade = not outer and (extent is None or extent > CASCADE_BLOCK) and any(
+        block = lanes * CASCADE_STEPS
+        cascade = not outer and (extent is None or extent > block) and any(
             a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators
         )
         name = axis.symbol.name
@@ -353,10 +354,9 @@ class _KernelPrinter:
             for a in r.accumulators:
                 self.out.line(f"{a.dtype.ctype} {a.name}_part[48];")
             self.out.line("uint64_t blocks = 0;")
-            self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {CASCADE_BLOCK}, ++blocks)")
+            self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {block}, ++blocks)")
             self.out.line(
-                f"const int64_t {name}_stop = {name}_at + {CASCADE_BLOCK} < {name}_end ? {name}_at + {CASCADE_BLOCK} "
-                f": {name}_end;"
+                f"const int64_t {name}_stop = {name}_at + {block} < {name}_end ? {name}_at + {block} : {name}_end;"
             )
             self._lanes(r, axis, lanes, f"{name}_at", f"{name}_stop")
             self._push_parts(r)
