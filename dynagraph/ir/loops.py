@@ -18,7 +18,7 @@ from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.shapes import Shape
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Buffer:
     """Memory that kernels read or write.  `role`: input, output, temp (workspace), scratch (a row, on the stack), constant."""
 
@@ -30,7 +30,7 @@ class Buffer:
     data: np.ndarray | None = field(default=None, compare=False)  # constants
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Axis:
     """A loop: `symbol` runs from `start` over `extent` values.  `hint` is the extent seen at capture, for estimates."""
 
@@ -40,7 +40,7 @@ class Axis:
     start: IntExpr = field(default_factory=lambda: IntExpr.of(0))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Define:
     """A named scalar."""
 
@@ -48,7 +48,7 @@ class Define:
     value: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Store:
     """``buffer[index] = value``."""
 
@@ -57,7 +57,7 @@ class Store:
     value: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loop:
     """Statements repeated over axes; iterations are independent, so the innermost may be vectorised."""
 
@@ -65,7 +65,7 @@ class Loop:
     body: tuple["Statement", ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Accumulator:
     """``name = kind(value over the axes)``; kinds as in `ops.Reduction`."""
 
@@ -75,7 +75,7 @@ class Accumulator:
     value: Expr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reduce:
     """One pass over axes that computes accumulators and, on the way, stores."""
 
@@ -84,7 +84,7 @@ class Reduce:
     stores: tuple[Store, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ColumnReduce:
     """For each of a block of neighbouring columns: accumulate over `axes`, then store ``finish``.
 
@@ -97,7 +97,7 @@ class ColumnReduce:
     stores: tuple[Store, ...]  # refer to the accumulator by name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Running:
     """A scan along one axis: ``name`` holds the running value while `stores` run."""
 
@@ -109,7 +109,7 @@ class Running:
 Statement = Union[Define, Store, Loop, Reduce, ColumnReduce, Running]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kernel:
     """A loop nest over independent outer axes."""
 
@@ -120,7 +120,7 @@ class Kernel:
     cost: float = 0.0  # estimated nanoseconds on one core for one iteration of all outer axes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Operand:
     """A matrix (or batch of them) in memory: sizes, strides and offset in elements."""
 
@@ -131,7 +131,7 @@ class Operand:
     offset: IntExpr
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LibraryCall:
     """A routine of a library: ``matmul``: out = left @ right."""
 
@@ -145,7 +145,7 @@ class LibraryCall:
 Step = Union[Kernel, LibraryCall]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LoopProgram:
     """Steps in order over buffers.  `offsets` places temps in one workspace, in bytes."""
 
