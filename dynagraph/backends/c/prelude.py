@@ -11,7 +11,8 @@ from collections.abc import Set
 from importlib import resources
 
 _FUNCTION = re.compile(
-    r"^(?:/\*(?:(?!\*/).)*\*/\n)?DG_INL [^\n(]*?\b(dg_\w+)\(.*?^\}\n|^DG_RARE_\w+\((dg_\w+),.*?\)\n", re.MULTILINE | re.DOTALL
+    r"^(?:/\*(?:(?!\*/).)*\*/\n)?DG_INL [^\n(]*?\b(dg_\w+)\(.*?^\}\n|^DG_RARE_\w+\((dg_\w+),.*?\)\n",
+    re.MULTILINE | re.DOTALL,
 )
 _CALL = re.compile(r"\b(dg_\w+)\(")
 
