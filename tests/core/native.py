@@ -1,0 +1,122 @@
+"""Small native entries for tests, compiled once."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import dynagraph
+from dynagraph.backends.kernel_cache import Library
+from dynagraph.backends.toolchain import toolchain
+
+SOURCE = r"""
+#include <errno.h>
+#include <time.h>
+
+/* out = a + b + c; sizes[0] elements, or 16 where there is no symbol */
+int add3(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    const double *a = p[0], *b = p[1], *c = p[2];
+    double *out = p[3];
+    for (int k = 0; k < 16; ++k)
+        out[k] = a[k] + b[k] + c[k];
+    return 0;
+}
+
+/* doubles its input of sizes[0] elements */
+int twice(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    const double *a = p[0];
+    double *out = p[1];
+    for (int64_t k = 0; k < sizes[0]; ++k)
+        out[k] = 2 * a[k];
+    return 0;
+}
+
+/* 8 bytes of input 0 to output 0 */
+int copy8(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    *(int64_t *)p[1] = *(const int64_t *)p[0];
+    return 0;
+}
+
+int copy4(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    *(int32_t *)p[1] = *(const int32_t *)p[0];
+    return 0;
+}
+
+int copy1(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    *(char *)p[1] = *(const char *)p[0];
+    return 0;
+}
+
+/* a complex scalar */
+int imaginary(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    ((double *)p[0])[0] = 1.5;
+    ((double *)p[0])[1] = -2.5;
+    return 0;
+}
+
+int nothing(void *const *p, const int64_t *sizes, const dg_runtime *rt) { return 0; }
+int fails(void *const *p, const int64_t *sizes, const dg_runtime *rt) { return ENOMEM; }
+
+/* fills the workspace (last buffer, 1 MiB) and gives its sum */
+int uses_workspace(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    unsigned char *w = p[1];
+    int64_t sum = 0;
+    for (int k = 0; k < 1 << 20; ++k)
+        w[k] = (unsigned char)k;
+    for (int k = 0; k < 1 << 20; ++k)
+        sum += w[k];
+    *(int64_t *)p[0] = (uintptr_t)w % 64 ? -1 : sum;
+    return 0;
+}
+
+/* p[1]: 1000000 ints, how often each index was run; p[2]: 64 ints, whether a thread number was seen */
+static void mark(void *const *p, const int64_t *sizes, int64_t lo, int64_t hi, int thread)
+{
+    int32_t *times = p[0], *threads = p[1];
+    threads[thread] = 1;
+    if (lo % 64)
+        threads[63] = 1;
+    for (int64_t k = lo; k < hi; ++k)
+        ++times[k];
+}
+
+int in_parallel(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    for (int k = 0; k < 64; ++k)
+        ((int32_t *)p[1])[k] = 0;
+    for (int k = 0; k < 1000000; ++k)
+        ((int32_t *)p[0])[k] = 0;
+    for (int repeat = 0; repeat < 10; ++repeat)
+        rt->parallel(mark, p, sizes, 1000000, 64);
+    rt->parallel(mark, p, sizes, 0, 64);
+    return rt->version != DG_RUNTIME_VERSION;
+}
+
+/* sleeps 50 ms, then sums 16 doubles of input 0 */
+int slow_sum(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    double sum = 0;
+    for (int k = 0; k < 16; ++k)
+        sum += ((const double *)p[0])[k];
+    *(double *)p[1] = sum;
+    return 0;
+}
+"""
+
+
+@functools.cache
+def library() -> Library:
+    header = (Path(dynagraph.__file__).parent / "_core" / "runtime.h").read_text()
+    return Library(toolchain().compile(header + SOURCE), from_cache=False)
+
+
+def address(name: str) -> int:
+    return library().address(name)

@@ -1,0 +1,500 @@
+"""The callable: binding, methods, misses, re-entrancy, the garbage collector."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dynagraph._core import _dispatch
+from dynagraph._core._dispatch import CompiledFunction, Entry, PythonPlan, bind
+
+
+def eagerly(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
+    return cf.__wrapped__(*args, **(kwargs or {}))
+
+
+def no_miss(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
+    raise AssertionError("a miss")
+
+
+def giving(*registers: int, n_registers: int = 8, guards: tuple = ()) -> Entry:
+    """An entry that returns a tuple of its registers."""
+    return Entry(guards, n_registers, PythonPlan(lambda: (), 0, ("tuple", tuple(("arg", k) for k in registers))))
+
+
+# -- binding -----------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def functions(draw: st.DrawFn) -> tuple[types.FunctionType, int]:
+    posonly, plain, kwonly = (draw(st.integers(0, 3)) for _ in range(3))
+    defaults = draw(st.integers(0, posonly + plain))
+    names = [f"p{k}" for k in range(posonly)] + [f"q{k}" for k in range(plain)]
+    first_default = len(names) - defaults
+    parts = [f"{name}={k + 100}" if k >= first_default else name for k, name in enumerate(names)]
+    if posonly:
+        parts.insert(posonly, "/")
+    if draw(st.booleans()):
+        parts.append("*rest")
+    elif kwonly:
+        parts.append("*")
+    parts += [f"k{k}" + (f"={k + 200}" if draw(st.booleans()) else "") for k in range(kwonly)]
+    if draw(st.booleans()):
+        parts.append("**more")
+    namespace: dict = {}
+    exec(f"def f({', '.join(parts)}): return locals()", namespace)
+    return namespace["f"], len(namespace["f"].__code__.co_varnames)
+
+
+keywords = st.dictionaries(st.sampled_from(["p0", "p1", "q0", "q1", "q2", "k0", "k1", "k2", "other", "rest", "more"]),
+                           st.integers(), max_size=5)
+
+
+@given(functions(), st.lists(st.integers(), max_size=8), keywords)
+@settings(max_examples=1000, deadline=None)
+def test_binding_agrees_with_the_interpreter(case: tuple[types.FunctionType, int], args: list[int], kwargs: dict[str, int]) -> None:
+    f, n = case
+    kwargs = {"".join([*name]): value for name, value in kwargs.items()}  # not interned
+    cf = CompiledFunction(f, no_miss)
+    cf.add_entry(giving(*range(n), n_registers=n))
+    try:
+        expected = tuple(f(*args, **kwargs).values())  # inspect's own bind is wrong where **more takes a positional-only name
+    except TypeError:
+        with pytest.raises(TypeError):
+            bind(f, tuple(args), kwargs)
+        with pytest.raises(TypeError) as ours:
+            cf(*args, **kwargs)
+        with pytest.raises(TypeError) as own:
+            f(*args, **kwargs)
+        assert str(ours.value) == str(own.value)
+        return
+    assert bind(f, tuple(args), kwargs) == expected
+    assert cf(*args, **kwargs) == expected
+
+
+def test_defaults_are_read_at_each_call() -> None:
+    def f(a, b=1, *, c=2):
+        raise AssertionError
+
+    cf = CompiledFunction(f, no_miss)
+    cf.add_entry(giving(0, 1, 2))
+    assert cf(0) == (0, 1, 2)
+    f.__defaults__, f.__kwdefaults__ = (5,), {"c": 6}
+    assert cf(0) == (0, 5, 6)
+    f.__kwdefaults__ = None
+    with pytest.raises(TypeError, match="keyword-only"):
+        cf(0)
+    f.__defaults__ = (1, 2, 3, 4)[:2]
+    f.__kwdefaults__ = {"c": 1}
+    assert cf() == (1, 2, 1)
+
+
+@pytest.mark.parametrize("arguments", [(), (len, ()), (lambda: 1, []), (lambda: 1, (), [])])
+def test_bind_of_other_things(arguments: tuple) -> None:
+    with pytest.raises(TypeError):
+        bind(*arguments)
+
+
+def test_bind_of_odd_keywords() -> None:
+    class Text(str):
+        pass
+
+    def f(a, **more):
+        return a, more
+
+    assert bind(f, (), {Text("a"): 1, Text("b"): 2}) == (1, {"b": 2})
+    with pytest.raises(TypeError, match="strings"):
+        bind(f, (1,), {5: 1})
+    assert bind(f, (1,), None) == (1, {})
+
+
+def test_kwargs_are_a_dict_of_the_calls_own() -> None:
+    cf = CompiledFunction(lambda **more: None, no_miss)
+    cf.add_entry(giving(0))
+    given = {"a": 1}
+    assert cf(**given)[0] == given and cf(**given)[0] is not given
+
+
+# -- calls -------------------------------------------------------------------------------------------------------------------
+
+
+def test_misses_get_the_arguments_as_they_are() -> None:
+    seen = []
+
+    def f(a, b=2, *args, **kwargs):
+        raise AssertionError
+
+    cf = CompiledFunction(f, lambda *call: seen.append(call) or "missed")
+    assert cf(1) == cf(1, 2, 3) == cf(a=1, z=2) == "missed"
+    assert seen == [(cf, (1,), None), (cf, (1, 2, 3), None), (cf, (), {"a": 1, "z": 2})]
+    assert cf.counters() == {"hits": 0, "misses": 3}
+
+
+def test_exceptions_of_a_miss() -> None:
+    def on_miss(*call):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        CompiledFunction(lambda: 1, on_miss)()
+
+
+def test_entries_are_tried_most_recent_first() -> None:
+    cf = CompiledFunction(lambda a: None, lambda cf, args, kwargs: "missed")
+    entries = [giving(0, guards=(("equal", 0, k),)) for k in range(5)]
+    for e in entries:
+        cf.add_entry(e)
+    assert cf.entries == [entries[k] for k in (4, 0, 1, 2, 3)]
+    assert cf(2) == (2,)
+    assert cf.entries == [entries[k] for k in (2, 0, 1, 3, 4)]
+    assert [e.hits for e in entries] == [0, 0, 1, 0, 0]
+    assert cf(9) == "missed" and cf.counters() == {"hits": 1, "misses": 1}
+    assert [cf(k) for k in (0, 4, 3, 1, 2, 2)] == [(0,), (4,), (3,), (1,), (2,), (2,)]
+    assert [e.hits for e in entries] == [1, 1, 3, 1, 1]
+    cf.clear()
+    assert cf.entries == [] and cf(2) == "missed"
+
+
+def test_disabled() -> None:
+    cf = CompiledFunction(lambda a, *, b=2: (a, b), no_miss)
+    cf.add_entry(giving(0))
+    cf.enabled = False
+    assert cf(1) == (1, 2) and cf(a=1, b=5) == (1, 5)
+    cf.enabled = True
+    assert cf(1) == (1,)
+    assert cf.counters() == {"hits": 1, "misses": 0}
+
+
+def test_a_new_code_object_forgets_the_entries() -> None:
+    def f(a):
+        return "old"
+
+    cf = CompiledFunction(f, eagerly)
+    cf.add_entry(giving(0))
+    assert cf(1) == (1,)
+    f.__code__ = (lambda a: "new").__code__
+    assert cf(1) == "new" and cf.entries == []
+
+
+def test_methods_and_static_methods() -> None:
+    class Thing:
+        def method(self, x):
+            raise AssertionError
+
+        def plain(x):
+            raise AssertionError
+
+        plain = staticmethod(CompiledFunction(plain, no_miss))
+        compiled = CompiledFunction(method, no_miss)
+        of_class = classmethod(CompiledFunction(method, no_miss))
+
+    vars(Thing)["compiled"].add_entry(giving(0, 1))
+    vars(Thing)["plain"].__func__.add_entry(giving(0))
+    vars(Thing)["of_class"].__func__.add_entry(giving(0, 1))
+    thing = Thing()
+    for _ in range(20):
+        assert thing.compiled(5) == (thing, 5) and Thing.compiled(thing, x=5) == (thing, 5)
+        assert thing.plain(5) == (5,) and Thing.plain(5) == (5,)
+        assert thing.of_class(5) == (Thing, 5) == Thing.of_class(x=5)
+    assert isinstance(thing.compiled, types.MethodType) and thing.compiled.__func__ is Thing.compiled
+    assert thing.compiled == thing.compiled
+    bound = thing.compiled
+    assert list(map(bound, [1, 2])) == [(thing, 1), (thing, 2)]
+
+
+def test_closure_guards_read_the_wrapped_functions_closure() -> None:
+    n = 5
+
+    def f():
+        return n
+
+    cf = CompiledFunction(f, lambda *call: "missed")
+    cf.add_entry(giving(0, guards=(("closure", 0, 0), ("equal", 0, 5))))
+    assert cf() == (5,)
+    assert cf.entries[0].check(()) is None
+    n = 6
+    assert cf() == "missed"
+    n = 5
+    assert cf() == (5,)
+
+
+def f_of_module(x: int) -> int:
+    return x
+
+
+f_of_module = CompiledFunction(f_of_module, eagerly)  # type: ignore[assignment]
+f_of_module.__module__ = __name__
+f_of_module.__qualname__ = "f_of_module"
+
+
+def test_pickled_by_reference_and_copied_as_functions_are() -> None:
+    assert pickle.loads(pickle.dumps(f_of_module)) is f_of_module
+    assert copy.copy(f_of_module) is f_of_module and copy.deepcopy(f_of_module) is f_of_module
+
+
+def test_it_looks_like_a_function() -> None:
+    assert inspect.signature(f_of_module) == inspect.signature(f_of_module.__wrapped__)
+    assert callable(f_of_module) and "f_of_module" in repr(f_of_module)
+    f_of_module.anything = 5
+    assert f_of_module.anything == 5 and f_of_module.__dict__["anything"] == 5
+    assert weakref.ref(f_of_module)() is f_of_module
+    with pytest.raises(AttributeError):
+        f_of_module.__wrapped__ = None
+
+
+@pytest.mark.parametrize("arguments", [(), (len, no_miss), (lambda: 1,), (lambda: 1, None), (5, 5)])
+def test_constructors_that_are_refused(arguments: tuple) -> None:
+    with pytest.raises(TypeError):
+        CompiledFunction(*arguments)
+
+
+def test_add_entry_takes_entries() -> None:
+    with pytest.raises(TypeError, match="expected an Entry"):
+        CompiledFunction(lambda: 1, no_miss).add_entry(5)
+
+
+# -- re-entrancy ---------------------------------------------------------------------------------------------------------------
+
+
+def running(callable: Callable[..., Any], n_inputs: int = 0, guards: tuple = (), result: tuple = ("out", 0)) -> Entry:
+    return Entry(guards, 4, PythonPlan(callable, n_inputs, result))
+
+
+def test_a_miss_that_clears_and_adds() -> None:
+    def on_miss(cf, args, kwargs):
+        cf.clear()
+        for k in range(10):
+            cf.add_entry(giving(0, guards=(("equal", 0, k),)))
+        return cf(args[0] % 10)
+
+    cf = CompiledFunction(lambda a: None, on_miss)
+    assert cf(57) == (7,) and cf(99) == (9,) and cf(3) == (3,)
+
+
+def test_a_plan_that_clears_its_own_function() -> None:
+    def program():
+        cf.clear()
+        gc.collect()
+        return ("result",)
+
+    cf = CompiledFunction(lambda: None, eagerly)
+    cf.add_entry(running(program))
+    assert cf() == "result" and cf.entries == [] and cf() is None
+
+
+def test_a_plan_that_calls_its_own_function() -> None:
+    def program(x):
+        return (x if x <= 0 else cf(float(x) - 1) + 1,)
+
+    cf = CompiledFunction(lambda a: None, no_miss)
+    cf.add_entry(running(program, 1, (("scalar", 0, 0, float),)))
+    assert cf(20.0) == 20.0
+
+
+def test_a_plan_whose_arguments_go_away() -> None:
+    """What a guard loaded is held while the program runs."""
+    box = [np.arange(3.0)]
+    names = {"x": np.arange(4.0)}
+
+    def program(first, second):
+        box.clear()
+        names.clear()
+        gc.collect()
+        trash = [np.full(k % 5, 77.0) for k in range(200)]
+        return (first + 1, second + 1, len(trash))
+
+    guards = (("item", 1, 0, 0), ("global", 2, names, "x"), ("array", 1, 0, np.dtype(float), 1, (3,), None, None),
+              ("array", 2, 1, np.dtype(float), 1, (4,), None, None))
+    result = ("tuple", (("out", 0), ("out", 1), ("arg", 1), ("arg", 2)))
+    first, second, third, fourth = running(program, 2, guards, result).run((box,))
+    assert first.tolist() == [1, 2, 3] and second.tolist() == [1, 2, 3, 4]
+    assert third.tolist() == [0, 1, 2] and fourth.tolist() == [0, 1, 2, 3]
+
+
+def test_an_errstate_check_that_clears_the_entries() -> None:
+    umath = np._core.umath
+    cf = CompiledFunction(lambda a: None, lambda *call: "missed")
+
+    def clears():
+        cf.clear()
+        cf.add_entry(giving(0))
+        return False
+
+    try:
+        _dispatch.set_errstate(None, clears)
+        for _ in range(6):
+            cf.add_entry(giving(0, guards=(("errstate",),)))
+        assert cf(1) == "missed"
+    finally:
+        _dispatch.set_errstate(umath._extobj_contextvar, lambda: not {"raise", "call", "print", "log"} & {*np.geterr().values()})
+
+
+def test_errors_of_programs() -> None:
+    def boom(*inputs):
+        raise KeyError("program")
+
+    with pytest.raises(KeyError, match="program"):
+        running(boom).run(())
+    for answer in (None, 5):
+        with pytest.raises(TypeError, match="tuple or list"):
+            running(lambda: answer).run(())
+    with pytest.raises(ValueError, match="no output 0"):
+        running(lambda: ()).run(())
+    with pytest.raises(ValueError, match="at most"):
+        running(lambda: [1] * 1000).run(())
+
+
+# -- threads and memory -----------------------------------------------------------------------------------------------------
+
+
+def test_threads_that_add_clear_and_call() -> None:
+    cf = CompiledFunction(lambda a: ("eager", a), eagerly)
+    problems = []
+    stop = threading.Event()
+
+    def change():
+        while not stop.is_set():
+            for k in range(7):
+                cf.add_entry(giving(0, guards=(("equal", 0, k),)))
+            cf.clear()
+
+    def call(offset):
+        for k in range(20000):
+            value = (k + offset) % 8
+            if cf(value) not in ((value,), ("eager", value)):
+                problems.append(value)
+
+    old = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        callers = [threading.Thread(target=call, args=(n,)) for n in range(3)]
+        changer = threading.Thread(target=change)
+        for thread in [*callers, changer]:
+            thread.start()
+        for thread in callers:
+            thread.join()
+        stop.set()
+        changer.join()
+    finally:
+        sys.setswitchinterval(old)
+    assert problems == []
+
+
+def test_cycles_are_collected() -> None:
+    class Marker:
+        pass
+
+    def make() -> weakref.ref:
+        marker = Marker()
+
+        def f(a):
+            return cf, marker
+
+        def on_miss(*call):
+            return cf
+
+        def program(*inputs):
+            return (cf, marker)
+
+        cf = CompiledFunction(f, on_miss)
+        cf.itself = cf
+        guards = (("is_not", 0, cf), ("is_not", 0, marker), ("closure", 1, 0))
+        for _ in range(3):
+            cf.add_entry(Entry(guards, 4, PythonPlan(program, 0, ("tuple", (("const", cf), ("dict", ((marker, ("out", 0)),)))))))
+        cf(1)
+        cf.entries[0].run((1,))
+        return weakref.ref(marker)
+
+    reference = make()
+    gc.collect()
+    assert reference() is None
+
+
+def test_calls_from_a_finalizer_within_a_dying_cycle() -> None:
+    results = []
+
+    class Last:
+        def __init__(self, cf):
+            self.cf = cf
+
+        def __del__(self):
+            results.append(self.cf(1))
+
+    for _ in range(20):
+        cf = CompiledFunction(lambda a: "eager", eagerly)
+        cf.add_entry(giving(0))
+        cf.last = Last(cf)
+        del cf
+        gc.collect()
+    assert results == [(1,)] * 20
+
+
+def test_calls_after_the_collector_has_cleared_it() -> None:
+    """An object that comes back to life finds a callable that still works."""
+    calls = []
+
+    def make():
+        cf = CompiledFunction(lambda a: ("eager", a), eagerly)
+        cf.add_entry(giving(0))
+
+        def after(reference, cf=cf):
+            calls.append(cf(3))
+
+        class Node:
+            pass
+
+        node = Node()
+        cf.node, cf.callback = node, weakref.ref(node, after)
+
+    for _ in range(5):
+        make()
+        gc.collect()
+    assert all(c in ((3,), ("eager", 3)) for c in calls)
+
+
+def resident_kilobytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_no_leaks_in_many_calls() -> None:
+    def f(a, b=2, *args, k=3, **kwargs):
+        return a
+
+    cf = CompiledFunction(f, eagerly)
+    array, thing = np.zeros(3), object()
+    cf.add_entry(Entry((("array", 0, 0, array.dtype, 1, (3,), None, None), ("is", 1, thing)), 8,
+                       PythonPlan(lambda x: (x,), 1, ("memo", 0, ("list", (("out", 0), ("arg", 1)))))))
+
+    def once():
+        cf(array, thing)
+        cf(array, b=thing, z=1)
+        cf(array, thing, 5, 6, k=1)
+        cf(5)
+        try:
+            cf()
+        except TypeError:
+            pass
+
+    for _ in range(3000):
+        once()
+    gc.collect()
+    before = resident_kilobytes(), sys.getrefcount(array), sys.getrefcount(thing), sys.getrefcount(cf)
+    for _ in range(25000):
+        once()
+    gc.collect()
+    after = resident_kilobytes(), sys.getrefcount(array), sys.getrefcount(thing), sys.getrefcount(cf)
+    assert after[1:] == before[1:] and after[0] - before[0] < 1000

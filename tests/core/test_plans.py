@@ -1,0 +1,332 @@
+"""Plans and recipes: native entries, what a call returns, and what is refused."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dynagraph._core._dispatch import Entry, NativePlan, PythonPlan
+
+from .native import address, library
+
+F8 = np.dtype(float)
+
+
+def array_guard(k: int, array: np.ndarray) -> tuple:
+    strides = None if array.flags.c_contiguous else tuple(s // array.itemsize for s in array.strides)
+    return ("array", k, k, array.dtype, array.ndim, array.shape, strides, None)
+
+
+def native(name: str, arrays: tuple = (), outputs: tuple = (), result: Any = ("out", 0), *, workspace: Any = 0, release_gil: bool = False,
+           n_symbols: int = 0, guards: tuple | None = None) -> Entry:
+    plan = NativePlan(address(name), library(), len(arrays), outputs, workspace, result, release_gil, n_symbols)
+    return Entry(tuple(array_guard(k, a) for k, a in enumerate(arrays)) if guards is None else guards, 8, plan)
+
+
+def making(recipe: tuple, *values: Any, outputs: tuple = ()) -> Any:
+    """What a recipe gives for these parameters and outputs."""
+    return Entry((), 8, PythonPlan(lambda: outputs, 0, recipe)).run(values)
+
+
+# -- native plans ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release_gil", [False, True])
+def test_three_arrays(release_gil: bool) -> None:
+    a, b, c = (np.random.default_rng(k).normal(size=16) for k in range(3))
+    e = native("add3", (a, b, c), ((F8, (16,), False),), release_gil=release_gil)
+    got = e.run((a, b, c))
+    assert type(got) is np.ndarray and got.dtype == F8 and got.flags.c_contiguous and got.flags.owndata and got.base is None
+    assert np.array_equal(got, a + b + c)
+    assert e.run((a, b, c)) is not got
+
+
+@pytest.mark.parametrize("n", [2, 3, 1000, 8192, 100_000, 400_000])
+def test_sizes_from_symbols(n: int) -> None:
+    guards = (("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0))
+    e = native("twice", (None,), ((F8, ((("s", 0), 1, "*"),), False),), n_symbols=1, guards=guards)
+    x = np.arange(n, dtype=float)
+    got = e.run((x,))
+    assert np.array_equal(got, 2 * x) and got.flags.aligned and got.flags.owndata and got.flags.writeable and got.base is None
+
+
+@pytest.mark.parametrize("type_, name, value", [
+    (float, "copy8", -1.5), (int, "copy8", -2**63), (np.float64, "copy8", np.float64(0.1)), (np.int64, "copy8", np.int64(-3)),
+    (np.float32, "copy4", np.float32(0.1)), (np.int32, "copy4", np.int32(-7)), (np.uint8, "copy1", np.uint8(200)),
+    (np.bool_, "copy1", np.True_), (bool, "copy1", True), (bool, "copy1", False),
+])
+def test_scalars_in_and_out(type_: type, name: str, value: Any) -> None:
+    dtype = np.dtype({float: float, int: np.int64, bool: np.bool_}.get(type_, type_))
+    for scalar in (True, False):
+        e = native(name, (None,), ((dtype, (), scalar),), guards=(("scalar", 0, 0, type_),))
+        got = e.run((value,))
+        assert type(got) is (dtype.type if scalar else np.ndarray) and got.dtype == dtype and got == value
+
+
+def test_a_complex_scalar() -> None:
+    for count in (1, 5):
+        outputs = ((np.dtype(complex), (), True),) * count
+        assert native("imaginary", (), outputs).run(()) == 1.5 - 2.5j
+
+
+def test_workspace() -> None:
+    for _ in range(3):
+        e = native("uses_workspace", (), ((np.dtype(np.int64), (), True),), workspace=(1 << 19, 2, "*"))
+        assert e.run(()) == (1 << 20) // 256 * (255 * 128)
+
+
+def test_failures_raise_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        native("fails", (), ((F8, (3,), False),)).run(())
+
+
+def test_sizes_that_memory_cannot_hold() -> None:
+    for shape in ((2**40, 2**10), (2**62, 2**62), (2**31, 2**31, 2**31), (2**63 - 1,)):
+        with pytest.raises((MemoryError, ValueError)):
+            native("nothing", (), ((F8, shape, False),)).run(())
+    guards = (("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0))
+    for program in ((0, ("s", 0), "-"), (("s", 0), 2**61, "*"), (("s", 0), 2**40, "*")):
+        with pytest.raises((MemoryError, ValueError)):
+            native("nothing", (None,), ((F8, (program,), False),), n_symbols=1, guards=guards).run((np.zeros(3),))
+    with pytest.raises(MemoryError):
+        native("nothing", (), ((F8, (3,), False),), workspace=2**61).run(())
+
+
+def test_empty_outputs() -> None:
+    got = native("nothing", (), ((F8, (0, 5), False),)).run(())
+    assert got.shape == (0, 5)
+
+
+def test_the_gil_is_released() -> None:
+    x = np.ones(16)
+    e = native("slow_sum", (x,), ((F8, (), True),), release_gil=True)
+    e.run((x,))
+    results: list = []
+    threads = [threading.Thread(target=lambda: results.append(e.run((x,)))) for _ in range(4)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [16.0] * 4 and time.perf_counter() - start < 0.17
+
+
+def test_inputs_live_while_the_gil_is_released() -> None:
+    box = [np.ones(16)]
+    guards = (("item", 1, 0, 0), ("array", 1, 0, F8, 1, (16,), None, None))
+    e = native("slow_sum", (None,), ((F8, (), True),), release_gil=True, guards=guards)
+    results: list = []
+    thread = threading.Thread(target=lambda: results.append(e.run((box,))))
+    thread.start()
+    time.sleep(0.02)
+    box.clear()
+    trash = [np.full(16, 9.0) for _ in range(100)]
+    thread.join()
+    assert results == [16.0] and len(trash) == 100
+
+
+# -- recipes ---------------------------------------------------------------------------------------------------------------------
+
+Pair = namedtuple("Pair", "first second")
+
+
+def test_plain_recipes() -> None:
+    a, x, y = object(), np.zeros(3), np.ones(2)
+    outputs = (x, y)
+    assert making(("out", 1), outputs=outputs) is y
+    assert making(("arg", 0), a) is a
+    assert making(("const", a)) is a
+    assert making(("tuple", ())) == () and making(("list", ())) == [] and making(("dict", ())) == {}
+    got = making(("tuple", (("out", 0), ("list", (("arg", 0), ("out", 0), ("const", None))))), a, outputs=outputs)
+    assert got[0] is x and got[1][0] is a and got[1][1] is x and got[1][2] is None and type(got[1]) is list
+    got = making(("dict", (("b", ("out", 0)), ("a", ("arg", 0)), (1, ("dict", ())))), a, outputs=outputs)
+    assert list(got) == ["b", "a", 1] and got["b"] is x and got["a"] is a and got[1] == {}
+    assert making(("call", Pair, (("arg", 0), ("out", 1))), a, outputs=outputs) == Pair(a, y)
+
+
+def test_memo_keeps_shared_containers_shared() -> None:
+    shared = ("memo", 3, ("list", (("const", 1),)))
+    first, second, third = making(("tuple", (shared, shared, ("list", (("const", 1),)))))
+    assert first is second and first is not third and first == third == [1]
+    assert making(("tuple", (shared, shared)))[0] is not first
+
+
+def test_scalar_of() -> None:
+    got = making(("scalar_of", ("out", 0)), outputs=(np.array(1.5),))
+    assert type(got) is np.float64 and got == 1.5
+    same = np.zeros(3)
+    assert making(("scalar_of", ("out", 0)), outputs=(same,)) is same
+    assert making(("scalar_of", ("out", 0)), outputs=(np.float32(2),)) == 2
+
+
+def test_python_plans_scalars() -> None:
+    plan = PythonPlan(lambda: (np.array(1.5), np.array(2.5)), 0, ("tuple", (("out", 0), ("out", 1))), 0, 2, (True, False))
+    first, second = Entry((), 0, plan).run(())
+    assert type(first) is np.float64 and type(second) is np.ndarray
+
+
+def view(base: tuple, shape: Any, strides: Any, offset: Any = 0, writeable: bool = True, dtype: Any = F8) -> tuple:
+    return ("view", base, dtype, shape, strides, offset, writeable)
+
+
+def test_views_of_arguments() -> None:
+    x = np.arange(12.0).reshape(3, 4).copy()
+    for recipe, expected in [
+        (view(("arg", 0), (4, 3), (1, 4)), x.T), (view(("arg", 0), (12,), (1,)), x.reshape(-1)),
+        (view(("arg", 0), (3, 4), (4, -1), 3), x[:, ::-1]), (view(("arg", 0), (2,), (4,), 5), x[1:, 1]),
+        (view(("arg", 0), (), (), 7), x[1, 3:4].reshape(())), (view(("arg", 0), (5, 4), (0, 1)), np.broadcast_to(x[0], (5, 4))),
+        (view(("arg", 0), (0, 4), (4, 1)), x[3:]),
+    ]:
+        got = making(recipe, x)
+        assert np.array_equal(got, expected) and got.shape == expected.shape
+        assert got.base is x and np.shares_memory(got, x) == (got.size > 0) and not got.flags.owndata
+        assert got.flags.c_contiguous == expected.flags.c_contiguous and got.flags.f_contiguous == expected.flags.f_contiguous
+        assert got.flags.writeable and got.flags.aligned
+    got = making(view(("arg", 0), (12,), (1,), 0, False), x)
+    assert not got.flags.writeable
+    got = making(view(("arg", 0), (4, 3), (1, 4)), x)
+    got[0, 0] = 99
+    assert x[0, 0] == 99
+
+
+def test_views_of_views_and_of_read_only_arrays() -> None:
+    whole = np.arange(12.0)
+    part = whole[2:10]
+    got = making(view(("arg", 0), (4,), (2,)), part)
+    assert got.tolist() == [2, 4, 6, 8] and got.base is whole  # as NumPy does
+    back = part[::-1]
+    assert making(view(("arg", 0), (8,), (1,), -7), back).tolist() == part.tolist()
+    whole.flags.writeable = False
+    assert not making(view(("arg", 0), (2,), (1,)), whole).flags.writeable
+
+
+def test_views_of_outputs_keep_them_alive() -> None:
+    x = np.arange(6.0).reshape(2, 3)
+    e = native("twice", (None,), ((F8, (400_000,), False),), view(("out", 0), (200_000, 2), (1, 200_000)), n_symbols=1,
+               guards=(("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0)))
+    x = np.arange(400_000.0)
+    got = e.run((x,))
+    gc.collect()
+    assert np.array_equal(got, (2 * x).reshape(2, -1).T) and got.base.flags.owndata and got.base.base is None
+
+
+def test_views_with_symbolic_sizes() -> None:
+    guards = (("array", 0, 0, F8, 2, (None, None), None, None), ("dim", 0, 0, 0), ("dim", 1, 0, 1))
+    m, n = ("s", 0), ("s", 1)
+    recipe = view(("arg", 0), ((n,), (m,)), ((n, 1, "-", -1, "*", 0, "*", 1, "+"), (n,)))
+    e = Entry(guards, 1, PythonPlan(lambda x: (), 1, recipe, 2))
+    x = np.arange(15.0).reshape(3, 5)
+    assert np.array_equal(e.run((x,)), x.T)
+
+
+@pytest.mark.parametrize("recipe", [
+    view(("arg", 0), (7,), (1,)), view(("arg", 0), (6,), (1,), 1), view(("arg", 0), (2,), (-1,)), view(("arg", 0), (1,), (1,), -1),
+    view(("arg", 0), (4,), (2,)), view(("arg", 0), (2, 2), (3, 3)), view(("arg", 0), (4,), (1,), 0, True, np.dtype(complex)),
+    view(("arg", 0), (), (), 6), view(("arg", 0), (-1,), (1,)),
+])
+def test_views_stay_inside_of_their_base(recipe: tuple) -> None:
+    with pytest.raises(ValueError):
+        making(recipe, np.zeros(6))
+
+
+def test_views_of_what_is_no_array() -> None:
+    with pytest.raises(SystemError, match="a view of int"):
+        making(view(("arg", 0), (1,), (1,)), 5)
+
+
+@pytest.mark.parametrize("recipe", [
+    None, 5, (), ("what", 1), ("out",), ("out", 0, 0), ("out", "a"), ("out", -1), ("out", 300), ("out", 2**70), ("arg", -1), ("arg", 512),
+    ("arg", 9), ("tuple", 5), ("tuple", (5,)), ("list", [("const", 1)]), ("dict", (("a",),)), ("dict", ((1, ("what",)),)), ("dict", 5),
+    ("call", 5, ()), ("call", len, 5), ("memo", 256, ("const", 1)), ("memo", -1, ("const", 1)), ("memo", 0, 5), ("scalar_of", 5),
+    view(5, (), ()), view(("arg", 0), (1,), ()), view(("arg", 0), 5, ()), view(("arg", 0), (), 5), view(("arg", 0), (1,) * 9, (1,) * 9),
+    view(("arg", 0), ("a",), (1,)), view(("arg", 0), (), (), "a"), view(("arg", 0), (), (), 0, True, np.dtype(object)),
+    view(("arg", 0), (), (), 0, True, "nonsense"), view(("arg", 0), ((("s", 0),),), (1,)), view(("arg", 0), (), (), 0, True, np.dtype("f8,i4")),
+    ("\udc80", 1),
+])
+def test_recipes_that_are_refused(recipe: Any) -> None:
+    for _ in range(3):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            making(recipe, 1)
+
+
+def test_deeply_nested_recipes() -> None:
+    recipe: tuple = ("const", 1)
+    for _ in range(100):
+        recipe = ("list", (recipe,))
+    assert str(making(recipe)).count("[") == 100
+    for _ in range(100_000):
+        recipe = ("list", (recipe,))
+    with pytest.raises(RecursionError):
+        making(recipe)
+    while len(recipe) > 1 and recipe[0] == "list":  # undo it without recursion
+        recipe = recipe[1][0]
+
+
+def test_errors_while_building() -> None:
+    def boom(*args):
+        raise KeyError("built")
+
+    with pytest.raises(KeyError, match="built"):
+        making(("memo", 0, ("tuple", (("list", ()), ("call", boom, (("const", 1),))))))
+    with pytest.raises(TypeError, match="unhashable"):
+        making(("dict", (([], ("const", 1)),)))
+
+
+@pytest.mark.parametrize("change", [
+    {"address": 0}, {"address": -1}, {"address": "a"}, {"n_inputs": -1}, {"n_inputs": 257}, {"outputs": [(F8, (), True)]}, {"outputs": (5,)},
+    {"outputs": ((F8, ()),)}, {"outputs": ((F8, (1,) * 9, False),)}, {"outputs": ((F8, (-1,), False),)}, {"outputs": ((F8, (3,), True),)},
+    {"outputs": ((F8, [3], False),)}, {"outputs": ((object, (3,), False),)}, {"outputs": ((">f8", (3,), False),)},
+    {"outputs": (("f8,i4", (3,), False),)}, {"outputs": (("(2,)f8", (3,), False),)}, {"outputs": (("S5", (3,), False),)},
+    {"outputs": ((np.clongdouble, (), True),)}, {"outputs": ((F8, ((("s", 0),),), False),)}, {"outputs": ((F8, (), True),) * 257},
+    {"workspace": "a"}, {"workspace": (("s", 0),)}, {"workspace": None}, {"n_symbols": -1}, {"n_symbols": 65}, {"result": ("out", 1)},
+])
+def test_plans_that_are_refused(change: dict) -> None:
+    arguments = {"address": address("nothing"), "keepalive": None, "n_inputs": 0, "outputs": ((F8, (), True),), "workspace": 0,
+                 "result": ("out", 0), "release_gil": False, "n_symbols": 0}
+    NativePlan(**arguments)
+    for _ in range(3):
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            NativePlan(**(arguments | change))
+            if change == {"address": -1}:
+                raise ValueError("any number is an address")
+
+
+@pytest.mark.parametrize("arguments", [(5, 0, ("const", 1)), (len, -1, ("const", 1)), (len, 0, ("const", 1), 0, -5), (len, 0, ("const", 1), -1),
+                                       (len, 0, ("out", 3), 0, 2), (len, 0, ("const", 1), 0, 0, [1])])
+def test_python_plans_that_are_refused(arguments: tuple) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        PythonPlan(*arguments)
+
+
+def test_what_python_programs_are_given() -> None:
+    def given_for(type_: Any, value: Any) -> Any:
+        seen = []
+        Entry((("scalar", 0, 0, type_),), 1, PythonPlan(lambda x: seen.append(x) or (), 1, ("const", None))).run((value,))
+        return seen[0]
+
+    assert given_for(float, 1.5).dtype == float and given_for(float, 1.5).shape == ()
+    assert given_for(int, 2**62).dtype == np.int64 and given_for(bool, True).dtype == np.bool_
+    scalar = np.float32(2)
+    assert given_for(np.float32, scalar) is scalar
+
+
+def test_reference_counts() -> None:
+    x = [np.random.default_rng(k).normal(size=16) for k in range(3)]
+    thing = object()
+    result = ("tuple", (("out", 0), ("const", thing), ("arg", 3), view(("arg", 0), (4, 4), (4, 1)), ("memo", 0, ("dict", ((thing, ("arg", 1)),)))))
+    e = native("add3", tuple(x), ((F8, (16,), False),), result)
+    values = (*x, thing)
+    e.run(values)
+    gc.collect()
+    before = [sys.getrefcount(o) for o in (*x, thing, F8, values)]
+    for _ in range(1000):
+        e.run(values)
+    gc.collect()
+    assert [sys.getrefcount(o) for o in (*x, thing, F8, values)] == before

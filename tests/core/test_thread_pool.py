@@ -1,0 +1,132 @@
+"""The thread pool: every index once, whatever the number of threads and callers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from dynagraph._core._dispatch import Entry, NativePlan, get_threads, set_threads
+
+from .native import address, library
+
+N = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def as_it_was():
+    n = get_threads()
+    yield
+    set_threads(n)
+
+
+def region() -> Entry:
+    outputs = ((np.dtype(np.int32), (N,), False), (np.dtype(np.int32), (64,), False))
+    result = ("tuple", (("out", 0), ("out", 1)))
+    return Entry((), 0, NativePlan(address("in_parallel"), library(), 0, outputs, 0, result, True, 0))
+
+
+def check(entry: Entry, n_threads: int) -> int:
+    """Runs it; gives how many threads took part."""
+    times, threads = entry.run(())
+    assert (times == 10).all()
+    assert threads[0] == 1 and threads[n_threads:].sum() == 0  # the last one: a range that does not start at a multiple of the grain
+    return int(threads.sum())
+
+
+def test_numbers_of_threads() -> None:
+    e = region()
+    for n in (1, 2, 3, 4, 2, 1, 4):
+        set_threads(n)
+        assert get_threads() == n
+        for _ in range(5):
+            assert check(e, n) == n
+
+
+def test_all_processors() -> None:
+    set_threads(0)
+    assert 1 <= get_threads() <= (os.cpu_count() or 1)
+    set_threads(10**6)
+    assert get_threads() == 64
+
+
+@pytest.mark.parametrize("bad", [-1, "a", None, 1.5, 2**70])
+def test_numbers_that_are_refused(bad) -> None:
+    with pytest.raises((TypeError, ValueError, OverflowError)):
+        set_threads(bad)
+
+
+def test_callers_at_the_same_time() -> None:
+    set_threads(3)
+    e = region()
+    problems: list = []
+
+    def call() -> None:
+        try:
+            for _ in range(10):
+                check(e, 3)
+        except AssertionError as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=call) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+
+
+def test_sleeping_workers_wake_up() -> None:
+    set_threads(4)
+    e = region()
+    for pause in (0, 1e-5, 1e-4, 3e-4, 1e-3, 1e-2):
+        for _ in range(5):
+            check(e, 4)
+            time.sleep(pause)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_children_have_workers_of_their_own() -> None:
+    set_threads(3)
+    e = region()
+    check(e, 3)
+    stop = threading.Event()
+
+    def busy() -> None:
+        while not stop.is_set():
+            e.run(())
+
+    for other_callers in (0, 1):
+        threads = [threading.Thread(target=busy) for _ in range(other_callers)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(5):
+                child = os.fork()
+                if child == 0:
+                    good = False
+                    try:
+                        good = check(e, 3) == 3 and check(e, 3) == 3
+                    finally:
+                        os._exit(0 if good else 1)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+    check(e, 3)
+
+
+def test_a_process_ends_with_workers_around() -> None:
+    code = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+            "from tests.core.test_thread_pool import *\n"
+            "set_threads(4); e = region(); check(e, 4)\n"
+            "import threading; threading.Thread(target=lambda: check(e, 4)).start()")
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    assert subprocess.run([sys.executable, "-c", code, root], timeout=60).returncode == 0
