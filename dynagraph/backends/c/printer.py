@@ -37,7 +37,7 @@ from dynagraph.ir.shapes import expr_of, same_dim
 
 ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
-SERIAL_EXTENT = 32  # shorter reductions are not worth lanes
+SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
 CASCADE_STEPS = 4  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
@@ -338,7 +338,7 @@ class _KernelPrinter:
         widest = max(a.dtype.itemsize for a in r.accumulators)
         extent = axis.extent.constant
         lanes = LANE_BYTES // widest
-        while extent is not None and lanes > 8 and lanes * 4 > extent:
+        while extent is not None and lanes > 4 and lanes * 4 > extent:
             lanes //= 2
         block = lanes * CASCADE_STEPS
         cascade = not outer and (extent is None or extent > block) and any(
