@@ -29,7 +29,20 @@ UNARY: dict[str, Callable[[mp.mpf], mp.mpf]] = {
     "arccosh": mp.acosh, "arctanh": mp.atanh, "erf": mp.erf, "cbrt": lambda x: mp.sign(x) * mp.cbrt(abs(x)),
 }  # fmt: skip
 BINARY: dict[str, Callable[[mp.mpf, mp.mpf], mp.mpf]] = {"pow": mp.power, "arctan2": mp.atan2, "hypot": mp.hypot}
-VECTORISED = [*UNARY, "pow", "arctan2", "maximum", "minimum", "fmax", "fmin", "sign", "logaddexp"]
+VECTORISED = [
+    *UNARY,
+    *BINARY,
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "sign",
+    "fmod",
+    "remainder",
+    "floordiv",
+    "logaddexp",
+]
+RARE = ["sin", "cos", "tan", "fmod", "remainder", "floordiv"]  # through DG_RARE
 FLOAT_EXACT_UNARY = ["sign", "neg", "abs", "isnan", "isinf", "isfinite", "signbit"]
 FLOAT_EXACT_BINARY = ["maximum", "minimum", "fmax", "fmin", "floordiv", "remainder", "fmod", "copysign", "nextafter"]
 INTEGER_UNARY = ["sign", "neg", "abs", "invert"]
@@ -106,7 +119,7 @@ def native(tmp_path_factory: pytest.TempPathFactory) -> Library:
 
 # -- points ---------------------------------------------------------------------------------------------------------
 def special_values(suffix: str) -> np.ndarray:
-    """Zeros, infinities, NaN, denormals, edges of overflow and of the polynomials' intervals; and what is next to them."""
+    """Zeros, infinities, NaN, denormals, edges of overflow and of the polynomials; and what is next to them."""
     dtype = DTYPES[suffix]
     limits = np.finfo(dtype)
     values = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7, 10, 20, -20, 1e-3, 1e-12, 1e22,
@@ -334,7 +347,7 @@ def test_loops_vectorise(tmp_path: Path) -> None:
     vectorised = {int(line.split(":")[1]) for line in said.splitlines() if "vectorized" in line and "loops.c:" in line}
     slow = {loop.split("(")[0].removeprefix("void ") for k, loop in enumerate(loops) if first + k not in vectorised}
     if clang:  # which has no vector versions of what DG_RARE defines
-        slow -= {f"{name}_{s}" for name in ("sin", "cos", "tan") for s in ("f32", "f64")}
+        slow -= {f"{name}_{s}" for name in RARE for s in ("f32", "f64")}
     assert not slow
 
 

@@ -21,33 +21,74 @@
 #define DG_FMAF(a, b, c) ((a) * (b) + (c))
 #endif
 
-/* DG_RARE(name, limit, function) defines name(x, y): function(x) where |x| > limit, else y.  It is for arguments
-   that a polynomial does not reach, and that hardly occur.  A condition around a call of libm would keep loops from
-   vectorising: gcc gets vector versions of the whole, under the names that the vector function ABI gives them, which
-   test all lanes at once. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__)
-#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)                                                      typedef real symbol##_vector __attribute__((vector_size(sizeof(real) * lanes)));                                      typedef integer symbol##_mask __attribute__((vector_size(sizeof(real) * lanes)));                                     static symbol##_vector symbol(symbol##_vector x, symbol##_vector y) __asm__(#symbol);                                 static __attribute__((used)) symbol##_vector symbol(symbol##_vector x, symbol##_vector y)                             {                                                                                                                         symbol##_mask magnitude = (symbol##_mask)x & (integer)(((uint64_t)1 << (8 * sizeof(real) - 1)) - 1);                  symbol##_mask far = (symbol##_vector)magnitude > limit;                                                               integer any = 0;                                                                                                      for (int lane = 0; lane < lanes; ++lane)                                                                                  any |= far[lane];                                                                                                 if (__builtin_expect(any != 0, 0))                                                                                        for (int lane = 0; lane < lanes; ++lane)                                                                                  if (far[lane])                                                                                                            y[lane] = function(x[lane]);                                                                              return y;                                                                                                         }
-#define DG_RARE_SSE(name, real, integer, lanes, limit, function)                                                          DG_RARE_LANES(_ZGVbN##lanes##vv_##name, real, integer, lanes, limit, function)
+/* DG_RARE_f32(name, limit, call) defines name(t, x, y, z): the call, of x and y, where |t| > limit, else z.  It is for
+   arguments that a polynomial does not reach, and that hardly occur.  A condition around a call of libm would keep
+   loops from vectorising: gcc gets vector versions of the whole, under the names that the vector function ABI gives
+   them, which test all lanes at once. */
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__ELF__)
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, call)                                                      \
+    typedef real symbol##_v __attribute__((vector_size(sizeof(real) * lanes)));                                       \
+    typedef integer symbol##_mask __attribute__((vector_size(sizeof(real) * lanes)));                                 \
+    static symbol##_v symbol(symbol##_v ts, symbol##_v xs, symbol##_v ys, symbol##_v zs) __asm__(#symbol);            \
+    static __attribute__((used)) symbol##_v symbol(symbol##_v ts, symbol##_v xs, symbol##_v ys, symbol##_v zs)        \
+    {                                                                                                                 \
+        symbol##_mask magnitude = (symbol##_mask)ts & (integer)(((uint64_t)1 << (8 * sizeof(real) - 1)) - 1);         \
+        symbol##_mask far = (symbol##_v)magnitude > limit;                                                            \
+        integer any = 0;                                                                                              \
+        for (int lane = 0; lane < lanes; ++lane)                                                                      \
+            any |= far[lane];                                                                                         \
+        if (__builtin_expect(any != 0, 0))                                                                            \
+            for (int lane = 0; lane < lanes; ++lane)                                                                  \
+                if (far[lane]) {                                                                                      \
+                    real x = xs[lane], y = ys[lane];                                                                  \
+                    (void)x, (void)y;                                                                                 \
+                    zs[lane] = call;                                                                                  \
+                }                                                                                                     \
+        return zs;                                                                                                    \
+    }
+#define DG_RARE_SSE(name, real, integer, lanes, limit, call)                                                          \
+    DG_RARE_LANES(_ZGVbN##lanes##vvvv_##name, real, integer, lanes, limit, call)
 #ifdef __AVX__
-#define DG_RARE_AVX(name, real, integer, lanes, limit, function)                                                          DG_RARE_LANES(_ZGVcN##lanes##vv_##name, real, integer, lanes, limit, function)                                        DG_RARE_LANES(_ZGVdN##lanes##vv_##name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX(name, real, integer, lanes, limit, call)                                                          \
+    DG_RARE_LANES(_ZGVcN##lanes##vvvv_##name, real, integer, lanes, limit, call)                                      \
+    DG_RARE_LANES(_ZGVdN##lanes##vvvv_##name, real, integer, lanes, limit, call)
 #else
-#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX(name, real, integer, lanes, limit, call)
 #endif
 #ifdef __AVX512F__
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)                                                       DG_RARE_LANES(_ZGVeN##lanes##vv_##name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)                                                       \
+    DG_RARE_LANES(_ZGVeN##lanes##vvvv_##name, real, integer, lanes, limit, call)
 #else
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)
 #endif
-#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                             extern real name(real x, real y) __attribute__((simd("notinbranch"), const, visibility("hidden")));                   static real name##_scalar(real x, real y) __asm__(#name);                                                             static __attribute__((used)) real name##_scalar(real x, real y)                                                       {                                                                                                                         return absolute(x) > limit ? function(x) : y;                                                                     }
+#define DG_RARE_SCALAR(name, real, absolute, limit, call)                                                             \
+    extern real name(real t, real x, real y, real z)                                                                  \
+        __attribute__((simd("notinbranch"), const, visibility("hidden")));                                            \
+    static real name##_scalar(real t, real x, real y, real z) __asm__(#name);                                         \
+    static __attribute__((used)) real name##_scalar(real t, real x, real y, real z)                                   \
+    {                                                                                                                 \
+        return absolute(t) > limit ? call : z;                                                                        \
+    }
 #else
-#define DG_RARE_LANES(symbol, real, integer, lanes, limit, function)
-#define DG_RARE_SSE(name, real, integer, lanes, limit, function)
-#define DG_RARE_AVX(name, real, integer, lanes, limit, function)
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, function)
-#define DG_RARE_SCALAR(name, real, absolute, limit, function)                                                             DG_INL real name(real x, real y)                                                                                      {                                                                                                                         return __builtin_expect(absolute(x) > limit, 0) ? function(x) : y;                                                }
+#define DG_RARE_SSE(name, real, integer, lanes, limit, call)
+#define DG_RARE_AVX(name, real, integer, lanes, limit, call)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)
+#define DG_RARE_SCALAR(name, real, absolute, limit, call)                                                             \
+    DG_INL real name(real t, real x, real y, real z)                                                                  \
+    {                                                                                                                 \
+        return __builtin_expect(absolute(t) > limit, 0) ? call : z;                                                   \
+    }
 #endif
-#define DG_RARE_f32(name, limit, function)                                                                                DG_RARE_SCALAR(name, float, __builtin_fabsf, limit, function)                                                         DG_RARE_SSE(name, float, int32_t, 4, limit, function)                                                                 DG_RARE_AVX(name, float, int32_t, 8, limit, function)                                                                 DG_RARE_AVX512(name, float, int32_t, 16, limit, function)
-#define DG_RARE_f64(name, limit, function)                                                                                DG_RARE_SCALAR(name, double, __builtin_fabs, limit, function)                                                         DG_RARE_SSE(name, double, int64_t, 2, limit, function)                                                                DG_RARE_AVX(name, double, int64_t, 4, limit, function)                                                                DG_RARE_AVX512(name, double, int64_t, 8, limit, function)
+#define DG_RARE_f32(name, limit, call)                                                                                \
+    DG_RARE_SCALAR(name, float, __builtin_fabsf, limit, call)                                                         \
+    DG_RARE_SSE(name, float, int32_t, 4, limit, call)                                                                 \
+    DG_RARE_AVX(name, float, int32_t, 8, limit, call)                                                                 \
+    DG_RARE_AVX512(name, float, int32_t, 16, limit, call)
+#define DG_RARE_f64(name, limit, call)                                                                                \
+    DG_RARE_SCALAR(name, double, __builtin_fabs, limit, call)                                                         \
+    DG_RARE_SSE(name, double, int64_t, 2, limit, call)                                                                \
+    DG_RARE_AVX(name, double, int64_t, 4, limit, call)                                                                \
+    DG_RARE_AVX512(name, double, int64_t, 8, limit, call)
 
 /* Numbers of twice the precision: the sum of both. */
 typedef struct { float hi, lo; } dg_pair_f32;
@@ -412,11 +453,6 @@ DG_INL double dg_nextafter_f64(double x, double y)
     return __builtin_nextafter(x, y);
 }
 
-DG_INL double dg_hypot_f64(double x, double y)
-{
-    return __builtin_hypot(x, y);
-}
-
 DG_INL double dg_fma_f64(double x, double y, double z)
 {
     return DG_FMA(x, y, z);
@@ -443,35 +479,38 @@ DG_INL double dg_fmin_f64(double x, double y)
     return (x < y) | (y != y) ? x : y;
 }
 
+DG_RARE_f64(dg_rare_fmod_f64, DG_REACH(0x1p53), __builtin_fmod(x, y))
+
+/* A quotient that is rounded up to the next integer leaves less than zero.  All differences are exact. */
 DG_INL double dg_fmod_f64(double x, double y)
 {
-    return __builtin_fmod(x, y);
+    double a = __builtin_fabs(x), b = __builtin_fabs(y);
+    double quotient = a / b;
+    double whole = __builtin_trunc(quotient);
+    double rest = DG_FMA(-whole, b, a);
+    rest = rest < 0 ? rest + b : rest;
+    rest = whole == 0 ? a : rest;
+    return dg_rare_fmod_f64(quotient, x, y, __builtin_copysign(rest, x));
 }
 
 /* As numpy's npy_remainder: the sign of the divisor, zero included. */
 DG_INL double dg_remainder_f64(double x, double y)
 {
-    double rest = __builtin_fmod(x, y);
-    if (y == 0)
-        return rest;
-    if (rest == 0)
-        return __builtin_copysign(0.0, y);
-    return (y < 0) != (rest < 0) ? rest + y : rest;
+    double rest = dg_fmod_f64(x, y);
+    double moved = (y < 0) != (rest < 0) ? rest + y : rest;
+    return rest == 0 ? __builtin_copysign(0.0, y) : moved;
 }
 
 /* As numpy's npy_divmod. */
 DG_INL double dg_floordiv_f64(double x, double y)
 {
-    if (y == 0)
-        return x / y;
-    double rest = __builtin_fmod(x, y);
+    double rest = dg_fmod_f64(x, y);
     double quotient = (x - rest) / y;
-    if (rest != 0 && (y < 0) != (rest < 0))
-        quotient -= 1.0;
-    if (quotient == 0)
-        return __builtin_copysign(0.0, x / y);
+    quotient -= (rest != 0) & ((y < 0) != (rest < 0)) ? 1.0 : 0.0;
     double whole = __builtin_floor(quotient);
-    return quotient - whole > 0.5 ? whole + 1.0 : whole;
+    whole += quotient - whole > 0.5 ? 1.0 : 0.0;
+    whole = quotient == 0 ? __builtin_copysign(0.0, x / y) : whole;
+    return y == 0 ? x / y : whole;
 }
 
 /* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
@@ -760,7 +799,8 @@ DG_INL double dg_log2_f64(double x)
     dg_binary_f64 b = dg_binary_of_f64(x);
     dg_pair_f64 y = dg_log_of_1p_f64(b.f);
     double product = y.hi * 0x1.71547652b82fep+0;
-    double error = DG_FMA(y.hi, 0x1.71547652b82fep+0, -product) + DG_FMA(y.hi, 0x1.777d0ffda0d24p-56, y.lo * 0x1.71547652b82fep+0);
+    double error = DG_FMA(y.hi, 0x1.71547652b82fep+0, -product);
+    error += DG_FMA(y.hi, 0x1.777d0ffda0d24p-56, y.lo * 0x1.71547652b82fep+0);
     dg_pair_f64 sum = dg_two_sum_f64(b.k, product);
     return dg_log_special_f64(x, sum.hi + (sum.lo + error));
 }
@@ -770,7 +810,8 @@ DG_INL double dg_log10_f64(double x)
     dg_binary_f64 b = dg_binary_of_f64(x);
     dg_pair_f64 y = dg_log_of_1p_f64(b.f);
     double product = y.hi * 0x1.bcb7b1526e50ep-2;
-    double error = DG_FMA(y.hi, 0x1.bcb7b1526e50ep-2, -product) + DG_FMA(y.hi, 0x1.95355baaafad3p-57, y.lo * 0x1.bcb7b1526e50ep-2);
+    double error = DG_FMA(y.hi, 0x1.bcb7b1526e50ep-2, -product);
+    error += DG_FMA(y.hi, 0x1.95355baaafad3p-57, y.lo * 0x1.bcb7b1526e50ep-2);
     double exponent = b.k * 0x1.34413509f78p-2; /* exact */
     dg_pair_f64 sum = dg_two_sum_f64(exponent, product);
     return dg_log_special_f64(x, sum.hi + (sum.lo + DG_FMA(b.k, 0x1.fef311f12b358p-46, error)));
@@ -870,19 +911,19 @@ DG_INL double dg_quarters_f64(double x, uint64_t quarters)
     return dg_from_f64(dg_bits_f64(y) ^ ((n & 2) << 62));
 }
 
-DG_RARE_f64(dg_rare_sin_f64, DG_REACH(0x1p30), __builtin_sin)
-DG_RARE_f64(dg_rare_cos_f64, DG_REACH(0x1p30), __builtin_cos)
-DG_RARE_f64(dg_rare_tan_f64, DG_REACH(0x1p30), __builtin_tan)
+DG_RARE_f64(dg_rare_sin_f64, DG_REACH(0x1p30), __builtin_sin(x))
+DG_RARE_f64(dg_rare_cos_f64, DG_REACH(0x1p30), __builtin_cos(x))
+DG_RARE_f64(dg_rare_tan_f64, DG_REACH(0x1p30), __builtin_tan(x))
 
 DG_INL double dg_sin_f64(double x)
 {
     double y = dg_quarters_f64(x, 0);
-    return dg_rare_sin_f64(x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
+    return dg_rare_sin_f64(x, x, x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
 }
 
 DG_INL double dg_cos_f64(double x)
 {
-    return dg_rare_cos_f64(x, dg_quarters_f64(x, 1));
+    return dg_rare_cos_f64(x, x, x, dg_quarters_f64(x, 1));
 }
 
 DG_INL double dg_tan_f64(double x)
@@ -895,7 +936,7 @@ DG_INL double dg_tan_f64(double x)
     dg_pair_f64 above = {odd ? -cosine.hi : sine.hi, odd ? -cosine.lo : sine.lo};
     dg_pair_f64 below = {odd ? sine.hi : cosine.hi, odd ? sine.lo : cosine.lo};
     double y = dg_quotient_f64(above, below);
-    return dg_rare_tan_f64(x, x == 0 ? x : y);
+    return dg_rare_tan_f64(x, x, x, x == 0 ? x : y);
 }
 
 /* atan(t) - t for |t| up to tan(pi/8) */
@@ -1102,6 +1143,18 @@ DG_INL double dg_pow_f64(double x, double y)
     return DG_REACH(1) > 0 ? power : __builtin_pow(x, y);
 }
 
+/* Scaled so that squares neither overflow nor vanish. */
+DG_INL double dg_hypot_f64(double x, double y)
+{
+    double a = __builtin_fabs(x), b = __builtin_fabs(y);
+    double largest = a > b ? a : b;
+    double down = largest > 0x1p500 ? 0x1p-600 : largest < 0x1p-450 ? 0x1p600 : 1.0;
+    double up = largest > 0x1p500 ? 0x1p600 : largest < 0x1p-450 ? 0x1p-600 : 1.0;
+    double p = a * down, q = b * down;
+    double z = __builtin_sqrt(DG_FMA(p, p, q * q)) * up;
+    return (a == __builtin_inf()) | (b == __builtin_inf()) ? __builtin_inf() : z;
+}
+
 DG_INL uint32_t dg_bits_f32(float x)
 {
     uint32_t bits;
@@ -1161,11 +1214,6 @@ DG_INL float dg_nextafter_f32(float x, float y)
     return __builtin_nextafterf(x, y);
 }
 
-DG_INL float dg_hypot_f32(float x, float y)
-{
-    return __builtin_hypotf(x, y);
-}
-
 DG_INL float dg_fma_f32(float x, float y, float z)
 {
     return DG_FMAF(x, y, z);
@@ -1192,35 +1240,38 @@ DG_INL float dg_fmin_f32(float x, float y)
     return (x < y) | (y != y) ? x : y;
 }
 
+DG_RARE_f32(dg_rare_fmod_f32, DG_REACH(0x1p24f), __builtin_fmodf(x, y))
+
+/* A quotient that is rounded up to the next integer leaves less than zero.  All differences are exact. */
 DG_INL float dg_fmod_f32(float x, float y)
 {
-    return __builtin_fmodf(x, y);
+    float a = __builtin_fabsf(x), b = __builtin_fabsf(y);
+    float quotient = a / b;
+    float whole = __builtin_truncf(quotient);
+    float rest = DG_FMAF(-whole, b, a);
+    rest = rest < 0 ? rest + b : rest;
+    rest = whole == 0 ? a : rest;
+    return dg_rare_fmod_f32(quotient, x, y, __builtin_copysignf(rest, x));
 }
 
 /* As numpy's npy_remainder: the sign of the divisor, zero included. */
 DG_INL float dg_remainder_f32(float x, float y)
 {
-    float rest = __builtin_fmodf(x, y);
-    if (y == 0)
-        return rest;
-    if (rest == 0)
-        return __builtin_copysignf(0.0f, y);
-    return (y < 0) != (rest < 0) ? rest + y : rest;
+    float rest = dg_fmod_f32(x, y);
+    float moved = (y < 0) != (rest < 0) ? rest + y : rest;
+    return rest == 0 ? __builtin_copysignf(0.0f, y) : moved;
 }
 
 /* As numpy's npy_divmod. */
 DG_INL float dg_floordiv_f32(float x, float y)
 {
-    if (y == 0)
-        return x / y;
-    float rest = __builtin_fmodf(x, y);
+    float rest = dg_fmod_f32(x, y);
     float quotient = (x - rest) / y;
-    if (rest != 0 && (y < 0) != (rest < 0))
-        quotient -= 1.0f;
-    if (quotient == 0)
-        return __builtin_copysignf(0.0f, x / y);
+    quotient -= (rest != 0) & ((y < 0) != (rest < 0)) ? 1.0f : 0.0f;
     float whole = __builtin_floorf(quotient);
-    return quotient - whole > 0.5f ? whole + 1.0f : whole;
+    whole += quotient - whole > 0.5f ? 1.0f : 0.0f;
+    whole = quotient == 0 ? __builtin_copysignf(0.0f, x / y) : whole;
+    return y == 0 ? x / y : whole;
 }
 
 /* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
@@ -1498,7 +1549,8 @@ DG_INL float dg_log2_f32(float x)
     dg_binary_f32 b = dg_binary_of_f32(x);
     dg_pair_f32 y = dg_log_of_1p_f32(b.f);
     float product = y.hi * 0x1.715476p+0f;
-    float error = DG_FMAF(y.hi, 0x1.715476p+0f, -product) + DG_FMAF(y.hi, 0x1.4ae0cp-26f, y.lo * 0x1.715476p+0f);
+    float error = DG_FMAF(y.hi, 0x1.715476p+0f, -product);
+    error += DG_FMAF(y.hi, 0x1.4ae0cp-26f, y.lo * 0x1.715476p+0f);
     dg_pair_f32 sum = dg_two_sum_f32(b.k, product);
     return dg_log_special_f32(x, sum.hi + (sum.lo + error));
 }
@@ -1508,7 +1560,8 @@ DG_INL float dg_log10_f32(float x)
     dg_binary_f32 b = dg_binary_of_f32(x);
     dg_pair_f32 y = dg_log_of_1p_f32(b.f);
     float product = y.hi * 0x1.bcb7b2p-2f;
-    float error = DG_FMAF(y.hi, 0x1.bcb7b2p-2f, -product) + DG_FMAF(y.hi, -0x1.5b235ep-27f, y.lo * 0x1.bcb7b2p-2f);
+    float error = DG_FMAF(y.hi, 0x1.bcb7b2p-2f, -product);
+    error += DG_FMAF(y.hi, -0x1.5b235ep-27f, y.lo * 0x1.bcb7b2p-2f);
     float exponent = b.k * 0x1.344p-2f; /* exact */
     dg_pair_f32 sum = dg_two_sum_f32(exponent, product);
     return dg_log_special_f32(x, sum.hi + (sum.lo + DG_FMAF(b.k, 0x1.3509f8p-18f, error)));
@@ -1583,19 +1636,19 @@ DG_INL float dg_quarters_f32(float x, uint32_t quarters)
     return dg_from_f32(dg_bits_f32(y) ^ ((n & 2) << 30));
 }
 
-DG_RARE_f32(dg_rare_sin_f32, DG_REACH(0x1p17f), __builtin_sinf)
-DG_RARE_f32(dg_rare_cos_f32, DG_REACH(0x1p17f), __builtin_cosf)
-DG_RARE_f32(dg_rare_tan_f32, DG_REACH(0x1p17f), __builtin_tanf)
+DG_RARE_f32(dg_rare_sin_f32, DG_REACH(0x1p17f), __builtin_sinf(x))
+DG_RARE_f32(dg_rare_cos_f32, DG_REACH(0x1p17f), __builtin_cosf(x))
+DG_RARE_f32(dg_rare_tan_f32, DG_REACH(0x1p17f), __builtin_tanf(x))
 
 DG_INL float dg_sin_f32(float x)
 {
     float y = dg_quarters_f32(x, 0);
-    return dg_rare_sin_f32(x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
+    return dg_rare_sin_f32(x, x, x, x == 0 ? x : y); /* the call comes last: gcc would put it under the condition */
 }
 
 DG_INL float dg_cos_f32(float x)
 {
-    return dg_rare_cos_f32(x, dg_quarters_f32(x, 1));
+    return dg_rare_cos_f32(x, x, x, dg_quarters_f32(x, 1));
 }
 
 DG_INL float dg_tan_f32(float x)
@@ -1608,7 +1661,7 @@ DG_INL float dg_tan_f32(float x)
     dg_pair_f32 above = {odd ? -cosine.hi : sine.hi, odd ? -cosine.lo : sine.lo};
     dg_pair_f32 below = {odd ? sine.hi : cosine.hi, odd ? sine.lo : cosine.lo};
     float y = dg_quotient_f32(above, below);
-    return dg_rare_tan_f32(x, x == 0 ? x : y);
+    return dg_rare_tan_f32(x, x, x, x == 0 ? x : y);
 }
 
 /* atan(t) - t for |t| up to tan(pi/8) */
@@ -1752,4 +1805,10 @@ DG_INL float dg_pow_f32(float x, float y)
 {
     double product = (double)y * dg_log_f64((double)__builtin_fabsf(x));
     return dg_pow_special_f32(x, y, (float)dg_exp_f64(product));
+}
+
+DG_INL float dg_hypot_f32(float x, float y)
+{
+    float z = (float)__builtin_sqrt((double)x * x + (double)y * y);
+    return dg_isinf_f32(x) | dg_isinf_f32(y) ? __builtin_inff() : z;
 }
