@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import CodeType
 from typing import Any
@@ -37,9 +37,9 @@ def _n_parameters(code: CodeType) -> int:
     return code.co_argcount + code.co_kwonlyargcount + varying
 
 
-@lru_cache(maxsize=None)
+@cache
 def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeywords: bool, n_free: int) -> CodeType:
-    """The code for all functions with such a signature. CPython's compiler writes it, as it knows what a version needs."""
+    """The code for all functions with such a signature, by CPython's compiler: it knows what a version needs."""
     args = [f"p{k}" for k in range(n_args)]
     kwonly = [f"k{k}" for k in range(n_kwonly)]
     free = [f"f{k}" for k in range(n_free)]
@@ -50,7 +50,8 @@ def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeyw
         signature.append("*")
     signature += kwonly + ["**kw"] * varkeywords
     values = "".join(f"{name}, " for name in args + kwonly + ["a"] * varargs + ["kw"] * varkeywords)
-    # Unreachable uses make the free variables, whose cells a debugger may read. "if True": no warning that a str is called.
+    # Unreachable uses make the free variables, whose cells a debugger may read.
+    # "if True": no warning that a str is called.
     uses = "".join(f"; {name}" for name in free)
     source = (f"def outer({', '.join(free)}):\n"
               f" def shim({', '.join(signature)}): return ({_CALLABLE!r} if True else 0)(({values})){uses}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from dynagraph._core._dispatch import Entry, NativePlan, PythonPlan
 
 from .native import address, library
@@ -24,8 +23,17 @@ def array_guard(k: int, array: np.ndarray) -> tuple:
     return ("array", k, k, array.dtype, array.ndim, array.shape, strides, None)
 
 
-def native(name: str, arrays: tuple = (), outputs: tuple = (), result: Any = ("out", 0), *, workspace: Any = 0, release_gil: bool = False,
-           n_symbols: int = 0, guards: tuple | None = None) -> Entry:
+def native(
+    name: str,
+    arrays: tuple = (),
+    outputs: tuple = (),
+    result: Any = ("out", 0),
+    *,
+    workspace: Any = 0,
+    release_gil: bool = False,
+    n_symbols: int = 0,
+    guards: tuple | None = None,
+) -> Entry:
     plan = NativePlan(address(name), library(), len(arrays), outputs, workspace, result, release_gil, n_symbols)
     return Entry(tuple(array_guard(k, a) for k, a in enumerate(arrays)) if guards is None else guards, 8, plan)
 
@@ -35,7 +43,7 @@ def making(recipe: tuple, *values: Any, outputs: tuple = ()) -> Any:
     return Entry((), 8, PythonPlan(lambda: outputs, 0, recipe)).run(values)
 
 
-# -- native plans ----------------------------------------------------------------------------------------------------------------
+# -- native plans ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("release_gil", [False, True])
@@ -43,7 +51,13 @@ def test_three_arrays(release_gil: bool) -> None:
     a, b, c = (np.random.default_rng(k).normal(size=16) for k in range(3))
     e = native("add3", (a, b, c), ((F8, (16,), False),), release_gil=release_gil)
     got = e.run((a, b, c))
-    assert type(got) is np.ndarray and got.dtype == F8 and got.flags.c_contiguous and got.flags.owndata and got.base is None
+    assert (
+        type(got) is np.ndarray
+        and got.dtype == F8
+        and got.flags.c_contiguous
+        and got.flags.owndata
+        and got.base is None
+    )
     assert np.array_equal(got, a + b + c)
     assert e.run((a, b, c)) is not got
 
@@ -54,14 +68,30 @@ def test_sizes_from_symbols(n: int) -> None:
     e = native("twice", (None,), ((F8, ((("s", 0), 1, "*"),), False),), n_symbols=1, guards=guards)
     x = np.arange(n, dtype=float)
     got = e.run((x,))
-    assert np.array_equal(got, 2 * x) and got.flags.aligned and got.flags.owndata and got.flags.writeable and got.base is None
+    assert (
+        np.array_equal(got, 2 * x)
+        and got.flags.aligned
+        and got.flags.owndata
+        and got.flags.writeable
+        and got.base is None
+    )
 
 
-@pytest.mark.parametrize("type_, name, value", [
-    (float, "copy8", -1.5), (int, "copy8", -2**63), (np.float64, "copy8", np.float64(0.1)), (np.int64, "copy8", np.int64(-3)),
-    (np.float32, "copy4", np.float32(0.1)), (np.int32, "copy4", np.int32(-7)), (np.uint8, "copy1", np.uint8(200)),
-    (np.bool_, "copy1", np.True_), (bool, "copy1", True), (bool, "copy1", False),
-])
+@pytest.mark.parametrize(
+    "type_, name, value",
+    [
+        (float, "copy8", -1.5),
+        (int, "copy8", -(2**63)),
+        (np.float64, "copy8", np.float64(0.1)),
+        (np.int64, "copy8", np.int64(-3)),
+        (np.float32, "copy4", np.float32(0.1)),
+        (np.int32, "copy4", np.int32(-7)),
+        (np.uint8, "copy1", np.uint8(200)),
+        (np.bool_, "copy1", np.True_),
+        (bool, "copy1", True),
+        (bool, "copy1", False),
+    ],
+)
 def test_scalars_in_and_out(type_: type, name: str, value: Any) -> None:
     dtype = np.dtype({float: float, int: np.int64, bool: np.bool_}.get(type_, type_))
     for scalar in (True, False):
@@ -132,7 +162,7 @@ def test_inputs_live_while_the_gil_is_released() -> None:
     assert results == [16.0] and len(trash) == 100
 
 
-# -- recipes ---------------------------------------------------------------------------------------------------------------------
+# -- recipes -----------------------------------------------------------------------------------------------------------
 
 Pair = namedtuple("Pair", "first second")
 
@@ -167,7 +197,9 @@ def test_scalar_of() -> None:
 
 
 def test_python_plans_scalars() -> None:
-    plan = PythonPlan(lambda: (np.array(1.5), np.array(2.5)), 0, ("tuple", (("out", 0), ("out", 1))), 0, 2, (True, False))
+    plan = PythonPlan(
+        lambda: (np.array(1.5), np.array(2.5)), 0, ("tuple", (("out", 0), ("out", 1))), 0, 2, (True, False)
+    )
     first, second = Entry((), 0, plan).run(())
     assert type(first) is np.float64 and type(second) is np.ndarray
 
@@ -179,15 +211,21 @@ def view(base: tuple, shape: Any, strides: Any, offset: Any = 0, writeable: bool
 def test_views_of_arguments() -> None:
     x = np.arange(12.0).reshape(3, 4).copy()
     for recipe, expected in [
-        (view(("arg", 0), (4, 3), (1, 4)), x.T), (view(("arg", 0), (12,), (1,)), x.reshape(-1)),
-        (view(("arg", 0), (3, 4), (4, -1), 3), x[:, ::-1]), (view(("arg", 0), (2,), (4,), 5), x[1:, 1]),
-        (view(("arg", 0), (), (), 7), x[1, 3:4].reshape(())), (view(("arg", 0), (5, 4), (0, 1)), np.broadcast_to(x[0], (5, 4))),
+        (view(("arg", 0), (4, 3), (1, 4)), x.T),
+        (view(("arg", 0), (12,), (1,)), x.reshape(-1)),
+        (view(("arg", 0), (3, 4), (4, -1), 3), x[:, ::-1]),
+        (view(("arg", 0), (2,), (4,), 5), x[1:, 1]),
+        (view(("arg", 0), (), (), 7), x[1, 3:4].reshape(())),
+        (view(("arg", 0), (5, 4), (0, 1)), np.broadcast_to(x[0], (5, 4))),
         (view(("arg", 0), (0, 4), (4, 1)), x[3:]),
     ]:
         got = making(recipe, x)
         assert np.array_equal(got, expected) and got.shape == expected.shape
         assert got.base is x and np.shares_memory(got, x) == (got.size > 0) and not got.flags.owndata
-        assert got.flags.c_contiguous == expected.flags.c_contiguous and got.flags.f_contiguous == expected.flags.f_contiguous
+        assert (
+            got.flags.c_contiguous == expected.flags.c_contiguous
+            and got.flags.f_contiguous == expected.flags.f_contiguous
+        )
         assert got.flags.writeable and got.flags.aligned
     got = making(view(("arg", 0), (12,), (1,), 0, False), x)
     assert not got.flags.writeable
@@ -209,8 +247,14 @@ def test_views_of_views_and_of_read_only_arrays() -> None:
 
 def test_views_of_outputs_keep_them_alive() -> None:
     x = np.arange(6.0).reshape(2, 3)
-    e = native("twice", (None,), ((F8, (400_000,), False),), view(("out", 0), (200_000, 2), (1, 200_000)), n_symbols=1,
-               guards=(("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0)))
+    e = native(
+        "twice",
+        (None,),
+        ((F8, (400_000,), False),),
+        view(("out", 0), (200_000, 2), (1, 200_000)),
+        n_symbols=1,
+        guards=(("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0)),
+    )
     x = np.arange(400_000.0)
     got = e.run((x,))
     gc.collect()
@@ -226,11 +270,20 @@ def test_views_with_symbolic_sizes() -> None:
     assert np.array_equal(e.run((x,)), x.T)
 
 
-@pytest.mark.parametrize("recipe", [
-    view(("arg", 0), (7,), (1,)), view(("arg", 0), (6,), (1,), 1), view(("arg", 0), (2,), (-1,)), view(("arg", 0), (1,), (1,), -1),
-    view(("arg", 0), (4,), (2,)), view(("arg", 0), (2, 2), (3, 3)), view(("arg", 0), (4,), (1,), 0, True, np.dtype(complex)),
-    view(("arg", 0), (), (), 6), view(("arg", 0), (-1,), (1,)),
-])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        view(("arg", 0), (7,), (1,)),
+        view(("arg", 0), (6,), (1,), 1),
+        view(("arg", 0), (2,), (-1,)),
+        view(("arg", 0), (1,), (1,), -1),
+        view(("arg", 0), (4,), (2,)),
+        view(("arg", 0), (2, 2), (3, 3)),
+        view(("arg", 0), (4,), (1,), 0, True, np.dtype(complex)),
+        view(("arg", 0), (), (), 6),
+        view(("arg", 0), (-1,), (1,)),
+    ],
+)
 def test_views_stay_inside_of_their_base(recipe: tuple) -> None:
     with pytest.raises(ValueError):
         making(recipe, np.zeros(6))
@@ -241,15 +294,48 @@ def test_views_of_what_is_no_array() -> None:
         making(view(("arg", 0), (1,), (1,)), 5)
 
 
-@pytest.mark.parametrize("recipe", [
-    None, 5, (), ("what", 1), ("out",), ("out", 0, 0), ("out", "a"), ("out", -1), ("out", 300), ("out", 2**70), ("arg", -1), ("arg", 512),
-    ("arg", 9), ("tuple", 5), ("tuple", (5,)), ("list", [("const", 1)]), ("dict", (("a",),)), ("dict", ((1, ("what",)),)), ("dict", 5),
-    ("call", 5, ()), ("call", len, 5), ("memo", 256, ("const", 1)), ("memo", -1, ("const", 1)), ("memo", 0, 5), ("scalar_of", 5),
-    view(5, (), ()), view(("arg", 0), (1,), ()), view(("arg", 0), 5, ()), view(("arg", 0), (), 5), view(("arg", 0), (1,) * 9, (1,) * 9),
-    view(("arg", 0), ("a",), (1,)), view(("arg", 0), (), (), "a"), view(("arg", 0), (), (), 0, True, np.dtype(object)),
-    view(("arg", 0), (), (), 0, True, "nonsense"), view(("arg", 0), ((("s", 0),),), (1,)), view(("arg", 0), (), (), 0, True, np.dtype("f8,i4")),
-    ("\udc80", 1),
-])
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        None,
+        5,
+        (),
+        ("what", 1),
+        ("out",),
+        ("out", 0, 0),
+        ("out", "a"),
+        ("out", -1),
+        ("out", 300),
+        ("out", 2**70),
+        ("arg", -1),
+        ("arg", 512),
+        ("arg", 9),
+        ("tuple", 5),
+        ("tuple", (5,)),
+        ("list", [("const", 1)]),
+        ("dict", (("a",),)),
+        ("dict", ((1, ("what",)),)),
+        ("dict", 5),
+        ("call", 5, ()),
+        ("call", len, 5),
+        ("memo", 256, ("const", 1)),
+        ("memo", -1, ("const", 1)),
+        ("memo", 0, 5),
+        ("scalar_of", 5),
+        view(5, (), ()),
+        view(("arg", 0), (1,), ()),
+        view(("arg", 0), 5, ()),
+        view(("arg", 0), (), 5),
+        view(("arg", 0), (1,) * 9, (1,) * 9),
+        view(("arg", 0), ("a",), (1,)),
+        view(("arg", 0), (), (), "a"),
+        view(("arg", 0), (), (), 0, True, np.dtype(object)),
+        view(("arg", 0), (), (), 0, True, "nonsense"),
+        view(("arg", 0), ((("s", 0),),), (1,)),
+        view(("arg", 0), (), (), 0, True, np.dtype("f8,i4")),
+        ("\udc80", 1),
+    ],
+)
 def test_recipes_that_are_refused(recipe: Any) -> None:
     for _ in range(3):
         with pytest.raises((TypeError, ValueError, OverflowError)):
@@ -279,17 +365,48 @@ def test_errors_while_building() -> None:
         making(("dict", (([], ("const", 1)),)))
 
 
-@pytest.mark.parametrize("change", [
-    {"address": 0}, {"address": -1}, {"address": "a"}, {"n_inputs": -1}, {"n_inputs": 257}, {"outputs": [(F8, (), True)]}, {"outputs": (5,)},
-    {"outputs": ((F8, ()),)}, {"outputs": ((F8, (1,) * 9, False),)}, {"outputs": ((F8, (-1,), False),)}, {"outputs": ((F8, (3,), True),)},
-    {"outputs": ((F8, [3], False),)}, {"outputs": ((object, (3,), False),)}, {"outputs": ((">f8", (3,), False),)},
-    {"outputs": (("f8,i4", (3,), False),)}, {"outputs": (("(2,)f8", (3,), False),)}, {"outputs": (("S5", (3,), False),)},
-    {"outputs": ((np.clongdouble, (), True),)}, {"outputs": ((F8, ((("s", 0),),), False),)}, {"outputs": ((F8, (), True),) * 257},
-    {"workspace": "a"}, {"workspace": (("s", 0),)}, {"workspace": None}, {"n_symbols": -1}, {"n_symbols": 65}, {"result": ("out", 1)},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"address": 0},
+        {"address": -1},
+        {"address": "a"},
+        {"n_inputs": -1},
+        {"n_inputs": 257},
+        {"outputs": [(F8, (), True)]},
+        {"outputs": (5,)},
+        {"outputs": ((F8, ()),)},
+        {"outputs": ((F8, (1,) * 9, False),)},
+        {"outputs": ((F8, (-1,), False),)},
+        {"outputs": ((F8, (3,), True),)},
+        {"outputs": ((F8, [3], False),)},
+        {"outputs": ((object, (3,), False),)},
+        {"outputs": ((">f8", (3,), False),)},
+        {"outputs": (("f8,i4", (3,), False),)},
+        {"outputs": (("(2,)f8", (3,), False),)},
+        {"outputs": (("S5", (3,), False),)},
+        {"outputs": ((np.clongdouble, (), True),)},
+        {"outputs": ((F8, ((("s", 0),),), False),)},
+        {"outputs": ((F8, (), True),) * 257},
+        {"workspace": "a"},
+        {"workspace": (("s", 0),)},
+        {"workspace": None},
+        {"n_symbols": -1},
+        {"n_symbols": 65},
+        {"result": ("out", 1)},
+    ],
+)
 def test_plans_that_are_refused(change: dict) -> None:
-    arguments = {"address": address("nothing"), "keepalive": None, "n_inputs": 0, "outputs": ((F8, (), True),), "workspace": 0,
-                 "result": ("out", 0), "release_gil": False, "n_symbols": 0}
+    arguments = {
+        "address": address("nothing"),
+        "keepalive": None,
+        "n_inputs": 0,
+        "outputs": ((F8, (), True),),
+        "workspace": 0,
+        "result": ("out", 0),
+        "release_gil": False,
+        "n_symbols": 0,
+    }
     NativePlan(**arguments)
     for _ in range(3):
         with pytest.raises((TypeError, ValueError, OverflowError)):
@@ -298,8 +415,17 @@ def test_plans_that_are_refused(change: dict) -> None:
                 raise ValueError("any number is an address")
 
 
-@pytest.mark.parametrize("arguments", [(5, 0, ("const", 1)), (len, -1, ("const", 1)), (len, 0, ("const", 1), 0, -5), (len, 0, ("const", 1), -1),
-                                       (len, 0, ("out", 3), 0, 2), (len, 0, ("const", 1), 0, 0, [1])])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (5, 0, ("const", 1)),
+        (len, -1, ("const", 1)),
+        (len, 0, ("const", 1), 0, -5),
+        (len, 0, ("const", 1), -1),
+        (len, 0, ("out", 3), 0, 2),
+        (len, 0, ("const", 1), 0, 0, [1]),
+    ],
+)
 def test_python_plans_that_are_refused(arguments: tuple) -> None:
     with pytest.raises((TypeError, ValueError)):
         PythonPlan(*arguments)
@@ -308,7 +434,9 @@ def test_python_plans_that_are_refused(arguments: tuple) -> None:
 def test_what_python_programs_are_given() -> None:
     def given_for(type_: Any, value: Any) -> Any:
         seen = []
-        Entry((("scalar", 0, 0, type_),), 1, PythonPlan(lambda x: seen.append(x) or (), 1, ("const", None))).run((value,))
+        Entry((("scalar", 0, 0, type_),), 1, PythonPlan(lambda x: seen.append(x) or (), 1, ("const", None))).run(
+            (value,)
+        )
         return seen[0]
 
     assert given_for(float, 1.5).dtype == float and given_for(float, 1.5).shape == ()
@@ -320,7 +448,16 @@ def test_what_python_programs_are_given() -> None:
 def test_reference_counts() -> None:
     x = [np.random.default_rng(k).normal(size=16) for k in range(3)]
     thing = object()
-    result = ("tuple", (("out", 0), ("const", thing), ("arg", 3), view(("arg", 0), (4, 4), (4, 1)), ("memo", 0, ("dict", ((thing, ("arg", 1)),)))))
+    result = (
+        "tuple",
+        (
+            ("out", 0),
+            ("const", thing),
+            ("arg", 3),
+            view(("arg", 0), (4, 4), (4, 1)),
+            ("memo", 0, ("dict", ((thing, ("arg", 1)),))),
+        ),
+    )
     e = native("add3", tuple(x), ((F8, (16,), False),), result)
     values = (*x, thing)
     e.run(values)

@@ -10,7 +10,6 @@ import time
 
 import numpy as np
 import pytest
-
 from dynagraph._core._dispatch import Entry, NativePlan, get_threads, set_threads
 
 from .native import address, library
@@ -35,7 +34,9 @@ def check(entry: Entry, n_threads: int) -> int:
     """Runs it; gives how many threads took part."""
     times, threads = entry.run(())
     assert (times == 10).all()
-    assert threads[0] == 1 and threads[n_threads:].sum() == 0  # the last one: a range that does not start at a multiple of the grain
+    assert (
+        threads[0] == 1 and threads[n_threads:].sum() == 0
+    )  # the last one: a range that does not start at a multiple of the grain
     return int(threads.sum())
 
 
@@ -124,9 +125,11 @@ def test_children_have_workers_of_their_own() -> None:
 
 
 def test_a_process_ends_with_workers_around() -> None:
-    code = ("import sys; sys.path.insert(0, sys.argv[1])\n"
-            "from tests.core.test_thread_pool import *\n"
-            "set_threads(4); e = region(); check(e, 4)\n"
-            "import threading; threading.Thread(target=lambda: check(e, 4)).start()")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from tests.core.test_thread_pool import *\n"
+        "set_threads(4); e = region(); check(e, 4)\n"
+        "import threading; threading.Thread(target=lambda: check(e, 4)).start()"
+    )
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     assert subprocess.run([sys.executable, "-c", code, root], timeout=60).returncode == 0

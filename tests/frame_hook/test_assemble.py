@@ -8,10 +8,10 @@ import types
 import warnings
 
 import pytest
+from dynagraph._core._frame_hook import call_captured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynagraph._core._frame_hook import call_captured
 from dynagraph.frontend.assemble import call_instead
 
 
@@ -38,20 +38,30 @@ def test_same_signature(signature: str, n_free: int, cells: bool) -> None:
     exec(f"def outer({', '.join(free)}):\n def f({signature}):\n  {body}\n return f", namespace)
     f = namespace["outer"](*range(n_free))
     code = call_instead(f.__code__, lambda values: values)
-    same = ("co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_freevars", "co_name", "co_qualname", "co_filename",
-            "co_firstlineno")
+    same = (
+        "co_argcount",
+        "co_posonlyargcount",
+        "co_kwonlyargcount",
+        "co_freevars",
+        "co_name",
+        "co_qualname",
+        "co_filename",
+        "co_firstlineno",
+    )
     assert [getattr(code, name) for name in same] == [getattr(f.__code__, name) for name in same]
     n = len(inspect.signature(f).parameters)
     assert code.co_varnames == f.__code__.co_varnames[:n] and code.co_cellvars == ()
     g = types.FunctionType(code, {}, closure=f.__closure__)
     assert inspect.signature(g) == inspect.signature(f)
     bound = inspect.signature(f).bind
-    args = [k for k in range(f.__code__.co_argcount)]
+    args = list(range(f.__code__.co_argcount))
     keywords = {f.__code__.co_varnames[f.__code__.co_argcount + k]: -k for k in range(f.__code__.co_kwonlyargcount)}
     expected = dict(bound(*args, **keywords).arguments)
     answer = call_captured(f, lambda function, old, values: code, tuple(args), keywords)
     names = code.co_varnames
-    assert {k: v for k, v in zip(names, answer) if v not in ((), {})} == {k: v for k, v in expected.items() if v not in ((), {})}
+    assert {k: v for k, v in zip(names, answer) if v not in ((), {})} == {
+        k: v for k, v in expected.items() if v not in ((), {})
+    }
 
 
 def test_many_parameters() -> None:

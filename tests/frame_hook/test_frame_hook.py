@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from dynagraph._core._frame_hook import call_captured, is_active
 
 from dynagraph._core import _frame_hook
-from dynagraph._core._frame_hook import call_captured, is_active
 from dynagraph.frontend.assemble import call_instead
 
 
@@ -47,13 +47,20 @@ def test_callback_sees_the_bound_parameters() -> None:
     assert not is_active()
 
 
-@pytest.mark.parametrize("args, kwargs", [
-    ((1, 2), None), ((1, 2), {}), ((1, 2, 3), {"k": 9}), ((1, 2, 3, 4, 5), {"k": 9, "x": 1}), ((1, 2), {"c": 5, "a": 7}),
-])
+@pytest.mark.parametrize(
+    "args, kwargs",
+    [
+        ((1, 2), None),
+        ((1, 2), {}),
+        ((1, 2, 3), {"k": 9}),
+        ((1, 2, 3, 4, 5), {"k": 9, "x": 1}),
+        ((1, 2), {"c": 5, "a": 7}),
+    ],
+)
 def test_calls_of_all_kinds(args: tuple, kwargs: dict | None) -> None:
     expected = all_kinds(*args, **(kwargs or {}))
     assert call_captured(all_kinds, unchanged, args, kwargs) == expected
-    own, a, b, c, rest, k, kw = expected
+    _, a, b, c, rest, k, kw = expected
     assert call_captured(all_kinds, swapping_in(lambda values: values), args, kwargs) == (a, b, c, k, rest, kw)
 
 
@@ -120,9 +127,16 @@ def test_wrong_calls_raise_the_functions_own_error() -> None:
     assert not is_active()
 
 
-@pytest.mark.parametrize("args", [
-    (), (len, unchanged, (), None), (unchanged, 5, (), None), (unchanged, unchanged, [], None), (unchanged, unchanged, (), 3),
-])
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        (len, unchanged, (), None),
+        (unchanged, 5, (), None),
+        (unchanged, unchanged, [], None),
+        (unchanged, unchanged, (), 3),
+    ],
+)
 def test_arguments_of_other_types(args: tuple) -> None:
     with pytest.raises(TypeError, match="call_captured"):
         call_captured(*args)
@@ -151,8 +165,19 @@ def test_exceptions_of_the_callback_are_the_frames() -> None:
     assert sys.getrefcount(thing) == before
 
 
-@pytest.mark.parametrize("answer", [5, "code", (lambda a: a), (lambda a, b, c: a).__code__, (lambda *a: a).__code__,
-                                    (lambda a, *, b: a).__code__, (lambda a, b: (yield)).__code__, compile("1", "x", "eval")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        5,
+        "code",
+        (lambda a: a),
+        (lambda a, b, c: a).__code__,
+        (lambda *a: a).__code__,
+        (lambda a, *, b: a).__code__,
+        (lambda a, b: (yield)).__code__,
+        compile("1", "x", "eval"),
+    ],
+)
 def test_answers_that_do_not_fit(answer: Any) -> None:
     with pytest.raises(TypeError, match="call_captured"):
         call_captured(lambda a, b: a, lambda *_: answer, (1, 2), None)
@@ -310,7 +335,7 @@ def test_generators_and_coroutines_just_run() -> None:
 
 def test_generators_made_by_the_frame() -> None:
     def f(n):
-        return list(i * i for i in range(n)), [i for i in range(n)], {i: n for i in range(n)}
+        return tuple(i * i for i in range(n)), [i * n for i in range(n)], dict.fromkeys(range(n), n)
 
     assert call_captured(f, unchanged, (3,), None) == f(3)
 
@@ -366,7 +391,7 @@ def test_no_memory_leaks() -> None:
 def test_settrace_sees_one_call_and_one_return() -> None:
     def f(a):
         b = a
-        return b
+        return b + a
 
     def events(callback) -> list[tuple]:
         seen: list[tuple] = []
@@ -444,9 +469,13 @@ def test_threads_see_only_their_own_calls() -> None:
 
     def work(number):
         for k in range(3000):
-            seen = []
-            result = call_captured(f, lambda fn, c, v: (seen.append(v), call_instead(c, lambda v: ("new", *v)))[1],
-                                   ((number, k),), None)
+            seen: list = []
+            result = call_captured(
+                f,
+                lambda fn, c, v, seen=seen: (seen.append(v), call_instead(c, lambda v: ("new", *v)))[1],
+                ((number, k),),
+                None,
+            )
             if result != ("new", (number, k)) or seen != [((number, k),)]:
                 problems.append((number, k, result, seen))
 
@@ -478,8 +507,10 @@ def test_recursion_limit() -> None:
 
 
 def test_in_a_fresh_process_until_exit() -> None:
-    code = ("from dynagraph._core._frame_hook import call_captured\n"
-            "def f(x): return x\n"
-            "def stop(*a): raise SystemExit(7)\n"
-            "call_captured(f, stop, (1,), None)")
+    code = (
+        "from dynagraph._core._frame_hook import call_captured\n"
+        "def f(x): return x\n"
+        "def stop(*a): raise SystemExit(7)\n"
+        "call_captured(f, stop, (1,), None)"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 7
