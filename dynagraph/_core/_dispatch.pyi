@@ -1,0 +1,108 @@
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from types import CellType, FunctionType, MethodType
+from typing import Any, final, overload
+
+Size = int | tuple[Any, ...]  # a size program: see docs/internals.md
+Recipe = tuple[Any, ...]
+Output = tuple[Any, tuple[Size, ...], bool]  # dtype, shape, whether it is given as a NumPy scalar
+
+class GuardError(RuntimeError):
+    """An entry was run on values that its guards refuse."""
+
+@final
+class NativePlan:
+    """Calls an entry point of generated code."""
+
+    def __init__(
+        self,
+        address: int,
+        keepalive: object,
+        n_inputs: int,
+        outputs: tuple[Output, ...],
+        workspace: Size,
+        result: Recipe,
+        release_gil: bool,
+        n_symbols: int,
+    ) -> None: ...
+
+@final
+class PythonPlan:
+    """Calls `callable(*inputs)`, which gives a tuple or list of outputs."""
+
+    def __init__(
+        self,
+        callable: Callable[..., Any],
+        n_inputs: int,
+        result: Recipe,
+        n_symbols: int = 0,
+        n_outputs: int = 256,
+        scalars: tuple[bool, ...] = (),
+    ) -> None: ...
+
+@final
+class Entry:
+    """A plan, and what must hold for it to serve a call."""
+
+    def __init__(
+        self,
+        guards: tuple[tuple[Any, ...], ...],
+        n_registers: int,
+        plan: NativePlan | PythonPlan,
+        closure: tuple[CellType, ...] | None = None,
+    ) -> None: ...
+    @property
+    def hits(self) -> int: ...
+    @property
+    def plan(self) -> NativePlan | PythonPlan: ...
+    def check(self, values: tuple[Any, ...], /) -> int | None:
+        """None where all guards hold, else the number of the first instruction that does not."""
+    def run(self, values: tuple[Any, ...], /) -> Any:
+        """What the plan gives; GuardError where a guard does not hold."""
+
+@final
+class CompiledFunction:
+    """A function whose calls are served by the first entry whose guards hold; where none does, by `on_miss`."""
+
+    def __init__(
+        self, function: FunctionType, on_miss: Callable[[CompiledFunction, tuple[Any, ...], dict[str, Any] | None], Any]
+    ) -> None: ...
+    @property
+    def __wrapped__(self) -> FunctionType: ...
+    @property
+    def entries(self) -> list[Entry]:
+        """In the order in which they are tried: the one that served last comes first."""
+    enabled: bool
+    def add_entry(self, entry: Entry, /) -> None:
+        """It is tried first by the next call."""
+    def clear(self) -> None: ...
+    def counters(self) -> dict[str, int]:
+        """`hits`, and `misses`: calls that no entry served."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    @overload
+    def __get__(self, instance: None, owner: type | None = None, /) -> CompiledFunction: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None, /) -> MethodType: ...
+    def __getattr__(self, name: str) -> Any: ...  # it has a __dict__
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
+def bind(function: FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, /) -> tuple[Any, ...]:
+    """The bound parameters in order of `co_varnames`. Raises TypeError for a call that does not fit."""
+
+def set_threads(n: int, /) -> None:
+    """0: as many as this process may use processors."""
+
+def get_threads() -> int: ...
+def set_blas(functions: Mapping[str, int], ilp64: bool, /) -> None: ...
+def pool_stats() -> dict[str, int]:
+    """Bytes `kept`, `in_use` and the `limit` of bytes kept; blocks `taken`, and `recycled` ones among them."""
+
+def pool_trim(n_bytes: int, /) -> None:
+    """Gives memory back to the system until at most so much is kept."""
+
+def pool_set_limit(n_bytes: int, /) -> None: ...
+def set_errstate(variable: ContextVar[Any] | None, harmless: Callable[[], bool], /) -> None:
+    """NumPy's variable of its floating-point error state, and what tells whether the state in force only warns.
+
+    Before the first call no "errstate" guard holds.
+    """
