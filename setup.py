@@ -5,7 +5,15 @@ from glob import glob
 import numpy
 from setuptools import Extension, setup
 
-FLAGS = ["-O2", "-std=gnu11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Wno-missing-field-initializers", "-pthread"]
+FLAGS = [
+    "-O2",
+    "-std=gnu11",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Wno-missing-field-initializers",
+    "-pthread",
+]
 
 setup(
     ext_modules=[

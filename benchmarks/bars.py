@@ -61,9 +61,7 @@ def throughput_rows(threads: int, rounds: int, peers: bool) -> list[dict]:
     for workload in throughput():
         compiled = dg.compile(workload.function, fullgraph=True)
         expected, got = workload.function(*workload.arguments), compiled(*workload.arguments)
-        np.testing.assert_allclose(
-            np.asarray(got), np.asarray(expected), rtol=2e-5, atol=1e-5 * float(np.abs(expected).max())
-        )
+        np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=2e-5, atol=1e-5 * float(np.abs(expected).max()))
         del expected, got
         contenders = {
             "numpy": lambda w=workload: w.function(*w.arguments),
@@ -73,12 +71,23 @@ def throughput_rows(threads: int, rounds: int, peers: bool) -> list[dict]:
             contenders |= peers_of(workload)
         seconds = interleaved(contenders, rounds)
         ratio = seconds["numpy"] / seconds["dynagraph"]
-        rows.append({
-            "workload": workload.name, "threads": threads, "ms": {k: v * 1e3 for k, v in seconds.items()},
-            "ratio": ratio, "bar": workload.bar, "GB/s": workload.nbytes / seconds["dynagraph"] / 1e9,
-        })
-        print(f"{workload.name:28s} {threads} thread(s)  " + "  ".join(f"{k} {v * 1e3:9.3f} ms" for k, v in seconds.items())
-              + f"  ratio {ratio:6.2f}" + (f"  bar {workload.bar}" if workload.bar else ""), flush=True)
+        rows.append(
+            {
+                "workload": workload.name,
+                "threads": threads,
+                "ms": {k: v * 1e3 for k, v in seconds.items()},
+                "ratio": ratio,
+                "bar": workload.bar,
+                "GB/s": workload.nbytes / seconds["dynagraph"] / 1e9,
+            }
+        )
+        print(
+            f"{workload.name:28s} {threads} thread(s)  "
+            + "  ".join(f"{k} {v * 1e3:9.3f} ms" for k, v in seconds.items())
+            + f"  ratio {ratio:6.2f}"
+            + (f"  bar {workload.bar}" if workload.bar else ""),
+            flush=True,
+        )
         gc.collect()
     return rows
 
@@ -97,8 +106,11 @@ def hot_call() -> dict:
 
     samples = [(many(compiled, x, y, z), many(add, x, y), many(add3, x, y, z)) for _ in range(15)]
     ours, one_add, eager = (statistics.median(s) * 1e9 for s in zip(*samples))
-    print(f"hot call x+y+z, 16 float64: dynagraph {ours:.0f} ns, one np.add {one_add:.0f} ns, eager {eager:.0f} ns, "
-          f"ratio to np.add {ours / one_add:.2f} (bar < 1.0)", flush=True)
+    print(
+        f"hot call x+y+z, 16 float64: dynagraph {ours:.0f} ns, one np.add {one_add:.0f} ns, eager {eager:.0f} ns, "
+        f"ratio to np.add {ours / one_add:.2f} (bar < 1.0)",
+        flush=True,
+    )
     return {"ns": ours, "np.add ns": one_add, "eager ns": eager, "ratio": ours / one_add}
 
 
@@ -134,7 +146,9 @@ def start_up() -> dict:
         with tempfile.TemporaryDirectory() as cache:
             environment = {**os.environ, "DYNAGRAPH_CACHE_DIR": cache}
             for kind in ("cold", "warm"):
-                output = subprocess.run([sys.executable, "-c", START_UP], env=environment, check=True, capture_output=True, text=True)
+                output = subprocess.run(
+                    [sys.executable, "-c", START_UP], env=environment, check=True, capture_output=True, text=True
+                )
                 imported, called = map(float, output.stdout.split())
                 results[kind].append((imported, called))
     figures = {
@@ -156,8 +170,11 @@ def digits_step() -> list[dict]:
         eager, compiled, arguments = digits.benchmark_step(batch)
         seconds = interleaved({"numpy": lambda: eager(*arguments), "dynagraph": lambda: compiled(*arguments)}, 41, 20)
         ratio = seconds["numpy"] / seconds["dynagraph"]
-        print(f"digits training step, batch {batch}: numpy {seconds['numpy'] * 1e6:.0f} us, dynagraph "
-              f"{seconds['dynagraph'] * 1e6:.0f} us, ratio {ratio:.2f}", flush=True)
+        print(
+            f"digits training step, batch {batch}: numpy {seconds['numpy'] * 1e6:.0f} us, dynagraph "
+            f"{seconds['dynagraph'] * 1e6:.0f} us, ratio {ratio:.2f}",
+            flush=True,
+        )
         rows.append({"batch": batch, "us": {k: v * 1e6 for k, v in seconds.items()}, "ratio": ratio})
     return rows
 
@@ -169,7 +186,10 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}")
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"dynagraph {dg.__version__}"
+    )
     report: dict = {"hot call": hot_call(), "sum error": sum_error(), "throughput": []}
     for threads in map(int, options.threads.split(",")):
         report["throughput"] += throughput_rows(threads, options.rounds, options.peers)

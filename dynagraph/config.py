@@ -55,9 +55,17 @@ def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    return {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False, "": False}[
-        str(value).lower()
-    ]
+    return {
+        "1": True,
+        "true": True,
+        "yes": True,
+        "on": True,
+        "0": False,
+        "false": False,
+        "no": False,
+        "off": False,
+        "": False,
+    }[str(value).lower()]
 
 
 def _text(value: Any) -> str:
@@ -79,21 +87,45 @@ def _topics(value: Any) -> frozenset[str]:
 MEBIBYTE = 1 << 20
 
 SWITCHES: tuple[Switch, ...] = (
-    Switch("threads", None, _optional(_integer(1)), "an integer of at least 1, or unset",
-           "threads that one compiled call may use; unset: the processors that this process may run on"),
-    Switch("strict", False, _flag, "0 or 1", "let errors inside the compiler reach the caller instead of running eagerly"),
-    Switch("log", frozenset(), _topics, f"a comma-separated list of {', '.join(LOG_TOPICS)} or all",
-           "what to write to the loggers dynagraph.<topic>, on stderr unless logging is configured"),
+    Switch(
+        "threads",
+        None,
+        _optional(_integer(1)),
+        "an integer of at least 1, or unset",
+        "threads that one compiled call may use; unset: the processors that this process may run on",
+    ),
+    Switch(
+        "strict", False, _flag, "0 or 1", "let errors inside the compiler reach the caller instead of running eagerly"
+    ),
+    Switch(
+        "log",
+        frozenset(),
+        _topics,
+        f"a comma-separated list of {', '.join(LOG_TOPICS)} or all",
+        "what to write to the loggers dynagraph.<topic>, on stderr unless logging is configured",
+    ),
     Switch("cache", True, _flag, "0 or 1", "keep compiled kernels on disk"),
-    Switch("cache_dir", None, _optional(_text), "a path, or unset", "where; unset: dynagraph in the user's cache directory"),
+    Switch(
+        "cache_dir", None, _optional(_text), "a path, or unset", "where; unset: dynagraph in the user's cache directory"
+    ),
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
     Switch("cc", None, _optional(_text), "the name or path of a C compiler, or unset", "unset: $CC, cc, gcc, clang"),
-    Switch("entry_limit", 32, _integer(1), "an integer of at least 1",
-           "programs kept for one compiled function; further kinds of arguments run eagerly"),
+    Switch(
+        "entry_limit",
+        32,
+        _integer(1),
+        "an integer of at least 1",
+        "programs kept for one compiled function; further kinds of arguments run eagerly",
+    ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),
-    Switch("pool_limit", None, _optional(_integer(0)), "bytes, an integer of at least 0, or unset",
-           "memory kept for reuse by later results; unset: an eighth of the memory, at most 512 MiB"),
+    Switch(
+        "pool_limit",
+        None,
+        _optional(_integer(0)),
+        "bytes, an integer of at least 0, or unset",
+        "memory kept for reuse by later results; unset: an eighth of the memory, at most 512 MiB",
+    ),
 )
 BY_NAME: Mapping[str, Switch] = {s.name: s for s in SWITCHES}
 

@@ -60,7 +60,9 @@ def main() -> None:
             function(*arguments)
             samples[name].append(time.perf_counter() - start)
     eager, ours = (statistics.median(s) * 1e3 for s in samples.values())
-    print(f"{n} options: eager {eager:.1f} ms, compiled {ours:.1f} ms, {eager / ours:.1f}x, {n / ours / 1e3:.0f} million a second")
+    print(
+        f"{n} options: eager {eager:.1f} ms, compiled {ours:.1f} ms, {eager / ours:.1f}x, {n / ours / 1e3:.0f} million a second"
+    )
 
 
 if __name__ == "__main__":

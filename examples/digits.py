@@ -79,7 +79,7 @@ def batches(images: np.ndarray, labels: np.ndarray, size: int, seed: int) -> Ite
     order = np.random.default_rng(seed).permutation(len(images))
     one_hot = np.eye(10, dtype=np.float32)
     for start in range(0, len(images) - size + 1, size):
-        chosen = order[start:start + size]
+        chosen = order[start : start + size]
         yield images[chosen], one_hot[labels[chosen]]
 
 
@@ -160,11 +160,15 @@ def main() -> None:
     eager_weights = train(train_step, options.epochs, options.batch, images, labels, report=False)
     print(f"  eager training took {time.perf_counter() - start:.2f} s")
     reached = accuracy(compiled_forward, weights, test_images, test_labels)
-    print(f"test accuracy {reached:.2%} (eagerly trained: {accuracy(forward, eager_weights, test_images, test_labels):.2%})")
+    print(
+        f"test accuracy {reached:.2%} (eagerly trained: {accuracy(forward, eager_weights, test_images, test_labels):.2%})"
+    )
 
     for size in (64, 512):
         eager, compiled = seconds_per_step(size)
-        print(f"step of {size:3d}: eager {eager * 1e6:7.1f} us, compiled {compiled * 1e6:7.1f} us, {eager / compiled:.2f}x")
+        print(
+            f"step of {size:3d}: eager {eager * 1e6:7.1f} us, compiled {compiled * 1e6:7.1f} us, {eager / compiled:.2f}x"
+        )
     draw(options.out, compiled_forward, weights, test_images, test_labels)
     print(f"wrote {options.out}")
     if reached < 0.97:

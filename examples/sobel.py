@@ -66,9 +66,11 @@ def main() -> None:
             function(photograph)
             samples[name].append(time.perf_counter() - start)
     eager, ours = (statistics.median(s) * 1e3 for s in samples.values())
-    print(f"{photograph.shape[1]}x{photograph.shape[0]} pixels: eager {eager:.2f} ms, compiled {ours:.2f} ms, {eager / ours:.1f}x")
+    print(
+        f"{photograph.shape[1]}x{photograph.shape[0]} pixels: eager {eager:.2f} ms, compiled {ours:.2f} ms, {eager / ours:.1f}x"
+    )
     height, width = result.shape
-    left = grey(photograph)[3:3 + height, 3:3 + width]
+    left = grey(photograph)[3 : 3 + height, 3 : 3 + width]
     Image.fromarray((np.hstack([left, 1 - result]) * 255).astype(np.uint8)).save(options.out)
     print(f"wrote {options.out}")
 

@@ -55,7 +55,9 @@ def _candidates() -> list[str]:
     """Libraries beside NumPy's package: there is one, and NumPy has loaded it already."""
     package = Path(np.__file__).parent
     folders = [package.parent / "numpy.libs", package / ".dylibs", package / ".libs"]
-    return [str(p) for folder in folders if folder.is_dir() for p in sorted(folder.iterdir()) if "blas" in p.name.lower()]
+    return [
+        str(p) for folder in folders if folder.is_dir() for p in sorted(folder.iterdir()) if "blas" in p.name.lower()
+    ]
 
 
 def _address(library: ctypes.CDLL, symbol: str) -> int | None:

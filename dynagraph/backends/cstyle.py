@@ -1,4 +1,4 @@
-"""Print scalar expressions and statements in the C family.  One printer; C and CUDA C differ in the few methods of `Dialect`."""
+"""Print scalar expressions and statements in the C family.  CUDA C differs in little."""
 
 from __future__ import annotations
 
@@ -13,8 +13,21 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
 from dynagraph.ir.loops import Axis, Define, Store
 
-OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": "|", "xor": "^",
-             "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+OPERATORS = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "div": "/",
+    "and": "&",
+    "or": "|",
+    "xor": "^",
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+}
 WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps in NumPy: done unsigned
 UNSIGNED = {"int32": "uint32_t", "int64": "uint64_t", "uint8": "uint8_t"}
 BUILTINS = {"sqrt", "floor", "ceil", "trunc", "rint", "copysign"}  # one instruction each, with -fno-math-errno
@@ -71,7 +84,8 @@ class CStyle:
         """An index or size."""
         if e.constant is not None:
             return str(e.constant)
-        positive, negative = [], []
+        positive: list[str] = []
+        negative: list[str] = []
         for monomial, coefficient in sorted(e.terms.items(), key=lambda t: (len(t[0]), [a.name for a in t[0]])):
             factors = [self._atom(a) for a in monomial]
             if abs(coefficient) != 1 or not factors:
@@ -158,6 +172,8 @@ class CStyle:
         if e.op == "index":
             return f"({self.type(e.dtype)})({self.integer(e.value)})"  # type: ignore[arg-type]
         if e.op == "load":
+            buffer: str
+            index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
             return f"{buffer}[{self.integer(index)}]"
         args = [self.expr(a, scope) for a in e.args]
@@ -232,7 +248,7 @@ def float_literal(value: float, dtype: DType) -> str:
     """The shortest decimal that reads back as the same value."""
     suffix = "f" if dtype.itemsize == 4 else ""
     if math.isnan(value):
-        return f"__builtin_nan{suffix}(\"\")"
+        return f'__builtin_nan{suffix}("")'
     if math.isinf(value):
         return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
     text = str(np.float32(value)) if suffix else repr(value)

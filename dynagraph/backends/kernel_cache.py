@@ -74,10 +74,10 @@ def _memory_file(image: bytes) -> tuple[object, str]:
         with open(fd, "wb", closefd=False) as file:
             file.write(image)
         return fd, f"/proc/self/fd/{fd}"
-    file = tempfile.NamedTemporaryFile(prefix="dynagraph-", suffix=".so")  # noqa: SIM115  (kept open on purpose)
-    file.write(image)
-    file.flush()
-    return file, file.name
+    named = tempfile.NamedTemporaryFile(prefix="dynagraph-", suffix=".so")  # noqa: SIM115  (kept open on purpose)
+    named.write(image)
+    named.flush()
+    return named, named.name
 
 
 class KernelCache:
@@ -222,7 +222,7 @@ def unseal(key: str, data: bytes) -> bytes | None:
     if len(data) < TRAILER.size:
         return None
     image = data[: -TRAILER.size]
-    magic, length, digest = TRAILER.unpack(data[-TRAILER.size:])
+    magic, length, digest = TRAILER.unpack(data[-TRAILER.size :])
     return image if magic == MAGIC and length == len(image) and digest == _digest(key, image) else None
 
 
@@ -241,8 +241,10 @@ def _open_private(root: Path) -> int:
     status = os.fstat(fd)
     if not _is_private(status):
         os.close(fd)
-        raise PermissionError(f"{root}: must belong to this user and be writable by nobody else "
-                              f"(owner {status.st_uid}, mode {stat.filemode(status.st_mode)})")
+        raise PermissionError(
+            f"{root}: must belong to this user and be writable by nobody else "
+            f"(owner {status.st_uid}, mode {stat.filemode(status.st_mode)})"
+        )
     return fd
 
 

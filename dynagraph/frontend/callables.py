@@ -55,7 +55,7 @@ def _call_function(frame: Frame, function: Function, args: Arguments, kwargs: Ke
     return frame.ex.inline(function, bind(frame, function, args, kwargs), frame.depth + 1)
 
 
-OPAQUE_PACKAGES = frozenset({"numpy", "scipy", "cupy", "dynagraph", "functools", "contextlib", "inspect", "typing", "copy", "random",
+OPAQUE_PACKAGES = frozenset({"numpy", "scipy", "cupy", "functools", "contextlib", "inspect", "typing", "copy", "random",
                              "warnings", "logging", "os", "threading", "collections", "dataclasses", "enum", "abc"})
 
 

@@ -229,6 +229,8 @@ class LeafRule:
 
     def __call__(self, e: Expr) -> Expr:
         if e.op == "load":
+            buffer: str
+            position: IntExpr
             buffer, position = e.value  # type: ignore[misc]
             return replace(e, value=(buffer, position.substitute(self.values)), _hash=0)
         if e.op == "index":
@@ -323,7 +325,9 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             lines += _render_body(s.stores, indent + "  ")
         else:
             lines.append(f"{indent}scan {_render_axes((s.axis,))}:")
-            lines.append(f"{indent}  {s.accumulator.name} = running {s.accumulator.kind} {render_expr(s.accumulator.value)}")
+            lines.append(
+                f"{indent}  {s.accumulator.name} = running {s.accumulator.kind} {render_expr(s.accumulator.value)}"
+            )
             lines += _render_body(s.stores, indent + "  ")
     return lines
 

@@ -22,7 +22,14 @@ def run_native(graph: Graph, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     outputs = tuple((n.dtype.numpy, tuple(hint_of(d) for d in n.shape), False) for n in graph.outputs)
     recipe = ("tuple", tuple(("out", k) for k in range(len(outputs))))
     plan = _dispatch.NativePlan(
-        native.address, native.keepalive, len(arrays), outputs, native.workspace.evaluate({}), recipe, native.release_gil, 0
+        native.address,
+        native.keepalive,
+        len(arrays),
+        outputs,
+        native.workspace.evaluate({}),
+        recipe,
+        native.release_gil,
+        0,
     )
     entry = _dispatch.Entry(guards, len(arrays), plan)
     return entry.run(arrays)

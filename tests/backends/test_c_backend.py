@@ -128,7 +128,11 @@ def test_batched_matmul_broadcasts_its_batch():
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, np.bool_])
 def test_integer_matmul_is_exact(dtype):
     rng = np.random.default_rng(0)
-    check(lambda b, x, y: b.matmul(x, y), rng.integers(0, 2, (5, 7)).astype(dtype), rng.integers(0, 2, (7, 3)).astype(dtype))
+    check(
+        lambda b, x, y: b.matmul(x, y),
+        rng.integers(0, 2, (5, 7)).astype(dtype),
+        rng.integers(0, 2, (7, 3)).astype(dtype),
+    )
 
 
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
@@ -148,8 +152,17 @@ def test_logical_reductions(op):
         check(lambda b, x: getattr(b, op)(x, axis=axis, keepdims=False), x)
 
 
-@pytest.mark.parametrize("shape, axis", [((100_000,), (0,)), ((3, 70_001), (1,)), ((70_001, 3), (0,)), ((200_000, 2), (0, 1)),
-                                         ((2, 40_000, 30), (1,)), ((5000, 40), (0,))])
+@pytest.mark.parametrize(
+    "shape, axis",
+    [
+        ((100_000,), (0,)),
+        ((3, 70_001), (1,)),
+        ((70_001, 3), (0,)),
+        ((200_000, 2), (0, 1)),
+        ((2, 40_000, 30), (1,)),
+        ((5000, 40), (0,)),
+    ],
+)
 def test_long_reductions_are_split_into_blocks(shape, axis):
     x = np.random.default_rng(0).standard_normal(shape)
     graph = check(lambda b, x: b.sum(x, axis=axis, keepdims=False), x, rtol=1e-10, atol=1e-9)
@@ -187,8 +200,15 @@ def test_movement_is_fused_and_stays_within_bounds():
         rolled = b.roll(both, shift=3, axis=1)
         part = b.slice(rolled, starts=(0, 5), steps=(1, -1), shape=(5, 6))
         padded = b.pad(x, widths=((1, 1), (0, 2)), value=7.0)
-        return [part, padded, b.tile(x, reps=(2, 3)), b.repeat(x, repeats=3, axis=0), b.reshape(x, shape=(9, 5)),
-                b.transpose(x, axes=(1, 0)), b.broadcast_to(x, shape=(2, 5, 9))]
+        return [
+            part,
+            padded,
+            b.tile(x, reps=(2, 3)),
+            b.repeat(x, repeats=3, axis=0),
+            b.reshape(x, shape=(9, 5)),
+            b.transpose(x, axes=(1, 0)),
+            b.broadcast_to(x, shape=(2, 5, 9)),
+        ]
 
     check(program, f32(5, 9))
 
@@ -265,8 +285,12 @@ def programs(draw):
     rows, columns = draw(st.sampled_from([(1, 1), (3, 4), (5, 40), (33, 70), (64, 3)]))
     count = draw(st.integers(1, 12))
     instructions = [
-        (draw(st.sampled_from(["unary", "binary", "reduce", "transpose", "slice", "cumsum"])), draw(st.integers(0, 10**6)),
-         draw(st.integers(0, 10**6)), draw(st.integers(0, 10**6)))
+        (
+            draw(st.sampled_from(["unary", "binary", "reduce", "transpose", "slice", "cumsum"])),
+            draw(st.integers(0, 10**6)),
+            draw(st.integers(0, 10**6)),
+            draw(st.integers(0, 10**6)),
+        )
         for _ in range(count)
     ]
     return rows, columns, instructions, draw(st.integers(0, 100))
@@ -281,7 +305,7 @@ def _apply(b, values: list[Node], instruction) -> None:
         values.append(getattr(b, op)(x))
     elif kind == "binary":
         y = values[r % len(values)]
-        if x.shape == y.shape or 1 in y.shape and len(x.shape) == len(y.shape) and x.shape[0] in (1, y.shape[0]):
+        if x.shape == y.shape or (1 in y.shape and len(x.shape) == len(y.shape) and x.shape[0] in (1, y.shape[0])):
             try:
                 values.append(getattr(b, BINARY[q % len(BINARY)])(x, y))
             except ValueError:  # the shapes do not broadcast

@@ -37,7 +37,10 @@ def compile_graph(graph: Graph) -> Executable:
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
     )
     return Executable(
-        call=reference(graph), native=native, artifacts={"loops": str(program), "kernels": source}, cached=library.from_cache
+        call=reference(graph),
+        native=native,
+        artifacts={"loops": str(program), "kernels": source},
+        cached=library.from_cache,
     )
 
 

@@ -115,7 +115,9 @@ class _ProgramPrinter:
         self.out.line(f"/* {kernel.comment} */")
         self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(parameters)})")
         for buffer in scratch:
-            self.out.line(f"{buffer.dtype.ctype} {buffer.name}[{self.c.integer(buffer.size)}] __attribute__((aligned(64)));")
+            self.out.line(
+                f"{buffer.dtype.ctype} {buffer.name}[{self.c.integer(buffer.size)}] __attribute__((aligned(64)));"
+            )
         _KernelPrinter(self.c, kernel).body()
         self.out.close()
         self.out.open(
@@ -179,10 +181,12 @@ class _ProgramPrinter:
         """The address of one matrix of a batch; an operand's batch dimensions broadcast."""
         offset = operand.offset
         own = len(operand.shape) - 2
-        for dim, stride, index in zip(operand.shape[:own], operand.strides[:own], batch[len(batch) - own:]):
+        for dim, stride, index in zip(operand.shape[:own], operand.strides[:own], batch[len(batch) - own :]):
             if not same_dim(dim, 1):
                 offset = offset + index * expr_of(stride)
-        return f"({operand.dtype.ctype} *){self.address(self.program.buffers[operand.buffer])} + {self.c.integer(offset)}"
+        return (
+            f"({operand.dtype.ctype} *){self.address(self.program.buffers[operand.buffer])} + {self.c.integer(offset)}"
+        )
 
 
 def _layout(operand: Operand) -> tuple[int, IntExpr]:
@@ -341,8 +345,10 @@ class _KernelPrinter:
         while extent is not None and lanes > 4 and lanes * 4 > extent:
             lanes //= 2
         block = lanes * CASCADE_STEPS
-        cascade = not outer and (extent is None or extent > block) and any(
-            a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators
+        cascade = (
+            not outer
+            and (extent is None or extent > block)
+            and any(a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators)
         )
         name = axis.symbol.name
         self.out.open("")
@@ -365,7 +371,9 @@ class _KernelPrinter:
         else:
             self._lanes(r, axis, lanes, start, f"{name}_end")
             for a in r.accumulators:
-                self.out.line(f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};")
+                self.out.line(
+                    f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};"
+                )
         for _ in outer:
             self.out.close()
         self.out.close()
@@ -444,7 +452,9 @@ class _KernelPrinter:
         a, column = r.accumulator, r.column
         name = column.symbol.name
         extent = self.c.integer(column.extent)
-        self.out.line(f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});")
+        self.out.line(
+            f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
+        )
         self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
         empty = any(axis.extent.constant == 0 for axis in r.axes)
         self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")

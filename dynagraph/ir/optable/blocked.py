@@ -17,7 +17,7 @@ _REDUCE = {
 
 def _blocked_shape(metas: Metas, attrs: Attrs) -> Shape:
     shape, axis, block = metas[0].shape, attrs["axis"], attrs["block"]
-    return shape[:axis] + ((shape[axis] + (block - 1)) // block,) + shape[axis + 1:]
+    return shape[:axis] + ((shape[axis] + (block - 1)) // block,) + shape[axis + 1 :]
 
 
 def _eager(xp: Any, x: Any, *, kind: str, axis: int, block: int) -> Any:

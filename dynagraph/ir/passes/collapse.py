@@ -30,7 +30,7 @@ def _collapse_inner(s: Statement) -> Statement:
         return Loop(axes, body)
     if isinstance(s, Reduce) and not any(a.kind in ("argmax", "argmin") for a in s.accumulators):
         axes, (merged,) = _merge(s.axes, (s,))
-        return replace(merged, axes=axes)  # type: ignore[type-var]
+        return replace(merged, axes=axes)  # type: ignore[type-var, arg-type]
     return s
 
 
@@ -46,8 +46,9 @@ def _merge(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axi
             name = outer.symbol.name
             whole = IntExpr.symbol(name, 0, extent - 1)
             body = substitute(body, {outer.symbol.name: IntExpr.of(0), inner.symbol.name: whole})
-            merged[position: position + 2] = [Axis(next(iter(whole.symbols())), extent, outer.hint * inner.hint)] \
-                if extent.constant != 1 else []
+            merged[position : position + 2] = (
+                [Axis(next(iter(whole.symbols())), extent, outer.hint * inner.hint)] if extent.constant != 1 else []
+            )
         position -= 1
     return tuple(merged), body
 
@@ -106,4 +107,3 @@ def _tile(kernel: Kernel, across: int) -> Kernel:
     column_block, column = _blocks(kernel.axes[-1], TILE)
     others = tuple(a for k, a in enumerate(kernel.axes[:-1]) if k != across)
     return replace(kernel, axes=(*others, row_block, column_block), body=(Loop((row, column), kernel.body),))
-

@@ -24,7 +24,7 @@ def index_of(shape: Shape, prefix: str) -> Index:
 
 def broadcast_index(shape: Shape, index: Index) -> Index:
     """The element of an operand of `shape` that broadcasts to `index` of the result."""
-    aligned = index[len(index) - len(shape):]
+    aligned = index[len(index) - len(shape) :]
     return tuple(ZERO if same_dim(dim, 1) else i for dim, i in zip(shape, aligned))
 
 

@@ -70,7 +70,7 @@ class _Fuser:
         for node in self.nodes:
             if node in self.real:
                 self._place(node)
-        stored = {node: None for node in self.graph.outputs}
+        stored = dict.fromkeys(self.graph.outputs)
         for node in self.nodes:
             if node in self.real:
                 for source in self._sources(node):
@@ -88,9 +88,7 @@ class _Fuser:
         for node in self.nodes:
             lowering = node.op.lowering
             always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")
-            if node in outputs or always or node in self.real:
-                self.real.add(node)
-            elif isinstance(lowering, Elementwise) and self._worth_keeping(node):
+            if node in outputs or always or node in self.real or (isinstance(lowering, Elementwise) and self._worth_keeping(node)):
                 self.real.add(node)
             self._note_cost(node)
 
@@ -162,9 +160,7 @@ class _Fuser:
         if any(m in sources for m in group.members):
             return True
         numel = hint_numel(_iteration_shape(node))
-        return any(
-            s in self._sources(m) and 2 * hint_numel(s.shape) >= numel for m in group.members for s in sources
-        )
+        return any(s in self._sources(m) and 2 * hint_numel(s.shape) >= numel for m in group.members for s in sources)
 
     def _joined(self, group: Group, node: Node, own: Group) -> tuple[Shape, Shape] | None:
         """The row and inner space of the group with `node` in it, or None where it does not fit."""

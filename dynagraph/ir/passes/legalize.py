@@ -83,7 +83,11 @@ def _split_reduction(graph: Graph, node: Node) -> None:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):
         return
-    before, reduced, behind = operand.shape[: axes[0]], operand.shape[axes[0]: axes[-1] + 1], operand.shape[axes[-1] + 1:]
+    before, reduced, behind = (
+        operand.shape[: axes[0]],
+        operand.shape[axes[0] : axes[-1] + 1],
+        operand.shape[axes[-1] + 1 :],
+    )
     block = _block_size(hint_numel(before), hint_numel(reduced), behind)
     if block is None:
         return

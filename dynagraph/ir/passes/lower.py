@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynagraph.errors import GraphError
-from dynagraph.ir import dtypes, expr
+from dynagraph.ir import expr
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import IntExpr, apply
@@ -173,7 +173,7 @@ class _KernelLowering:
         self.stage = passes + 1
         self.memo.clear()
         final = [self._store(m) for m in self.group.members if m in self.plan.stored and not self._inner(m)]
-        return outer_axes, tuple(body + self.defines + final)
+        return outer_axes, (*body, *self.defines, *final)
 
     def _inner(self, node: Node) -> bool:
         return is_inner_member(node, self.group.outer, self.group.inner)
@@ -282,10 +282,11 @@ class _KernelLowering:
         variable = IntExpr.symbol("j", 0, length - 1)
         (symbol,) = variable.symbols()
         inner = Axis(symbol, extent, block, start)
-        trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1:])
-        index = (*self.rows[:axis], variable, *self.rows[axis + 1:])
+        trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1 :])
+        index = (*self.rows[:axis], variable, *self.rows[axis + 1 :])
         accumulators = [
-            Accumulator(f"r_{m.name}", m.attrs["kind"], m.dtype, self.value(m.args[0], index)) for m in self.group.members
+            Accumulator(f"r_{m.name}", m.attrs["kind"], m.dtype, self.value(m.args[0], index))
+            for m in self.group.members
         ]
         stores = tuple(
             Store(self.buffers.of[m].name, self.buffers.flat(m, self.rows), expr.var(f"r_{m.name}", m.dtype))
@@ -306,7 +307,9 @@ class _KernelLowering:
         accumulator = Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value)
         index = member_index(node, self.group.outer, (), self.rows, ())
         assert index is not None
-        store = Store(self.buffers.of[node].name, self.buffers.flat(node, index), expr.var(accumulator.name, node.dtype))
+        store = Store(
+            self.buffers.of[node].name, self.buffers.flat(node, index), expr.var(accumulator.name, node.dtype)
+        )
         *outer, column = make_axes(self.group.outer, self.rows)
         statement = ColumnReduce(make_axes(reduced_shape(node), reduced), column, accumulator, (store,))
         return tuple(outer), (*self.defines, statement)
@@ -318,7 +321,9 @@ class _KernelLowering:
         along = node.attrs["axis"]
         value = self.value(node.args[0], self.rows)
         accumulator = Accumulator(f"r_{node.name}", node.op.lowering.kind, node.dtype, value)
-        store = Store(self.buffers.of[node].name, self.buffers.flat(node, self.rows), expr.var(accumulator.name, node.dtype))
+        store = Store(
+            self.buffers.of[node].name, self.buffers.flat(node, self.rows), expr.var(accumulator.name, node.dtype)
+        )
         axes = make_axes(node.shape, self.rows)
         if self.rows[along] is ZERO:
             return axes, (Define(accumulator.name, value), store)
@@ -376,7 +381,8 @@ class _KernelLowering:
 
     def _moved(self, node: Node, index: Index) -> Expr:
         pieces = [
-            (condition, self._piece(node, position, source)) for condition, position, source in movement_pieces(node, index)
+            (condition, self._piece(node, position, source))
+            for condition, position, source in movement_pieces(node, index)
         ]
         result = pieces[-1][1]
         for condition, value in reversed(pieces[:-1]):
@@ -445,4 +451,6 @@ def _library_call(node: Node, buffers: Buffers) -> LibraryCall:
     depth: Dim = node.args[0].shape[-1]
     flops = 2.0 * hint_numel(node.shape) * hint_of(depth)
     where = f"  ({node.location})" if node.location else ""
-    return LibraryCall(node.op.lowering.routine, out, tuple(operands), node.name + where, flops / GEMM_FLOPS_PER_NANOSECOND)
+    return LibraryCall(
+        node.op.lowering.routine, out, tuple(operands), node.name + where, flops / GEMM_FLOPS_PER_NANOSECOND
+    )

@@ -53,7 +53,9 @@ def _lifetimes(program: LoopProgram) -> list[Lifetime]:
             first.setdefault(name, position)
             last[name] = position
     return [
-        Lifetime(b, first[b.name], last[b.name]) for b in program.buffers.values() if b.role == "temp" and b.name in first
+        Lifetime(b, first[b.name], last[b.name])
+        for b in program.buffers.values()
+        if b.role == "temp" and b.name in first
     ]
 
 
