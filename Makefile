@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
-.PHONY: demo test test-frontend lint types imports fuzz soak bench clean
+.PHONY: demo test test-frontend lint types imports fuzz soak bench extensions clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -32,6 +32,10 @@ soak: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bars.py
+
+# quick: into the tree, for the Python of VENV; those for other versions lie beside them and stay
+extensions:
+	$(BIN)/python setup.py --quiet build_ext --inplace
 
 $(VENV)/.installed: pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
