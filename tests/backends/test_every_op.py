@@ -1,0 +1,72 @@
+"""Every row of the op table as machine code: dtypes x shapes x attributes, special values included, against its eager function."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Meta
+from dynagraph.ir.ops import Composite, Library, Op, Reduction
+from tests.ops.cases import ROWS, Case, cases
+from tests.ops.evaluate import assert_same
+
+from .native import run_native
+
+ULP = 5  # NumPy is off by one itself, our functions by at most four
+SUMS = 64  # additions in another order
+BATCH = 24  # cases that one C file computes
+
+# which zero of 0.0 and -0.0 comes out depends on NumPy's vector width
+EITHER_ZERO = ("fmax", "fmin", "max", "min")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning"),
+]
+
+
+def tolerance(case: Case) -> int | None:
+    if isinstance(case.op.lowering, (Reduction, Library, Composite)):
+        return SUMS if case.operands and case.operands[0].dtype.kind == "f" else ULP
+    return None if case.op.exact else ULP
+
+
+def graph_of(batch: list[Case]) -> tuple[Graph, list[np.ndarray]]:
+    """One graph that computes every case, and its inputs."""
+    graph, arrays, outputs = Graph(), [], []
+    for case in batch:
+        nodes = []
+        for operand in case.operands:
+            dtype = dtypes.from_numpy(operand.dtype)
+            assert dtype is not None
+            operand = np.ascontiguousarray(operand).reshape(operand.shape)
+            nodes.append(graph.placeholder("x", Meta(dtype, operand.shape)))
+            arrays.append(operand)
+        outputs.append(graph.call(case.op, *nodes, **case.attrs))
+    graph.output(outputs)
+    return graph, arrays
+
+
+def chosen(op: Op) -> list[Case]:
+    """Every case of elementwise rows; of the others, whose cases are many, every third."""
+    every = list(cases(op))
+    return every if len(every) <= 4 * BATCH else every[:: len(every) // (4 * BATCH) + 1]
+
+
+@pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)
+def test_machine_code_gives_what_eager_gives(op: Op) -> None:
+    remaining = iter(chosen(op))
+    while batch := list(itertools.islice(remaining, BATCH)):
+        graph, arrays = graph_of(batch)
+        for case, got in zip(batch, run_native(graph, *arrays)):
+            with np.errstate(all="ignore"):
+                want = np.asarray(op.eager(np, *case.operands, **op.bind_attrs(case.attrs)))
+            if op.name in EITHER_ZERO and want.dtype.kind == "f":
+                got, want = got + 0.0, want + 0.0
+            try:
+                assert_same(got, want, tolerance(case))
+            except AssertionError as error:
+                raise AssertionError(f"{case}: {error}") from None
