@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mpmath as mp
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from dynagraph.backends.c.prelude import prelude_for
-from dynagraph.backends.toolchain import toolchain
+from dynagraph.backends.toolchain import Toolchain, toolchain
 from dynagraph.ir.expr import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,10 +90,9 @@ def _loop(name: str, suffix: str, operands: int, result: str) -> str:
 class Library:
     """The loops, compiled."""
 
-    def __init__(self, folder: Path):
-        rows = list(_rows())
+    def __init__(self, folder: Path, rows: list[tuple[str, str, int, str]], compiler: Toolchain):
         source = prelude_for({f"dg_{name}_{suffix}" for name, suffix, _, _ in rows})
-        image = toolchain().compile("\n".join([source, *(_loop(*row) for row in rows)]))
+        image = compiler.compile("\n".join([source, *(_loop(*row) for row in rows)]))
         path = folder / "prelude.so"
         path.write_bytes(image)
         self.library = ctypes.CDLL(str(path))
@@ -114,7 +115,7 @@ def silent() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def native(tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return Library(tmp_path_factory.mktemp("prelude"))
+    return Library(tmp_path_factory.mktemp("prelude"), list(_rows()), toolchain())
 
 
 # -- points ---------------------------------------------------------------------------------------------------------
@@ -278,10 +279,7 @@ def test_exact_functions(native: Library, name: str, suffix: str) -> None:
 def test_exact_functions_of_two_operands(native: Library, name: str, suffix: str) -> None:
     rng = np.random.default_rng(2)
     x, y = (a.ravel() for a in np.meshgrid(special_values(suffix), special_values(suffix)))
-    x, y = (
-        np.concatenate([a, random_values(suffix, rng), np.round(rng.uniform(-9, 9, 200)).astype(a.dtype)])
-        for a in (x, y)
-    )
+    x, y = (np.concatenate([a, random_values(suffix, rng), np.round(rng.uniform(-9, 9, 200)).astype(a.dtype)]) for a in (x, y))
     want = numpy_function(name)(x, y)
     got = native(name, suffix, x, y)
     if name in ("fmax", "fmin"):  # NumPy's own loops differ in which zero they take
@@ -349,6 +347,29 @@ def test_loops_vectorise(tmp_path: Path) -> None:
     if clang:  # which has no vector versions of what DG_RARE defines
         slow -= {f"{name}_{s}" for name in RARE for s in ("f32", "f64")}
     assert not slow
+
+
+X86_LEVELS = [(), ("-mno-avx512f",), ("-mno-avx2", "-mno-fma"), ("-mno-avx",)]  # each with other vectors
+
+
+@pytest.mark.parametrize("flags", X86_LEVELS if platform.machine() == "x86_64" else [()])
+def test_rare_arguments_on_every_kind_of_vector(flags: tuple[str, ...], tmp_path: Path) -> None:
+    names = ["sin", "cos", "tan", "fmod"]
+    rows = [(name, s, FUNCTIONS[name].arity, s) for name in names for s in ("f32", "f64")]
+    compiler = replace(toolchain(), flags=(*toolchain().flags, *flags))
+    library = Library(tmp_path, rows, compiler)
+    rng = np.random.default_rng(4)
+    for name, suffix, operands, _ in rows:
+        x: np.ndarray = np.concatenate([rng.uniform(-1e6, 1e6, 700), np.exp(rng.uniform(-20, 80, 333))]).astype(DTYPES[suffix])
+        x = rng.permutation(x)
+        if operands == 2:
+            y = np.full_like(x, 0.7)
+            assert_same_bits(library(name, suffix, x, y), np.fmod(x, y), x)
+        else:
+            exact = [exact_value(UNARY[name], v) for v in x.tolist()]
+            results = library(name, suffix, x).tolist()
+            worst = max(ulp_error(r, e, suffix) for r, e in zip(results, exact, strict=True) if e is not None)
+            assert worst <= ULP_BAR[suffix]
 
 
 def test_only_what_is_used_is_there() -> None:

@@ -26,7 +26,7 @@
    loops from vectorising: gcc gets vector versions of the whole, under the names that the vector function ABI gives
    them, which test all lanes at once. */
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__ELF__)
-#define DG_RARE_LANES(symbol, real, integer, lanes, limit, call)                                                      \
+#define DG_RARE_LANES(symbol, real, integer, lanes, limit, redo)                                                      \
     typedef real symbol##_v __attribute__((vector_size(sizeof(real) * lanes)));                                       \
     typedef integer symbol##_mask __attribute__((vector_size(sizeof(real) * lanes)));                                 \
     static symbol##_v symbol(symbol##_v ts, symbol##_v xs, symbol##_v ys, symbol##_v zs) __asm__(#symbol);            \
@@ -37,29 +37,28 @@
         integer any = 0;                                                                                              \
         for (int lane = 0; lane < lanes; ++lane)                                                                      \
             any |= far[lane];                                                                                         \
-        if (__builtin_expect(any != 0, 0))                                                                            \
-            for (int lane = 0; lane < lanes; ++lane)                                                                  \
-                if (far[lane]) {                                                                                      \
-                    real x = xs[lane], y = ys[lane];                                                                  \
-                    (void)x, (void)y;                                                                                 \
-                    zs[lane] = call;                                                                                  \
-                }                                                                                                     \
+        if (__builtin_expect(any != 0, 0)) {                                                                          \
+            symbol##_v t = ts, x = xs, y = ys;                                                                        \
+            redo((real *)&t, (real *)&x, (real *)&y, (real *)&zs, lanes);                                             \
+        }                                                                                                             \
         return zs;                                                                                                    \
     }
-#define DG_RARE_SSE(name, real, integer, lanes, limit, call)                                                          \
-    DG_RARE_LANES(_ZGVbN##lanes##vvvv_##name, real, integer, lanes, limit, call)
-#ifdef __AVX__
-#define DG_RARE_AVX(name, real, integer, lanes, limit, call)                                                          \
-    DG_RARE_LANES(_ZGVcN##lanes##vvvv_##name, real, integer, lanes, limit, call)                                      \
-    DG_RARE_LANES(_ZGVdN##lanes##vvvv_##name, real, integer, lanes, limit, call)
+#define DG_RARE_SSE(name, real, integer, lanes, limit)                                                                \
+    DG_RARE_LANES(_ZGVbN##lanes##vvvv_##name, real, integer, lanes, limit, name##_redo)
+#if defined(__AVX2__)
+#define DG_RARE_AVX(name, real, integer, lanes, limit)                                                                \
+    DG_RARE_LANES(_ZGVdN##lanes##vvvv_##name, real, integer, lanes, limit, name##_redo)
+#elif defined(__AVX__)
+#define DG_RARE_AVX(name, real, integer, lanes, limit)                                                                \
+    DG_RARE_LANES(_ZGVcN##lanes##vvvv_##name, real, integer, lanes, limit, name##_redo)
 #else
-#define DG_RARE_AVX(name, real, integer, lanes, limit, call)
+#define DG_RARE_AVX(name, real, integer, lanes, limit)
 #endif
 #ifdef __AVX512F__
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)                                                       \
-    DG_RARE_LANES(_ZGVeN##lanes##vvvv_##name, real, integer, lanes, limit, call)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit)                                                             \
+    DG_RARE_LANES(_ZGVeN##lanes##vvvv_##name, real, integer, lanes, limit, name##_redo)
 #else
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit)
 #endif
 #define DG_RARE_SCALAR(name, real, absolute, limit, call)                                                             \
     extern real name(real t, real x, real y, real z)                                                                  \
@@ -68,11 +67,17 @@
     static __attribute__((used)) real name##_scalar(real t, real x, real y, real z)                                   \
     {                                                                                                                 \
         return absolute(t) > limit ? call : z;                                                                        \
+    }                                                                                                                 \
+    static __attribute__((noinline, cold)) void name##_redo(const real *t, const real *x, const real *y, real *z,     \
+                                                            int lanes)                                                \
+    {                                                                                                                 \
+        for (int lane = 0; lane < lanes; ++lane)                                                                      \
+            z[lane] = name##_scalar(t[lane], x[lane], y[lane], z[lane]);                                              \
     }
 #else
-#define DG_RARE_SSE(name, real, integer, lanes, limit, call)
-#define DG_RARE_AVX(name, real, integer, lanes, limit, call)
-#define DG_RARE_AVX512(name, real, integer, lanes, limit, call)
+#define DG_RARE_SSE(name, real, integer, lanes, limit)
+#define DG_RARE_AVX(name, real, integer, lanes, limit)
+#define DG_RARE_AVX512(name, real, integer, lanes, limit)
 #define DG_RARE_SCALAR(name, real, absolute, limit, call)                                                             \
     DG_INL real name(real t, real x, real y, real z)                                                                  \
     {                                                                                                                 \
@@ -81,14 +86,14 @@
 #endif
 #define DG_RARE_f32(name, limit, call)                                                                                \
     DG_RARE_SCALAR(name, float, __builtin_fabsf, limit, call)                                                         \
-    DG_RARE_SSE(name, float, int32_t, 4, limit, call)                                                                 \
-    DG_RARE_AVX(name, float, int32_t, 8, limit, call)                                                                 \
-    DG_RARE_AVX512(name, float, int32_t, 16, limit, call)
+    DG_RARE_SSE(name, float, int32_t, 4, limit)                                                                       \
+    DG_RARE_AVX(name, float, int32_t, 8, limit)                                                                       \
+    DG_RARE_AVX512(name, float, int32_t, 16, limit)
 #define DG_RARE_f64(name, limit, call)                                                                                \
     DG_RARE_SCALAR(name, double, __builtin_fabs, limit, call)                                                         \
-    DG_RARE_SSE(name, double, int64_t, 2, limit, call)                                                                \
-    DG_RARE_AVX(name, double, int64_t, 4, limit, call)                                                                \
-    DG_RARE_AVX512(name, double, int64_t, 8, limit, call)
+    DG_RARE_SSE(name, double, int64_t, 2, limit)                                                                      \
+    DG_RARE_AVX(name, double, int64_t, 4, limit)                                                                      \
+    DG_RARE_AVX512(name, double, int64_t, 8, limit)
 
 /* Numbers of twice the precision: the sum of both. */
 typedef struct { float hi, lo; } dg_pair_f32;
