@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dynagraph._core._dispatch import CompiledFunction, Entry, PythonPlan, bind
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
+from dynagraph._core._dispatch import CompiledFunction, Entry, PythonPlan, bind
 
 
 def eagerly(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
@@ -68,17 +68,13 @@ keywords = st.dictionaries(
 
 @given(functions(), st.lists(st.integers(), max_size=8), keywords)
 @settings(max_examples=1000, deadline=None)
-def test_binding_agrees_with_the_interpreter(
-    case: tuple[types.FunctionType, int], args: list[int], kwargs: dict[str, int]
-) -> None:
+def test_binding_agrees_with_the_interpreter(case: tuple[types.FunctionType, int], args: list[int], kwargs: dict[str, int]) -> None:
     f, n = case
     kwargs = {"".join([*name]): value for name, value in kwargs.items()}  # not interned
     cf = CompiledFunction(f, no_miss)
     cf.add_entry(giving(*range(n), n_registers=n))
     try:
-        expected = tuple(
-            f(*args, **kwargs).values()
-        )  # inspect's own bind is wrong where **more takes a positional-only name
+        expected = tuple(f(*args, **kwargs).values())  # inspect's own bind is wrong where **more takes a positional-only name
     except TypeError:
         with pytest.raises(TypeError):
             bind(f, tuple(args), kwargs)
@@ -349,9 +345,7 @@ def test_an_errstate_check_that_clears_the_entries() -> None:
             cf.add_entry(giving(0, guards=(("errstate",),)))
         assert cf(1) == "missed"
     finally:
-        _dispatch.set_errstate(
-            umath._extobj_contextvar, lambda: not {"raise", "call", "print", "log"} & {*np.geterr().values()}
-        )
+        _dispatch.set_errstate(umath._extobj_contextvar, lambda: not {"raise", "call", "print", "log"} & {*np.geterr().values()})
 
 
 def test_errors_of_programs() -> None:
@@ -425,9 +419,7 @@ def test_cycles_are_collected() -> None:
         cf.itself = cf
         guards = (("is_not", 0, cf), ("is_not", 0, marker), ("closure", 1, 0))
         for _ in range(3):
-            cf.add_entry(
-                Entry(guards, 4, PythonPlan(program, 0, ("tuple", (("const", cf), ("dict", ((marker, ("out", 0)),))))))
-            )
+            cf.add_entry(Entry(guards, 4, PythonPlan(program, 0, ("tuple", (("const", cf), ("dict", ((marker, ("out", 0)),)))))))
         cf(1)
         cf.entries[0].run((1,))
         return weakref.ref(marker)

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dynagraph._core._dispatch import Entry, PythonPlan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
+from dynagraph._core._dispatch import Entry, PythonPlan
 
 CONSTANT = ("const", None)
 
@@ -207,9 +207,7 @@ def test_a_value_that_dies_is_not_seen_again() -> None:
         assert e.run(()) is module.x
 
 
-@given(
-    st.lists(st.sampled_from(["set a", "set b", "del", "other", "clear", "update", "setdefault", "look"]), max_size=40)
-)
+@given(st.lists(st.sampled_from(["set a", "set b", "del", "other", "clear", "update", "setdefault", "look"]), max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_any_history_of_a_dict(history: list[str]) -> None:
     a, b = object(), object()
@@ -824,9 +822,7 @@ GOOD = ("array", 0, 0, np.dtype(float), 1, (3,), None, None)
     ],
 )
 def test_programs_that_are_refused(guards: Any) -> None:
-    n_inputs = (
-        1 if isinstance(guards, tuple) and any(isinstance(g, tuple) and g[:1] == ("array",) for g in guards) else 0
-    )
+    n_inputs = 1 if isinstance(guards, tuple) and any(isinstance(g, tuple) and g[:1] == ("array",) for g in guards) else 0
     if guards == (("array", 0, 0, float, 1, (3,), None, None),):
         entry(*guards, n_inputs=1)  # what np.dtype() takes is taken
         return

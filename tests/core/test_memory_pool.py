@@ -11,9 +11,9 @@ import threading
 
 import numpy as np
 import pytest
-from dynagraph._core._dispatch import Entry, NativePlan, pool_set_limit, pool_stats, pool_trim
 
 from dynagraph._core import _dispatch
+from dynagraph._core._dispatch import Entry, NativePlan, pool_set_limit, pool_stats, pool_trim
 
 from .native import address, library
 
@@ -62,9 +62,7 @@ def test_small_arrays_are_numpys_own() -> None:
     assert pool_stats()["taken"] == before + 1
 
 
-@pytest.mark.parametrize(
-    "n", [8192, 8193, 10240, 10241, 16384, 262144, 262136, 262137, 1 << 20, (1 << 20) + 1, 3_000_001]
-)
+@pytest.mark.parametrize("n", [8192, 8193, 10240, 10241, 16384, 262144, 262136, 262137, 1 << 20, (1 << 20) + 1, 3_000_001])
 def test_all_of_a_block_can_be_written(n: int) -> None:
     e = maker(n)
     arrays = [e.run(()) for _ in range(4)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from dynagraph._core._dispatch import Entry, NativePlan, PythonPlan
 
 from .native import address, library
@@ -51,13 +52,7 @@ def test_three_arrays(release_gil: bool) -> None:
     a, b, c = (np.random.default_rng(k).normal(size=16) for k in range(3))
     e = native("add3", (a, b, c), ((F8, (16,), False),), release_gil=release_gil)
     got = e.run((a, b, c))
-    assert (
-        type(got) is np.ndarray
-        and got.dtype == F8
-        and got.flags.c_contiguous
-        and got.flags.owndata
-        and got.base is None
-    )
+    assert type(got) is np.ndarray and got.dtype == F8 and got.flags.c_contiguous and got.flags.owndata and got.base is None
     assert np.array_equal(got, a + b + c)
     assert e.run((a, b, c)) is not got
 
@@ -68,13 +63,7 @@ def test_sizes_from_symbols(n: int) -> None:
     e = native("twice", (None,), ((F8, ((("s", 0), 1, "*"),), False),), n_symbols=1, guards=guards)
     x = np.arange(n, dtype=float)
     got = e.run((x,))
-    assert (
-        np.array_equal(got, 2 * x)
-        and got.flags.aligned
-        and got.flags.owndata
-        and got.flags.writeable
-        and got.base is None
-    )
+    assert np.array_equal(got, 2 * x) and got.flags.aligned and got.flags.owndata and got.flags.writeable and got.base is None
 
 
 @pytest.mark.parametrize(
@@ -139,13 +128,13 @@ def test_the_gil_is_released() -> None:
     e = native("slow_sum", (x,), ((F8, (), True),), release_gil=True)
     e.run((x,))
     results: list = []
-    threads = [threading.Thread(target=lambda: results.append(e.run((x,)))) for _ in range(4)]
+    threads = [threading.Thread(target=lambda: results.append(e.run((x,)))) for _ in range(8)]
     start = time.perf_counter()
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert results == [16.0] * 4 and time.perf_counter() - start < 0.17
+    assert results == [16.0] * 8 and time.perf_counter() - start < 0.3  # one after the other: 0.4
 
 
 def test_inputs_live_while_the_gil_is_released() -> None:
@@ -197,9 +186,7 @@ def test_scalar_of() -> None:
 
 
 def test_python_plans_scalars() -> None:
-    plan = PythonPlan(
-        lambda: (np.array(1.5), np.array(2.5)), 0, ("tuple", (("out", 0), ("out", 1))), 0, 2, (True, False)
-    )
+    plan = PythonPlan(lambda: (np.array(1.5), np.array(2.5)), 0, ("tuple", (("out", 0), ("out", 1))), 0, 2, (True, False))
     first, second = Entry((), 0, plan).run(())
     assert type(first) is np.float64 and type(second) is np.ndarray
 
@@ -222,10 +209,7 @@ def test_views_of_arguments() -> None:
         got = making(recipe, x)
         assert np.array_equal(got, expected) and got.shape == expected.shape
         assert got.base is x and np.shares_memory(got, x) == (got.size > 0) and not got.flags.owndata
-        assert (
-            got.flags.c_contiguous == expected.flags.c_contiguous
-            and got.flags.f_contiguous == expected.flags.f_contiguous
-        )
+        assert got.flags.c_contiguous == expected.flags.c_contiguous and got.flags.f_contiguous == expected.flags.f_contiguous
         assert got.flags.writeable and got.flags.aligned
     got = making(view(("arg", 0), (12,), (1,), 0, False), x)
     assert not got.flags.writeable
@@ -434,9 +418,7 @@ def test_python_plans_that_are_refused(arguments: tuple) -> None:
 def test_what_python_programs_are_given() -> None:
     def given_for(type_: Any, value: Any) -> Any:
         seen = []
-        Entry((("scalar", 0, 0, type_),), 1, PythonPlan(lambda x: seen.append(x) or (), 1, ("const", None))).run(
-            (value,)
-        )
+        Entry((("scalar", 0, 0, type_),), 1, PythonPlan(lambda x: seen.append(x) or (), 1, ("const", None))).run((value,))
         return seen[0]
 
     assert given_for(float, 1.5).dtype == float and given_for(float, 1.5).shape == ()

@@ -10,6 +10,7 @@ import time
 
 import numpy as np
 import pytest
+
 from dynagraph._core._dispatch import Entry, NativePlan, get_threads, set_threads
 
 from .native import address, library

@@ -8,10 +8,10 @@ import types
 import warnings
 
 import pytest
-from dynagraph._core._frame_hook import call_captured
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dynagraph._core._frame_hook import call_captured
 from dynagraph.frontend.assemble import call_instead
 
 
@@ -59,9 +59,7 @@ def test_same_signature(signature: str, n_free: int, cells: bool) -> None:
     expected = dict(bound(*args, **keywords).arguments)
     answer = call_captured(f, lambda function, old, values: code, tuple(args), keywords)
     names = code.co_varnames
-    assert {k: v for k, v in zip(names, answer) if v not in ((), {})} == {
-        k: v for k, v in expected.items() if v not in ((), {})
-    }
+    assert {k: v for k, v in zip(names, answer) if v not in ((), {})} == {k: v for k, v in expected.items() if v not in ((), {})}
 
 
 def test_many_parameters() -> None:

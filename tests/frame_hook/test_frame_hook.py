@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import subprocess
 import sys
@@ -9,13 +10,15 @@ import threading
 import traceback
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from dynagraph._core._frame_hook import call_captured, is_active
 
 from dynagraph._core import _frame_hook
+from dynagraph._core._frame_hook import call_captured, is_active
+from dynagraph.backends.kernel_cache import Library
+from dynagraph.backends.toolchain import toolchain
 from dynagraph.frontend.assemble import call_instead
 
 
@@ -62,6 +65,69 @@ def test_calls_of_all_kinds(args: tuple, kwargs: dict | None) -> None:
     assert call_captured(all_kinds, unchanged, args, kwargs) == expected
     _, a, b, c, rest, k, kw = expected
     assert call_captured(all_kinds, swapping_in(lambda values: values), args, kwargs) == (a, b, c, k, rest, kw)
+
+
+def test_the_hook_is_off_in_the_body() -> None:
+    def f():
+        return is_active()
+
+    assert call_captured(f, unchanged, (), None) is False
+    assert call_captured(f, swapping_in(lambda values: is_active()), (), None) is False
+
+
+OTHER_EVALUATOR = """
+extern void *_PyEval_EvalFrameDefault(void *, void *, int);
+int n_frames;
+void *count_frames(void *thread, void *frame, int throwflag)
+{
+    ++n_frames;
+    return _PyEval_EvalFrameDefault(thread, frame, throwflag);
+}
+"""
+
+
+@pytest.fixture
+def other_evaluator() -> Iterator[tuple[ctypes.c_int, Callable[[], int | None]]]:
+    """An evaluator that another tool has set: its count of frames, and what tells which evaluator is set."""
+    library = Library(toolchain().compile(OTHER_EVALUATOR), from_cache=False)
+    python = ctypes.pythonapi
+    python.PyInterpreterState_Get.restype = ctypes.c_void_p
+    python._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
+    python._PyInterpreterState_GetEvalFrameFunc.argtypes = [ctypes.c_void_p]
+    python._PyInterpreterState_SetEvalFrameFunc.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    python._PyInterpreterState_SetEvalFrameFunc.restype = None
+    interpreter = python.PyInterpreterState_Get()
+    before = python._PyInterpreterState_GetEvalFrameFunc(interpreter)
+    python._PyInterpreterState_SetEvalFrameFunc(interpreter, library.address("count_frames"))
+    yield (
+        ctypes.c_int.in_dll(library._library, "n_frames"),
+        lambda: python._PyInterpreterState_GetEvalFrameFunc(interpreter),
+    )
+    python._PyInterpreterState_SetEvalFrameFunc(interpreter, before)
+
+
+def test_another_tools_evaluator_stays(other_evaluator: tuple[ctypes.c_int, Callable[[], int | None]]) -> None:
+    frames, evaluator = other_evaluator
+    its = evaluator()
+
+    def f(a):
+        return a
+
+    def generator():
+        yield 1
+
+    for _ in range(3):
+        before = frames.value
+        assert call_captured(f, swapping_in(lambda values: values), (5,), None) == (5,)
+        assert frames.value > before and evaluator() == its
+        assert call_captured(f, unchanged, (5,), None) == 5 and evaluator() == its
+        assert list(call_captured(generator, unchanged, (), None)) == [1] and evaluator() == its
+        with pytest.raises(TypeError):
+            call_captured(f, unchanged, (), None)
+        assert evaluator() == its
+        with pytest.raises(ZeroDivisionError):
+            call_captured(f, lambda *_: 1 / 0, (5,), None)
+        assert evaluator() == its
 
 
 def test_only_this_call_is_looked_at() -> None:
