@@ -196,7 +196,7 @@ class Compilation:
         captured = capture(function, values, dynamic=self.options.dynamic)
         captured_at = time.perf_counter()
         executable = self.options.backend(captured.graph)
-        entry = make_entry(captured, executable)
+        entry = make_entry(captured, executable, function.__closure__)
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
@@ -268,7 +268,7 @@ class Compilation:
             self.full = False
 
 
-def make_entry(captured: Captured, executable: Executable) -> Any:
+def make_entry(captured: Captured, executable: Executable, closure: tuple[Any, ...] | None = None) -> Any:
     """The guards and the plan of a capture, as the dispatcher takes them."""
     native = executable.native
     if native is None:
@@ -281,7 +281,7 @@ def make_entry(captured: Captured, executable: Executable) -> Any:
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
             captured.result, native.release_gil, captured.n_symbols,
         )
-    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan)
+    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
 
 
 def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
