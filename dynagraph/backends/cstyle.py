@@ -121,9 +121,9 @@ class CStyle:
             else:
                 self.out.line(f"{item.buffer}[{self.integer(item.index)}] = {value};")
 
-    def values(self, roots: Sequence[Expr], scope: Scope) -> list[str]:
-        """The text of expressions, after lines that compute what they share."""
-        self._name_shared(roots, scope)
+    def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
+        """The text of expressions, after lines that compute what they share with each other and with `later` stores."""
+        self._name_shared([*roots, *(s.value for s in later)], scope)
         return [self.expr(r, scope) for r in roots]
 
     def _name_shared(self, roots: Iterable[Expr], scope: Scope) -> None:

@@ -319,7 +319,7 @@ class _KernelPrinter:
     def _single(self, r: Reduce) -> None:
         """Every reduced size is 1."""
         scope = Scope()
-        texts = self.c.values([a.value for a in r.accumulators], scope)
+        texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
             self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
         self.c.block(r.stores, scope)
@@ -329,7 +329,7 @@ class _KernelPrinter:
             self.out.open("")
             self.c.open_loop(axis)
         scope = Scope()
-        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope)):
+        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name} = {self._combine(a, a.name, text)};")
         self.c.block(r.stores, scope)
         for _ in r.axes:
@@ -400,7 +400,7 @@ class _KernelPrinter:
         self.out.open(f"for (int l = 0; l < {width}; ++l)")
         self.out.line(f"const int64_t {name} = {name}_base + l;")
         scope = Scope()
-        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope)):
+        for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name}_lane[l] = {self._combine(a, f'{a.name}_lane[l]', text)};")
         self.c.block(r.stores, scope)
         self.out.close()
