@@ -38,7 +38,7 @@ from dynagraph.ir.shapes import expr_of, same_dim
 ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
 SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
-CASCADE_STEPS = 4  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
+CASCADE_STEPS = 8  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
