@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 from workloads import Workload, add3, throughput
@@ -44,15 +45,54 @@ def interleaved(contenders: dict[str, Callable[[], object]], rounds: int, calls:
     return {name: statistics.median(values) for name, values in samples.items()}
 
 
-def peers_of(workload: Workload) -> dict[str, Callable[[], object]]:
-    """torch.compile, JAX and Numba on the same function, as far as they are installed and take it."""
+def peers_of(workload: Workload, threads: int) -> dict[str, Callable[[], object]]:
+    """torch.compile on tensors, JAX on device arrays, Numba: as far as they are installed and take the function."""
     found: dict[str, Callable[[], object]] = {}
-    if importlib.util.find_spec("torch"):
-        import torch  # optional peer
-
-        compiled = torch.compile(workload.function)
-        found["torch.compile"] = lambda: compiled(*workload.arguments)
+    for name, make in (("torch.compile", _torch), ("jax", _jax), ("numba", _numba)):
+        if importlib.util.find_spec(name.split(".")[0]):
+            try:
+                run = make(workload, threads)
+                run()
+            except Exception as error:  # a peer that cannot run the function is left out, and said to be
+                print(f"  {name} does not run {workload.name}: {type(error).__name__}", flush=True)
+            else:
+                found[name] = run
     return found
+
+
+def _torch(workload: Workload, threads: int) -> Callable[[], object]:
+    import torch  # an optional peer
+
+    torch.set_num_threads(threads)
+    tensors = tuple(torch.from_numpy(a) if isinstance(a, np.ndarray) else a for a in workload.arguments)
+    compiled = torch.compile(workload.written_for(_TorchNamespace(torch)))
+    return lambda: compiled(*tensors)
+
+
+class _TorchNamespace:
+    """The NumPy names that the workloads use, as torch spells them."""
+
+    def __init__(self, torch: ModuleType):
+        self.tanh, self.exp, self.log, self.sqrt = torch.tanh, torch.exp, torch.log, torch.sqrt
+        self.abs, self.where = torch.abs, torch.where
+        self.maximum = lambda x, y: torch.clamp(x, min=y)
+
+
+def _jax(workload: Workload, threads: int) -> Callable[[], object]:
+    import jax  # an optional peer
+
+    jax.config.update("jax_enable_x64", True)
+    arrays = tuple(jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in workload.arguments)
+    compiled = jax.jit(workload.written_for(jax.numpy))
+    return lambda: jax.block_until_ready(compiled(*arrays))
+
+
+def _numba(workload: Workload, threads: int) -> Callable[[], object]:
+    import numba  # an optional peer
+
+    numba.set_num_threads(threads)
+    compiled = numba.njit(parallel=threads > 1)(workload.function)
+    return lambda: compiled(*workload.arguments)
 
 
 def throughput_rows(threads: int, rounds: int, peers: bool) -> list[dict]:
@@ -68,7 +108,7 @@ def throughput_rows(threads: int, rounds: int, peers: bool) -> list[dict]:
             "dynagraph": lambda w=workload, f=compiled: f(*w.arguments),
         }
         if peers:
-            contenders |= peers_of(workload)
+            contenders |= peers_of(workload, threads)
         seconds = interleaved(contenders, rounds)
         ratio = seconds["numpy"] / seconds["dynagraph"]
         rows.append(
