@@ -13,7 +13,7 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not fuzz and not soak"
 
 test-frontend: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/door tests/api
+	$(BIN)/python -m pytest -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/door tests/api tests/test_end_to_end.py
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -212,7 +212,8 @@ class Compilation:
         self.stats.breaks[str(stop)] += 1
         self._remember(kind)
         _log.info("%s runs eagerly: %s", function.__qualname__, stop)
-        if self.options.fullgraph:
+        # a call without array operations is whole as it is
+        if self.options.fullgraph and stop.reason.name != "NOTHING_TO_COMPILE":
             raise CaptureError(f"{function.__qualname__}: {stop}") from None
 
     def _note_failure(self, function: types.FunctionType, error: Exception, kind: tuple) -> None:

@@ -19,8 +19,14 @@ def call_instead(code: CodeType, callable: Callable[[tuple], Any]) -> CodeType:
     """
     n_parameters = _n_parameters(code)
     flags = code.co_flags
-    template = _template(code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount,
-                         bool(flags & CO_VARARGS), bool(flags & CO_VARKEYWORDS), len(code.co_freevars))
+    template = _template(
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        bool(flags & CO_VARARGS),
+        bool(flags & CO_VARKEYWORDS),
+        len(code.co_freevars),
+    )
     return template.replace(
         co_consts=tuple(callable if c == _CALLABLE else c for c in template.co_consts),
         co_varnames=code.co_varnames[:n_parameters],
@@ -53,8 +59,9 @@ def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeyw
     # Unreachable uses make the free variables, whose cells a debugger may read.
     # "if True": no warning that a str is called.
     uses = "".join(f"; {name}" for name in free)
-    source = (f"def outer({', '.join(free)}):\n"
-              f" def shim({', '.join(signature)}): return ({_CALLABLE!r} if True else 0)(({values})){uses}")
+    source = (
+        f"def outer({', '.join(free)}):\n def shim({', '.join(signature)}): return ({_CALLABLE!r} if True else 0)(({values})){uses}"
+    )
     outer = next(c for c in compile(source, "<dynagraph>", "exec").co_consts if isinstance(c, CodeType))
     shim = next(c for c in outer.co_consts if isinstance(c, CodeType))
     return shim.replace(co_linetable=_first_line_only(len(shim.co_code) // 2))

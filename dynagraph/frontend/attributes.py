@@ -71,8 +71,11 @@ def _of_class(frame: Frame, value: Const, name: str) -> Value:
     if found is _MISSING:
         return refuse("ATTRIBUTE", f"class {cls.__name__} has no plain attribute {name}")
     if isinstance(found, (property, classmethod)) or (
-        hasattr(type(found), "__get__") and not isinstance(found, (staticmethod, types.FunctionType, types.BuiltinFunctionType,
-                                                                   types.MethodDescriptorType, _dispatch.CompiledFunction))
+        hasattr(type(found), "__get__")
+        and not isinstance(
+            found,
+            (staticmethod, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, _dispatch.CompiledFunction),
+        )
     ):
         return refuse("ATTRIBUTE", f".{name} of class {cls.__name__} is a descriptor")
     source = Attribute(value.source, name)

@@ -25,33 +25,50 @@ class Reason:
 
 
 _ROWS = (
-    Reason("ARRAY_BRANCH", "the branch depends on the value of an array",
-           "write it as np.where(cond, a, b), or branch outside the compiled function"),
+    Reason(
+        "ARRAY_BRANCH",
+        "the branch depends on the value of an array",
+        "write it as np.where(cond, a, b), or branch outside the compiled function",
+    ),
     Reason("AMBIGUOUS_TRUTH", "the truth of an array of several elements was asked for", "use np.any(x) or np.all(x)"),
-    Reason("DATA_DEPENDENT", "a Python value or a shape depends on the values of an array",
-           "do this step outside the compiled function, or keep the value in an array"),
+    Reason(
+        "DATA_DEPENDENT",
+        "a Python value or a shape depends on the values of an array",
+        "do this step outside the compiled function, or keep the value in an array",
+    ),
     Reason("IN_PLACE_WRITE", "an array is written in place", "build a new array: np.where, np.concatenate, x = x + y"),
-    Reason("SIDE_EFFECT", "something that outlives the call is changed, or the world outside is asked",
-           "return the new value, and do the effect outside the compiled function"),
+    Reason(
+        "SIDE_EFFECT",
+        "something that outlives the call is changed, or the world outside is asked",
+        "return the new value, and do the effect outside the compiled function",
+    ),
     Reason("WOULD_RAISE", "the code raises an exception here", "nothing, if that is meant: the exception comes from the plain run"),
     Reason("NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run"),
     Reason("UNSUPPORTED_FUNCTION", "this function is not captured", "call it outside the compiled function, or on its result"),
     Reason("UNSUPPORTED_ARGUMENT", "this argument of the function is not captured", "leave it out, or spell the step otherwise"),
     Reason("UNSUPPORTED_DTYPE", "the dtype is not captured", "use bool, uint8, int32, int64, float32 or float64"),
     Reason("UNSUPPORTED_INDEX", "this way of indexing is not captured", "use integers, slices, None and Ellipsis"),
-    Reason("UNSUPPORTED_INPUT", "an input is no plain array, Python number or container",
-           "pass np.asarray(x), of a native dtype and aligned"),
+    Reason(
+        "UNSUPPORTED_INPUT",
+        "an input is no plain array, Python number or container",
+        "pass np.asarray(x), of a native dtype and aligned",
+    ),
     Reason("UNSUPPORTED_VALUE", "this kind of Python value is not followed", "use numbers, tuples, lists and dicts"),
-    Reason("UNSUPPORTED_RESULT", "the function returns something that is made anew and not followed",
-           "return arrays, numbers, tuples, lists and dicts of them"),
+    Reason(
+        "UNSUPPORTED_RESULT",
+        "the function returns something that is made anew and not followed",
+        "return arrays, numbers, tuples, lists and dicts of them",
+    ),
     Reason("UNKNOWN_OPCODE", "this Python construct is not captured", "write the array part as a function of its own"),
     Reason("CONTEXT_MANAGER", "a with block is entered", "enter it outside the compiled function"),
     Reason("GENERATOR", "a generator or coroutine is made or run", "use a list, or a plain loop"),
-    Reason("ATTRIBUTE", "the attribute cannot be read without running code that is not followed",
-           "read it outside the compiled function and pass the value"),
+    Reason(
+        "ATTRIBUTE",
+        "the attribute cannot be read without running code that is not followed",
+        "read it outside the compiled function and pass the value",
+    ),
     Reason("RECURSION", "calls are nested too deeply to be inlined", "use a loop, or raise dg.config.inline_depth"),
-    Reason("UNROLL_LIMIT", "the loop runs too often to be unrolled",
-           "work on whole arrays, or raise dg.config.unroll_limit"),
+    Reason("UNROLL_LIMIT", "the loop runs too often to be unrolled", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),
     Reason("DISABLED", "dg.disable was applied to this function", "take the decorator off"),
@@ -71,5 +88,6 @@ class Break(Exception):
     def __str__(self) -> str:
         where = f"{self.location}: " if self.location else ""
         detail = f" ({self.detail})" if self.detail else ""
-        return (f"{where}{self.reason.what}{detail}\n  fix: {self.reason.cure}\n"
-                f"  more: dynagraph explain --reason {self.reason.slug}")
+        return (
+            f"{where}{self.reason.what}{detail}\n  fix: {self.reason.cure}\n  more: dynagraph explain --reason {self.reason.slug}"
+        )

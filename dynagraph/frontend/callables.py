@@ -14,11 +14,11 @@ import numpy as np
 from dynagraph._core import _dispatch
 from dynagraph.frontend.attributes import is_partial, load_attribute
 from dynagraph.frontend.executor import NULL, Frame, refuse
-from dynagraph.frontend.operations import BINARY, PURE, binary, dict_value, entries_of, plain, unary
 from dynagraph.frontend.iteration import dict_keys, items_of, iterate
 from dynagraph.frontend.numpy_door import lookup, method, operator_door
+from dynagraph.frontend.operations import BINARY, PURE, binary, dict_value, entries_of, plain, unary
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import Array, Const, Dict, Function, Iter, Method, Object, Sequence, Slice, Value
+from dynagraph.frontend.values import Array, Const, Dict, Function, Iter, Method, Object, Partial, Sequence, Slice, Value
 from dynagraph.ir.shapes import SymInt
 
 Arguments = list[Any]
@@ -35,6 +35,8 @@ def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Valu
         return _call_method(frame, function, args, kwargs)
     if isinstance(function, Const):
         return _call_constant(frame, function, args, kwargs)
+    if isinstance(function, Partial):
+        return call(frame, function.function, [*function.args, *args], {**function.kwargs, **kwargs})
     if is_partial(function):
         return _call_partial(frame, function, args, kwargs)
     if isinstance(function, Object):
@@ -55,8 +57,27 @@ def _call_function(frame: Frame, function: Function, args: Arguments, kwargs: Ke
     return frame.ex.inline(function, bind(frame, function, args, kwargs), frame.depth + 1)
 
 
-OPAQUE_PACKAGES = frozenset({"numpy", "scipy", "cupy", "functools", "contextlib", "inspect", "typing", "copy", "random",
-                             "warnings", "logging", "os", "threading", "collections", "dataclasses", "enum", "abc"})
+OPAQUE_PACKAGES = frozenset(
+    {
+        "numpy",
+        "scipy",
+        "cupy",
+        "functools",
+        "contextlib",
+        "inspect",
+        "typing",
+        "copy",
+        "random",
+        "warnings",
+        "logging",
+        "os",
+        "threading",
+        "collections",
+        "dataclasses",
+        "enum",
+        "abc",
+    }
+)
 
 
 def bind(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> dict[str, Any]:
@@ -115,6 +136,8 @@ def _call_method(frame: Frame, bound: Method, args: Arguments, kwargs: Keywords)
         return _call_pure_method(frame, owner.value, bound.function, args, kwargs)
     table = LIST_METHODS if isinstance(owner, Sequence) else DICT_METHODS if isinstance(owner, Dict) else {}
     found = table.get(bound.function)
+    if found is _dict_update:
+        return _dict_update(frame, owner, *args, **kwargs)
     if found is None or kwargs:
         return refuse("UNSUPPORTED_FUNCTION", f".{bound.function}() of a {type(owner).__name__.lower()}")
     return found(frame, owner, *args)
@@ -228,11 +251,14 @@ def _dict_setdefault(frame: Frame, owner: Dict, key: Any, default: Any = None) -
     return frame.ex.resolve(_own_dict(owner).setdefault(plain(frame, key), Const(None) if default is None else default))
 
 
-def _dict_update(frame: Frame, owner: Dict, more: Any) -> Value:
-    more = frame.ex.resolve(more)
-    if not isinstance(more, Dict):
-        return refuse("UNSUPPORTED_VALUE", "update() with something that is no dict")
-    return _nothing(_own_dict(owner).update(entries_of(frame, more)))
+def _dict_update(frame: Frame, owner: Dict, *more: Any, **named: Any) -> Value:
+    items = _own_dict(owner)
+    for other in map(frame.ex.resolve, more):
+        if not isinstance(other, Dict):
+            return refuse("UNSUPPORTED_VALUE", "update() with something that is no dict")
+        items.update(entries_of(frame, other))
+    items.update(named)
+    return Const(None)
 
 
 DICT_METHODS: dict[str, Callable[..., Value]] = {
@@ -277,10 +303,28 @@ def _call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywo
 
 
 EFFECTS = frozenset({print, input, open, exec, eval, setattr, delattr, globals, locals, vars})
-PURE_FUNCTIONS = frozenset({
-    abs, round, divmod, pow, chr, ord, bin, hex, oct, str, repr, ascii, format, complex, hash, bytes, slice,
-    *(f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)),
-}) - {slice}
+PURE_FUNCTIONS = frozenset(
+    {
+        abs,
+        round,
+        divmod,
+        pow,
+        chr,
+        ord,
+        bin,
+        hex,
+        oct,
+        str,
+        repr,
+        ascii,
+        format,
+        complex,
+        hash,
+        bytes,
+        slice,
+        *(f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)),
+    }
+) - {slice}
 
 
 def _len(frame: Frame, value: Any) -> Value:
@@ -510,13 +554,37 @@ def _operator(symbol: str) -> Callable[..., Value]:
 
 
 SPECIAL: dict[Any, Callable[..., Value]] = {
-    len: _len, range: _range, zip: _zip, enumerate: _enumerate, map: _map, filter: _filter, sum: _sum, min: _extreme("<"),
-    max: _extreme(">"), isinstance: _isinstance, type: _type, callable: _callable, getattr: _getattr,
-    tuple: _to_sequence(tuple), list: _to_sequence(list), dict: _dict, int: _number(int), float: _number(float), bool: _bool,
-    all: _all, any: _any, sorted: _sorted, next: _next, abs: _absolute, pow: _power, round: _round, slice: _slice,
+    len: _len,
+    range: _range,
+    zip: _zip,
+    enumerate: _enumerate,
+    map: _map,
+    filter: _filter,
+    sum: _sum,
+    min: _extreme("<"),
+    max: _extreme(">"),
+    isinstance: _isinstance,
+    type: _type,
+    callable: _callable,
+    getattr: _getattr,
+    tuple: _to_sequence(tuple),
+    list: _to_sequence(list),
+    dict: _dict,
+    int: _number(int),
+    float: _number(float),
+    bool: _bool,
+    all: _all,
+    any: _any,
+    sorted: _sorted,
+    next: _next,
+    abs: _absolute,
+    pow: _power,
+    round: _round,
+    slice: _slice,
     reversed: lambda frame, value: Iter(iter(items_of(frame, value)[::-1])),
     iter: lambda frame, value: iterate(frame, value),
     functools.reduce: _reduce,
+    functools.partial: lambda frame, function, *args, **kwargs: Partial(function, args, kwargs),
     operator.neg: lambda frame, value: unary(frame, "neg", value),
     **{f: _operator(symbol) for symbol, f in BINARY.items()},
 }

@@ -62,7 +62,8 @@ def capture(function: types.FunctionType, values: tuple[Any, ...], *, dynamic: b
         raise Break("NOTHING_TO_COMPILE", None, function.__qualname__)
     graph.output(results.nodes)
     outputs = tuple(
-        (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar) for n, scalar in zip(results.nodes, results.scalars)
+        (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar)
+        for n, scalar in zip(results.nodes, results.scalars)
     )
     floats = any(n.kind == "call_function" and (n.dtype.is_float or any(a.dtype.is_float for a in n.args)) for n in graph.nodes)
     ex.guards.finish(ex.dims, list(ex.env.relations), floats)

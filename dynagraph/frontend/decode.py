@@ -27,16 +27,36 @@ VERSION = sys.version_info[:2]
 # written for specialisation, tracing and closures: without meaning for a symbolic run
 IGNORED = frozenset({"CACHE", "PRECALL", "RESUME", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS", "MAKE_CELL", "NOT_TAKEN"})
 RENAMED = {
-    "LOAD_METHOD": "LOAD_ATTR", "LOAD_FAST_CHECK": "LOAD_FAST", "LOAD_CLOSURE": "LOAD_CLOSURE", "DICT_MERGE": "DICT_UPDATE",
-    "JUMP_FORWARD": "JUMP", "JUMP_BACKWARD": "JUMP", "JUMP_BACKWARD_NO_INTERRUPT": "JUMP", "STORE_NAME": "STORE_NAME",
-    "POP_JUMP_FORWARD_IF_TRUE": "POP_JUMP_IF_TRUE", "POP_JUMP_FORWARD_IF_FALSE": "POP_JUMP_IF_FALSE",
-    "POP_JUMP_FORWARD_IF_NONE": "POP_JUMP_IF_NONE", "POP_JUMP_FORWARD_IF_NOT_NONE": "POP_JUMP_IF_NOT_NONE",
-    "POP_JUMP_BACKWARD_IF_TRUE": "POP_JUMP_IF_TRUE", "POP_JUMP_BACKWARD_IF_FALSE": "POP_JUMP_IF_FALSE",
-    "POP_JUMP_BACKWARD_IF_NONE": "POP_JUMP_IF_NONE", "POP_JUMP_BACKWARD_IF_NOT_NONE": "POP_JUMP_IF_NOT_NONE",
+    "LOAD_METHOD": "LOAD_ATTR",
+    "LOAD_FAST_CHECK": "LOAD_FAST",
+    "LOAD_CLOSURE": "LOAD_CLOSURE",
+    "DICT_MERGE": "DICT_UPDATE",
+    "JUMP_FORWARD": "JUMP",
+    "JUMP_BACKWARD": "JUMP",
+    "JUMP_BACKWARD_NO_INTERRUPT": "JUMP",
+    "STORE_NAME": "STORE_NAME",
+    "POP_JUMP_FORWARD_IF_TRUE": "POP_JUMP_IF_TRUE",
+    "POP_JUMP_FORWARD_IF_FALSE": "POP_JUMP_IF_FALSE",
+    "POP_JUMP_FORWARD_IF_NONE": "POP_JUMP_IF_NONE",
+    "POP_JUMP_FORWARD_IF_NOT_NONE": "POP_JUMP_IF_NOT_NONE",
+    "POP_JUMP_BACKWARD_IF_TRUE": "POP_JUMP_IF_TRUE",
+    "POP_JUMP_BACKWARD_IF_FALSE": "POP_JUMP_IF_FALSE",
+    "POP_JUMP_BACKWARD_IF_NONE": "POP_JUMP_IF_NONE",
+    "POP_JUMP_BACKWARD_IF_NOT_NONE": "POP_JUMP_IF_NOT_NONE",
 }
 COMPARE_SHIFT = {(3, 11): 0, (3, 12): 4}.get(VERSION, 5)
-JUMPS = frozenset({"JUMP", "POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE",
-                   "JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP", "FOR_ITER"})
+JUMPS = frozenset(
+    {
+        "JUMP",
+        "POP_JUMP_IF_TRUE",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE",
+        "JUMP_IF_TRUE_OR_POP",
+        "JUMP_IF_FALSE_OR_POP",
+        "FOR_ITER",
+    }
+)
 
 
 @functools.lru_cache(maxsize=512)
@@ -95,8 +115,15 @@ def _normalise(raw: dis.Instruction, line: int) -> list[Instruction]:
         return [Instruction("LOAD_CONST", value, line), Instruction("RETURN_VALUE", None, line)]
     if name in ("KW_NAMES",):
         return [Instruction(op, _keyword_names(raw, value), line)]
-    if name in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "FORMAT_VALUE", "UNPACK_EX", "CALL_FUNCTION_EX", "CALL_INTRINSIC_1",
-                "CONVERT_VALUE"):
+    if name in (
+        "MAKE_FUNCTION",
+        "SET_FUNCTION_ATTRIBUTE",
+        "FORMAT_VALUE",
+        "UNPACK_EX",
+        "CALL_FUNCTION_EX",
+        "CALL_INTRINSIC_1",
+        "CONVERT_VALUE",
+    ):
         return [Instruction(op, raw.arg or 0, line)]
     return [Instruction(op, value, line)]
 

@@ -32,8 +32,17 @@ HANDLERS: dict[str, Handler] = {}
 
 SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
 VALUES = (int, float, complex, str, bytes)  # constants that are guarded by value
-IDENTITIES = (type, types.ModuleType, types.BuiltinFunctionType, np.ufunc, types.FunctionType, _dispatch.CompiledFunction,
-              types.MethodDescriptorType, types.WrapperDescriptorType, type(np.where))
+IDENTITIES = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    np.ufunc,
+    types.FunctionType,
+    _dispatch.CompiledFunction,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    type(np.where),
+)
 MAX_NODES = 20000
 
 
@@ -217,8 +226,17 @@ class Executor:
         strides = None if contiguous else tuple(s // array.itemsize for s in array.strides)
         shape, guarded = self._dims(array, slot, contiguous)
         self.n_inputs += 1
-        self.guards.add("array", source, slot, array.dtype, array.ndim, guarded, strides, bool(array.flags.writeable),
-                        says=f": {describe_value(array)}" + ("" if array.flags.writeable else " read-only"))
+        self.guards.add(
+            "array",
+            source,
+            slot,
+            array.dtype,
+            array.ndim,
+            guarded,
+            strides,
+            bool(array.flags.writeable),
+            says=f": {describe_value(array)}" + ("" if array.flags.writeable else " read-only"),
+        )
         node = self.graph.placeholder(_name_of(source), Meta(dtype, shape, strides))
         return self._own(Array(node, source=source))
 
@@ -257,14 +275,17 @@ class Executor:
         defaults = Attribute(source, "__defaults__")
         keyword_defaults = Attribute(source, "__kwdefaults__")
         return Function(
-            obj.__code__, obj.__globals__, obj.__qualname__,
+            obj.__code__,
+            obj.__globals__,
+            obj.__qualname__,
             tuple(_LazyItem(self, d, Item(defaults, k)) for k, d in enumerate(obj.__defaults__ or ())),
             {k: _LazyItem(self, d, Key(keyword_defaults, k)) for k, d in (obj.__kwdefaults__ or {}).items()},
             tuple(
                 Cell(source=CellSource(cell, name), real=cell)
                 for name, cell in zip(obj.__code__.co_freevars, obj.__closure__ or ())
             ),
-            source, obj,
+            source,
+            obj,
         )
 
     def class_function(self, function: types.FunctionType, owner: type, name: str) -> Function:
@@ -334,8 +355,7 @@ class Executor:
         if isinstance(result, Node):
             return self._from_node(result, returns)
         if isinstance(result, (tuple, list)):
-            return Sequence(type(result) if type(result) in (tuple, list) else tuple,
-                            [self.from_door(r, returns) for r in result])
+            return Sequence(type(result) if type(result) in (tuple, list) else tuple, [self.from_door(r, returns) for r in result])
         return Const(result)
 
     def _from_node(self, node: Node, returns: str) -> Array:

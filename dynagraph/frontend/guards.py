@@ -129,7 +129,7 @@ class GuardList:
         instruction, text = self._rows()[index]
         source = self._sources.get(instruction[1]) if len(instruction) > 1 and isinstance(instruction[1], int) else None
         if isinstance(source, Local) and instruction[0] in ("array", "scalar", "equal", "is", "type", "type_version", "len"):
-            said = text[len(str(source)):].lstrip(": ").removeprefix("is ")
+            said = text[len(str(source)) :].lstrip(": ").removeprefix("is ")
             return f"{source}: expected {said}, got {describe_value(values[source.index])}"
         return f"no longer true: {text}"
 

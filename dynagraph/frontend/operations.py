@@ -11,14 +11,29 @@ from dynagraph.frontend.iteration import dict_keys, items_of
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.source import Key
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import Array, Const, Dict, Sequence, Slice, Value
+from dynagraph.frontend.values import Array, Const, Dict, Sequence, Value
 from dynagraph.ir.shapes import SymInt
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "<<": operator.lshift, ">>": operator.rshift, "&": operator.and_,
-    "|": operator.or_, "^": operator.xor, "@": operator.matmul,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "@": operator.matmul,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
 PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dynagraph.frontend.executor import Executor, refuse
 from dynagraph.frontend.guards import size_program
-from dynagraph.frontend.values import Array, Const, Dict, Object, Function, Sequence
+from dynagraph.frontend.values import Array, Const, Dict, Function, Object, Sequence
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import Strided, view_of
 from dynagraph.ir.shapes import SymInt, expr_of

@@ -20,7 +20,7 @@ def truth(frame: Frame, value: Any) -> bool:
     """``bool(value)``; a branch on data stops the capture."""
     value = frame.ex.resolve(value)
     if isinstance(value, Const):
-        if isinstance(value.value, PURE_TYPES) or isinstance(value.value, type) or callable(value.value):
+        if isinstance(value.value, (*PURE_TYPES, type)) or callable(value.value):
             return bool(value.value)
         refuse("UNSUPPORTED_VALUE", f"the truth of {value.value!r}")
     if isinstance(value, Array):

@@ -88,6 +88,15 @@ class Method:
 
 
 @dataclass(eq=False)
+class Partial:
+    """``functools.partial`` made by the captured code."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(eq=False)
 class Object:
     """Any other object, known by its type; attributes are read with guards."""
 
@@ -109,4 +118,4 @@ class Slice:
     parts: tuple[Any, Any, Any]
 
 
-Value = Union[Null, Const, Array, Sequence, Dict, Cell, Function, Method, Object, Iter, Slice]
+Value = Union[Null, Const, Array, Sequence, Dict, Cell, Function, Method, Partial, Object, Iter, Slice]

@@ -54,8 +54,8 @@ def test_promotion_with_python_scalars(ufunc):
     for dtype in DTYPES:
         for scalar in SCALARS:
             exact = ufunc is not np.float_power  # its pow is another one than power's
-            check_or_declined(lambda x: ufunc(x, scalar), sample((5,), dtype), exact=exact)  # noqa: B023
-            check_or_declined(lambda x: ufunc(scalar, x), sample((5,), dtype), exact=exact)  # noqa: B023
+            check_or_declined(lambda x: ufunc(x, scalar), sample((5,), dtype), exact=exact)
+            check_or_declined(lambda x: ufunc(scalar, x), sample((5,), dtype), exact=exact)
 
 
 OPERATORS = (
@@ -89,8 +89,8 @@ def test_operators(op):
             check_or_declined(op, x, sample((3,), other, seed=2))
             check_or_declined(op, x[0, 0], sample((3,), other, seed=2))
         for scalar in SCALARS:
-            check_or_declined(lambda a: op(a, scalar), x)  # noqa: B023
-            check_or_declined(lambda a: op(scalar, a), x)  # noqa: B023
+            check_or_declined(lambda a: op(a, scalar), x)
+            check_or_declined(lambda a: op(scalar, a), x)
 
 
 @pytest.mark.parametrize("exponent", (2, 2.0, 0.5, -1, -1.0, 0, 1, 1.0, 3, -2, 0.25, True))
@@ -184,7 +184,7 @@ def test_where_promotes():
         for right in DTYPES:
             check(np.where, sample((3, 1), "bool"), sample((4,), left), sample((3, 4), right))
         for scalar in SCALARS:
-            check_or_declined(lambda c, x: np.where(c, x, scalar), sample((4,), "int32"), sample((4,), left))  # noqa: B023
+            check_or_declined(lambda c, x: np.where(c, x, scalar), sample((4,), "int32"), sample((4,), left))
     check(lambda c: np.where(c, 1.0, 0), sample((4,), "bool"))
     check(lambda c: np.where(c, 1, False), sample((), "bool"))
     assert declined(np.where, sample((4,), "bool")) == "DATA_DEPENDENT"

@@ -6,8 +6,8 @@ from typing import Any
 
 from dynagraph.frontend.decode import Instruction
 from dynagraph.frontend.executor import Frame, handler, refuse
-from dynagraph.frontend.operations import entries_of, plain
 from dynagraph.frontend.iteration import items_of
+from dynagraph.frontend.operations import entries_of, plain
 from dynagraph.frontend.values import Const, Dict, Sequence, Slice
 
 
@@ -96,8 +96,8 @@ def unpack_ex(frame: Frame, i: Instruction) -> None:
     items = items_of(frame, frame.pop())
     if len(items) < before + after:
         refuse("WOULD_RAISE", f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
-    middle = Sequence(list, items[before:len(items) - after])
-    _push_reversed(frame, [*items[:before], middle, *items[len(items) - after:]])
+    middle = Sequence(list, items[before : len(items) - after])
+    _push_reversed(frame, [*items[:before], middle, *items[len(items) - after :]])
 
 
 def _exactly(frame: Frame, items: list[Any], count: int) -> list[Any]:

@@ -7,8 +7,8 @@ from typing import Any
 from dynagraph.frontend.callables import call
 from dynagraph.frontend.decode import VERSION, Instruction
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
-from dynagraph.frontend.operations import entries_of, plain
 from dynagraph.frontend.iteration import items_of
+from dynagraph.frontend.operations import entries_of, plain
 from dynagraph.frontend.values import Dict, Function
 
 
@@ -65,8 +65,8 @@ def _call(frame: Frame, count: int, names: tuple[str, ...]) -> None:
         function, own = first, []
     else:
         function, own = first, [second]
-    positional = [*own, *arguments[:count - len(names)]]
-    frame.push(call(frame, function, positional, dict(zip(names, arguments[count - len(names):]))))
+    positional = [*own, *arguments[: count - len(names)]]
+    frame.push(call(frame, function, positional, dict(zip(names, arguments[count - len(names) :]))))
 
 
 @handler("CALL_FUNCTION_EX")

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dynagraph.frontend.decode import Instruction
 from dynagraph.frontend.executor import Frame, handler, refuse
 from dynagraph.frontend.operations import (
-    binary, contains, formatted, in_place, plain, store, subscript, unary,
+    binary,
+    contains,
+    formatted,
+    in_place,
+    plain,
+    store,
+    subscript,
+    unary,
 )
 from dynagraph.frontend.truth import same, truth
 from dynagraph.frontend.values import Const, Dict, Sequence, Slice
