@@ -13,7 +13,8 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not fuzz and not soak"
 
 test-frontend: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/door tests/api tests/test_end_to_end.py
+	$(BIN)/python -m pytest -m "not fuzz and not soak" $(wildcard tests/core tests/frame_hook tests/frontend tests/door tests/api \
+		tests/test_*.py)
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
