@@ -1,0 +1,13 @@
+"""Shared by all tests: kernels go to a cache of this run's own, never to the user's."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+
+# before dynagraph is imported, which reads it; subprocesses of tests inherit it
+_folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
+os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
+atexit.register(shutil.rmtree, _folder, ignore_errors=True)
