@@ -27,7 +27,8 @@ def truth(frame: Frame, value: Any) -> bool:
         try:
             frame.ex.call_door(operator_door("bool"), [value])
         except Unsupported as refusal:
-            refuse("ARRAY_BRANCH" if refusal.reason == "DATA_DEPENDENT" else refusal.reason, refusal.detail)
+            if refusal.reason != "DATA_DEPENDENT":
+                raise
         refuse("ARRAY_BRANCH", "")
     if isinstance(value, Sequence):
         return bool(value.items)
