@@ -1,0 +1,184 @@
+"""The kernel cache and the C compiler when things go wrong: the call must still give the right answer, and say what happened."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph.backends import kernel_cache, toolchain
+from dynagraph.backends.kernel_cache import KernelCache, get_library, seal, unseal
+from dynagraph.errors import CompilerError
+
+SOURCE = "int answer(void) { return 42; }"
+KEY = "k" * 64
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with dg.config.override(cache_dir=str(tmp_path / "cache")):
+        yield tmp_path / "cache"
+
+
+def entry(folder: Path) -> Path:
+    (found,) = folder.glob("*.kernel")
+    return found
+
+
+def test_the_second_load_comes_from_disk(folder):
+    assert not get_library(SOURCE).from_cache
+    again = get_library(SOURCE)
+    assert again.from_cache and again.address("answer")
+    assert kernel_cache.cache().info().entries == 1
+    assert stat.S_IMODE(entry(folder).stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert kernel_cache.cache().clear() == 1
+    assert not get_library(SOURCE).from_cache
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:100], lambda b: b"", lambda b: b[:500] + b"X" + b[501:],
+                                    lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: b + b"more"])  # fmt: skip
+def test_damaged_entries_are_compiled_anew(folder, caplog, damage):
+    get_library(SOURCE)
+    path = entry(folder)
+    path.write_bytes(damage(path.read_bytes()))
+    with caplog.at_level(logging.WARNING, "dynagraph.cache"):
+        assert not get_library(SOURCE).from_cache
+    assert "damaged" in caplog.text
+    assert get_library(SOURCE).from_cache
+
+
+def test_an_entry_under_another_key_is_none():
+    assert unseal(KEY, seal(KEY, b"image")) == b"image"
+    assert unseal("other", seal(KEY, b"image")) is None
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_entries_that_others_may_write_are_ignored(folder, mode):
+    get_library(SOURCE)
+    entry(folder).chmod(mode)
+    assert not get_library(SOURCE).from_cache
+
+
+def test_links_are_not_followed(folder, tmp_path):
+    get_library(SOURCE)
+    path = entry(folder)
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert not get_library(SOURCE).from_cache
+
+
+@pytest.mark.parametrize("make", ["file", "link", "open to others"])
+def test_a_folder_that_is_not_private_is_not_used(tmp_path, caplog, make):
+    root = tmp_path / "root"
+    if make == "file":
+        root.write_text("")
+    elif make == "link":
+        (tmp_path / "real").mkdir(mode=0o700)
+        root.symlink_to(tmp_path / "real")
+    else:
+        root.mkdir()
+        root.chmod(0o777)
+    with caplog.at_level(logging.WARNING, "dynagraph.cache"), dg.config.override(cache_dir=str(root)):
+        assert get_library(SOURCE).address("answer")
+        assert not get_library(SOURCE).from_cache
+    assert "not kept on disk" in caplog.text
+
+
+def test_a_full_disk_loses_only_the_cache(folder, monkeypatch, caplog):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "rename", full)
+    with caplog.at_level(logging.WARNING, "dynagraph.cache"):
+        assert get_library(SOURCE).address("answer")
+    assert "not kept" in caplog.text and not list(folder.glob("*.kernel")) and not list(folder.glob(".*.tmp"))
+
+
+def test_the_least_recently_used_go_first(tmp_path):
+    cache = KernelCache(tmp_path / "root", limit=2500)
+    for age, name in ((300, "a"), (200, "b"), (100, "c")):
+        cache.store(name * 64, bytes(700))
+        os.utime(tmp_path / "root" / (name * 64 + ".kernel"), (1e9 - age, 1e9 - age))
+    cache.store("d" * 64, bytes(700))
+    assert cache.load("a" * 64) is None
+    assert cache.load("c" * 64) == cache.load("d" * 64) == bytes(700)
+    assert cache.info().nbytes <= 2500
+
+
+def test_processes_share_a_cache_without_harm(folder):
+    script = (
+        "from dynagraph.backends.kernel_cache import get_library\n"
+        "import ctypes\n"
+        "for n in range(6):\n"
+        "    lib = get_library(f'int answer(void) {{ return {n}; }}')\n"
+        "    assert ctypes.CFUNCTYPE(ctypes.c_int)(lib.address('answer'))() == n\n"
+    )
+    environment = {**os.environ, "DYNAGRAPH_CACHE_DIR": str(folder)}
+    processes = [subprocess.Popen([sys.executable, "-c", script], env=environment) for _ in range(3)]
+    assert [p.wait() for p in processes] == [0, 0, 0]
+
+
+# -- compilers ----------------------------------------------------------------------------------------------------------
+
+
+def fake_compiler(path: Path, body: str) -> str:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("body", ["echo broken >&2; exit 1", "exit 0", 'while [ "$1" != -o ]; do shift; done; echo junk > "$2"'])
+def test_a_broken_compiler_leaves_the_answer_right(tmp_path, folder, caplog, body):
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    with dg.config.override(cc=fake_compiler(tmp_path / "cc", body)), caplog.at_level(logging.WARNING, "dynagraph"):
+        for _ in range(2):
+            np.testing.assert_array_equal(compiled(np.ones(3)), 3.0)
+    assert compiled.stats.fallbacks == 1 and isinstance(compiled.stats.last_error, CompilerError)
+    assert "the compiler failed" in caplog.text
+    with dg.config.override(cc=str(tmp_path / "cc"), strict=True), pytest.raises(CompilerError):
+        dg.compile(lambda x: x * 2 + 1)(np.ones(3))
+
+
+def test_a_refusal_shows_the_compilers_words_and_keeps_the_source(folder):
+    with pytest.raises(CompilerError, match="refused generated code") as refusal:
+        get_library("int f( {")
+    kept = Path(str(refusal.value).split("kept in ")[1].splitlines()[0])
+    assert kept.read_text() == "int f( {"
+    kept.unlink()
+
+
+def test_no_compiler_is_said(folder):
+    with dg.config.override(cc="no-such-compiler"):
+        assert toolchain.find_compiler() is None
+        with pytest.raises(CompilerError, match=r"found no C compiler: looked for 'no-such-compiler' \(config.cc\)"):
+            toolchain.toolchain()
+
+
+def test_without_a_compiler_programs_run_through_numpy(tmp_path):
+    script = (
+        "import numpy as np, warnings, dynagraph as dg\n"
+        "f = dg.compile(lambda x: np.tanh(x) + 1)\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    for n in (2, 3):\n"
+        "        np.testing.assert_allclose(f(np.ones(n)), np.tanh(np.ones(n)) + 1)\n"
+        "assert len(said) == 1 and 'no C compiler' in str(said[0].message), said\n"
+        "assert f.stats.compiles == 2 and f.stats.fallbacks == 0\n"
+    )
+    environment = {**os.environ, "DYNAGRAPH_CC": "no-such-compiler"}
+    subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+def test_flags_are_resolved_and_strict(folder):
+    tools = toolchain.toolchain()
+    assert "-march=native" not in tools.identity.split("\0") and "-ffp-contract=off" in tools.flags
+    assert not {"-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-fassociative-math"} & set(tools.flags)
+    assert set(tools.describe()) == {"compiler", "version", "flags", "target"}

@@ -1,0 +1,236 @@
+"""`dg.compile` as an object: names, binding, pickling, threads, switches, limits, failures of the compiler."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import copy
+import functools
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph import config
+
+
+@dg.compile
+def documented(x: np.ndarray, k: float = 2.0, *, shift: float = 0.0) -> np.ndarray:
+    """Scales."""
+    return x * k + shift
+
+
+X = np.arange(4.0)
+
+
+def test_it_looks_like_the_function():
+    plain = documented.__wrapped__
+    assert documented.__name__ == "documented" and documented.__doc__ == "Scales." and documented.__module__ == __name__
+    assert inspect.signature(documented) == inspect.signature(plain)
+    assert pickle.loads(pickle.dumps(documented)) is documented
+    assert copy.copy(documented) is documented and copy.deepcopy(documented) is documented
+    assert "documented" in repr(documented)
+
+
+def test_keywords_and_defaults():
+    np.testing.assert_array_equal(documented(X, shift=1.0), X * 2 + 1)
+    np.testing.assert_array_equal(documented(k=3.0, x=X), X * 3)
+    np.testing.assert_array_equal(functools.partial(documented, k=4.0)(X), X * 4)
+
+
+class Model:
+    def __init__(self, w: float) -> None:
+        self.w = w
+
+    @dg.compile
+    def scale(self, x):
+        return x * self.w
+
+    @dg.compile
+    @staticmethod
+    def double(x):
+        return x * 2
+
+    @staticmethod
+    @dg.compile
+    def triple(x):
+        return x * 3
+
+    @classmethod
+    @dg.compile
+    def name_length(cls, x):
+        return x + len(cls.__name__)
+
+
+def test_methods():
+    np.testing.assert_array_equal(Model(5.0).scale(X), X * 5)
+    np.testing.assert_array_equal(Model(6.0).scale(X), X * 6)
+    np.testing.assert_array_equal(Model(1.0).double(X), X * 2)
+    np.testing.assert_array_equal(Model.triple(X), X * 3)
+    np.testing.assert_array_equal(Model.name_length(X), X + 5)
+    np.testing.assert_array_equal(dg.compile(Model(7.0).scale.__func__.__wrapped__)(Model(7.0), X), X * 7)
+
+
+@pytest.mark.parametrize("thing", [3, "f", np.sum, Model, Model(1.0)])
+def test_what_is_no_function_is_refused(thing):
+    with pytest.raises(TypeError, match=r"^compile: expected a function written in Python, got"):
+        dg.compile(thing)
+
+
+@pytest.mark.parametrize(
+    "options, error, text",
+    [
+        ({"mode": "warp"}, ValueError, "mode='warp': expected 'default'"),
+        ({"fullgraph": 1}, TypeError, "fullgraph=1: expected True"),
+        ({"dynamic": "yes"}, TypeError, "dynamic='yes'"),
+        ({"backend": "gpu"}, dg.BackendError, "unknown backend 'gpu'; known ones are"),
+        ({"backend": 3}, TypeError, "backend=3: expected a name or a callable"),
+    ],
+)
+def test_bad_options_are_explained(options, error, text):
+    with pytest.raises(error, match=text):
+        dg.compile(**options)
+
+
+def test_every_backend_gives_the_same():
+    def user(graph, example_inputs):
+        assert [e.shape for e in example_inputs] == [(4,)]
+        return lambda x: (x * 2 + 1,)
+
+    for backend in ("cpu", "c", "numpy", "reference", user):
+        compiled = dg.compile(lambda x: x * 2 + 1, backend=backend, fullgraph=True)
+        np.testing.assert_array_equal(compiled(X), X * 2 + 1)
+        np.testing.assert_array_equal(compiled(X), X * 2 + 1)
+        assert compiled.stats.hits == 1
+
+
+def test_a_failing_backend_is_counted_and_the_answer_right(caplog):
+    def broken(graph, example_inputs):
+        raise ZeroDivisionError("inside the backend")
+
+    compiled = dg.compile(lambda x: x + 1, backend=broken)
+    np.testing.assert_array_equal(compiled(X), X + 1)
+    assert compiled.stats.fallbacks == 1 and isinstance(compiled.stats.last_error, ZeroDivisionError)
+    assert "runs eagerly: the compiler failed" in caplog.text
+    with config.override(strict=True), pytest.raises(ZeroDivisionError):
+        dg.compile(lambda x: x + 1, backend=broken)(X)
+    with pytest.raises(ZeroDivisionError):
+        dg.compile(lambda x: x + 1, backend=broken, fullgraph=True)(X)
+
+
+def test_the_limit_is_loud_once_and_then_eager():
+    compiled = dg.compile(lambda x, k: x * k)
+    with config.override(entry_limit=2):
+        compiled(X, 1), compiled(X, 2)
+        with pytest.warns(dg.RecompileLimitWarning, match="has 2 programs for as many kinds of arguments"):
+            np.testing.assert_array_equal(compiled(X, 3), X * 3)
+        np.testing.assert_array_equal(compiled(X, 4), X * 4)
+    assert compiled.stats.compiles == 2
+    compiled.reset()
+    compiled(X, 5)
+    assert compiled.stats.entries == 1
+
+
+def test_threads_compile_once_and_agree():
+    compiled = dg.compile(lambda x: np.exp(x).sum())
+    x = np.random.default_rng(0).standard_normal(50_000)
+    barrier = threading.Barrier(4)
+
+    def work(_):
+        barrier.wait()
+        return [float(compiled(x)) for _ in range(50)]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = {v for values in pool.map(work, range(4)) for v in values}
+    assert len(results) == 1 and compiled.stats.compiles == 1
+
+
+def test_children_of_a_fork_compute():
+    compiled = dg.compile(lambda x: np.tanh(x).sum())
+    x = np.linspace(0, 1, 200_000)
+    expected = float(compiled(x))
+    script_pid = os.fork()
+    if script_pid == 0:
+        os._exit(0 if float(compiled(x)) == expected else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(script_pid, 0)[1]) == 0
+
+
+def test_explain_runs_nothing():
+    ran = []
+
+    def noisy(x):
+        ran.append(1)
+        return x + 1
+
+    assert "runs eagerly" in str(dg.explain(noisy)(X)) and not ran
+    text = str(dg.explain(lambda x: x + 1)(X))
+    assert "one graph of" in text and "local x: float64[4]" in text
+
+
+def test_disable():
+    compiled = dg.compile(lambda x: x + 1)
+    with dg.disable():
+        compiled(X)
+    assert compiled.stats.compiles == 0
+    compiled(X)
+    assert compiled.stats.compiles == 1
+    assert dg.disable(compiled) is compiled.__wrapped__
+    assert not dg.is_compiling()
+
+
+def test_generators_run_eagerly_with_a_reason():
+    def numbers(x):
+        yield x
+
+    compiled = dg.compile(numbers)
+    assert next(compiled(X)) is X
+    assert "generators and coroutines run eagerly" in next(iter(compiled.stats.breaks))
+    with pytest.raises(dg.CaptureError, match="generators"):
+        dg.compile(numbers, fullgraph=True)(X)
+
+
+@pytest.mark.parametrize(
+    "name, value, expected",
+    [
+        ("threads", "ten", "an integer of at least 1, or unset"),
+        ("threads", 0, "an integer of at least 1, or unset"),
+        ("strict", "perhaps", "0 or 1"),
+        ("entry_limit", True, "an integer of at least 1"),
+        ("log", "noise", "a comma-separated list"),
+    ],
+)
+def test_switches_are_checked(name, value, expected):
+    before = getattr(config, name)
+    with pytest.raises(dg.ConfigError, match=f"^config.{name}={value!r}: expected {expected}"):
+        setattr(config, name, value)
+    assert getattr(config, name) == before
+
+
+def test_unknown_switches_are_named():
+    with pytest.raises(AttributeError, match="config has no switch 'thread'; it has threads"):
+        config.thread = 1
+    with pytest.raises(AttributeError, match="no switch 'sttrict'"), config.override(sttrict=True):
+        pass
+
+
+def test_override_restores_after_an_error():
+    with pytest.raises(KeyError), config.override(strict=True, threads=1):
+        assert config.strict and config.threads == 1
+        raise KeyError
+    assert not config.strict
+
+
+def test_a_bad_environment_variable_is_explained():
+    environment = {**os.environ, "DYNAGRAPH_THREADS": "ten"}
+    result = subprocess.run([sys.executable, "-c", "import dynagraph"], env=environment, capture_output=True, text=True)
+    assert "DYNAGRAPH_THREADS='ten': expected an integer of at least 1, or unset" in result.stderr
+
+
+def test_importing_is_light():
+    script = "import sys, numpy, dynagraph; print([m for m in ('networkx', 'rich', 'click', 'matplotlib') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
