@@ -1,15 +1,14 @@
 """dynagraph: a bytecode-capturing graph compiler for NumPy functions.
 
-    import dynagraph as dg
+import dynagraph as dg
 
-    @dg.compile
-    def f(x, y):
-        return np.tanh(x) + y
+@dg.compile
+def f(x, y):
+    return np.tanh(x) + y
 """
 
 from dynagraph import config
 from dynagraph.api import (
-    CompilerFailureWarning,
     Explanation,
     RecompileLimitWarning,
     compile,
@@ -32,7 +31,21 @@ from dynagraph.errors import (
 __version__ = "0.1.0"
 
 __all__ = [
-    "BackendError", "CaptureError", "CompilerError", "CompilerFailureWarning", "ConfigError", "DTypeError", "DynagraphError",
-    "Explanation", "GraphError", "RecompileLimitWarning", "ShapeError", "__version__", "compile", "config", "disable",
-    "explain", "is_compiling", "reset",
+    "BackendError",
+    "CaptureError",
+    "CompilerError",
+    "ConfigError",
+    "DTypeError",
+    "DynagraphError",
+    "Explanation",
+    "GraphError",
+    "RecompileLimitWarning",
+    "ShapeError",
+    "__version__",
+    "compile",
+    "config",
+    "disable",
+    "explain",
+    "is_compiling",
+    "reset",
 ]

@@ -48,10 +48,6 @@ class RecompileLimitWarning(UserWarning):
     """A compiled function met more kinds of arguments than it keeps programs for."""
 
 
-class CompilerFailureWarning(UserWarning):
-    """Something inside the compiler failed; the call ran eagerly."""
-
-
 _log = logging.getLogger("dynagraph.capture")
 _all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _collectors: list[list[Any]] = []
@@ -462,13 +458,18 @@ def _disabling() -> Iterator[None]:
 
 
 def disable(fn: Any = None) -> Any:
-    """``with dg.disable():`` runs compiled functions as plain Python; ``dg.disable(f)`` gives the plain function of `f`."""
+    """``with dg.disable():`` runs compiled functions as plain Python.
+
+    ``dg.disable(f)`` gives the plain function of a compiled `f`; on a plain function it keeps captures from inlining it, so
+    that what calls it runs eagerly.
+    """
     if fn is None:
         return _disabling()
     if isinstance(fn, _dispatch.CompiledFunction):
         return fn.__wrapped__
     if not callable(fn):
         raise TypeError(f"disable: expected a function, or nothing (a context manager), got {fn!r}")
+    fn.__dynagraph_disabled__ = True
     return fn
 
 

@@ -345,6 +345,29 @@ def test_attributes_and_the_classes_that_resolve_them():
     same(compiled(X), X - 1)
 
 
+def test_attributes_that_may_be_missing():
+    class Box:
+        pass
+
+    box = Box()
+    compiled = check(lambda x: x * getattr(box, "k", 2) + hasattr(box, "k"), X)
+    box.k = 5
+    same(compiled(X), X * 5 + True)
+    del box.k
+    Box.k = 7
+    same(compiled(X), X * 7 + True)
+
+
+def test_disabled_helpers_are_not_inlined():
+    @dg.disable
+    def helper(v):
+        return v + 1
+
+    with pytest.raises(dg.CaptureError, match=r"dg.disable was applied to this function"):
+        dg.compile(lambda x: helper(x) * 2, fullgraph=True)(X)
+    same(dg.compile(lambda x: helper(x) * 2)(X), (X + 1) * 2)
+
+
 def test_containers_of_the_caller():
     values = [1.0, 2.0]
     compiled = check(lambda x: x * values[0] + len(values), X)

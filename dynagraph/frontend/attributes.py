@@ -144,5 +144,20 @@ def _in_mro(cls: type, name: str) -> Any:
     return _MISSING
 
 
+def lacks_attribute(frame: Frame, value: Any, name: str) -> bool:
+    """Whether a plain object has no such attribute, guarded where it has none."""
+    value = frame.ex.resolve(value)
+    if not isinstance(value, Object):
+        return False
+    obj, kind = value.value, type(value.value)
+    computed = kind.__getattribute__ is not object.__getattribute__ or _in_mro(kind, "__getattr__") is not _MISSING
+    if computed or _in_mro(kind, name) is not _MISSING or name in getattr(obj, "__dict__", {}):
+        return False
+    frame.ex.guards.add("type_version", value.source, kind, says=f" is an unchanged {kind.__name__}")
+    if hasattr(obj, "__dict__"):
+        frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
+    return True
+
+
 def is_partial(value: Any) -> bool:
     return isinstance(value, Object) and type(value.value) is functools.partial

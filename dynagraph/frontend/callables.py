@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph._core import _dispatch
-from dynagraph.frontend.attributes import is_partial, load_attribute
+from dynagraph.frontend.attributes import is_partial, lacks_attribute, load_attribute
 from dynagraph.frontend.executor import NULL, Frame, refuse
 from dynagraph.frontend.iteration import dict_keys, items_of, iterate
 from dynagraph.frontend.numpy_door import lookup, method, operator_door
@@ -441,9 +441,18 @@ def _callable(frame: Frame, value: Any) -> Value:
 
 
 def _getattr(frame: Frame, value: Any, name: Any, default: Any = NULL) -> Value:
-    if default is not NULL:
-        return refuse("ATTRIBUTE", "getattr with a default")
-    return load_attribute(frame, value, plain(frame, name))
+    attribute = plain(frame, name)
+    if default is not NULL and lacks_attribute(frame, value, attribute):
+        return frame.ex.resolve(default)
+    return load_attribute(frame, value, attribute)
+
+
+def _hasattr(frame: Frame, value: Any, name: Any) -> Value:
+    attribute = plain(frame, name)
+    if lacks_attribute(frame, value, attribute):
+        return Const(False)
+    load_attribute(frame, value, attribute)  # guards that it is there
+    return Const(True)
 
 
 def _to_sequence(kind: type) -> Callable[..., Value]:
@@ -567,6 +576,7 @@ SPECIAL: dict[Any, Callable[..., Value]] = {
     type: _type,
     callable: _callable,
     getattr: _getattr,
+    hasattr: _hasattr,
     tuple: _to_sequence(tuple),
     list: _to_sequence(list),
     dict: _dict,

@@ -26,9 +26,7 @@ def as_dim(value: object, who: str) -> Dim:
     if isinstance(value, SymInt):
         return value
     if isinstance(value, Node):
-        raise Unsupported(
-            "DATA_DEPENDENT", f"{who}: a size or position that is the value of an array is not known at capture"
-        )
+        raise Unsupported("DATA_DEPENDENT", f"{who}: a size or position that is the value of an array is not known at capture")
     if isinstance(value, (bool, np.bool_)):
         raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: {value} was given where an integer is expected")
     return operator.index(value)  # type: ignore[arg-type]  # TypeError: NumPy raises too

@@ -120,9 +120,7 @@ def _of_python_values(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def door(b: Builder, *args: Any, **kwargs: Any) -> Any:
         if any(isinstance(x, Node) for x in (*args, *kwargs.values())):
-            raise Unsupported(
-                "UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype"
-            )
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype")
         return function(*args, **kwargs)
 
     return door

@@ -132,9 +132,7 @@ def _as_integer(value: Scalar, dtype: DType) -> int | SymInt:
         return whole
     low, high = LIMITS[dtype]
     if whole < low or whole > high:
-        raise Unsupported(
-            "NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}"
-        )
+        raise Unsupported("NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}")
     return whole
 
 

@@ -120,9 +120,7 @@ def _empty(b: Builder, *args: Any, **kwargs: Any) -> Node:
 
 def _number(value: Any, who: str) -> int | float | SymInt:
     if isinstance(value, Node):
-        raise Unsupported(
-            "DATA_DEPENDENT", f"{who}: the result depends on the value of an array; use Python numbers and shapes"
-        )
+        raise Unsupported("DATA_DEPENDENT", f"{who}: the result depends on the value of an array; use Python numbers and shapes")
     if isinstance(value, np.generic):
         known_dtype(value.dtype, who)
         only(
@@ -273,9 +271,7 @@ def diag(b: Builder, v: Any, k: Any = 0) -> Node:
 
 
 @numpy_function(np.trace, method="trace", at_default=("out",))
-def trace(
-    b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None
-) -> Node:
+def trace(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Node:
     x = b.as_node(a)
     only(
         offset == 0 and (axis1, axis2) == (0, 1) and x.ndim == 2,
@@ -318,9 +314,7 @@ def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool) -> Node:
 
 
 @numpy_method("astype", returns="same")
-def astype(
-    b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True
-) -> Node:
+def astype(b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> Node:
     _check_order(order, "astype", ("K", "C"))
     wanted = known_dtype(dtype, "astype")
     if not np.can_cast(a.dtype.numpy, wanted.numpy, casting):

@@ -69,9 +69,7 @@ def result_type(operands: Any, who: str) -> DType:
     return known_dtype(np.result_type(*map(_for_result_type, operands)), who)
 
 
-def resolve(
-    ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind"
-) -> tuple[DType, ...]:
+def resolve(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind") -> tuple[DType, ...]:
     """The dtypes of the loop that NumPy takes for these operands."""
     name = ufunc.__name__
     options: dict[str, Any] = {"casting": casting}
@@ -109,9 +107,7 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
         signature: Any = None,
     ) -> Any:
         if out is not None or len(operands) > ufunc.nin:
-            raise Unsupported(
-                "IN_PLACE_WRITE", f"{name}: out= writes into an array that exists; assign the result instead"
-            )
+            raise Unsupported("IN_PLACE_WRITE", f"{name}: out= writes into an array that exists; assign the result instead")
         if len(operands) < ufunc.nin:
             raise numpy_error(f"{name}: takes {ufunc.nin} operands, got {len(operands)}")
         only(where is True, name, "where", where, "use np.where on the result")
@@ -162,9 +158,7 @@ def _float_test(name: str, elsewhere: bool) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return (
-            b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
-        )
+        return b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
 
     return emit
 
@@ -214,9 +208,7 @@ _POWERS = {2.0: "square", 0.5: "sqrt", -1.0: "reciprocal"}
 def _float_power(b: Builder, call: Call) -> Node:
     """NumPy's float_power takes pow always, and has no short ways: pow(-0.0, 0.5) is 0.0."""
     if type(call.operands[1]) is float and call.operands[1] == 0.5:
-        raise Unsupported(
-            "UNSUPPORTED_ARGUMENT", "float_power: the exponent 0.5 is not captured; use np.sqrt or np.power"
-        )
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "float_power: the exponent 0.5 is not captured; use np.sqrt or np.power")
     return b.call("power", *call.nodes(b))
 
 
@@ -394,9 +386,7 @@ def round_(b: Builder, a: Any, decimals: Any = 0, out: Any = None) -> Node:
     x = b.as_node(a)
     digits = int(decimals)
     if x.dtype.is_bool or (x.dtype.is_integer and digits < 0):
-        raise Unsupported(
-            "UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first"
-        )
+        raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first")
     if x.dtype.is_integer:
         return b.call("copy", x)
     if digits == 0:
@@ -464,9 +454,7 @@ def _isclose(b: Builder, x: Any, y: Any, rtol: Any, atol: Any, equal_nan: Any) -
 
 @numpy_function(np.allclose, np.array_equal, np.array_equiv)
 def _python_bool(b: Builder, *args: Any, **kwargs: Any) -> Node:
-    raise Unsupported(
-        "DATA_DEPENDENT", "the result is a Python bool that depends on data; use np.isclose, == and np.all"
-    )
+    raise Unsupported("DATA_DEPENDENT", "the result is a Python bool that depends on data; use np.isclose, == and np.all")
 
 
 @numpy_function(np.sinc)

@@ -39,9 +39,7 @@ def getitem(b: Builder, x: Node, key: Any) -> Node:
         if isinstance(entry, slice):
             shape.append(size)
     if not shape and any(e is Ellipsis for e in entries):
-        raise Unsupported(
-            "UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out"
-        )
+        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out")
     return _emit(b, x, tuple(starts), tuple(steps), tuple(sizes), tuple(shape))
 
 
@@ -56,17 +54,11 @@ def _emit(
 
 def _check(entry: object) -> None:
     if isinstance(entry, Node):
-        raise Unsupported(
-            "UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use slices or np.where"
-        )
+        raise Unsupported("UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use slices or np.where")
     if isinstance(entry, (bool, np.bool_, list, np.ndarray)):
-        raise Unsupported(
-            "UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices"
-        )
+        raise Unsupported("UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices")
     if not (entry is None or entry is Ellipsis or isinstance(entry, (slice, int, np.integer, SymInt))):
-        raise Unsupported(
-            "UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices"
-        )
+        raise Unsupported("UNSUPPORTED_INDEX", f"an index of type {type(entry).__name__} is not captured; use integers and slices")
 
 
 def _expand(entries: tuple[Any, ...], x: Node) -> list[Any]:

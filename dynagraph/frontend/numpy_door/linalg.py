@@ -38,9 +38,7 @@ def _product_dtype(who: str, dtype: dtypes.DType) -> dtypes.DType:
 
 def _matmul(b: Builder, x: Node, y: Node) -> Node:
     row, column = x.ndim == 1, y.ndim == 1
-    product = b.call(
-        "matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y
-    )
+    product = b.call("matmul", reshape(b, x, (1, *x.shape)) if row else x, reshape(b, y, (*y.shape, 1)) if column else y)
     shape = product.shape[:-1] if column else product.shape
     if row:
         shape = shape[:-1] if column else (*shape[:-2], shape[-1])
@@ -62,9 +60,7 @@ def _matmul_function(
     return matmul(b, x1, x2)
 
 
-register_function(
-    np.matmul, Door("matmul", _matmul_function, "value", frozenset(("out", "casting", "order", "dtype", "subok")))
-)
+register_function(np.matmul, Door("matmul", _matmul_function, "value", frozenset(("out", "casting", "order", "dtype", "subok"))))
 
 
 def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
@@ -208,12 +204,8 @@ def _multiply_terms(b: Builder, first: _Term, second: _Term, needed: set[str]) -
     if not summed:
         return _outer_product(b, (x, x_indices), (y, y_indices), batch + rows + columns)
     groups = [numel(sizes[i] for i in group) for group in (batch, rows, summed, columns)]
-    left = reshape(
-        b, permute(b, x, [x_indices.index(i) for i in batch + rows + summed]), (groups[0], groups[1], groups[2])
-    )
-    right = reshape(
-        b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3])
-    )
+    left = reshape(b, permute(b, x, [x_indices.index(i) for i in batch + rows + summed]), (groups[0], groups[1], groups[2]))
+    right = reshape(b, permute(b, y, [y_indices.index(i) for i in batch + summed + columns]), (groups[0], groups[2], groups[3]))
     if not batch:
         left, right = reshape(b, left, left.shape[1:]), reshape(b, right, right.shape[1:])
     product = b.call("matmul", left, right)

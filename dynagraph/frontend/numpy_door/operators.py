@@ -85,9 +85,7 @@ operator("@=")(_in_place("@=", matmul))
 @operator("setitem")
 @operator("delitem")
 def _write(b: Builder, *args: Any) -> None:
-    raise Unsupported(
-        "IN_PLACE_WRITE", "x[...] = value writes into an array; build the result with np.where or np.concatenate"
-    )
+    raise Unsupported("IN_PLACE_WRITE", "x[...] = value writes into an array; build the result with np.where or np.concatenate")
 
 
 @operator("bool")
@@ -95,12 +93,8 @@ def _write(b: Builder, *args: Any) -> None:
 def _truth(b: Builder, x: Node) -> None:
     """Known where there are no elements to look at; else it is an error of NumPy's, or data."""
     if numel(x.shape) != 1:
-        raise Unsupported(
-            "AMBIGUOUS_TRUTH", f"the truth of an array of shape {x.shape} is ambiguous; use np.any or np.all"
-        )
-    raise Unsupported(
-        "DATA_DEPENDENT", "the branch depends on the value of an array; write it as np.where(condition, a, b)"
-    )
+        raise Unsupported("AMBIGUOUS_TRUTH", f"the truth of an array of shape {x.shape} is ambiguous; use np.any or np.all")
+    raise Unsupported("DATA_DEPENDENT", "the branch depends on the value of an array; write it as np.where(condition, a, b)")
 
 
 @operator("contains")

@@ -224,9 +224,7 @@ def _std_method(
 
 
 @numpy_function(np.average, at_default=("returned",))
-def average(
-    b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False
-) -> Node:
+def average(b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False) -> Node:
     if weights is not None:
         raise Unsupported(
             "DATA_DEPENDENT",

@@ -246,18 +246,14 @@ def concatenate(
 
 
 @numpy_function(np.stack, returns="array", at_default=("out",))
-def stack(
-    b: Builder, arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind"
-) -> Node:
+def stack(b: Builder, arrays: Any, axis: Any = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Node:
     nodes = nodes_of(b, arrays, "stack")
     if not nodes:
         raise numpy_error("stack: needs one array or more")
     where = one_axis(axis, nodes[0].ndim + 1, "stack")
     if any(n.ndim != nodes[0].ndim for n in nodes):
         raise numpy_error("stack: all arrays must have one shape")
-    return join(
-        b, [reshape(b, n, (*n.shape[:where], 1, *n.shape[where:])) for n in nodes], where, dtype, casting, "stack"
-    )
+    return join(b, [reshape(b, n, (*n.shape[:where], 1, *n.shape[where:])) for n in nodes], where, dtype, casting, "stack")
 
 
 @numpy_function(np.vstack, returns="array")

@@ -54,9 +54,7 @@ class Door:
             default = self.signature.parameters[name].default
             given = bound[name]
             if given is not default and not (type(given) is type(default) and given == default):
-                raise Unsupported(
-                    "UNSUPPORTED_ARGUMENT", f"{self.name}: the argument {name}= is not captured; leave it out"
-                )
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"{self.name}: the argument {name}= is not captured; leave it out")
 
 
 _FUNCTIONS: dict[int, tuple[object, Door]] = {}  # id of the callable -> the callable, kept so that the id stays its own
