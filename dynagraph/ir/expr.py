@@ -37,14 +37,25 @@ class Expr:
             return True
         if not isinstance(other, Expr) or self._hash != other._hash:
             return False
-        if self.op != other.op or self.dtype is not other.dtype:
+        # expressions are graphs that share much: every pair is compared once, or deep ones would take for ever
+        compared: set[tuple[int, int]] = set()
+        pairs: list[tuple[Expr, Expr]] = [(self, other)]
+        while pairs:
+            left, right = pairs.pop()
+            if left is right or (id(left), id(right)) in compared:
+                continue
+            compared.add((id(left), id(right)))
+            if not left._same_but_for_operands(right):
+                return False
+            pairs += zip(left.args, right.args)
+        return True
+
+    def _same_but_for_operands(self, other: Expr) -> bool:
+        if self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype or len(self.args) != len(other.args):
             return False
         if isinstance(self.value, float) or isinstance(other.value, float):
-            if repr(self.value) != repr(other.value):
-                return False
-        elif self.value != other.value:
-            return False
-        return self.args == other.args
+            return repr(self.value) == repr(other.value)
+        return self.value == other.value
 
     def walk(self) -> Iterator["Expr"]:
         """Every distinct subexpression, operands first."""

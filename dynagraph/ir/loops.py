@@ -337,7 +337,23 @@ def _render_axes(axes: Sequence[Axis]) -> str:
 
 
 def render_expr(e: Expr) -> str:
-    """One expression as text."""
+    """One expression as text; what it uses several times is named first: ``t0 = exp(x[i]); add(t0, t0)``."""
+    uses: dict[Expr, int] = {}
+    for part in e.walk():
+        for arg in part.args:
+            uses[arg] = uses.get(arg, 0) + 1
+    texts: dict[Expr, str] = {}
+    named: list[str] = []
+    for part in e.walk():
+        text = _render_one(part, [texts[a] for a in part.args])
+        if part.args and uses.get(part, 0) > 1:
+            named.append(f"t{len(named)} = {text}")
+            text = f"t{len(named) - 1}"
+        texts[part] = text
+    return "; ".join([*named, texts[e]])
+
+
+def _render_one(e: Expr, args: list[str]) -> str:
     if e.op == "const":
         return repr(e.value)
     if e.op == "load":
@@ -346,9 +362,7 @@ def render_expr(e: Expr) -> str:
         return f"({e.value})"
     if e.op == "var":
         return str(e.value)
-    if e.op == "cast":
-        return f"{e.dtype}({render_expr(e.args[0])})"
-    return f"{e.op}({', '.join(render_expr(a) for a in e.args)})"
+    return f"{e.dtype if e.op == 'cast' else e.op}({', '.join(args)})"
 
 
 def expr_cost(roots: Sequence[Expr]) -> float:

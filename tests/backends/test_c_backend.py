@@ -273,6 +273,17 @@ def test_results_do_not_depend_on_the_number_of_threads():
             np.testing.assert_array_equal(a, b)
 
 
+def test_values_that_share_much_take_no_longer_than_they_are_long():
+    """Each step uses the one before twice: as trees these expressions would have 2**60 nodes."""
+
+    def program(b, x):
+        for _ in range(60):
+            x = b.minimum(b.multiply(x, x), b.add(x, x))
+        return x
+
+    check(program, f32(50), rtol=1e-5)
+
+
 # -- random programs ----------------------------------------------------------------------------------------------------
 
 UNARY = ["exp", "tanh", "sqrt", "negative", "absolute", "floor"]
