@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
-from dynagraph.backends.c.backend import lower_graph
+from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes, optable
 from dynagraph.ir.graph import Graph, Meta, Node
@@ -271,6 +271,16 @@ def test_results_do_not_depend_on_the_number_of_threads():
     for other in results[1:]:
         for a, b in zip(results[0], other):
             np.testing.assert_array_equal(a, b)
+
+
+def test_estimates_do_not_depend_on_the_loop_structure():
+    def total(graph: Graph) -> float:
+        return estimated_nanoseconds(lower_graph(run_passes(graph)))
+
+    x, bias = f32(100, 200), f32(200)
+    flat = total(build(lambda b, x, y: b.add(x, y), x, x))
+    for other in (build(lambda b, x, y: b.add(x, y), x, bias), build(lambda b, x: b.transpose(b.add(x, x), axes=(1, 0)), x)):
+        assert 0.5 * flat < total(other) < 2 * flat
 
 
 def test_values_that_share_much_take_no_longer_than_they_are_long():

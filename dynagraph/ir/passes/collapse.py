@@ -73,9 +73,17 @@ def _split_last(kernel: Kernel) -> Kernel:
     for axis in outer:
         rows *= axis.hint
     if rows >= SPLIT_ROWS or last.hint < SPLIT_LENGTH:
-        return replace(kernel, axes=tuple(outer), body=(Loop((last,), kernel.body),))
+        return _with_loop(kernel, tuple(outer), (last,))
     axis, inner = _blocks(last, SPLIT_BLOCK)
-    return replace(kernel, axes=(*outer, axis), body=(Loop((inner,), kernel.body),))
+    return _with_loop(kernel, (*outer, axis), (inner,))
+
+
+def _with_loop(kernel: Kernel, outer: tuple[Axis, ...], inner: tuple[Axis, ...]) -> Kernel:
+    """The kernel with `inner` axes as a loop of its own; an iteration of the outer axes now costs all of it."""
+    cost = kernel.cost
+    for axis in inner:
+        cost *= axis.hint
+    return replace(kernel, axes=outer, body=(Loop(inner, kernel.body),), cost=cost)
 
 
 def _blocks(axis: Axis, size: int) -> tuple[Axis, Axis]:
@@ -106,4 +114,4 @@ def _tile(kernel: Kernel, across: int) -> Kernel:
     row_block, row = _blocks(kernel.axes[across], TILE)
     column_block, column = _blocks(kernel.axes[-1], TILE)
     others = tuple(a for k, a in enumerate(kernel.axes[:-1]) if k != across)
-    return replace(kernel, axes=(*others, row_block, column_block), body=(Loop((row, column), kernel.body),))
+    return _with_loop(kernel, (*others, row_block, column_block), (row, column))
