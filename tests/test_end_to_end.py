@@ -174,6 +174,16 @@ def test_scalars_promote_as_numpy_does(args, dtype):
     check(lambda x, k: (x * k, k + x), (X > 0).astype(dtype), *args)
 
 
+@pytest.mark.parametrize("exponent", [0.5, np.float64(0.5), np.array(0.5), np.full((3, 1), 0.5), np.full(4, 0.5), np.float64(1.5)])
+def test_powers_treat_special_values_as_numpy_does(exponent):
+    x = np.tile([-0.0, -np.inf, 4.0, -4.0], (3, 1))
+    with np.errstate(all="ignore"):
+        want = np.power(x, exponent)
+        got = dg.compile(lambda x, e: np.power(x, e), fullgraph=True)(x, exponent)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got[want == 0]), np.signbit(want[want == 0]))
+
+
 def test_results_alias_what_eager_aliases():
     compiled = check(lambda x: (x, x.T, x[1:], (x + 1).T), X)
     same_object, transposed, rest, fresh = compiled(X)

@@ -197,8 +197,17 @@ def _power(b: Builder, call: Call) -> Node:
         return b.call("power_int", *call.nodes(b))
     name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
     if name is None:
-        return b.call("power", *call.nodes(b))
+        return _power_of_nodes(b, *call.nodes(b))
     return b.call(name, b.as_node(call.operands[0], dtype))
+
+
+def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
+    """NumPy takes the square root where one exponent of 0.5 serves all elements: sqrt(-0.0) is -0.0, pow's is 0.0."""
+    result = b.call("power", base, exponent)
+    if exponent.ndim > 0 or base.ndim == 0:
+        return result
+    half = b.call("equal", exponent, b.scalar(0.5, exponent.dtype))
+    return b.call("where", half, b.call("sqrt", base), result)
 
 
 # NumPy's power takes these ways for exponents that are constant: other bits than pow's
