@@ -1,8 +1,4 @@
-"""Reading attributes: of arrays by the door, of containers by table, of objects as Python's generic lookup does, guarded.
-
-The whole resolution is guarded: the version of the type covers its MRO, and where the class gives the value, the instance is
-guarded to have no such attribute.
-"""
+"""Reading and writing attributes, by kind of value: of arrays by the door, of containers by table, of objects as Python does."""
 
 from __future__ import annotations
 
@@ -10,14 +6,32 @@ import functools
 import types
 from typing import Any
 
-from dynagraph._core import _dispatch
-from dynagraph.frontend.executor import Frame, refuse
+from dynagraph.frontend import objects
+from dynagraph.frontend.exceptions import Raised, refuse, throw
+from dynagraph.frontend.executor import Frame, Generator
+from dynagraph.frontend.methods import has_method
 from dynagraph.frontend.numpy_door import ATTRIBUTES, method
 from dynagraph.frontend.source import Attribute, DictEntry
-from dynagraph.frontend.values import Array, Const, Dict, Function, Iter, Method, Object, Sequence, Value
+from dynagraph.frontend.values import (
+    DELETED,
+    Array,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Method,
+    Object,
+    Opaque,
+    Partial,
+    Sequence,
+    Set,
+    Slice,
+    Super,
+    Value,
+)
+from dynagraph.ir.shapes import SymInt
 
-_MISSING = object()
-FOLLOWED = (Sequence, Dict, Iter)  # whose methods stand in the table of callables
+DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
 
 
 def load_attribute(frame: Frame, value: Any, name: str) -> Value:
@@ -27,12 +41,24 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
         return _of_array(frame, value, name)
     if isinstance(value, Const):
         return _of_constant(frame, value, name)
-    if isinstance(value, FOLLOWED):
-        return Method(name, value)
+    if isinstance(value, (Sequence, Dict, Set)):
+        return _of_container(frame, value, name)
     if isinstance(value, Object):
-        return _of_object(frame, value, name)
-    if isinstance(value, Function) and name in ("__name__", "__qualname__", "__doc__"):
-        return Const(value.name.rsplit(".", 1)[-1] if name == "__name__" else value.name)
+        return objects.load(frame, value, name)
+    if isinstance(value, Super):
+        return objects.load_from_super(frame, value, name)
+    if isinstance(value, Function):
+        return _of_function(frame, value, name)
+    if isinstance(value, Method):
+        return _of_method(frame, value, name)
+    if isinstance(value, Partial) and name in ("func", "args", "keywords"):
+        return {"func": value.function, "args": Sequence(tuple, list(value.args)), "keywords": Dict(dict(value.kwargs))}[name]
+    if isinstance(value, Slice) and name in ("start", "stop", "step"):
+        return frame.ex.resolve(value.parts[("start", "stop", "step").index(name)])
+    if isinstance(value, Iterator) and name in ("__next__", "__iter__", "send", "throw", "close"):
+        return Method(name, value)
+    if isinstance(value, Opaque):
+        return refuse("UNSUPPORTED_VALUE", f".{name} of {value.what}")
     return refuse("ATTRIBUTE", f".{name} of a {type(value).__name__.lower()}")
 
 
@@ -48,116 +74,146 @@ def _of_array(frame: Frame, array: Array, name: str) -> Value:
 def _of_constant(frame: Frame, value: Const, name: str) -> Value:
     obj = value.value
     if isinstance(obj, types.ModuleType):
-        entries = vars(obj)
-        if name in entries:
-            return frame.ex.wrap(entries[name], DictEntry(entries, name, obj.__name__))
-        return refuse("ATTRIBUTE", f"module {obj.__name__} computes .{name} when asked")
+        return _of_module(frame, obj, name)
     if isinstance(obj, type):
-        return _of_class(frame, value, name)
-    found = getattr(type(obj), name, _MISSING)
-    if found is _MISSING:
-        return refuse("WOULD_RAISE", f"{obj!r} has no attribute {name}")
-    if isinstance(found, (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)):
+        return objects.load_from_class(frame, value, name)
+    kind = int if isinstance(obj, SymInt) else type(obj)
+    found = getattr(kind, name, objects.MISSING)
+    if found is objects.MISSING:
+        own = getattr(obj, name, objects.MISSING)
+        if own is objects.MISSING:
+            throw(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}"))
+        return refuse("ATTRIBUTE", f".{name} of {obj!r}")
+    if isinstance(found, DESCRIBED):
         return Method(name, value)
+    if isinstance(obj, SymInt):
+        return {"real": value, "numerator": value, "imag": Const(0), "denominator": Const(1)}[name]
     result = getattr(obj, name)  # numbers, dtypes, ufuncs, builtin functions: immutable, and their attributes are pure
     return frame.ex.constant(result) if type(result) in (tuple, str, int, float, bool, type(None)) else Const(result)
 
 
-def _of_class(frame: Frame, value: Const, name: str) -> Value:
-    cls = value.value
-    if type(cls) is not type or value.source is None:
-        return refuse("ATTRIBUTE", f".{name} of class {cls.__name__}")
-    found = _in_mro(cls, name)
-    if found is _MISSING:
-        return refuse("ATTRIBUTE", f"class {cls.__name__} has no plain attribute {name}")
-    if isinstance(found, (property, classmethod)) or (
-        hasattr(type(found), "__get__")
-        and not isinstance(
-            found,
-            (staticmethod, types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, _dispatch.CompiledFunction),
+def _of_module(frame: Frame, module: types.ModuleType, name: str) -> Value:
+    entries = vars(module)
+    stored = frame.ex.stored.get((id(entries), name))
+    if stored is not None and stored is not DELETED:
+        return frame.ex.resolve(stored)
+    if name in entries and stored is None:
+        return frame.ex.wrap(entries[name], DictEntry(entries, name, module.__name__))
+    if "__getattr__" in entries:
+        refuse("ATTRIBUTE", f"module {module.__name__} computes .{name} when asked")
+    frame.ex.guards.absent(entries, name)
+    throw(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
+
+
+def _of_container(frame: Frame, value: Any, name: str) -> Value:
+    kind = value.kind
+    if name == "__class__":
+        return Const(kind)
+    if isinstance(value, Sequence) and hasattr(kind, "_fields"):
+        if name in kind._fields:
+            return frame.ex.resolve(value.items[kind._fields.index(name)])
+        if name == "_fields":
+            return frame.ex.constant(kind._fields)
+    found = objects.in_mro(kind, name)
+    if kind.__module__ != "builtins" and not (isinstance(found, objects.WRAPPERS) or found is objects.MISSING):
+        return objects.bound(frame, value, found, name)
+    if has_method(value, name):
+        return Method(name, value)
+    if name == "default_factory" and isinstance(value, Dict):
+        return value.factory or Const(None)
+    if name == "maxlen" and isinstance(value, Sequence):
+        return Const(value.maxlen)
+    if found is objects.MISSING:
+        throw(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}"))
+    return refuse("UNSUPPORTED_FUNCTION", f".{name}() of a {kind.__name__}")
+
+
+OF_FUNCTION = ("__name__", "__qualname__", "__doc__", "__module__")
+
+
+def _of_function(frame: Frame, value: Function, name: str) -> Value:
+    if name in value.fields:
+        field = value.fields[name]
+        return frame.ex.resolve(field) if field is not DELETED else throw(AttributeError(_lacks("function", name)))
+    if value.source is not None:
+        if name in vars(value.object) or name in (*OF_FUNCTION, "__wrapped__"):
+            if hasattr(value.object, name):
+                return frame.ex.wrap(getattr(value.object, name), Attribute(value.source, name))
+        elif not hasattr(value.object, name):
+            frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name}")
+            throw(AttributeError(_lacks("function", name)))
+    elif name in OF_FUNCTION:
+        doc = value.code.co_consts[0] if value.code.co_consts else None
+        return Const(
+            {
+                "__name__": value.name.rsplit(".", 1)[-1],
+                "__qualname__": value.name,
+                "__doc__": doc if isinstance(doc, str) else None,
+                "__module__": value.globals.get("__name__"),
+            }[name]
         )
-    ):
-        return refuse("ATTRIBUTE", f".{name} of class {cls.__name__} is a descriptor")
-    source = Attribute(value.source, name)
-    return frame.ex.wrap(getattr(cls, name), source)
+    if name == "__code__":
+        return Const(value.code)
+    if name == "__get__":
+        return Method("__get__", value)
+    if not hasattr(types.FunctionType, name):
+        throw(AttributeError(_lacks("function", name)))
+    return refuse("ATTRIBUTE", f".{name} of a function")
 
 
-def _of_object(frame: Frame, value: Object, name: str) -> Value:
-    obj, kind, guards = value.value, type(value.value), frame.ex.guards
-    if kind.__getattribute__ is not object.__getattribute__:
-        return refuse("ATTRIBUTE", f"{kind.__name__} defines __getattribute__")
-    guards.add("type_version", value.source, kind, says=f" is an unchanged {kind.__name__}")
-    found = _in_mro(kind, name)
-    own = getattr(obj, "__dict__", {})
-    data_descriptor = found is not _MISSING and (hasattr(type(found), "__set__") or hasattr(type(found), "__delete__"))
-    if isinstance(found, property):
-        return _property(frame, value, found, name)
-    if data_descriptor and not isinstance(found, types.MemberDescriptorType):
-        return refuse("ATTRIBUTE", f"{kind.__name__}.{name} is a descriptor")
-    source = Attribute(value.source, name)
-    if (isinstance(found, types.MemberDescriptorType) and data_descriptor) or name in own:
-        result = getattr(obj, name, _MISSING)
-        if result is _MISSING:
-            return refuse("WOULD_RAISE", f"{value.source} has no attribute {name}")
-        return frame.ex.wrap(result, source)
-    if found is _MISSING:
-        return refuse("ATTRIBUTE", f"{value.source} has no attribute {name} of its own")
-    if hasattr(obj, "__dict__"):
-        guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
-    return _of_its_class(frame, value, found, name)
+def _lacks(kind: str, name: str) -> str:
+    return f"{kind!r} object has no attribute {name!r}"
 
 
-def _of_its_class(frame: Frame, value: Object, found: Any, name: str) -> Value:
-    """What the class gives, its version being guarded already."""
-    kind = type(value.value)
-    if isinstance(found, staticmethod):
-        return frame.ex.wrap(found.__func__, Attribute(value.source, name))
-    if isinstance(found, classmethod):
-        return refuse("ATTRIBUTE", f"{kind.__name__}.{name} is a class method")
-    if isinstance(found, _dispatch.CompiledFunction):
-        found = found.__wrapped__
-    if isinstance(found, types.FunctionType):
-        return Method(_class_function(frame, value, found, name), value)
-    if hasattr(type(found), "__get__"):
-        return refuse("ATTRIBUTE", f"{kind.__name__}.{name} is a descriptor")
-    return frame.ex.wrap(found, Attribute(value.source, name))
+def _of_method(frame: Frame, value: Method, name: str) -> Value:
+    if name == "__self__":
+        return value.owner
+    if name == "__func__" and not isinstance(value.function, str):
+        return value.function
+    if isinstance(value.function, Function) and name in OF_FUNCTION:
+        return _of_function(frame, value.function, name)
+    return refuse("ATTRIBUTE", f".{name} of a method")
 
 
-def _class_function(frame: Frame, value: Object, function: types.FunctionType, name: str) -> Function:
-    """A function found in the class: the entry of the class's dict cannot change unseen, the function itself may."""
-    owner = next(k for k in type(value.value).__mro__ if name in vars(k))
-    return frame.ex.class_function(function, owner, name)
+# -- writing --------------------------------------------------------------------------------------------------------------
 
 
-def _property(frame: Frame, value: Object, found: property, name: str) -> Value:
-    if type(found) is not property or not isinstance(found.fget, types.FunctionType):
-        return refuse("ATTRIBUTE", f"{type(value.value).__name__}.{name} is a property without a plain getter")
-    getter = _class_function(frame, value, found.fget, name)
-    return frame.ex.inline(getter, {getter.code.co_varnames[0]: value}, frame.depth + 1)
+def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
+    """``value.name = new``."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Object):
+        objects.store(frame, value, name, new)
+    elif isinstance(value, Function) and not name.startswith("__"):
+        value.fields[name] = new
+        if value.source is not None:
+            frame.ex.writes(value)
+            frame.ex.effect(setattr, value, Const(name), new)
+    elif isinstance(value, Array):
+        refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
+    else:
+        refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is set")
 
 
-def _in_mro(cls: type, name: str) -> Any:
-    """The object that class lookup finds, descriptors unbound."""
-    for base in cls.__mro__:
-        if name in vars(base):
-            return vars(base)[name]
-    return _MISSING
-
-
-def lacks_attribute(frame: Frame, value: Any, name: str) -> bool:
-    """Whether a plain object has no such attribute, guarded where it has none."""
+def delete_attribute(frame: Frame, value: Any, name: str) -> None:
+    """``del value.name``."""
     value = frame.ex.resolve(value)
     if not isinstance(value, Object):
-        return False
-    obj, kind = value.value, type(value.value)
-    computed = kind.__getattribute__ is not object.__getattribute__ or _in_mro(kind, "__getattr__") is not _MISSING
-    if computed or _in_mro(kind, name) is not _MISSING or name in getattr(obj, "__dict__", {}):
-        return False
-    frame.ex.guards.add("type_version", value.source, kind, says=f" is an unchanged {kind.__name__}")
-    if hasattr(obj, "__dict__"):
-        frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
-    return True
+        refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is deleted")
+    objects.delete(frame, value, name)
+
+
+def attribute_or(frame: Frame, value: Any, name: str, default: Any) -> Any:
+    """``getattr(value, name, default)``."""
+    try:
+        return load_attribute(frame, value, name)
+    except Raised as raised:
+        if issubclass(raised.value.kind, AttributeError):
+            return default
+        raise
 
 
 def is_partial(value: Any) -> bool:
-    return isinstance(value, Object) and type(value.value) is functools.partial
+    return isinstance(value, Object) and value.kind is functools.partial
+
+
+__all__ = ["Generator", "attribute_or", "delete_attribute", "is_partial", "load_attribute", "store_attribute"]

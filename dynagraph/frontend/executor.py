@@ -1,49 +1,48 @@
 """The symbolic executor: runs a function's bytecode on values that are known or followed, and builds the graph.
 
-It executes nothing of the user's program for effect: what is not known to be pure stops the capture with a `Break`.
+It executes nothing of the user's program for effect: what is not known to be pure is noted as an effect, or stops the capture.
 """
 
 from __future__ import annotations
 
-import builtins
 import inspect
 import types
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
 from dynagraph import config
-from dynagraph._core import _dispatch
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.decode import Instruction, decode
+from dynagraph.frontend.exceptions import Raised, refuse, said
 from dynagraph.frontend.guards import GuardList, describe_value
-from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, lookup
-from dynagraph.frontend.source import Attribute, Closure, DictEntry, Item, Key, Known, Local, Source
-from dynagraph.frontend.source import Cell as CellSource
-from dynagraph.frontend.values import NULL, Array, Cell, Const, Dict, Function, Iter, Object, Sequence, Slice, Value
-from dynagraph.ir import dtypes
-from dynagraph.ir.graph import Graph, Location, Meta, Node
+from dynagraph.frontend.numpy_door import Builder, Door, Unsupported
+from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.program import Instruction, Region, decode
+from dynagraph.frontend.source import Closure, Local, Source
+from dynagraph.frontend.values import (
+    NULL,
+    Array,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Object,
+    Sequence,
+    Set,
+    Slice,
+    Value,
+)
+from dynagraph.frontend.wrapping import Lazy, wrap
+from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.ops import view_of
-from dynagraph.ir.shapes import Dim, ShapeEnv, SymInt
+from dynagraph.ir.shapes import ShapeEnv, SymInt
 
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
-
-SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
-VALUES = (int, float, complex, str, bytes)  # constants that are guarded by value
-IDENTITIES = (
-    type,
-    types.ModuleType,
-    types.BuiltinFunctionType,
-    np.ufunc,
-    types.FunctionType,
-    _dispatch.CompiledFunction,
-    types.MethodDescriptorType,
-    types.WrapperDescriptorType,
-    type(np.where),
-)
 MAX_NODES = 20000
+SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
 def handler(*ops: str) -> Callable[[Handler], Handler]:
@@ -57,6 +56,10 @@ def handler(*ops: str) -> Callable[[Handler], Handler]:
     return register
 
 
+class Stopped(Exception):
+    """The main frame has come to the step at which this capture ends."""
+
+
 class Frame:
     """One call: the captured function's, or one that is inlined into it."""
 
@@ -66,29 +69,37 @@ class Frame:
         self.code = function.code
         self.depth = depth
         self.stack: list[Any] = []
-        self.instructions = decode(function.code)
+        self.program = decode(function.code)
+        self.instructions = self.program.instructions
         self.ip = 0
         self.jumps_back = 0
-        self.keyword_names: tuple[str, ...] = ()
         self.result: Value | None = None
-        self.locals: dict[str, Value] = {k: v for k, v in arguments.items() if k not in function.code.co_cellvars}
-        self.cells: dict[str, Cell] = {name: Cell(arguments.get(name, NULL)) for name in function.code.co_cellvars}
-        self.cells.update(zip(function.code.co_freevars, function.closure))
+        self.suspended = False  # at a yield, whose value `result` is
+        self.locals: dict[str, Value] = dict(arguments)
+        self.cells: dict[str, Cell] = dict(zip(function.code.co_freevars, function.closure))
 
+    # -- running ----------------------------------------------------------------------------------------------------------
     def run(self) -> Value:
+        """Run to the return, or to the next yield."""
+        self.result, self.suspended = None, False
         while self.result is None:
-            instruction = self.instructions[self.ip]
+            if self.depth == 0:
+                self.ex.count_step()
+            index = self.ip
             self.ip += 1
-            self.step(instruction)
+            self.step(index)
         return self.result
 
-    def step(self, instruction: Instruction) -> None:
+    def step(self, index: int) -> None:
+        instruction = self.instructions[index]
         location = self.ex.graph.location = Location(self.code.co_filename, instruction.line)
         found = HANDLERS.get(instruction.op)
         if found is None:
             raise Break("UNKNOWN_OPCODE", location, instruction.op)
         try:
             found(self, instruction)
+        except Raised as raised:
+            self.unwind(raised, self.program.handlers[index])
         except Unsupported as refusal:
             raise Break(refusal.reason, location, refusal.detail) from None
         except Break as stop:
@@ -96,6 +107,20 @@ class Frame:
                 raise Break(stop.reason.name, location, stop.detail) from None
             raise
 
+    def unwind(self, raised: Raised, region: Region | None) -> None:
+        """Go on in the handler of the region that an exception was raised in."""
+        error, handling = raised.value, self.ex.handling
+        if handling and handling[-1] is not error and error.source is None:
+            error.fields.setdefault("__context__", handling[-1])
+        if region is None:
+            raise raised
+        del self.stack[region.depth :]
+        if region.push_lasti:
+            self.stack.append(Const(0))  # where a reraise says it came from: no captured code looks at it
+        self.stack.append(error)
+        self.ip = region.target
+
+    # -- the stack ----------------------------------------------------------------------------------------------------------
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
@@ -118,12 +143,17 @@ class Frame:
 
 
 class Executor:
-    """One capture: the graph, the guards, and how Python objects become values."""
+    """One capture: the graph, the guards, the effects, and how Python objects become values.
 
-    def __init__(self, function: types.FunctionType, values: tuple[Any, ...], dynamic: bool | None):
+    `stop_at`: the step of the main frame before which the capture ends, or None for the function's return.
+    """
+
+    def __init__(self, function: types.FunctionType, values: tuple[Any, ...], profile: Profile, stop_at: int | None = None):
         self.function = function
         self.values = values
-        self.dynamic = bool(dynamic)
+        self.profile = profile
+        self.stop_at = stop_at
+        self.steps = 0
         self.graph = Graph(function.__name__)
         self.builder = Builder(self.graph, lambda node: node in self.scalars)
         self.guards = GuardList(len(values))
@@ -134,193 +164,103 @@ class Executor:
         self.viewed: set[Node] = set()  # whose memory some other value looks at
         self.wrapped: dict[Source, Value] = {}
         self.objects: dict[Source, Any] = {}  # the caller's objects that were wrapped
+        self.by_identity: dict[int, Value] = {}  # the caller's mutable objects: one value each
+        self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
+        self.effects: list[tuple[Any, tuple[Value, ...]]] = []
+        self.written: dict[int, Value] = {}  # the caller's objects that effects change
+        self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.n_inputs = 0
+        self.main = self._main_frame()
 
-    # -- running ------------------------------------------------------------------------------------------------------
-    def run(self) -> Value:
-        """The value that the captured function returns."""
+    def _main_frame(self) -> Frame:
         code = self.function.__code__
         names = inspect.getargs(code)
         parameters = [*names.args]
         parameters += [name for name in (names.varargs, names.varkw) if name is not None]
         # co_varnames order: positional, keyword-only, *args, **kwargs
-        arguments = {
-            name: _LazyLocal(self, value, Local(index, name)) for index, (name, value) in enumerate(zip(parameters, self.values))
+        arguments: dict[str, Any] = {
+            name: Lazy(self, value, Local(index, name)) for index, (name, value) in enumerate(zip(parameters, self.values))
         }
         closure = tuple(
             Cell(source=Closure(k, name), real=cell)
             for k, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or ()))
         )
         main = Function(code, self.function.__globals__, self.function.__qualname__, closure=closure)
-        return Frame(self, main, arguments, 0).run()  # type: ignore[arg-type]
+        return Frame(self, main, arguments, 0)
+
+    # -- running ------------------------------------------------------------------------------------------------------
+    def run(self) -> Value | None:
+        """The value that the captured function returns; None where the capture stops before."""
+        try:
+            return self.main.run()
+        except Stopped:
+            return None
+        except Raised as raised:
+            raise Break("WOULD_RAISE", self.graph.location, said(raised.value)) from None
+
+    def count_step(self) -> None:
+        self.steps += 1
+        if self.steps == self.stop_at:
+            raise Stopped
 
     def inline(self, function: Function, arguments: dict[str, Value], depth: int) -> Value:
         """The value of a call of a Python function."""
         if depth > config.inline_depth:
             raise Break("RECURSION", None, function.name)
-        if function.code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        flags = function.code.co_flags
+        if flags & SUSPENDS:
             raise Break("GENERATOR", None, function.name)
-        if len(self.scalars) + len(self.arrays) > MAX_NODES:
+        if len(self.arrays) > MAX_NODES:
             raise Break("UNROLL_LIMIT", None, f"more than {MAX_NODES} operations")
-        location = self.graph.location
-        result = Frame(self, function, arguments, depth).run()
-        self.graph.location = location
-        return result
+        frame = Frame(self, function, arguments, depth)
+        if flags & inspect.CO_GENERATOR:
+            return Generator(frame, self.steps)
+        location, handling = self.graph.location, len(self.handling)
+        try:
+            return frame.run()
+        finally:
+            self.graph.location = location
+            del self.handling[handling:]
 
     # -- Python objects as values ---------------------------------------------------------------------------------------
     def wrap(self, obj: Any, source: Source) -> Value:
         """The value of an object that the program read from `source`, guarded as far as it is known from now on."""
-        found = self.wrapped.get(source)
-        if found is None:
-            found = self.wrapped[source] = self._wrap(obj, source)
-            self.objects[source] = obj
-        return found
+        return wrap(self, obj, source)
+
+    def resolve(self, value: Any) -> Any:
+        """The value itself, where it is one of the caller's that nothing has looked at yet."""
+        return value.force() if type(value) is Lazy else value
 
     def constant(self, value: Any) -> Value:
-        """A literal of the code."""
-        if type(value) is tuple:
-            return Sequence(tuple, [self.constant(v) for v in value])
+        """A literal of the code, or a result of pure Python."""
+        kind = type(value)
+        if kind is tuple or kind is list:
+            return Sequence(kind, [self.constant(v) for v in value])
+        if kind is frozenset or kind is set:
+            return Set(kind, dict.fromkeys(value))
+        if kind is dict:
+            return Dict({k: self.constant(v) for k, v in value.items()})
         return Const(value)
 
-    def _wrap(self, obj: Any, source: Source) -> Value:
-        kind = type(obj)
-        if any(obj is s for s in SINGLETONS):
-            self.guards.add("is", source, obj, says=f" is {obj!r}")
-            return Const(obj, source)
-        if kind in VALUES:
-            self.guards.add("equal", source, obj, says=f" is {obj!r}")
-            return Const(obj, source)
-        if kind is np.ndarray:
-            return self._array_input(obj, source)
-        if isinstance(obj, np.ndarray):
-            raise Break("UNSUPPORTED_INPUT", None, f"{source} is {describe_value(obj)}, a subclass of np.ndarray")
-        if isinstance(obj, np.generic):
-            return self._scalar_input(obj, source)
-        if kind in (tuple, list):
-            self.guards.add("type", source, kind, says=f" is a {kind.__name__}")
-            self.guards.add("len", source, len(obj), says=f" has {len(obj)} items")
-            items = [_LazyItem(self, item, Item(source, k)) for k, item in enumerate(obj)]
-            return Sequence(kind, items, source)
-        if kind is dict:
-            self.guards.add("type", source, dict, says=" is a dict")
-            return Dict({}, source, obj)
-        if kind is types.FunctionType:
-            return self._function(obj, source)
-        if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
-            self.guards.add("is", source, obj, says=f" is {_short(obj)}")
-            return Const(obj, source)
-        return Object(obj, source)
+    # -- effects ----------------------------------------------------------------------------------------------------------
+    def effect(self, function: Any, *args: Value) -> None:
+        """Have the program call `function` when the graph has run."""
+        self.effects.append((function, args))
 
-    def _array_input(self, array: np.ndarray, source: Source) -> Array:
-        dtype = dtypes.from_numpy(array.dtype)
-        if dtype is None or array.dtype.metadata:
-            raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
-        if not array.flags.aligned or array.ndim > 8:
-            raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than 8 dimensions")
-        slot = self.n_inputs
-        if slot >= 200:
-            raise Break("UNSUPPORTED_INPUT", None, "more than 200 arrays")
-        contiguous = array.flags.c_contiguous
-        if not contiguous and any(s % array.itemsize for s in array.strides):
-            raise Break("UNSUPPORTED_INPUT", None, f"{source} has strides that are no multiple of its item size")
-        strides = None if contiguous else tuple(s // array.itemsize for s in array.strides)
-        shape, guarded = self._dims(array, slot, contiguous)
-        self.n_inputs += 1
-        self.guards.add(
-            "array",
-            source,
-            slot,
-            array.dtype,
-            array.ndim,
-            guarded,
-            strides,
-            bool(array.flags.writeable),
-            says=f": {describe_value(array)}" + ("" if array.flags.writeable else " read-only"),
-        )
-        node = self.graph.placeholder(_name_of(source), Meta(dtype, shape, strides))
-        return self._own(Array(node, source=source))
+    def writes(self, value: Any) -> None:
+        """Note that an effect changes one of the caller's objects: others must be known to be others."""
+        self.written.setdefault(id(value), value)
 
-    def _dims(self, array: np.ndarray, slot: int, contiguous: bool) -> tuple[tuple[Dim, ...], tuple[int | None, ...]]:
-        if not self.dynamic or not contiguous:
-            return array.shape, array.shape
-        shape: list[Dim] = []
-        guarded: list[int | None] = []
-        for axis, size in enumerate(array.shape):
-            if size < 2 or len(self.dims) >= 60:
-                shape.append(size)
-                guarded.append(size)
-            else:
-                self.dims.append((len(self.env.values), slot, axis))
-                shape.append(self.env.symbol(size))
-                guarded.append(None)
-        return tuple(shape), tuple(guarded)
-
-    def _scalar_input(self, scalar: np.generic, source: Source) -> Array:
-        dtype = dtypes.from_numpy(scalar.dtype)
-        if dtype is None or type(scalar) is not dtype.numpy.type:
-            raise Break("UNSUPPORTED_INPUT", None, f"{source} is a {type(scalar).__name__}")
-        slot = self.n_inputs
-        self.n_inputs += 1
-        self.guards.add("scalar", source, slot, type(scalar), says=f" is a np.{type(scalar).__name__}")
-        node = self.graph.placeholder(_name_of(source), Meta(dtype, ()))
-        self.scalars.add(node)
-        return self._own(Array(node, is_scalar=True, source=source))
-
-    def _function(self, obj: types.FunctionType, source: Source) -> Function:
-        """A function of the user's: identity, and what identity does not fix."""
-        self.guards.add("is", source, obj, says=f" is the function {obj.__qualname__}")
-        for name in ("__code__", "__defaults__", "__kwdefaults__"):
-            value = getattr(obj, name)
-            self.guards.add("is", Attribute(source, name), value, says=" is the same object")
-        defaults = Attribute(source, "__defaults__")
-        keyword_defaults = Attribute(source, "__kwdefaults__")
-        return Function(
-            obj.__code__,
-            obj.__globals__,
-            obj.__qualname__,
-            tuple(_LazyItem(self, d, Item(defaults, k)) for k, d in enumerate(obj.__defaults__ or ())),
-            {k: _LazyItem(self, d, Key(keyword_defaults, k)) for k, d in (obj.__kwdefaults__ or {}).items()},
-            tuple(
-                Cell(source=CellSource(cell, name), real=cell)
-                for name, cell in zip(obj.__code__.co_freevars, obj.__closure__ or ())
-            ),
-            source,
-            obj,
-        )
-
-    def class_function(self, function: types.FunctionType, owner: type, name: str) -> Function:
-        """A function that stands in a class whose version is guarded: its code and defaults may still be replaced."""
-        source = Known(function, f"{owner.__name__}.{name}")
-        found = self.wrapped.get(source)
-        if found is None:
-            found = self.wrapped[source] = self._function(function, source)
-            self.objects[source] = function
-        assert isinstance(found, Function)
-        return found
-
-    def load_global(self, owner: dict[str, Any], name: str) -> Value:
-        """A global of a function, or a builtin."""
-        if name in owner:
-            return self.wrap(owner[name], DictEntry(owner, name))
-        self.guards.absent(owner, name)
-        scope = owner.get("__builtins__", builtins)
-        entries = scope if isinstance(scope, dict) else vars(scope)
-        if name not in entries:
-            raise Break("WOULD_RAISE", None, f"name {name!r} is not defined")
-        return self.wrap(entries[name], DictEntry(entries, name, "builtin"))
-
-    def load_cell(self, cell: Cell) -> Value:
-        if cell.source is not None and cell.value is NULL:
-            try:
-                cell.value = self.wrap(cell.real.cell_contents, cell.source)
-            except ValueError:
-                raise Break("WOULD_RAISE", None, f"{cell.source} is not set yet") from None
-        if cell.value is NULL:
-            raise Break("WOULD_RAISE", None, "a free variable is not set yet")
-        return self.resolve(cell.value)
+    def separate_written(self) -> None:
+        """Guard that what effects change is none of the other objects that the capture has looked at."""
+        for value in self.written.values():
+            for other in self.by_identity.values():
+                both_followed = value.source is not None and other.source is not None
+                if other is not value and both_followed and type(other) is type(value):
+                    self.guards.relate("not_same", value.source, other.source, "is not")
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
-    def _own(self, array: Array) -> Array:
+    def own(self, array: Array) -> Array:
         self.arrays[array.node] = array
         return array
 
@@ -342,7 +282,7 @@ class Executor:
             return value.node
         if isinstance(value, Const):
             return value.value
-        if isinstance(value, Sequence):
+        if isinstance(value, Sequence) and value.kind in (list, tuple):
             return value.kind(self.to_door(i) for i in value.items)
         if isinstance(value, Slice):
             return slice(*(self.to_door(p) for p in value.parts))
@@ -368,7 +308,7 @@ class Executor:
             self.scalars.add(node)
         elif found is not None:
             self.viewed.add(found[0])
-        return self._own(Array(node, is_scalar=scalar))
+        return self.own(Array(node, is_scalar=scalar))
 
     def write_in_place(self, array: Array, result: Array) -> bool:
         """Give `array` the value of `result`, where nobody else sees its memory; False where that is not known."""
@@ -386,49 +326,68 @@ class Executor:
         self.arrays[new] = array
         return True
 
-    # -- laziness ---------------------------------------------------------------------------------------------------------
-    def resolve(self, value: Any) -> Any:
-        """The value itself, where it is one of the caller's that nothing has looked at yet."""
-        return value.force() if isinstance(value, (_LazyLocal, _LazyItem)) else value
 
+class Generator(Iterator):
+    """A generator of the captured code: a frame that waits at a yield."""
 
-class _Lazy:
-    """An object of the caller's that is guarded when it is first used."""
+    def __init__(self, frame: Frame, born: int):
+        self.frame: Frame | None = frame
+        self.born = born
+        self.started = False
+        self.running = False
+        self.arguments = dict(frame.locals)
+        self.returned: Value = Const(None)
 
-    def __init__(self, ex: Executor, obj: Any, source: Source):
-        self.ex, self.obj, self.source = ex, obj, source
+    def step(self, frame: Frame) -> Any:
+        return self.send(Const(None))
 
-    def force(self) -> Value:
-        return self.ex.wrap(self.obj, self.source)
+    def send(self, value: Value) -> Any:
+        """The next value that is yielded, or NULL; `returned` then holds what the generator returned."""
+        return self._go(lambda own: own.push(value) if self.started else None)
 
+    def throw(self, error: Object) -> Any:
+        """Raise an exception where the generator waits."""
+        own = self.frame
+        if own is None or not self.started:
+            self.frame = None
+            raise Raised(error)
 
-class _LazyLocal(_Lazy):
-    pass
+        def raise_there(own: Frame) -> None:
+            own.push(NULL)
+            own.unwind(Raised(error), own.program.handlers[own.ip - 1])
 
+        return self._go(raise_there)
 
-class _LazyItem(_Lazy):
-    pass
+    def _go(self, prepare: Callable[[Frame], None]) -> Any:
+        own = self.frame
+        if own is None:
+            return NULL
+        if self.running:
+            refuse("GENERATOR", "a generator that is already running")
+        location, handling = own.ex.graph.location, own.ex.handling
+        own.ex.handling = list(handling)
+        self.running = True
+        try:
+            prepare(own)
+            self.started = True
+            result = own.run()
+        except Raised as raised:
+            self.frame = None
+            if issubclass(raised.value.kind, StopIteration):
+                refuse("GENERATOR", "StopIteration raised inside a generator")
+            raise
+        finally:
+            self.running = False
+            own.ex.handling = handling
+            own.ex.graph.location = location
+        if own.suspended:
+            return result
+        self.frame, self.returned = None, result
+        return NULL
 
 
 def _same_static_shape(a: Node, b: Node) -> bool:
     return a.ndim == b.ndim and all(x == y for x, y in zip(a.shape, b.shape))
 
 
-def _name_of(source: Source) -> str:
-    if isinstance(source, (Attribute, Item, Key)):
-        tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
-        return f"{_name_of(source.base)}_{tail}"
-    return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
-
-
-def _short(obj: Any) -> str:
-    text = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or repr(obj)
-    return f"{'module ' if isinstance(obj, types.ModuleType) else ''}{text}"
-
-
-def refuse(reason: str, detail: str) -> NoReturn:
-    """Stop the capture at the current line."""
-    raise Break(reason, None, detail)
-
-
-__all__ = ["HANDLERS", "NULL", "Executor", "Frame", "Iter", "SymInt", "handler", "refuse"]
+__all__ = ["HANDLERS", "NULL", "Executor", "Frame", "Generator", "SymInt", "handler", "refuse"]

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.source import Attribute, Cell, Closure, DictEntry, Item, Key, Known, Local, Source
+from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Item, Key, Known, Local, Source
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
-_LOADS = ("global", "cell", "closure", "attr", "item", "dict_item")
+_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item")
 
 
 def size_program(expr: IntExpr) -> Any:
@@ -82,6 +82,8 @@ class GuardList:
             return ("attr", base, source.name)
         if isinstance(source, Item):
             return ("item", base, source.index)
+        if isinstance(source, Contents):
+            return ("contents", base)
         assert isinstance(source, Key)
         return ("dict_item", base, source.key)
 

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph.frontend.executor import Frame, refuse
-from dynagraph.frontend.iteration import dict_keys, items_of
+from dynagraph.frontend.calls import call
+from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.iterators import items_of, iterate
 from dynagraph.frontend.numpy_door import operator_door
+from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, special
 from dynagraph.frontend.source import Key
-from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import Array, Const, Dict, Sequence, Value
+from dynagraph.frontend.truth import length, same, truth, type_of
+from dynagraph.frontend.values import (
+    DELETED,
+    NULL,
+    Array,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Method,
+    Object,
+    Opaque,
+    Sequence,
+    Set,
+    Slice,
+    Value,
+)
+from dynagraph.frontend.wrapping import KEYS, complete
 from dynagraph.ir.shapes import SymInt
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,9 +55,26 @@ BINARY: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_NAMES = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "<<": "lshift", ">>": "rshift",
+    "&": "and", "|": "or", "^": "xor", "@": "matmul",
+}  # fmt: skip
+SPECIAL_NAMES = {symbol: (f"__{name}__", f"__r{name}__") for symbol, name in _NAMES.items()}
+SPECIAL_NAMES |= {
+    "==": ("__eq__", "__eq__"),
+    "!=": ("__ne__", "__ne__"),
+    "<": ("__lt__", "__gt__"),
+    "<=": ("__le__", "__ge__"),
+    ">": ("__gt__", "__lt__"),
+    ">=": ("__ge__", "__le__"),
+}
+COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
 PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range)
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
+
+
+# -- binary operators -------------------------------------------------------------------------------------------------------
 
 
 def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
@@ -45,17 +82,36 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     ex = frame.ex
     left, right = ex.resolve(left), ex.resolve(right)
     if isinstance(left, Array) or isinstance(right, Array):
-        other = right if isinstance(left, Array) else left
-        if isinstance(other, Const) and other.value is None and symbol in ("==", "!="):
-            refuse("UNSUPPORTED_ARGUMENT", "an array compared with None")
-        return ex.call_door(operator_door(symbol), [left, right])
+        return _of_arrays(frame, symbol, left, right)
+    if _has_own_operators(left) or _has_own_operators(right):
+        return _of_objects(frame, symbol, left, right)
     if isinstance(left, Const) and isinstance(right, Const):
         return ex.constant(pure(symbol, left.value, right.value))
     if isinstance(left, Sequence) or isinstance(right, Sequence):
         return _of_sequences(frame, symbol, left, right)
-    if isinstance(left, Dict) and isinstance(right, Dict) and symbol == "|":
-        return Dict({**entries_of(frame, left), **entries_of(frame, right)})
+    if isinstance(left, Set) or isinstance(right, Set):
+        return _of_sets(frame, symbol, left, right)
+    if isinstance(left, Dict) and isinstance(right, Dict):
+        return _of_dicts(frame, symbol, left, right)
+    if symbol in ("==", "!="):
+        return Const(same(frame, left, right) is (symbol == "=="))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a {type(left).__name__.lower()} and a {type(right).__name__.lower()}")
+
+
+def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    other = right if isinstance(left, Array) else left
+    if isinstance(other, Const) and other.value is None and symbol in ("==", "!="):
+        refuse("UNSUPPORTED_ARGUMENT", "an array compared with None")
+    if isinstance(other, Object):
+        name = SPECIAL_NAMES[symbol][0 if other is left else 1]
+        kind = other.kind
+        declines = in_mro(kind, "__array_ufunc__") is None or other is left
+        if declines and isinstance(in_mro(kind, name), type(_of_arrays)):
+            result = call_special(frame, other, name, left if other is right else right)
+            if not _is_not_implemented(result):
+                return result
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
+    return frame.ex.call_door(operator_door(symbol), [left, right])
 
 
 def pure(symbol: str, left: Any, right: Any) -> Any:
@@ -70,7 +126,7 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     try:
         return BINARY[symbol](left, right)
     except Exception as error:
-        return refuse("WOULD_RAISE", f"{type(error).__name__}: {error}")
+        return throw(error)
 
 
 def _is_dtype(value: Any) -> bool:
@@ -79,47 +135,114 @@ def _is_dtype(value: Any) -> bool:
 
 def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if isinstance(left, Sequence) and isinstance(right, Sequence):
-        if symbol == "+" and left.kind is right.kind:
-            return Sequence(left.kind, [*left.items, *right.items])
+        if symbol == "+" and _base_of(left) is _base_of(right):
+            return Sequence(_base_of(left), [*items_of(frame, left), *items_of(frame, right)])
         if symbol in ("==", "!="):
             return Const(_equal(frame, left, right) is (symbol == "=="))
-        if symbol in ("<", "<=", ">", ">="):
-            return Const(pure(symbol, plain(frame, left), plain(frame, right)))
+        if symbol in COMPARISONS:
+            return Const(pure(symbol, tuple(plain(frame, left)), tuple(plain(frame, right))))
     if symbol == "*":
         sequence, count = (left, right) if isinstance(left, Sequence) else (right, left)
         if isinstance(count, Const) and isinstance(count.value, int):
-            return Sequence(sequence.kind, list(sequence.items) * count.value)
+            return Sequence(_base_of(sequence), items_of(frame, sequence) * count.value)
     if symbol == "%" and isinstance(left, Const) and type(left.value) is str:
         return Const(pure("%", left.value, plain(frame, right)))
-    if symbol in ("==", "!=") and isinstance(left, (Sequence, Const)) and isinstance(right, (Sequence, Const)):
+    if symbol in ("==", "!="):
         return Const(symbol == "!=")
+    kinds = [type_of(frame, left), type_of(frame, right)]
+    if symbol == "+" and isinstance(left, Sequence) and left.kind in (list, tuple):
+        name = left.kind.__name__
+        throw(TypeError(f'can only concatenate {name} (not "{kinds[1].__name__}") to {name}'))
+    if symbol in COMPARISONS:
+        throw(TypeError(f"{symbol!r} not supported between instances of {kinds[0].__name__!r} and {kinds[1].__name__!r}"))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a sequence")
 
 
+def _base_of(value: Sequence) -> type:
+    """The built-in type that + and * of a named tuple give."""
+    return tuple if issubclass(value.kind, tuple) else list if issubclass(value.kind, list) else value.kind
+
+
 def _equal(frame: Frame, left: Sequence, right: Sequence) -> bool:
-    if left.kind is not right.kind or len(left.items) != len(right.items):
+    if _base_of(left) is not _base_of(right) or length(frame.ex, left) != length(frame.ex, right):
         return False
-    for a, b in zip(left.items, right.items):
-        a, b = frame.ex.resolve(a), frame.ex.resolve(b)
-        if a is not b and not truth(frame, binary(frame, "==", a, b)):
-            return False
-    return True
+    return all(same_or_equal(frame, a, b) for a, b in zip(left.items, right.items))
 
 
-def plain(frame: Frame, value: Any) -> Any:
-    """The Python object that a value of constants stands for."""
-    value = frame.ex.resolve(value)
-    if isinstance(value, Const):
-        return value.value
-    if isinstance(value, Sequence):
-        return value.kind(plain(frame, item) for item in value.items)
-    return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
+def same_or_equal(frame: Frame, a: Any, b: Any) -> bool:
+    a, b = frame.ex.resolve(a), frame.ex.resolve(b)
+    return a is b or truth(frame, binary(frame, "==", a, b))
 
 
-def entries_of(frame: Frame, value: Dict) -> dict[Any, Any]:
-    if value.object is None:
-        return value.items
-    return {k: dict_value(frame, value, k) for k in dict_keys(frame.ex, value)}
+def _of_sets(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    if isinstance(left, Set) and isinstance(right, Set):
+        return frame.ex.constant(BINARY[symbol](left.kind(left.items), right.kind(right.items)))
+    if symbol in ("==", "!="):
+        return Const(symbol == "!=")
+    return refuse("UNSUPPORTED_VALUE", f"{symbol} of a set and a {type(right).__name__.lower()}")
+
+
+def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
+    if symbol == "|":
+        return Dict({**entries_of(frame, left), **entries_of(frame, right)}, kind=left.kind, factory=left.factory)
+    ours, theirs = entries_of(frame, left), entries_of(frame, right)
+    if symbol in ("==", "!="):
+        equal = ours.keys() == theirs.keys() and all(same_or_equal(frame, v, theirs[k]) for k, v in ours.items())
+        return Const(equal is (symbol == "=="))
+    return refuse("UNSUPPORTED_VALUE", f"{symbol} of dicts")
+
+
+# -- operators of classes -----------------------------------------------------------------------------------------------------
+
+
+def _has_own_operators(value: Any) -> bool:
+    return isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__module__ != "builtins" and _redefines(value))
+
+
+def _redefines(value: Any) -> bool:
+    return any(isinstance(in_mro(value.kind, n), type(_redefines)) for pair in SPECIAL_NAMES.values() for n in pair)
+
+
+def _is_not_implemented(value: Any) -> bool:
+    return isinstance(value, Const) and value.value is NotImplemented
+
+
+def _of_objects(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    """The protocol of binary operators: the left one's method, the right one's reflected one, a subclass's first."""
+    name, reflected = SPECIAL_NAMES[symbol]
+    kinds = type_of(frame, left), type_of(frame, right)
+    tries = [(left, name, right), (right, reflected, left)]
+    if kinds[0] is not kinds[1] and issubclass(kinds[1], kinds[0]) and in_mro(kinds[1], reflected) is not in_mro(kinds[0], reflected):
+        tries.reverse()
+    elif kinds[0] is kinds[1] and symbol not in COMPARISONS:
+        tries.pop()
+    for owner, method, other in tries:
+        result = _try_operator(frame, owner, method, other)
+        if not _is_not_implemented(result):
+            return result
+    if symbol in ("==", "!="):
+        return Const(same(frame, left, right) is (symbol == "=="))
+    names = [k.__name__ for k in kinds]
+    if symbol in COMPARISONS:
+        throw(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
+    shown = "** or pow()" if symbol == "**" else symbol
+    return throw(TypeError(f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}"))
+
+
+def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
+    if not isinstance(owner, (Object, Sequence, Dict)):
+        return Const(NotImplemented)
+    found = special(frame, owner, name)
+    if name == "__ne__" and (found is None or found is object.__ne__):
+        result = _try_operator(frame, owner, "__eq__", other)
+        return result if _is_not_implemented(result) else Const(not truth(frame, result))
+    if found is None or found in (object.__eq__, object.__lt__, object.__le__, object.__gt__, object.__ge__):
+        return Const(NotImplemented)
+    if not isinstance(owner, Object) and not isinstance(found, type(_try_operator)):
+        base = Sequence(_base_of(owner), owner.items) if isinstance(owner, Sequence) else Dict(owner.items)
+        symbol = next(s for s, pair in SPECIAL_NAMES.items() if name in pair)
+        return binary(frame, symbol, base, other)
+    return call(frame, bound(frame, owner, found, name), [other], {})
 
 
 def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
@@ -131,16 +254,17 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         if not isinstance(result, Array) or not ex.write_in_place(left, result):
             refuse("IN_PLACE_WRITE", f"{symbol}= writes into an array that others may see")
         return left
-    if isinstance(left, Sequence) and left.kind is list and symbol == "+":
-        if left.source is not None:
-            refuse("SIDE_EFFECT", f"{left.source} is extended")
-        left.items += items_of(frame, right)
-        return left
-    if isinstance(left, Dict) and symbol == "|":
-        if left.source is not None:
-            refuse("SIDE_EFFECT", f"{left.source} is updated")
-        left.items.update(entries_of(frame, right))
-        return left
+    if isinstance(left, (Object, Sequence, Dict)):
+        name = f"__i{_NAMES[symbol]}__"
+        found = in_mro(left.kind, name)
+        if isinstance(found, type(in_place)):
+            result = call(frame, bound(frame, left, found, name), [right], {})
+            if not _is_not_implemented(result):
+                return result
+    for kind, symbols in ((list, ("+", "*")), (dict, "|"), (set, ("|", "&", "-", "^"))):
+        if isinstance(left, (Sequence, Dict, Set)) and issubclass(left.kind, kind) and symbol in symbols:
+            call(frame, Method(f"__i{_NAMES[symbol]}__", left), [right], {})
+            return left
     return binary(frame, symbol, left, right)
 
 
@@ -152,33 +276,71 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
         try:
             return Const(UNARY[name](value.value))
         except TypeError as error:
-            refuse("WOULD_RAISE", str(error))
+            throw(error)
+    if isinstance(value, Object) and special(frame, value, f"__{name}__") is not None:
+        return call_special(frame, value, f"__{name}__")
     return refuse("UNSUPPORTED_VALUE", f"{name} of a {type(value).__name__.lower()}")
 
 
 def contains(frame: Frame, container: Any, item: Any) -> bool:
+    """``item in container``."""
+    ex = frame.ex
+    container, item = ex.resolve(container), ex.resolve(item)
     if isinstance(container, Array):
-        frame.ex.call_door(operator_door("contains"), [container, item])
+        ex.call_door(operator_door("contains"), [container, item])
+    if isinstance(container, (Object, Sequence, Dict)):
+        found = in_mro(container.kind, "__contains__")
+        if isinstance(found, type(contains)):
+            return truth(frame, call_special(frame, container, "__contains__", item))
     if isinstance(container, Dict):
-        key = plain(frame, item)
-        if container.object is not None:
-            return key in dict_keys(frame.ex, container)
-        return key in container.items
+        return has_key(frame, container, plain(frame, item))
+    if isinstance(container, Set):
+        return plain(frame, item) in container.items
     if isinstance(container, Const):
         try:
             return plain(frame, item) in container.value
         except TypeError as error:
-            refuse("WOULD_RAISE", str(error))
+            throw(error)
     if isinstance(container, Sequence):
-        for candidate in container.items:
-            candidate = frame.ex.resolve(candidate)
-            if candidate is item or truth(frame, binary(frame, "==", candidate, item)):
+        return any(same_or_equal(frame, candidate, item) for candidate in items_of(frame, container))
+    if isinstance(container, (Object, Iterator)):
+        iterator = iterate(frame, container)
+        while (candidate := iterator.step(frame)) is not NULL:
+            if same_or_equal(frame, candidate, item):
                 return True
         return False
     return refuse("UNSUPPORTED_VALUE", f"`in` of a {type(container).__name__.lower()}")
 
 
-# -- subscripts ---------------------------------------------------------------------------------------------------------
+# -- plain Python objects -------------------------------------------------------------------------------------------------------
+
+
+def plain(frame: Frame, value: Any) -> Any:
+    """The Python object that a value of constants stands for."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Const):
+        return value.value
+    if isinstance(value, Sequence):
+        items = [plain(frame, item) for item in items_of(frame, value)]
+        return value.kind(*items) if hasattr(value.kind, "_fields") else value.kind(items)
+    if isinstance(value, Set):
+        return value.kind(value.items)
+    if isinstance(value, Dict) and value.kind is dict:
+        return {k: plain(frame, v) for k, v in entries_of(frame, value).items()}
+    if isinstance(value, Object) and value.source is not None and _is_immutable(value):
+        frame.ex.guards.add("is", value.source, value.value, says=f" is {value.value!r}")
+        return value.value
+    if isinstance(value, Function) and value.object is not None:
+        return value.object
+    return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
+
+
+def _is_immutable(value: Object) -> bool:
+    """Whether an object is as good as a constant: members of enums, and hash by identity."""
+    return in_mro(value.kind, "__hash__") is object.__hash__ or hasattr(value.kind, "__members__")
+
+
+# -- subscripts -------------------------------------------------------------------------------------------------------------------
 
 
 def subscript(frame: Frame, container: Any, key: Any) -> Value:
@@ -187,69 +349,199 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
     container, key = ex.resolve(container), ex.resolve(key)
     if isinstance(container, Array):
         return ex.call_door(operator_door("getitem"), [container, key])
+    if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__getitem__"), type(subscript)):
+        return call_special(frame, container, "__getitem__", key)
     if isinstance(container, Sequence):
-        return _item(frame, container, key)
+        return item_of(frame, container, key)
     if isinstance(container, Dict):
-        return dict_value(frame, container, plain(frame, key))
+        return dict_value(frame, container, key)
     if isinstance(container, Const) and isinstance(container.value, (str, bytes, range, tuple)):
         index = ex.to_door(key)
         try:
             return ex.constant(container.value[index])
         except (IndexError, TypeError) as error:
-            refuse("WOULD_RAISE", str(error))
+            throw(error)
+    if isinstance(container, Const) and isinstance(container.value, type):
+        refuse("UNSUPPORTED_FUNCTION", f"{container.value.__name__}[...]")
+    if isinstance(container, Const) and not hasattr(type(container.value), "__getitem__"):
+        throw(TypeError(f"{type(container.value).__name__!r} object is not subscriptable"))
     return refuse("UNSUPPORTED_VALUE", f"a subscript of a {type(container).__name__.lower()}")
 
 
-def _item(frame: Frame, container: Sequence, key: Any) -> Value:
-    index = frame.ex.to_door(key)
+def index_of(frame: Frame, key: Any) -> Any:
+    """A key of a sequence as an int, or a slice of ints."""
+    index = frame.ex.to_door(key) if isinstance(frame.ex.resolve(key), (Const, Slice)) else key
+    if isinstance(index, slice):
+        return slice(*(None if p is None else operator.index(p) for p in (index.start, index.stop, index.step)))
+    if isinstance(index, Array):
+        refuse("DATA_DEPENDENT", "an index into a list is taken from an array")
+    if isinstance(index, Object) and special(frame, index, "__index__") is not None:
+        index = plain(frame, call_special(frame, index, "__index__"))
+    return operator.index(index)
+
+
+def item_of(frame: Frame, container: Sequence, key: Any) -> Value:
+    try:
+        index = index_of(frame, key)
+    except (TypeError, ValueError):
+        name, kind = container.kind.__name__, type_of(frame, key).__name__
+        throw(TypeError(f"{name} indices must be integers or slices, not {kind}"))
+    depends = isinstance(index, slice) or index < 0 or index >= len(container.items)
+    items = items_of(frame, container) if depends else container.items
     try:
         if isinstance(index, slice):
-            parts = [None if p is None else operator.index(p) for p in (index.start, index.stop, index.step)]
-            return Sequence(container.kind, container.items[slice(*parts)])
-        return frame.ex.resolve(container.items[operator.index(index)])
-    except (IndexError, TypeError, ValueError) as error:
-        return refuse("WOULD_RAISE", str(error))
+            return Sequence(_base_of(container), items[index])
+        return frame.ex.resolve(items[index])
+    except (IndexError, ValueError) as error:
+        name = "deque" if container.maxlen is not None else container.kind.__name__
+        if isinstance(error, IndexError) and name == "deque":
+            throw(IndexError("deque index out of range"))
+        if isinstance(error, IndexError) and issubclass(container.kind, tuple):
+            throw(IndexError("tuple index out of range"))
+        return throw(error)
+
+
+def has_key(frame: Frame, container: Dict, key: Any) -> bool:
+    """Whether a dict has the key, guarded."""
+    if key in container.items:
+        return container.items[key] is not DELETED
+    if container.complete or key in container.absent:
+        return False
+    assert container.object is not None and container.source is not None
+    if type(key) not in KEYS:
+        return key in complete(frame.ex, container)
+    if key in container.object:
+        container.items[key] = frame.ex.wrap(container.object[key], Key(container.source, key))
+        return True
+    frame.ex.guards.add("no_item", container.source, key, says=f" has no key {key!r}")
+    container.absent.add(key)
+    return False
 
 
 def dict_value(frame: Frame, container: Dict, key: Any) -> Value:
-    """``container[key]`` of a dict made here, or of one of the caller's, guarded by entry."""
+    """``container[key]`` of a dict, by way of ``__missing__``."""
+    key = frame.ex.resolve(key)
+    name = plain(frame, key)
     try:
-        if container.object is None or container.source is None:
-            return frame.ex.resolve(container.items[key])
-        if type(key) not in (str, int, bool, type(None)):
-            refuse("UNSUPPORTED_VALUE", f"the key {key!r}")
-        return frame.ex.wrap(container.object[key], Key(container.source, key))
-    except (KeyError, TypeError) as error:
-        return refuse("WOULD_RAISE", f"{type(error).__name__}: {error}")
+        hash(name)
+    except TypeError as error:
+        throw(error)
+    if has_key(frame, container, name):
+        return frame.ex.resolve(container.items[name])
+    if container.factory is not None and not (isinstance(container.factory, Const) and container.factory.value is None):
+        made = call(frame, container.factory, [], {})
+        put_key(frame, container, key, made)
+        return made
+    missing = in_mro(container.kind, "__missing__")
+    if missing is not MISSING and isinstance(missing, type(dict_value)):
+        return call_special(frame, container, "__missing__", key)
+    if issubclass(container.kind, Counter):
+        return Const(0)
+    return throw(KeyError(name))
+
+
+def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
+    """``dict.__setitem__``."""
+    name = plain(frame, key)
+    if container.source is not None:
+        has_key(frame, container, name)  # a guard: whether it is new decides the order
+        if container.items.get(name) is DELETED:
+            del container.items[name]
+        frame.ex.writes(container)
+        frame.ex.effect(dict.__setitem__, container, key, value)
+    container.items[name] = value
+    container.absent.discard(name)
+
+
+def drop_key(frame: Frame, container: Dict, key: Value) -> Value:
+    """``dict.pop(key)`` of a key that is there."""
+    name = plain(frame, key)
+    value = frame.ex.resolve(container.items[name])
+    if container.complete:
+        del container.items[name]
+    else:
+        container.items[name] = DELETED
+    if container.source is not None:
+        frame.ex.writes(container)
+        frame.ex.effect(dict.__delitem__, container, key)
+    return value
+
+
+def entries_of(frame: Frame, value: Dict) -> dict[Any, Any]:
+    return complete(frame.ex, value)
 
 
 def store(frame: Frame, container: Any, key: Any, value: Any) -> None:
+    """``container[key] = value``."""
+    container, value = frame.ex.resolve(container), frame.ex.resolve(value)
     if isinstance(container, Array):
         refuse("IN_PLACE_WRITE", "x[...] = value writes into an array")
-    if not isinstance(container, (Sequence, Dict)) or container.source is not None:
-        refuse("SIDE_EFFECT", "an item of a container of the caller's is set")
-    if isinstance(container, Dict):
-        container.items[plain(frame, key)] = value
+    if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__setitem__"), type(store)):
+        call_special(frame, container, "__setitem__", key, value)
         return
-    index = frame.ex.to_door(key)
-    try:
-        if isinstance(index, slice):
-            container.items[index] = items_of(frame, value)
-        else:
-            container.items[operator.index(index)] = value
-    except (IndexError, TypeError, ValueError) as error:
-        refuse("WOULD_RAISE", str(error))
+    if isinstance(container, Const) and container.value.__class__ in (str, int, bytes, range, type(None)):
+        throw(TypeError(f"{type(container.value).__name__!r} object does not support item assignment"))
+    if isinstance(container, Sequence) and issubclass(container.kind, tuple):
+        throw(TypeError(f"{container.kind.__name__!r} object does not support item assignment"))
+    if isinstance(container, Opaque) or not isinstance(container, (Sequence, Dict)):
+        refuse("SIDE_EFFECT", f"an item of a {type(container).__name__.lower()} is set")
+    call(frame, Method("__setitem__", container), [key, value], {})
+
+
+def delete(frame: Frame, container: Any, key: Any) -> None:
+    """``del container[key]``."""
+    container = frame.ex.resolve(container)
+    if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__delitem__"), type(delete)):
+        call_special(frame, container, "__delitem__", key)
+    elif isinstance(container, (Sequence, Dict)):
+        call(frame, Method("__delitem__", container), [key], {})
+    else:
+        refuse("SIDE_EFFECT", f"an item of a {type(container).__name__.lower()} is deleted")
 
 
 # -- strings --------------------------------------------------------------------------------------------------------------
 
 
 def formatted(frame: Frame, value: Any, conversion: int, specification: str) -> Const:
+    """What an f-string makes of a value."""
+    value = frame.ex.resolve(value)
+    if conversion in (0, 1) and isinstance(value, Object) and not specification:
+        return Const(text_of(frame, value, "__str__" if conversion else "__format__"))
+    if conversion == 2 and isinstance(value, Object):
+        return Const(format(text_of(frame, value, "__repr__"), specification))
     obj = plain(frame, value)
-    if not isinstance(obj, PURE) or isinstance(obj, SymInt):
+    if isinstance(obj, SymInt):
+        obj = int(obj)
+    if not isinstance(obj, (*PURE, list, dict, set)):
         refuse("UNSUPPORTED_VALUE", "an f-string of an object")
     obj = {0: lambda x: x, 1: str, 2: repr, 3: ascii}[conversion](obj)
     try:
         return Const(format(obj, specification))
     except (ValueError, TypeError) as error:
-        return refuse("WOULD_RAISE", str(error))
+        return throw(error)
+
+
+def text_of(frame: Frame, value: Object, name: str) -> str:
+    """``str(value)``, ``repr(value)`` or ``format(value)`` of an object whose class says it in Python, or of an exception."""
+    found = in_mro(value.kind, name)
+    if name == "__format__" and found is object.__format__:
+        return text_of(frame, value, "__str__")
+    if name == "__str__" and found is object.__str__:
+        return text_of(frame, value, "__repr__")
+    if isinstance(found, type(text_of)):
+        extra = [Const("")] if name == "__format__" else []
+        return plain(frame, call_special(frame, value, name, *extra))
+    if issubclass(value.kind, BaseException) and value.source is None:
+        return _text_of_exception(frame, value, name)
+    if value.value is not None and hasattr(value.kind, "__members__"):
+        return format(plain(frame, value), "") if name == "__format__" else getattr(value.kind, name)(plain(frame, value))
+    return refuse("UNSUPPORTED_VALUE", f"{name} of a {value.kind.__name__}")
+
+
+def _text_of_exception(frame: Frame, value: Object, name: str) -> str:
+    args = plain(frame, value.fields["args"])
+    if name == "__repr__":
+        return value.kind.__name__ + (repr(args) if len(args) != 1 else f"({args[0]!r})")
+    if issubclass(value.kind, KeyError) and len(args) == 1:
+        return repr(args[0])
+    return "" if not args else str(args[0]) if len(args) == 1 else str(args)

@@ -114,4 +114,14 @@ class Known:
         return self.name
 
 
-Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known]
+@dataclass(frozen=True)
+class Contents:
+    """What a cell holds; `base` is where the cell is."""
+
+    base: "Source"
+
+    def __str__(self) -> str:
+        return f"{self.base}"
+
+
+Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents]

@@ -1,12 +1,31 @@
-"""Truth and identity of values."""
+"""Truth and identity of values, and their types."""
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
-from dynagraph.frontend.executor import Frame, refuse
+import numpy as np
+
+from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import Unsupported, operator_door
-from dynagraph.frontend.values import Array, Cell, Const, Dict, Function, Iter, Method, Object, Sequence
+from dynagraph.frontend.objects import call_special, special
+from dynagraph.frontend.values import (
+    Array,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Method,
+    Object,
+    Partial,
+    Sequence,
+    Set,
+    Slice,
+)
+from dynagraph.frontend.wrapping import complete, guard_length
 from dynagraph.ir.shapes import SymInt
 
 PURE_TYPES = (bool, int, float, complex, str, bytes, type(None), tuple, range, SymInt, frozenset, type(Ellipsis))
@@ -20,31 +39,59 @@ def truth(frame: Frame, value: Any) -> bool:
     """``bool(value)``; a branch on data stops the capture."""
     value = frame.ex.resolve(value)
     if isinstance(value, Const):
-        if isinstance(value.value, (*PURE_TYPES, type)) or callable(value.value):
+        if isinstance(value.value, (*PURE_TYPES, type, types.ModuleType, np.dtype)) or callable(value.value):
             return bool(value.value)
         refuse("UNSUPPORTED_VALUE", f"the truth of {value.value!r}")
     if isinstance(value, Array):
-        try:
-            frame.ex.call_door(operator_door("bool"), [value])
-        except Unsupported as refusal:
-            if refusal.reason != "DATA_DEPENDENT":
-                raise
-        refuse("ARRAY_BRANCH", "")
-    if isinstance(value, Sequence):
-        return bool(value.items)
-    if isinstance(value, Dict):
-        if value.object is not None and value.source is not None:
-            frame.ex.guards.add("len", value.source, len(value.object), says=f" has {len(value.object)} entries")
-            return bool(value.object)
-        return bool(value.items)
-    if isinstance(value, (Function, Method, Cell, Iter)):
+        _of_array(frame, value)
+    if isinstance(value, (Sequence, Dict, Set)) and not _overridden(value.kind):
+        return length(frame.ex, value) > 0
+    if isinstance(value, (Function, Method, Cell, Iterator, Partial, Slice)):
         return True
-    if isinstance(value, Object):
-        kind = type(value.value)
-        if not any("__bool__" in vars(k) or "__len__" in vars(k) for k in kind.__mro__):
-            frame.ex.guards.add("type_version", value.source, kind, says=f" is an unchanged {kind.__name__}")
-            return True
+    if isinstance(value, (Object, Sequence, Dict)):
+        return _of_object(frame, value)
     return refuse("UNSUPPORTED_VALUE", "the truth of an object that defines it itself")
+
+
+def _of_array(frame: Frame, value: Array) -> None:
+    try:
+        frame.ex.call_door(operator_door("bool"), [value])
+    except Unsupported as refusal:
+        if refusal.reason != "DATA_DEPENDENT":
+            raise
+    refuse("ARRAY_BRANCH", "")
+
+
+def _overridden(kind: type) -> bool:
+    return any("__bool__" in vars(k) or "__len__" in vars(k) for k in kind.__mro__ if k.__module__ not in ("builtins", "collections"))
+
+
+def _of_object(frame: Frame, value: Any) -> bool:
+    if special(frame, value, "__bool__") is not None:
+        result = call_special(frame, value, "__bool__")
+        if not isinstance(result, Const) or type(result.value) is not bool:
+            refuse("UNSUPPORTED_VALUE", "__bool__ gave no bool")
+        return result.value
+    if special(frame, value, "__len__") is not None:
+        result = call_special(frame, value, "__len__")
+        if not isinstance(result, Const):
+            refuse("UNSUPPORTED_VALUE", "__len__ gave no int")
+        return bool(result.value)
+    return True
+
+
+def length(ex: Executor, value: Any) -> int:
+    """``len`` of a container."""
+    if isinstance(value, Sequence):
+        if not value.sized:
+            guard_length(ex, value)
+        return len(value.items)
+    if isinstance(value, Dict):
+        if not value.complete and not value.items and value.source is not None and value.object is not None:
+            ex.guards.add("len", value.source, len(value.object), says=f" has {len(value.object)} entries")
+            return len(value.object)
+        return len(complete(ex, value))
+    return len(value.items)
 
 
 def same(frame: Frame, left: Any, right: Any) -> bool:
@@ -58,8 +105,36 @@ def same(frame: Frame, left: Any, right: Any) -> bool:
             return False
         return left.value is right.value
     source, other = getattr(left, "source", None), getattr(right, "source", None)
-    if source is not None and other is not None:
+    if source is not None and other is not None and source in ex.objects and other in ex.objects:
         found = ex.objects[source] is ex.objects[other]
         ex.guards.relate("same" if found else "not_same", source, other, "is" if found else "is not")
         return found
+    if isinstance(left, Array) and isinstance(right, Array) and left.is_scalar and right.is_scalar:
+        refuse("DATA_DEPENDENT", "whether two NumPy scalars are one object")
+    if isinstance(left, Function) and isinstance(right, Function) and left.object is not None:
+        return left.object is right.object
     return False
+
+
+def type_of(frame: Frame, value: Any) -> type:
+    """``type(value)``, guarded."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Array):
+        return value.node.dtype.numpy.type if value.is_scalar else np.ndarray
+    if isinstance(value, Const):
+        return int if isinstance(value.value, SymInt) else type(value.value)
+    if isinstance(value, (Sequence, Dict, Set)):
+        return value.kind
+    if isinstance(value, Function):
+        return types.FunctionType
+    if isinstance(value, Object):
+        if value.source is not None:
+            frame.ex.guards.add("type", value.source, value.kind, says=f" is a {value.kind.__name__}")
+        return value.kind
+    if isinstance(value, Generator):
+        return types.GeneratorType
+    if isinstance(value, Method) and not isinstance(value.function, str):
+        return types.MethodType
+    if isinstance(value, Slice):
+        return slice
+    return refuse("UNSUPPORTED_VALUE", f"the type of a {type(value).__name__.lower()}")

@@ -1,8 +1,11 @@
-"""The kinds of values that the executor follows."""
+"""The kinds of values that the executor follows.
+
+A value with a `source` is one of the caller's: writing to it is an effect, which the program replays.  Values without one were made by
+the captured code; they are built in their last state where they leave it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
@@ -13,6 +16,9 @@ from dynagraph.ir.graph import Node
 
 class Null:
     """The NULL of the interpreter's stack, and an unset local."""
+
+    def __repr__(self) -> str:
+        return "NULL"
 
 
 NULL = Null()
@@ -40,20 +46,39 @@ class Array:
 
 @dataclass(eq=False)
 class Sequence:
-    """A list or tuple; `source` where it is one of the caller's, whose items are wrapped when they are read."""
+    """A list, tuple, deque or named tuple (`kind` tells); the items of the caller's are wrapped when they are read."""
 
     kind: type
     items: list[Any]
     source: Source | None = None
+    object: Any = None
+    sized: bool = True  # whether its length is guarded already
+    maxlen: int | None = None  # of a deque
 
 
 @dataclass(eq=False)
 class Dict:
-    """A dict made here (`items`), or one of the caller's (`source` and `object`), which is only read."""
+    """A dict made here, or one of the caller's (`source` and `object`), of which `items` holds what was read and written.
+
+    `complete`: `items` holds all entries, in order.
+    """
 
     items: dict[Any, Any]
     source: Source | None = None
     object: dict[Any, Any] | None = None
+    kind: type = dict
+    complete: bool = True
+    absent: set[Any] = field(default_factory=set)  # keys known not to be in one of the caller's
+    factory: Any = None  # of a defaultdict
+
+
+@dataclass(eq=False)
+class Set:
+    """A set or frozenset of values that are known; the keys of `items` are Python objects."""
+
+    kind: type
+    items: dict[Any, Any]
+    source: Source | None = None
 
 
 @dataclass(eq=False)
@@ -63,6 +88,7 @@ class Cell:
     value: Any = NULL
     source: Source | None = None
     real: Any = None  # the cell object behind `source`
+    owner: Source | None = None  # where the cell object itself is found, if it is no constant
 
 
 @dataclass(eq=False)
@@ -77,6 +103,7 @@ class Function:
     closure: tuple[Cell, ...] = ()
     source: Source | None = None
     object: Any = None
+    fields: dict[str, Any] = field(default_factory=dict)  # attributes set by the captured code
 
 
 @dataclass(eq=False)
@@ -98,17 +125,33 @@ class Partial:
 
 @dataclass(eq=False)
 class Object:
-    """Any other object, known by its type; attributes are read with guards."""
+    """An object known by its type: one of the caller's, or (no `source`) an instance made here.
 
-    value: Any
-    source: Source
+    `fields` holds the attributes that the captured code has set; DELETED those that it deleted.
+    """
+
+    kind: type
+    value: Any = None
+    source: Source | None = None
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+DELETED = Null()
 
 
 @dataclass(eq=False)
-class Iter:
-    """An iterator over values that are all known."""
+class Super:
+    """``super()``: attribute lookup behind `cls` in the MRO of the owner's type."""
 
-    items: Iterator[Any]
+    cls: type
+    owner: Any
+
+
+@dataclass(eq=False)
+class Opaque:
+    """Something that may be passed on and ignored, but not looked at: a traceback."""
+
+    what: str
 
 
 @dataclass(eq=False)
@@ -118,4 +161,15 @@ class Slice:
     parts: tuple[Any, Any, Any]
 
 
-Value = Union[Null, Const, Array, Sequence, Dict, Cell, Function, Method, Partial, Object, Iter, Slice]
+class Iterator:
+    """An iterator of the captured code: `step(frame)` gives the next value, or NULL.  The kinds stand in iterators.py."""
+
+    born = 0  # the step of the main frame at which it was made
+
+    def step(self, frame: Any) -> Any:
+        raise NotImplementedError
+
+
+Value = Union[
+    Null, Const, Array, Sequence, Dict, Set, Cell, Function, Method, Partial, Object, Super, Opaque, Slice, Iterator
+]

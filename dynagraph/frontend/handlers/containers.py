@@ -1,14 +1,17 @@
-"""Building and taking apart tuples, lists, dicts and slices."""
+"""Building and taking apart tuples, lists, dicts, sets and slices."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend.decode import Instruction
-from dynagraph.frontend.executor import Frame, handler, refuse
-from dynagraph.frontend.iteration import items_of
-from dynagraph.frontend.operations import entries_of, plain
-from dynagraph.frontend.values import Const, Dict, Sequence, Slice
+from dynagraph.frontend.exceptions import throw
+from dynagraph.frontend.executor import Frame, handler
+from dynagraph.frontend.iterators import items_of
+from dynagraph.frontend.methods import pairs_of
+from dynagraph.frontend.operations import plain
+from dynagraph.frontend.program import Instruction
+from dynagraph.frontend.truth import type_of
+from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
 
 
 @handler("BUILD_TUPLE")
@@ -21,10 +24,18 @@ def build_list(frame: Frame, i: Instruction) -> None:
     frame.push(Sequence(list, frame.popn(i.value)))
 
 
+@handler("BUILD_SET")
+def build_set(frame: Frame, i: Instruction) -> None:
+    made = Set(set, {})
+    for item in frame.popn(i.value):
+        _add(frame, made, item)
+    frame.push(made)
+
+
 @handler("BUILD_MAP")
 def build_map(frame: Frame, i: Instruction) -> None:
     parts = frame.popn(2 * i.value)
-    frame.push(Dict({plain(frame, k): v for k, v in zip(parts[::2], parts[1::2])}))
+    frame.push(Dict({_key(frame, k): v for k, v in zip(parts[::2], parts[1::2])}))
 
 
 @handler("BUILD_CONST_KEY_MAP")
@@ -33,9 +44,13 @@ def build_const_key_map(frame: Frame, i: Instruction) -> None:
     frame.push(Dict(dict(zip(keys, frame.popn(i.value)))))
 
 
-@handler("BUILD_SET")
-def build_set(frame: Frame, i: Instruction) -> None:
-    refuse("UNSUPPORTED_VALUE", "a set")
+def _key(frame: Frame, value: Any) -> Any:
+    key = plain(frame, value)
+    try:
+        hash(key)
+    except TypeError as error:
+        throw(error)
+    return key
 
 
 @handler("BUILD_SLICE")
@@ -50,10 +65,20 @@ def list_append(frame: Frame, i: Instruction) -> None:
     frame.stack[-i.value].items.append(item)
 
 
+@handler("SET_ADD")
+def set_add(frame: Frame, i: Instruction) -> None:
+    item = frame.pop()
+    _add(frame, frame.stack[-i.value], item)
+
+
+def _add(frame: Frame, made: Set, item: Any) -> None:
+    made.items[_key(frame, item)] = None
+
+
 @handler("MAP_ADD")
 def map_add(frame: Frame, i: Instruction) -> None:
     value, key = frame.pop(), frame.pop()
-    frame.stack[-i.value].items[plain(frame, key)] = value
+    frame.stack[-i.value].items[_key(frame, key)] = value
 
 
 @handler("LIST_EXTEND")
@@ -62,12 +87,34 @@ def list_extend(frame: Frame, i: Instruction) -> None:
     frame.stack[-i.value].items.extend(items_of(frame, more))
 
 
+@handler("SET_UPDATE")
+def set_update(frame: Frame, i: Instruction) -> None:
+    for item in items_of(frame, frame.pop()):
+        _add(frame, frame.stack[-i.value], item)
+
+
 @handler("DICT_UPDATE")
 def dict_update(frame: Frame, i: Instruction) -> None:
     more = frame.ex.resolve(frame.pop())
-    if not isinstance(more, Dict):
-        refuse("UNSUPPORTED_VALUE", "** of something that is no dict")
-    frame.stack[-i.value].items.update(entries_of(frame, more))
+    _check_mapping(frame, more)
+    frame.stack[-i.value].items.update({plain(frame, k): v for k, v in pairs_of(frame, more)})
+
+
+@handler("DICT_MERGE")
+def dict_merge(frame: Frame, i: Instruction) -> None:
+    more = frame.ex.resolve(frame.pop())
+    _check_mapping(frame, more)
+    into = frame.stack[-i.value].items
+    for key, value in pairs_of(frame, more):
+        name = plain(frame, key)
+        if name in into:
+            throw(TypeError(f"got multiple values for keyword argument {name!r}"))
+        into[name] = value
+
+
+def _check_mapping(frame: Frame, value: Any) -> None:
+    if not isinstance(value, Dict):
+        throw(TypeError(f"{type_of(frame, value).__name__!r} object is not a mapping"))
 
 
 @handler("LIST_TO_TUPLE")
@@ -75,35 +122,31 @@ def list_to_tuple(frame: Frame, i: Instruction) -> None:
     frame.push(Sequence(tuple, frame.pop().items))
 
 
-@handler("CALL_INTRINSIC_1")
-def call_intrinsic_1(frame: Frame, i: Instruction) -> None:
-    if i.value == 6:  # INTRINSIC_LIST_TO_TUPLE
-        list_to_tuple(frame, i)
-    elif i.value == 5:  # INTRINSIC_UNARY_POSITIVE
-        refuse("UNSUPPORTED_VALUE", "unary +; leave it out")
-    else:
-        refuse("UNKNOWN_OPCODE", f"CALL_INTRINSIC_1 {i.value}")
-
-
 @handler("UNPACK_SEQUENCE")
 def unpack_sequence(frame: Frame, i: Instruction) -> None:
-    _push_reversed(frame, _exactly(frame, items_of(frame, frame.pop()), i.value))
+    items = _items_to_unpack(frame)
+    if len(items) < i.value:
+        throw(ValueError(f"not enough values to unpack (expected {i.value}, got {len(items)})"))
+    if len(items) > i.value:
+        throw(ValueError(f"too many values to unpack (expected {i.value})"))
+    _push_reversed(frame, items)
+
+
+def _items_to_unpack(frame: Frame) -> list[Any]:
+    value = frame.ex.resolve(frame.pop())
+    if isinstance(value, Const) and not hasattr(type(value.value), "__iter__"):
+        throw(TypeError(f"cannot unpack non-iterable {type_of(frame, value).__name__} object"))
+    return items_of(frame, value)
 
 
 @handler("UNPACK_EX")
 def unpack_ex(frame: Frame, i: Instruction) -> None:
     before, after = i.value & 0xFF, i.value >> 8
-    items = items_of(frame, frame.pop())
+    items = _items_to_unpack(frame)
     if len(items) < before + after:
-        refuse("WOULD_RAISE", f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+        throw(ValueError(f"not enough values to unpack (expected at least {before + after}, got {len(items)})"))
     middle = Sequence(list, items[before : len(items) - after])
     _push_reversed(frame, [*items[:before], middle, *items[len(items) - after :]])
-
-
-def _exactly(frame: Frame, items: list[Any], count: int) -> list[Any]:
-    if len(items) != count:
-        refuse("WOULD_RAISE", f"{len(items)} values to unpack, expected {count}")
-    return items
 
 
 def _push_reversed(frame: Frame, items: list[Any]) -> None:

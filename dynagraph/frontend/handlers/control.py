@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dynagraph.frontend.decode import Instruction
-from dynagraph.frontend.executor import NULL, Frame, handler
-from dynagraph.frontend.iteration import iterate
+from dynagraph.frontend.executor import NULL, Frame, handler, refuse
+from dynagraph.frontend.iterators import iterate
+from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import is_none, truth
+from dynagraph.frontend.values import Iterator
 
 
 @handler("JUMP")
@@ -37,22 +38,6 @@ def pop_jump_if_not_none(frame: Frame, i: Instruction) -> None:
         frame.jump(i.value)
 
 
-@handler("JUMP_IF_TRUE_OR_POP")
-def jump_if_true_or_pop(frame: Frame, i: Instruction) -> None:
-    if truth(frame, frame.stack[-1]):
-        frame.jump(i.value)
-    else:
-        frame.pop()
-
-
-@handler("JUMP_IF_FALSE_OR_POP")
-def jump_if_false_or_pop(frame: Frame, i: Instruction) -> None:
-    if not truth(frame, frame.stack[-1]):
-        frame.jump(i.value)
-    else:
-        frame.pop()
-
-
 @handler("GET_ITER")
 def get_iter(frame: Frame, i: Instruction) -> None:
     frame.push(iterate(frame, frame.pop()))
@@ -60,17 +45,15 @@ def get_iter(frame: Frame, i: Instruction) -> None:
 
 @handler("FOR_ITER")
 def for_iter(frame: Frame, i: Instruction) -> None:
-    item = next(frame.stack[-1].items, NULL)
+    iterator = frame.stack[-1]
+    if not isinstance(iterator, Iterator):
+        refuse("ITERATOR", f"a {getattr(iterator, 'kind', type(iterator)).__name__}")
+    item = iterator.step(frame)
     if item is NULL:
         frame.pop()
         frame.jump(i.value)
     else:
         frame.push(frame.ex.resolve(item))
-
-
-@handler("END_FOR")
-def end_for(frame: Frame, i: Instruction) -> None:
-    frame.pop()
 
 
 @handler("RETURN_VALUE")

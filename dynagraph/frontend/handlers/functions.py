@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend.callables import call
-from dynagraph.frontend.decode import VERSION, Instruction
+from dynagraph.frontend.calls import call
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
-from dynagraph.frontend.iteration import items_of
+from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.operations import entries_of, plain
+from dynagraph.frontend.program import VERSION, Instruction
 from dynagraph.frontend.values import Dict, Function
 
 
@@ -38,21 +38,14 @@ def _set_part(frame: Frame, made: Function, flag: int, part: Any) -> None:
         made.closure = tuple(part.items)  # cells
 
 
-@handler("KW_NAMES")
-def kw_names(frame: Frame, i: Instruction) -> None:
-    frame.keyword_names = i.value if isinstance(i.value, tuple) else frame.code.co_consts[i.value]
-
-
 @handler("CALL")
 def call_(frame: Frame, i: Instruction) -> None:
-    names, frame.keyword_names = frame.keyword_names, ()
-    _call(frame, i.value, names)
+    _call(frame, i.value, ())
 
 
 @handler("CALL_KW")
 def call_kw(frame: Frame, i: Instruction) -> None:
-    names = plain(frame, frame.pop())
-    _call(frame, i.value, names)
+    _call(frame, *i.value)
 
 
 def _call(frame: Frame, count: int, names: tuple[str, ...]) -> None:

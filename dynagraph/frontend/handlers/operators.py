@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dynagraph.frontend.decode import Instruction
 from dynagraph.frontend.executor import Frame, handler, refuse
 from dynagraph.frontend.operations import (
     binary,
     contains,
+    delete,
     formatted,
     in_place,
     plain,
@@ -14,8 +14,9 @@ from dynagraph.frontend.operations import (
     subscript,
     unary,
 )
+from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import same, truth
-from dynagraph.frontend.values import Const, Dict, Sequence, Slice
+from dynagraph.frontend.values import Const, Slice
 
 
 @handler("BINARY_OP")
@@ -97,25 +98,20 @@ def store_slice(frame: Frame, i: Instruction) -> None:
 
 @handler("DELETE_SUBSCR")
 def delete_subscr(frame: Frame, i: Instruction) -> None:
-    key, container = frame.pop(), frame.ex.resolve(frame.pop())
-    if not isinstance(container, (Sequence, Dict)) or container.source is not None:
-        refuse("SIDE_EFFECT", "an item of a container of the caller's is deleted")
-    try:
-        del container.items[plain(frame, key) if isinstance(container, Dict) else frame.ex.to_door(key)]
-    except (KeyError, IndexError, TypeError) as error:
-        refuse("WOULD_RAISE", f"{type(error).__name__}: {error}")
+    key, container = frame.pop(), frame.pop()
+    delete(frame, container, key)
 
 
 @handler("FORMAT_VALUE")
 def format_value(frame: Frame, i: Instruction) -> None:
-    specification = plain(frame, frame.pop()) if i.value & 4 else ""
-    frame.push(formatted(frame, frame.pop(), i.value & 3, specification))
+    flags = format_flags(i.value)
+    specification = plain(frame, frame.pop()) if flags & 4 else ""
+    frame.push(formatted(frame, frame.pop(), flags & 3, specification))
 
 
 @handler("CONVERT_VALUE")
 def convert_value(frame: Frame, i: Instruction) -> None:
-    value = plain(frame, frame.pop())
-    frame.push(Const({1: str, 2: repr, 3: ascii}[i.value](value)))
+    frame.push(formatted(frame, frame.pop(), format_flags(i.value), ""))
 
 
 @handler("FORMAT_SIMPLE")

@@ -1,0 +1,166 @@
+"""Calling values: `call` dispatches on the kind of value; Python functions are bound as CPython binds them, and inlined.
+
+What a kind means when it is called is registered by the module that knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.numpy_door import lookup
+from dynagraph.frontend.values import Dict, Function, Method, Partial, Sequence, Value
+
+Arguments = list[Any]
+Keywords = dict[str, Any]
+Caller = Callable[[Frame, Any, Arguments, Keywords], Value]
+CALLERS: dict[type, Caller] = {}
+
+# Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
+OPAQUE_PACKAGES = frozenset(
+    {
+        "numpy", "scipy", "cupy", "inspect", "random", "warnings", "logging", "os", "threading", "re", "unittest", "traceback",
+        "asyncio", "concurrent", "multiprocessing", "subprocess", "importlib", "pathlib", "tempfile", "socket", "json", "pickle",
+        "linecache", "dis", "ast", "tokenize", "gc", "weakref", "datetime", "decimal", "queue", "selectors", "signal", "io",
+        "dynagraph", "hypothesis", "pytest", "_pytest", "torch", "jax", "numba", "matplotlib", "sklearn", "pandas",
+    }
+)  # fmt: skip
+
+
+def caller(*kinds: type) -> Callable[[Caller], Caller]:
+    """Register what calling such a value means."""
+
+    def register(implementation: Caller) -> Caller:
+        for kind in kinds:
+            CALLERS[kind] = implementation
+        return implementation
+
+    return register
+
+
+def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Value:
+    """``function(*args, **kwargs)``."""
+    function = frame.ex.resolve(function)
+    found = CALLERS.get(type(function))
+    if found is None:
+        return refuse("UNSUPPORTED_VALUE", f"a call of a {type(function).__name__.lower()}")
+    return found(frame, function, args, kwargs)
+
+
+@caller(Function)
+def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
+    door = lookup(function.object) if function.object is not None else None
+    if door is not None:
+        return frame.ex.call_door(door, args, kwargs)
+    special = SPECIAL_FUNCTIONS.get(function.object) if function.object is not None else None
+    if special is not None:
+        return special(frame, *args, **kwargs)
+    if getattr(function.object, "__dynagraph_disabled__", False):
+        refuse("DISABLED", function.name)
+    module = str(function.globals.get("__name__", ""))
+    if module.split(".")[0] in OPAQUE_PACKAGES:
+        refuse("UNSUPPORTED_FUNCTION", f"{module}.{function.name}")
+    return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
+
+
+SPECIAL_FUNCTIONS: dict[Any, Callable[..., Value]] = {}  # Python functions whose meaning stands in a table (stdlib.py)
+
+
+@caller(Method)
+def call_method(frame: Frame, bound: Method, args: Arguments, kwargs: Keywords) -> Value:
+    if isinstance(bound.function, str):
+        return CALL_NAMED_METHOD[0](frame, bound.owner, bound.function, args, kwargs)
+    return call(frame, bound.function, [bound.owner, *args], kwargs)
+
+
+CALL_NAMED_METHOD: list[Callable[..., Value]] = []  # methods of followed values by name: methods.py
+
+
+@caller(Partial)
+def call_partial(frame: Frame, partial: Partial, args: Arguments, kwargs: Keywords) -> Value:
+    return call(frame, partial.function, [*partial.args, *args], {**partial.kwargs, **kwargs})
+
+
+# -- binding ----------------------------------------------------------------------------------------------------------------
+
+
+def bind(function: Function, args: Arguments, kwargs: Keywords) -> dict[str, Any]:
+    """The parameters of a call by name, as CPython binds them, with its errors."""
+    code = function.code
+    n, n_all = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names = code.co_varnames
+    bound: dict[str, Any] = dict(zip(names[:n], args))
+    extra = _bind_keywords(function, bound, kwargs)
+    if len(args) > n and not code.co_flags & 4:
+        _too_many(function, bound, len(args))
+    _fill_defaults(function, bound)
+    position = n_all
+    if code.co_flags & 4:
+        bound[names[position]] = Sequence(tuple, list(args[n:]))
+        position += 1
+    if code.co_flags & 8:
+        bound[names[position]] = Dict(extra)
+    return bound
+
+
+def _bind_keywords(function: Function, bound: dict[str, Any], kwargs: Keywords) -> dict[str, Any]:
+    code = function.code
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    extra: dict[str, Any] = {}
+    positional_only: list[str] = []
+    for name, value in kwargs.items():
+        position = names.index(name) if name in names else -1
+        if position >= code.co_posonlyargcount and name not in bound:
+            bound[name] = value
+        elif position >= code.co_posonlyargcount:
+            throw(TypeError(f"{function.name}() got multiple values for argument {name!r}"))
+        elif code.co_flags & 8:
+            extra[name] = value
+        elif position >= 0:
+            positional_only.append(name)
+        else:
+            throw(TypeError(f"{function.name}() got an unexpected keyword argument {name!r}"))
+    if positional_only:
+        text = ", ".join(positional_only)
+        throw(TypeError(f"{function.name}() got some positional-only arguments passed as keyword arguments: '{text}'"))
+    return extra
+
+
+def _too_many(function: Function, bound: dict[str, Any], given: int) -> None:
+    n, defaults = function.code.co_argcount, len(function.defaults)
+    takes = f"from {n - defaults} to {n}" if defaults else str(n)
+    plural = "" if n == 1 and not defaults else "s"
+    were = "was" if given == 1 else "were"
+    if any(name in bound for name in function.code.co_varnames[n : n + function.code.co_kwonlyargcount]):
+        refuse("WOULD_RAISE", "too many positional arguments besides keyword-only ones")
+    throw(TypeError(f"{function.name}() takes {takes} positional argument{plural} but {given} {were} given"))
+
+
+def _fill_defaults(function: Function, bound: dict[str, Any]) -> None:
+    code = function.code
+    n = code.co_argcount
+    first_default = n - len(function.defaults)
+    missing: list[str] = []
+    missing_keywords: list[str] = []
+    for position, name in enumerate(code.co_varnames[: n + code.co_kwonlyargcount]):
+        if name in bound:
+            continue
+        if first_default <= position < n:
+            bound[name] = function.defaults[position - first_default]
+        elif position >= n and name in function.kwdefaults:
+            bound[name] = function.kwdefaults[name]
+        else:
+            (missing if position < n else missing_keywords).append(name)
+    for kind, names in (("positional", missing), ("keyword-only", missing_keywords)):
+        if names:
+            plural = "" if len(names) == 1 else "s"
+            throw(TypeError(f"{function.name}() missing {len(names)} required {kind} argument{plural}: {_listed(names)}"))
+
+
+def _listed(names: list[str]) -> str:
+    quoted = [repr(n) for n in names]
+    if len(quoted) < 3:
+        return " and ".join(quoted)
+    return ", ".join(quoted[:-1]) + ", and " + quoted[-1]

@@ -1,0 +1,46 @@
+"""Exceptions that the captured code raises and handles: they unwind symbolic frames, never real ones."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.values import Const, Object, Opaque, Sequence, Value
+
+_LITERALS = (bool, int, float, complex, str, bytes, type(None), type)
+
+
+class Raised(Exception):
+    """The captured code raised `value`, an Object whose kind is an exception class."""
+
+    def __init__(self, value: Object):
+        self.value = value
+        super().__init__(value.kind.__name__)
+
+
+def exception(kind: type, *args: Value) -> Object:
+    """An exception made by the captured code."""
+    return Object(kind, fields={"args": Sequence(tuple, list(args))})
+
+
+def throw(error: BaseException) -> NoReturn:
+    """Raise, in the captured code, the error that Python gave for the same step."""
+    args = [Const(a) if isinstance(a, _LITERALS) else Opaque(f"an argument of {type(error).__name__}") for a in error.args]
+    value = exception(type(error), *args)
+    raise Raised(value)
+
+
+def is_exception(value: Any) -> bool:
+    return isinstance(value, Object) and issubclass(value.kind, BaseException)
+
+
+def said(value: Object) -> str:
+    """An exception as a reason tells it."""
+    args = value.fields.get("args")
+    texts = [repr(a.value) if isinstance(a, Const) else "..." for a in args.items] if isinstance(args, Sequence) else []
+    return f"{value.kind.__name__}({', '.join(texts)})"
+
+
+def refuse(reason: str, detail: str = "") -> NoReturn:
+    """Stop the capture at the current line."""
+    raise Break(reason, None, detail)

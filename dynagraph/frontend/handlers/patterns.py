@@ -1,0 +1,88 @@
+"""Structural pattern matching."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from dynagraph.frontend.attributes import attribute_or
+from dynagraph.frontend.exceptions import throw
+from dynagraph.frontend.executor import Frame, handler, refuse
+from dynagraph.frontend.iterators import items_of
+from dynagraph.frontend.objects import in_mro
+from dynagraph.frontend.operations import has_key, plain
+from dynagraph.frontend.program import Instruction
+from dynagraph.frontend.truth import length, type_of
+from dynagraph.frontend.values import NULL, Const, Dict, Sequence
+
+SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+TPFLAGS_SEQUENCE, TPFLAGS_MAPPING = 1 << 5, 1 << 6
+
+
+def _matches(frame: Frame, value: Any, flag: int) -> bool:
+    return bool(type_of(frame, value).__flags__ & flag)
+
+
+@handler("MATCH_SEQUENCE")
+def match_sequence(frame: Frame, i: Instruction) -> None:
+    frame.push(Const(_matches(frame, frame.stack[-1], TPFLAGS_SEQUENCE)))
+
+
+@handler("MATCH_MAPPING")
+def match_mapping(frame: Frame, i: Instruction) -> None:
+    frame.push(Const(_matches(frame, frame.stack[-1], TPFLAGS_MAPPING)))
+
+
+@handler("GET_LEN")
+def get_len(frame: Frame, i: Instruction) -> None:
+    value = frame.ex.resolve(frame.stack[-1])
+    if isinstance(value, Const) and isinstance(value.value, range):
+        frame.push(Const(len(value.value)))
+    elif isinstance(value, (Sequence, Dict)):
+        frame.push(Const(length(frame.ex, value)))
+    else:
+        refuse("UNSUPPORTED_VALUE", f"a pattern on a {type_of(frame, value).__name__}")
+
+
+@handler("MATCH_KEYS")
+def match_keys(frame: Frame, i: Instruction) -> None:
+    keys, subject = frame.stack[-1], frame.ex.resolve(frame.stack[-2])
+    if not isinstance(subject, Dict) or subject.kind not in (dict, collections.OrderedDict):
+        refuse("UNSUPPORTED_VALUE", "a mapping pattern on something that is no dict")
+    names = [plain(frame, k) for k in items_of(frame, keys)]
+    if all(has_key(frame, subject, n) for n in names):
+        frame.push(Sequence(tuple, [subject.items[n] for n in names]))
+    else:
+        frame.push(Const(None))
+
+
+@handler("MATCH_CLASS")
+def match_class(frame: Frame, i: Instruction) -> None:
+    names, cls, subject = plain(frame, frame.pop()), plain(frame, frame.pop()), frame.ex.resolve(frame.pop())
+    if not isinstance(cls, type) or type(cls) is not type:
+        refuse("UNSUPPORTED_VALUE", f"a class pattern of {cls!r}")
+    if not issubclass(type_of(frame, subject), cls):
+        frame.push(Const(None))
+        return
+    found = _attributes(frame, subject, [*_positional(cls, i.value), *names])
+    frame.push(Const(None) if found is None else Sequence(tuple, found))
+
+
+def _positional(cls: type, count: int) -> list[str | None]:
+    if count == 1 and cls in SELF_MATCHING:
+        return [None]
+    names = in_mro(cls, "__match_args__")
+    names = names if isinstance(names, tuple) else ()
+    if len(names) < count:
+        throw(TypeError(f"{cls.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"))
+    return list(names[:count])
+
+
+def _attributes(frame: Frame, subject: Any, names: list[str | None]) -> list[Any] | None:
+    found = []
+    for name in names:
+        value = subject if name is None else attribute_or(frame, subject, name, NULL)
+        if value is NULL:
+            return None
+        found.append(value)
+    return found

@@ -1,0 +1,293 @@
+"""Iterators over values: built-in ones, lazily stepped as Python steps them, and generators.
+
+Each kind can say how it is made anew (`rebuilt`), for programs that hand a half-consumed one over at a break.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.frontend.exceptions import Raised, refuse, throw
+from dynagraph.frontend.executor import Executor, Frame, Generator
+from dynagraph.frontend.numpy_door import operator_door
+from dynagraph.frontend.objects import call_special, special
+from dynagraph.frontend.truth import truth
+from dynagraph.frontend.values import NULL, Array, Const, Dict, Iterator, Object, Sequence, Set, Value
+from dynagraph.frontend.wrapping import complete, guard_length
+from dynagraph.ir.shapes import SymInt
+
+ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
+Rebuilt = tuple[Any, tuple[Value, ...]]  # a callable and its arguments
+
+
+class Items(Iterator):
+    """Over a list or tuple, which may grow meanwhile, or over values that are all known."""
+
+    def __init__(self, items: list[Any], owner: Sequence | None = None, position: int = 0):
+        self.items, self.owner, self.position = items, owner, position
+
+    def step(self, frame: Frame) -> Any:
+        if self.owner is not None and not self.owner.sized and self.position >= len(self.items):
+            guard_length(frame.ex, self.owner)
+        if self.position < 0 or self.position >= len(self.items):
+            self.position = -1
+            return NULL
+        self.position += 1
+        return frame.ex.resolve(self.items[self.position - 1])
+
+    def rebuilt(self) -> Rebuilt:
+        if self.owner is not None:
+            return iterator_at, (self.owner, Const(self.position))
+        rest = self.items[self.position :] if self.position >= 0 else []
+        return iter, (Sequence(list, rest),)
+
+
+class Numbers(Iterator):
+    """Over a range."""
+
+    def __init__(self, numbers: range):
+        self.numbers = numbers
+
+    def step(self, frame: Frame) -> Any:
+        if not self.numbers:
+            return NULL
+        first, self.numbers = self.numbers[0], self.numbers[1:]
+        return Const(first)
+
+    def rebuilt(self) -> Rebuilt:
+        return iter, (Const(self.numbers),)
+
+
+class Rows(Iterator):
+    """Over the first axis of an array."""
+
+    def __init__(self, array: Array, length: int):
+        self.array, self.length, self.position = array, length, 0
+
+    def step(self, frame: Frame) -> Any:
+        if self.position >= self.length:
+            return NULL
+        self.position += 1
+        return frame.ex.call_door(operator_door("getitem"), [self.array, Const(self.position - 1)])
+
+    def rebuilt(self) -> Rebuilt:
+        return iterator_at, (self.array, Const(self.position))
+
+
+class Zip(Iterator):
+    def __init__(self, parts: list[Iterator], strict: bool = False):
+        self.parts, self.strict = parts, strict
+
+    def step(self, frame: Frame) -> Any:
+        row = []
+        for k, part in enumerate(self.parts):
+            item = part.step(frame)
+            if item is NULL:
+                return self._end(frame, k)
+            row.append(item)
+        return Sequence(tuple, row) if row else NULL
+
+    def _end(self, frame: Frame, k: int) -> Any:
+        if self.strict and k:
+            before = "1" if k == 1 else f"s 1-{k}"
+            throw(ValueError(f"zip() argument {k + 1} is shorter than argument{' ' if k == 1 else ''}{before}"))
+        if self.strict:
+            for j, part in enumerate(self.parts[1:], 1):
+                if part.step(frame) is not NULL:
+                    before = "1" if j == 1 else f"s 1-{j}"
+                    throw(ValueError(f"zip() argument {j + 1} is longer than argument{' ' if j == 1 else ''}{before}"))
+        return NULL
+
+    def rebuilt(self) -> Rebuilt:
+        return (strict_zip if self.strict else zip), tuple(self.parts)
+
+
+class Enumerate(Iterator):
+    def __init__(self, inner: Iterator, count: int):
+        self.inner, self.count = inner, count
+
+    def step(self, frame: Frame) -> Any:
+        item = self.inner.step(frame)
+        if item is NULL:
+            return NULL
+        self.count += 1
+        return Sequence(tuple, [Const(self.count - 1), item])
+
+    def rebuilt(self) -> Rebuilt:
+        return enumerate, (self.inner, Const(self.count))
+
+
+class Map(Iterator):
+    """``map``; `call` is the executor's call of values."""
+
+    def __init__(self, call: Callable[..., Value], function: Any, parts: list[Iterator]):
+        self.call, self.function, self.parts = call, function, parts
+
+    def step(self, frame: Frame) -> Any:
+        row = []
+        for part in self.parts:
+            item = part.step(frame)
+            if item is NULL:
+                return NULL
+            row.append(item)
+        return self.call(frame, self.function, row, {})
+
+    def rebuilt(self) -> Rebuilt:
+        return map, (self.function, *self.parts)
+
+
+class Filter(Iterator):
+    """``filter`` and ``itertools.filterfalse``."""
+
+    def __init__(self, call: Callable[..., Value], function: Any, inner: Iterator, keep: bool = True):
+        self.call, self.function, self.inner, self.keep = call, function, inner, keep
+
+    def step(self, frame: Frame) -> Any:
+        plain = isinstance(self.function, Const) and self.function.value in (None, bool)
+        while (item := self.inner.step(frame)) is not NULL:
+            if truth(frame, item if plain else self.call(frame, self.function, [item], {})) is self.keep:
+                return item
+        return NULL
+
+    def rebuilt(self) -> Rebuilt:
+        return (filter if self.keep else itertools.filterfalse), (self.function, self.inner)
+
+
+class Stepped(Iterator):
+    """Any other: a Python generator of the executor's own, over values."""
+
+    def __init__(self, what: str, steps: Any):
+        self.what, self.steps = what, steps
+
+    def step(self, frame: Frame) -> Any:
+        return next(self.steps, NULL)
+
+    def rebuilt(self) -> Rebuilt:
+        return refuse("UNSUPPORTED_RESULT", f"a half-consumed {self.what}")
+
+
+class Calls(Iterator):
+    """An object's own iterator: ``__next__`` is called until StopIteration."""
+
+    def __init__(self, owner: Object):
+        self.owner = owner
+
+    def step(self, frame: Frame) -> Any:
+        try:
+            return call_special(frame, self.owner, "__next__")
+        except Raised as raised:
+            if issubclass(raised.value.kind, StopIteration):
+                return NULL
+            raise
+
+    def rebuilt(self) -> Rebuilt:
+        return iter, (self.owner,)
+
+
+def iterator_at(iterable: Any, position: int) -> Any:
+    """``iter(iterable)``, `position` items later; -1: at the end."""
+    iterator = iter(iterable)
+    if hasattr(iterator, "__setstate__") and position >= 0:
+        iterator.__setstate__(position)
+    else:
+        for _ in iterable if position < 0 else range(position):
+            next(iterator)
+    return iterator
+
+
+def strict_zip(*iterators: Any) -> Any:
+    return zip(*iterators, strict=True)
+
+
+# -- making them --------------------------------------------------------------------------------------------------------------
+
+
+def iterate(frame: Frame, value: Any) -> Iterator:
+    """``iter(value)``."""
+    made = _iterate(frame, value)
+    made.born = made.born or frame.ex.steps
+    return made
+
+
+def _iterate(frame: Frame, value: Any) -> Iterator:
+    ex = frame.ex
+    value = ex.resolve(value)
+    if isinstance(value, Iterator):
+        return value
+    if isinstance(value, Sequence):
+        return Items(value.items, value)
+    if isinstance(value, Const) and type(value.value) is range:
+        return Numbers(value.value)
+    if isinstance(value, Array):
+        return Rows(value, length_of(frame, value))
+    if isinstance(value, Object):
+        return _of_object(frame, value)
+    return Items(items_of(frame, value))
+
+
+def _of_object(frame: Frame, value: Object) -> Iterator:
+    if special(frame, value, "__iter__") is not None:
+        made = call_special(frame, value, "__iter__")
+        if isinstance(made, Iterator):
+            return made
+        if isinstance(made, Object) and special(frame, made, "__next__") is not None:
+            return made if isinstance(made, Iterator) else Calls(made)
+        return refuse("UNSUPPORTED_VALUE", f"the iterator of a {value.kind.__name__}")
+    if special(frame, value, "__getitem__") is not None:
+        return Stepped("iterator", _by_index(frame, value))
+    if value.source is not None and not hasattr(value.kind, "__iter__"):
+        throw(TypeError(f"{value.kind.__name__!r} object is not iterable"))
+    return refuse("ITERATOR", f"a {value.kind.__name__}")
+
+
+def _by_index(frame: Frame, value: Object) -> Any:
+    for k in itertools.count():
+        try:
+            item = call_special(frame, value, "__getitem__", Const(k))
+        except Raised as raised:
+            if issubclass(raised.value.kind, (IndexError, StopIteration)):
+                return
+            raise
+        yield item
+
+
+def length_of(frame: Frame, array: Array) -> int:
+    if array.node.ndim == 0:
+        throw(TypeError("iteration over a 0-d array"))
+    length = array.node.shape[0]
+    return int(length) if isinstance(length, SymInt) else length
+
+
+def items_of(frame: Frame, value: Any) -> list[Value]:
+    """The items of an iterable, all of them."""
+    ex = frame.ex
+    value = ex.resolve(value)
+    if isinstance(value, Sequence):
+        guard_length_of(ex, value)
+        return [ex.resolve(i) for i in value.items]
+    if isinstance(value, Const):
+        if isinstance(value.value, ITERABLE_CONSTANTS):
+            return [ex.constant(v) for v in value.value]
+        if hasattr(type(value.value), "__iter__"):
+            refuse("UNSUPPORTED_VALUE", f"iteration over {value.value!r}")
+        throw(TypeError(f"{type(value.value).__name__!r} object is not iterable"))
+    if isinstance(value, Dict):
+        return [ex.constant(k) for k in complete(ex, value)]
+    if isinstance(value, Set):
+        return [ex.constant(k) for k in value.items]
+    if isinstance(value, (Iterator, Array, Object)):
+        iterator, items = iterate(frame, value), []
+        while (item := iterator.step(frame)) is not NULL:
+            items.append(item)
+        return items
+    return refuse("UNSUPPORTED_VALUE", f"iteration over a {type(value).__name__.lower()}")
+
+
+def guard_length_of(ex: Executor, value: Sequence) -> None:
+    if not value.sized:
+        guard_length(ex, value)
+
+
+__all__ = ["Calls", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Rows", "Stepped", "Zip", "items_of", "iterate"]

@@ -1,0 +1,458 @@
+"""Objects and classes: attributes as Python resolves them, writes to them, special methods, new instances.
+
+The whole resolution is guarded: the version of the type covers its MRO, and where the class gives the value, the instance is
+guarded to have no such attribute.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import Any
+
+from dynagraph._core import _dispatch
+from dynagraph.frontend.calls import call, caller
+from dynagraph.frontend.exceptions import Raised, exception, refuse, throw
+from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.source import Attribute, Known
+from dynagraph.frontend.values import DELETED, Const, Dict, Function, Method, Object, Opaque, Sequence, Super, Value
+from dynagraph.frontend.wrapping import class_function
+
+MISSING = object()
+WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+
+
+def in_mro(cls: type, name: str) -> Any:
+    """The object that class lookup finds, descriptors unbound; MISSING where there is none."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return MISSING
+
+
+def owner_in_mro(cls: type, name: str) -> type:
+    return next(k for k in cls.__mro__ if name in k.__dict__)
+
+
+def guard_type(frame: Frame, value: Any) -> None:
+    """The value's type is this one, and is as it is now."""
+    source = getattr(value, "source", None)
+    if source is not None:
+        frame.ex.guards.add("type_version", source, value.kind, says=f" is an unchanged {value.kind.__name__}")
+    else:
+        frame.ex.guards.unmodified(value.kind)
+
+
+def known(frame: Frame, obj: Any, name: str) -> Value:
+    """An object that a guarded class holds."""
+    if type(obj) in (int, float, str, bool, bytes, type(None), complex):
+        return Const(obj)
+    return frame.ex.wrap(obj, Known(obj, name))
+
+
+# -- special methods ----------------------------------------------------------------------------------------------------------
+
+
+def special(frame: Frame, value: Any, name: str) -> Any:
+    """What implicit lookup of a special method finds in the type, or None."""
+    guard_type(frame, value)
+    found = in_mro(value.kind, name)
+    return None if found is MISSING or found is None else found
+
+
+def call_special(frame: Frame, value: Any, name: str, *args: Value) -> Value:
+    """``type(value).name(value, *args)``."""
+    found = special(frame, value, name)
+    if found is None:
+        throw(AttributeError(f"{value.kind.__name__!r} object has no attribute {name!r}"))
+    return call(frame, bound(frame, value, found, name), list(args), {})
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------------
+
+
+def load(frame: Frame, value: Object, name: str) -> Value:
+    """``value.name``, by ``__getattribute__`` and ``__getattr__``."""
+    kind = value.kind
+    guard_type(frame, value)
+    if name == "__class__":
+        return known(frame, kind, kind.__name__)
+    getter = in_mro(kind, "__getattribute__")
+    try:
+        if isinstance(getter, types.FunctionType):
+            return call(frame, bound(frame, value, getter, "__getattribute__"), [Const(name)], {})
+        if getter is not object.__getattribute__ and getter is not BaseException.__getattribute__:
+            return refuse("ATTRIBUTE", f"{kind.__name__} computes its attributes in C")
+        return generic(frame, value, name)
+    except Raised as raised:
+        hook = in_mro(kind, "__getattr__")
+        if hook is MISSING or not issubclass(raised.value.kind, AttributeError):
+            raise
+        return call(frame, bound(frame, value, hook, "__getattr__"), [Const(name)], {})
+
+
+def generic(frame: Frame, value: Object, name: str) -> Value:
+    """``object.__getattribute__(value, name)``."""
+    kind = value.kind
+    found = in_mro(kind, name)
+    if found is not MISSING and is_data_descriptor(found):
+        return bound(frame, value, found, name)
+    own = own_attribute(frame, value, name, in_slot=False)
+    if own is not None:
+        return own
+    if found is MISSING:
+        throw(_no_attribute(kind, name))
+    return bound(frame, value, found, name)
+
+
+def _no_attribute(kind: type, name: str) -> AttributeError:
+    return AttributeError(f"{kind.__name__!r} object has no attribute {name!r}")
+
+
+def is_data_descriptor(found: Any) -> bool:
+    return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+
+
+def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Value | None:
+    """An attribute of the instance itself, guarded to be there or not; None where it has none."""
+    if name in value.fields:
+        field = value.fields[name]
+        return None if field is DELETED else frame.ex.resolve(field)
+    if value.source is None:
+        return None
+    if in_slot:
+        there = hasattr(value.value, name)
+    else:
+        there = name in getattr(value.value, "__dict__", {})
+    if there:
+        return frame.ex.wrap(getattr(value.value, name), Attribute(value.source, name))
+    if hasattr(value.value, "__dict__") and not in_slot:
+        frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
+    elif in_slot:
+        refuse("ATTRIBUTE", f"the slot {name} is not set")
+    return None
+
+
+def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
+    """What the class gives for an instance: a method, or what a descriptor's ``__get__`` gives."""
+    kind = value.kind
+    if isinstance(found, _dispatch.CompiledFunction):
+        found = found.__wrapped__
+    if isinstance(found, types.FunctionType):
+        return Method(class_function(frame.ex, found, owner_in_mro(kind, name), name), value)
+    if isinstance(found, staticmethod):
+        return known(frame, found.__func__, f"{kind.__name__}.{name}")
+    if isinstance(found, classmethod):
+        return Method(known(frame, found.__func__, f"{kind.__name__}.{name}"), known(frame, kind, kind.__name__))
+    if isinstance(found, property):
+        return _property(frame, value, found, name)
+    if isinstance(found, functools.cached_property):
+        return _cached(frame, value, found, name)
+    if isinstance(found, types.MemberDescriptorType):
+        slot = own_attribute(frame, value, name, in_slot=True)
+        return slot if slot is not None else throw(AttributeError(name))
+    if isinstance(found, WRAPPERS):
+        return Method(Const(found), value)
+    if isinstance(found, types.GetSetDescriptorType):
+        return _computed_in_c(frame, value, name)
+    getter = in_mro(type(found), "__get__")
+    if getter is MISSING:
+        return known(frame, found, f"{kind.__name__}.{name}")
+    if isinstance(found, (enum.property, types.DynamicClassAttribute)) and isinstance(value.value, enum.Enum):
+        return _enum_attribute(frame, value, name)
+    if isinstance(getter, types.FunctionType):
+        descriptor = known(frame, found, f"{kind.__name__}.{name}")
+        return call_special(frame, descriptor, "__get__", value, known(frame, kind, kind.__name__))
+    return refuse("ATTRIBUTE", f"{kind.__name__}.{name} is a descriptor written in C")
+
+
+def _property(frame: Frame, value: Any, found: property, name: str) -> Value:
+    if type(found) is not property:
+        if isinstance(found, enum.property) and isinstance(value.value, enum.Enum):
+            return _enum_attribute(frame, value, name)
+        return refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a subclass of property")
+    if found.fget is None:
+        throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no getter"))
+    return call(frame, known(frame, found.fget, f"{value.kind.__name__}.{name}"), [value], {})
+
+
+def _cached(frame: Frame, value: Any, found: functools.cached_property, name: str) -> Value:
+    result = call(frame, known(frame, found.func, f"{value.kind.__name__}.{name}"), [value], {})
+    put(frame, value, found.attrname or name, result)
+    return result
+
+
+def _enum_attribute(frame: Frame, value: Object, name: str) -> Value:
+    return known(frame, getattr(value.value, name), f"{value.value}.{name}")
+
+
+def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
+    fields = value.fields
+    if issubclass(value.kind, BaseException) and value.source is None:
+        if name == "__traceback__":
+            return Opaque("a traceback")
+        return frame.ex.resolve(fields.get(name, Const(name == "__suppress_context__" and "__cause__" in fields or None)))
+    if name == "__dict__":
+        return refuse("ATTRIBUTE", "__dict__ is read")
+    return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")
+
+
+# -- of classes, of super() ---------------------------------------------------------------------------------------------------
+
+PLAIN_METACLASSES = ("ABCMeta", "EnumType", "EnumMeta", "_ProtocolMeta", "type")
+OF_TYPE = ("__name__", "__qualname__", "__module__", "__doc__", "__mro__", "__bases__", "__base__")
+
+
+def load_from_class(frame: Frame, value: Const, name: str) -> Value:
+    """``cls.name``."""
+    cls = value.value
+    if "__getattribute__" in vars(type(cls)) and type(cls) is not type:
+        refuse("ATTRIBUTE", f".{name} of class {cls.__name__}, whose metaclass computes attributes")
+    frame.ex.guards.unmodified(cls)
+    if isinstance(cls, enum.EnumType) and name in cls.__members__:
+        return known(frame, cls.__members__[name], f"{cls.__name__}.{name}")
+    found = in_mro(cls, name)
+    of_metaclass = in_mro(type(cls), name)
+    if of_metaclass is not MISSING and (found is MISSING or is_data_descriptor(of_metaclass)):
+        return _of_metaclass(frame, value, of_metaclass, name)
+    if found is MISSING:
+        if in_mro(type(cls), "__getattr__") is not MISSING:
+            refuse("ATTRIBUTE", f".{name} of class {cls.__name__}, whose metaclass computes attributes")
+        throw(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
+    return unbound(frame, cls, cls, found, name)
+
+
+def _of_metaclass(frame: Frame, value: Const, found: Any, name: str) -> Value:
+    cls = value.value
+    if name in OF_TYPE and type(found) is not property:
+        return frame.ex.constant(getattr(cls, name))
+    if isinstance(found, types.FunctionType):
+        return Method(known(frame, found, f"{type(cls).__name__}.{name}"), value)
+    if isinstance(found, WRAPPERS):
+        return Method(Const(found), value)
+    return refuse("ATTRIBUTE", f".{name} of class {cls.__name__}")
+
+
+def unbound(frame: Frame, cls: type, owner: type, found: Any, name: str) -> Value:
+    """What class lookup gives for the class itself."""
+    if isinstance(found, _dispatch.CompiledFunction):
+        found = found.__wrapped__
+    if isinstance(found, types.FunctionType):
+        return class_function(frame.ex, found, owner, name)
+    if isinstance(found, staticmethod):
+        return known(frame, found.__func__, f"{cls.__name__}.{name}")
+    if isinstance(found, classmethod):
+        return Method(known(frame, found.__func__, f"{cls.__name__}.{name}"), known(frame, cls, cls.__name__))
+    if isinstance(found, types.ClassMethodDescriptorType):
+        return Const(getattr(cls, name))  # dict.fromkeys
+    getter = in_mro(type(found), "__get__")
+    if isinstance(getter, types.FunctionType):
+        descriptor = known(frame, found, f"{cls.__name__}.{name}")
+        return call_special(frame, descriptor, "__get__", Const(None), known(frame, cls, cls.__name__))
+    return known(frame, found, f"{cls.__name__}.{name}")
+
+
+def load_from_super(frame: Frame, value: Super, name: str) -> Value:
+    """``super().name``: lookup behind a class in the MRO."""
+    owner = value.owner
+    of_class = isinstance(owner, Const) and isinstance(owner.value, type)
+    kind = owner.value if of_class else owner.kind
+    if of_class:
+        frame.ex.guards.unmodified(kind)
+    else:
+        guard_type(frame, owner)
+    mro = kind.__mro__
+    for base in mro[mro.index(value.cls) + 1 :]:
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            return _bound_in(frame, owner, kind, base, found, name, of_class)
+    throw(AttributeError(f"'super' object has no attribute {name!r}"))
+
+
+def _bound_in(frame: Frame, owner: Any, kind: type, base: type, found: Any, name: str, of_class: bool) -> Value:
+    if isinstance(found, types.FunctionType):
+        function = class_function(frame.ex, found, base, name)
+        return function if of_class else Method(function, owner)
+    if isinstance(found, classmethod):
+        return Method(known(frame, found.__func__, f"{base.__name__}.{name}"), known(frame, kind, kind.__name__))
+    if of_class:
+        return unbound(frame, kind, base, found, name)
+    if isinstance(found, types.BuiltinFunctionType):  # object.__new__
+        return Const(found)
+    return bound(frame, owner, found, name)
+
+
+# -- writing ------------------------------------------------------------------------------------------------------------------
+
+
+def store(frame: Frame, value: Object, name: str, new: Value) -> None:
+    """``value.name = new``."""
+    guard_type(frame, value)
+    setter = in_mro(value.kind, "__setattr__")
+    if isinstance(setter, types.FunctionType):
+        call(frame, bound(frame, value, setter, "__setattr__"), [Const(name), new], {})
+    else:
+        generic_store(frame, value, name, new)
+
+
+def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
+    """``object.__setattr__(value, name, new)``."""
+    found = in_mro(value.kind, name)
+    if isinstance(found, property):
+        if found.fset is None:
+            throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no setter"))
+        call(frame, known(frame, found.fset, f"{value.kind.__name__}.{name}"), [value, new], {})
+    elif found is not MISSING and is_data_descriptor(found) and not isinstance(found, types.MemberDescriptorType):
+        if isinstance(found, types.GetSetDescriptorType) and issubclass(value.kind, BaseException):
+            put(frame, value, name, new)
+        elif isinstance(in_mro(type(found), "__set__"), types.FunctionType):
+            call_special(frame, known(frame, found, f"{value.kind.__name__}.{name}"), "__set__", value, new)
+        else:
+            refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a descriptor written in C")
+    elif name == "__class__":
+        refuse("SIDE_EFFECT", "__class__ is assigned")
+    elif not isinstance(found, types.MemberDescriptorType) and not value.kind.__dictoffset__:
+        refuse("WOULD_RAISE", f"a {value.kind.__name__} has no attribute {name} and no __dict__")
+    else:
+        put(frame, value, name, new)
+
+
+def put(frame: Frame, value: Object, name: str, new: Value) -> None:
+    """Set an attribute of the instance itself."""
+    value.fields[name] = new
+    if value.source is not None:
+        frame.ex.writes(value)
+        frame.ex.effect(setattr, value, Const(name), new)
+
+
+def delete(frame: Frame, value: Object, name: str) -> None:
+    """``del value.name``."""
+    guard_type(frame, value)
+    hook = in_mro(value.kind, "__delattr__")
+    if isinstance(hook, types.FunctionType):
+        call(frame, bound(frame, value, hook, "__delattr__"), [Const(name)], {})
+    else:
+        generic_delete(frame, value, name)
+
+
+def generic_delete(frame: Frame, value: Object, name: str) -> None:
+    found = in_mro(value.kind, name)
+    if isinstance(found, property):
+        if found.fdel is None:
+            throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no deleter"))
+        call(frame, known(frame, found.fdel, f"{value.kind.__name__}.{name}"), [value], {})
+        return
+    if found is not MISSING and is_data_descriptor(found) and not isinstance(found, types.MemberDescriptorType):
+        refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a descriptor")
+    if own_attribute(frame, value, name, in_slot=isinstance(found, types.MemberDescriptorType)) is None:
+        throw(_no_attribute(value.kind, name))
+    value.fields[name] = DELETED
+    if value.source is not None:
+        frame.ex.writes(value)
+        frame.ex.effect(delattr, value, Const(name))
+
+
+# -- new instances ------------------------------------------------------------------------------------------------------------
+
+
+def instantiate(frame: Frame, cls_value: Const, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    """``cls(*args, **kwargs)`` of a class of the user's."""
+    cls = cls_value.value
+    if in_mro(type(cls), "__call__") is not type.__call__:
+        refuse("METACLASS", cls.__name__)
+    if getattr(cls, "__abstractmethods__", None):
+        refuse("WOULD_RAISE", f"{cls.__name__} is abstract")
+    frame.ex.guards.unmodified(cls)
+    made = _new(frame, cls_value, args, kwargs)
+    if isinstance(made, (Object, Sequence, Dict)) and issubclass(made.kind, cls):
+        _init(frame, made, args, kwargs)
+    return made
+
+
+def _new(frame: Frame, cls_value: Const, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    cls = cls_value.value
+    new = in_mro(cls, "__new__")
+    if isinstance(new, staticmethod):
+        new = new.__func__
+    if isinstance(new, types.FunctionType):
+        return call(frame, class_function(frame.ex, new, owner_in_mro(cls, "__new__"), "__new__"), [cls_value, *args], kwargs)
+    return new_object(frame, new, cls, args)
+
+
+def new_object(frame: Frame, new: Any, cls: type, args: list[Any]) -> Value:
+    """``new(cls, *args)`` for the ``__new__`` of a base that is written in C."""
+    if new is object.__new__:
+        return Object(cls)
+    if new is BaseException.__new__ or (issubclass(cls, BaseException) and getattr(new, "__self__", None) in cls.__mro__):
+        return exception(cls, *args)
+    if new is tuple.__new__:
+        return Sequence(cls, list(_iterable_items(frame, args)))
+    if new is list.__new__:
+        return Sequence(cls, [])
+    if new is dict.__new__:
+        return Dict({}, kind=cls)
+    return refuse("UNSUPPORTED_FUNCTION", f"making a {cls.__name__}")
+
+
+def _iterable_items(frame: Frame, args: list[Any]) -> list[Any]:
+    if not args:
+        return []
+    values = frame.ex.resolve(args[0])
+    if not isinstance(values, Sequence):
+        refuse("UNSUPPORTED_VALUE", "a tuple made of an iterator")
+    return list(values.items)
+
+
+def _init(frame: Frame, made: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    init = in_mro(made.kind, "__init__")
+    if isinstance(init, types.FunctionType):
+        result = call(frame, class_function(frame.ex, init, owner_in_mro(made.kind, "__init__"), "__init__"), [made, *args], kwargs)
+        if not (isinstance(result, Const) and result.value is None):
+            throw(TypeError(f"__init__() should return None, not {type(result).__name__!r}"))
+    elif init is object.__init__:
+        if (args or kwargs) and in_mro(made.kind, "__new__") is object.__new__:
+            throw(TypeError(f"{made.kind.__name__}() takes no arguments"))
+    elif isinstance(made, Object) and issubclass(made.kind, BaseException):
+        if kwargs:
+            refuse("UNSUPPORTED_ARGUMENT", f"keywords of {made.kind.__name__}")
+        init_exception(made, args)
+    elif isinstance(made, Sequence) and issubclass(made.kind, tuple):
+        return
+    else:
+        call(frame, Method("__init__", made), args, kwargs)
+
+
+def init_exception(made: Object, args: list[Any]) -> None:
+    """What ``BaseException.__init__`` and its C overrides do."""
+    made.fields["args"] = Sequence(tuple, list(args))
+    if issubclass(made.kind, StopIteration):
+        made.fields["value"] = args[0] if args else Const(None)
+    elif issubclass(made.kind, (OSError, UnicodeError, SyntaxError, SystemExit, ImportError, BaseExceptionGroup)):
+        refuse("UNSUPPORTED_FUNCTION", f"making a {made.kind.__name__}")
+
+
+@caller(Object)
+def call_object(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    """An object with ``__call__``; a bound method, a partial."""
+    if value.kind is types.MethodType:
+        function, owner = value.value.__func__, value.value.__self__
+        frame.ex.guards.add("type", value.source, value.kind, says=" is a bound method")
+        return call(
+            frame,
+            frame.ex.wrap(function, Attribute(value.source, "__func__")),
+            [frame.ex.wrap(owner, Attribute(value.source, "__self__")), *args],
+            kwargs,
+        )
+    found = special(frame, value, "__call__")
+    if found is None:
+        throw(TypeError(f"{value.kind.__name__!r} object is not callable"))
+    return call(frame, bound(frame, value, found, "__call__"), args, kwargs)
+
+
+@caller(Super)
+def call_super(frame: Frame, value: Super, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    throw(TypeError("'super' object is not callable"))
+
+
+__all__ = ["Function", "bound", "call_special", "delete", "in_mro", "instantiate", "load", "load_from_class", "special", "store"]

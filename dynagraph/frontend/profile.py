@@ -1,0 +1,83 @@
+"""What a compiled function has been called with so far: which sizes and numbers change, and become symbolic.
+
+The first program takes them as they are; a size or number that is another one at the next capture becomes a symbol.  0, 1 and negative
+numbers stay what they are: programs treat them in their own way.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.source import Source
+
+SMALLEST = 2  # of symbolic sizes and integers
+LARGEST = 1 << 62
+
+
+class Profile:
+    """`dynamic`: True makes all sizes symbolic at once, False none ever, None those that change."""
+
+    def __init__(self, dynamic: bool | None = None):
+        self.dynamic = dynamic
+        self.shapes: dict[Source, list[int | None]] = {}  # None: this axis changes
+        self.numbers: dict[Source, Any] = {}
+        self.changing: set[Source] = set()
+        self.specialised: set[Source] = set()  # numbers that turned out to be needed as they are
+
+    def symbolic_axes(self, source: Source, array: np.ndarray) -> list[bool]:
+        """Which axes of an array get a symbol."""
+        if self.dynamic is False:
+            return [False] * array.ndim
+        seen = self.shapes.get(source)
+        if seen is None or len(seen) != array.ndim:
+            seen = self.shapes[source] = list(array.shape)
+        for axis, size in enumerate(array.shape):
+            before = seen[axis]
+            if before is not None and before != size and size >= SMALLEST:
+                seen[axis] = size if before < SMALLEST else None
+        wanted = marked_axes(array)
+        return [
+            SMALLEST <= size and (self.dynamic is True or seen[axis] is None or axis in wanted)
+            for axis, size in enumerate(array.shape)
+        ]
+
+    def symbolic_number(self, source: Source, value: Any) -> bool:
+        """Whether an int or float is an input of the program rather than a constant."""
+        if self.dynamic is False or source in self.specialised:
+            return False
+        seen = self.numbers.setdefault(source, value)
+        if type(seen) is not type(value):
+            self.numbers[source] = value
+        elif seen != value and value == value:
+            self.changing.add(source)
+        return source in self.changing and (type(value) is float or SMALLEST <= value < LARGEST)
+
+
+_marked: dict[int, tuple[Any, frozenset[int]]] = {}  # id of an array -> a reference to it, its axes
+
+
+def mark_dynamic(array: Any, axis: Any = None) -> None:
+    """Have programs for this array take any size along `axis` (an int, several, or None for all of them).
+
+    >>> import numpy as np, dynagraph as dg
+    >>> batch = np.zeros((8, 3))
+    >>> dg.mark_dynamic(batch, 0)
+    """
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"mark_dynamic: expected an array, got {type(array).__name__}")
+    axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    for a in axes:
+        if not isinstance(a, int) or not -array.ndim <= a < array.ndim:
+            raise ValueError(f"mark_dynamic: axis {a!r} of an array of {array.ndim} dimensions")
+    key = id(array)
+    known = marked_axes(array)
+    reference = weakref.ref(array, lambda _: _marked.pop(key, None))
+    _marked[key] = (reference, known | frozenset(a % array.ndim for a in axes))
+
+
+def marked_axes(array: np.ndarray) -> frozenset[int]:
+    found = _marked.get(id(array))
+    return found[1] if found is not None and found[0]() is array else frozenset()

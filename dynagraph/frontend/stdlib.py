@@ -1,0 +1,431 @@
+"""What functions of the standard library mean: itertools, collections, copy, output that is deferred to its place in the order of
+effects, imports and the environment.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import importlib.util
+import itertools
+import logging
+import operator
+import os
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.frontend.assemble import called_from
+from dynagraph.frontend.builtins_table import born, meaning
+from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
+from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
+from dynagraph.frontend.methods import has_method, pairs_of
+from dynagraph.frontend.operations import binary, entries_of, plain, put_key, same_or_equal
+from dynagraph.frontend.source import Attribute, DictEntry, Key
+from dynagraph.frontend.truth import truth
+from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Method, Object, Sequence, Set, Value
+
+# -- itertools --------------------------------------------------------------------------------------------------------------------
+
+
+def _lazily(what: str, *functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a Python generator over values as the meaning of an iterator class."""
+
+    def register(steps: Callable[..., Any]) -> Callable[..., Any]:
+        @meaning(*functions)
+        def make(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+            return born(frame, Stepped(what, steps(frame, *args, **kwargs)))
+
+        return steps
+
+    return register
+
+
+def _each(frame: Frame, iterable: Any) -> Any:
+    iterator = iterate(frame, iterable)
+    while (item := iterator.step(frame)) is not NULL:
+        yield item
+
+
+@_lazily("chain", itertools.chain)
+def _chain(frame: Frame, *iterables: Any) -> Any:
+    for iterable in iterables:
+        yield from _each(frame, iterable)
+
+
+@_lazily("chain", itertools.chain.from_iterable)
+def _chain_from(frame: Frame, iterable: Any) -> Any:
+    for inner in _each(frame, iterable):
+        yield from _each(frame, inner)
+
+
+def _rows(name: str) -> Any:
+    function = getattr(itertools, name)
+
+    def steps(frame: Frame, *iterables: Any, **options: Any) -> Any:
+        split = len(iterables) if name == "product" else 1
+        columns = [items_of(frame, i) for i in iterables[:split]]
+        rest = [plain(frame, i) for i in iterables[split:]]
+        for row in function(*columns, *rest, **{k: plain(frame, v) for k, v in options.items()}):
+            yield Sequence(tuple, list(row))
+
+    return steps
+
+
+for _name in ("product", "permutations", "combinations", "combinations_with_replacement"):
+    _lazily(_name, getattr(itertools, _name))(_rows(_name))
+
+
+@_lazily("islice", itertools.islice)
+def _islice(frame: Frame, iterable: Any, *bounds: Any) -> Any:
+    window = slice(*(plain(frame, b) for b in bounds))
+    start, step = window.start or 0, window.step or 1
+    if start < 0 or step < 1 or (window.stop is not None and window.stop < 0):
+        refuse("WOULD_RAISE", "islice() takes no negative numbers")
+    iterator, wanted = iterate(frame, iterable), start
+    for position in itertools.count():
+        if window.stop is not None and position >= window.stop:
+            return
+        item = iterator.step(frame)
+        if item is NULL:
+            return
+        if position == wanted:
+            wanted += step
+            yield item
+
+
+@_lazily("count", itertools.count)
+def _count(frame: Frame, start: Any = Const(0), step: Any = Const(1)) -> Any:
+    value = frame.ex.resolve(start)
+    while True:
+        yield value
+        value = binary(frame, "+", value, step)
+
+
+@_lazily("accumulate", itertools.accumulate)
+def _accumulate(frame: Frame, iterable: Any, func: Any = Const(None), *, initial: Any = Const(None)) -> Any:
+    total = frame.ex.resolve(initial)
+    adds = isinstance(frame.ex.resolve(func), Const) and frame.ex.resolve(func).value in (None, operator.add)
+    started = not (isinstance(total, Const) and total.value is None)
+    if started:
+        yield total
+    for item in _each(frame, iterable):
+        if started:
+            total = binary(frame, "+", total, item) if adds else call(frame, func, [total, item], {})
+        else:
+            total, started = item, True
+        yield total
+
+
+@_lazily("repeat", itertools.repeat)
+def _repeat(frame: Frame, item: Any, times: Any = Const(None)) -> Any:
+    n = plain(frame, times)
+    for _ in itertools.count() if n is None else range(n):
+        yield frame.ex.resolve(item)
+
+
+@_lazily("cycle", itertools.cycle)
+def _cycle(frame: Frame, iterable: Any) -> Any:
+    seen = []
+    for item in _each(frame, iterable):
+        seen.append(item)
+        yield item
+    while seen:
+        yield from seen
+
+
+@_lazily("zip_longest", itertools.zip_longest)
+def _zip_longest(frame: Frame, *iterables: Any, fillvalue: Any = Const(None)) -> Any:
+    columns = [iterate(frame, i) for i in iterables]
+    while True:
+        row = [c.step(frame) for c in columns]
+        if all(item is NULL for item in row):
+            return
+        yield Sequence(tuple, [frame.ex.resolve(fillvalue) if item is NULL else item for item in row])
+
+
+@_lazily("pairwise", itertools.pairwise)
+def _pairwise(frame: Frame, iterable: Any) -> Any:
+    before = NULL
+    for item in _each(frame, iterable):
+        if before is not NULL:
+            yield Sequence(tuple, [before, item])
+        before = item
+
+
+@_lazily("starmap", itertools.starmap)
+def _starmap(frame: Frame, function: Any, iterable: Any) -> Any:
+    for row in _each(frame, iterable):
+        yield call(frame, function, items_of(frame, row), {})
+
+
+@_lazily("takewhile", itertools.takewhile)
+def _takewhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
+    for item in _each(frame, iterable):
+        if not truth(frame, call(frame, predicate, [item], {})):
+            return
+        yield item
+
+
+@_lazily("dropwhile", itertools.dropwhile)
+def _dropwhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
+    dropping = True
+    for item in _each(frame, iterable):
+        dropping = dropping and truth(frame, call(frame, predicate, [item], {}))
+        if not dropping:
+            yield item
+
+
+@_lazily("compress", itertools.compress)
+def _compress(frame: Frame, data: Any, selectors: Any) -> Any:
+    for item, chosen in zip(_each(frame, data), _each(frame, selectors)):
+        if truth(frame, chosen):
+            yield item
+
+
+@_lazily("groupby", itertools.groupby)
+def _groupby(frame: Frame, iterable: Any, key: Any = Const(None)) -> Any:
+    none = isinstance(frame.ex.resolve(key), Const) and frame.ex.resolve(key).value is None
+    groups: list[tuple[Any, list[Any]]] = []
+    for item in _each(frame, iterable):
+        name = item if none else call(frame, key, [item], {})
+        if groups and same_or_equal(frame, groups[-1][0], name):
+            groups[-1][1].append(item)
+        else:
+            groups.append((name, [item]))
+    for name, items in groups:
+        yield Sequence(tuple, [name, iterate(frame, Sequence(list, items))])
+
+
+@meaning(itertools.filterfalse)
+def _filterfalse(frame: Frame, function: Any, iterable: Any) -> Value:
+    return born(frame, Filter(call, frame.ex.resolve(function), iterate(frame, iterable), keep=False))
+
+
+# -- collections ----------------------------------------------------------------------------------------------------------------
+
+
+@meaning(collections.deque)
+def _deque(frame: Frame, iterable: Any = None, maxlen: Any = Const(None)) -> Value:
+    limit = plain(frame, maxlen)
+    items = [] if iterable is None else items_of(frame, iterable)
+    return Sequence(collections.deque, items if limit is None else items[len(items) - limit :] if limit else [], maxlen=limit)
+
+
+@meaning(collections.OrderedDict)
+def _ordered_dict(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+    return _mapping(frame, Dict({}, kind=collections.OrderedDict), args, kwargs)
+
+
+@meaning(collections.defaultdict)
+def _defaultdict(frame: Frame, factory: Any = Const(None), *args: Any, **kwargs: Any) -> Value:
+    return _mapping(frame, Dict({}, kind=collections.defaultdict, factory=frame.ex.resolve(factory)), args, kwargs)
+
+
+@meaning(collections.Counter)
+def _counter(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+    made = Dict({}, kind=collections.Counter)
+    given = frame.ex.resolve(args[0]) if args else None
+    if isinstance(given, Dict):
+        return _mapping(frame, made, args, kwargs)
+    for item in items_of(frame, given) if given is not None else ():
+        before = made.items.get(plain(frame, item), Const(0))
+        put_key(frame, made, item, binary(frame, "+", before, Const(1)))
+    return _mapping(frame, made, (), kwargs)
+
+
+def _mapping(frame: Frame, made: Dict, args: Any, kwargs: dict[str, Any]) -> Dict:
+    for arg in args:
+        for key, value in pairs_of(frame, arg):
+            put_key(frame, made, key, value)
+    for name, value in kwargs.items():
+        put_key(frame, made, Const(name), value)
+    return made
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------------------
+
+
+def _copy(frame: Frame, value: Any) -> Value:
+    value = frame.ex.resolve(value)
+    if isinstance(value, (Const, Function)) or (isinstance(value, Sequence) and value.kind is tuple):
+        return value
+    if isinstance(value, (Sequence, Dict, Set, Array)) and (isinstance(value, Array) or has_method(value, "copy")):
+        return call(frame, Method("copy", value), [], {})
+    if isinstance(value, Object) and value.source is None and "__copy__" not in dir(value.kind) and _reduces_plainly(value.kind):
+        return Object(value.kind, fields=dict(value.fields))
+    return refuse("UNSUPPORTED_FUNCTION", "copy.copy of this kind of object")
+
+
+def _reduces_plainly(kind: type) -> bool:
+    return all(getattr(kind, n, None) is getattr(object, n, None) for n in ("__reduce__", "__reduce_ex__", "__getstate__")) and not (
+        issubclass(kind, BaseException) or hasattr(kind, "__setstate__")
+    )
+
+
+def _deepcopy(frame: Frame, value: Any, memo: Any = None) -> Value:
+    if memo is not None:
+        refuse("UNSUPPORTED_ARGUMENT", "copy.deepcopy with a memo")
+    return _deep(frame, frame.ex.resolve(value), {})
+
+
+def _deep(frame: Frame, value: Any, done: dict[int, Value]) -> Value:
+    value = frame.ex.resolve(value)
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, (Const, Function)):
+        return value
+    if isinstance(value, Array):
+        made: Any = value if value.is_scalar else call(frame, Method("copy", value), [], {})
+        done[id(value)] = made
+        return made
+    if isinstance(value, Sequence) and value.kind in (list, tuple):
+        made = done[id(value)] = Sequence(value.kind, [])
+        made.items += [_deep(frame, item, done) for item in items_of(frame, value)]
+        if value.kind is tuple and all(a is frame.ex.resolve(b) for a, b in zip(made.items, value.items)):
+            done[id(value)] = value
+            return value
+        return made
+    if isinstance(value, Dict) and value.kind is dict:
+        made = done[id(value)] = Dict({})
+        made.items.update({k: _deep(frame, v, done) for k, v in entries_of(frame, value).items()})
+        return made
+    if isinstance(value, Set):
+        return Set(value.kind, dict(value.items))
+    if isinstance(value, Object) and value.source is None and not hasattr(value.kind, "__deepcopy__") and _reduces_plainly(value.kind):
+        made = done[id(value)] = Object(value.kind)
+        made.fields.update({k: _deep(frame, v, done) for k, v in value.fields.items()})
+        return made
+    return refuse("UNSUPPORTED_FUNCTION", "copy.deepcopy of this kind of object")
+
+
+SPECIAL_FUNCTIONS |= {copy.copy: _copy, copy.deepcopy: _deepcopy}
+
+
+# -- output, deferred -------------------------------------------------------------------------------------------------------------
+
+
+def snapshot(frame: Frame, value: Any) -> Value:
+    """What a value is now, for output that is made later: containers are copied, text is made of what has a text of its own."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Const):
+        return value
+    if isinstance(value, Sequence) and value.kind in (list, tuple):
+        return Sequence(value.kind, [snapshot(frame, item) for item in items_of(frame, value)])
+    if isinstance(value, Dict) and value.kind is dict:
+        return Dict({k: snapshot(frame, v) for k, v in entries_of(frame, value).items()})
+    if isinstance(value, Set):
+        return Set(value.kind, dict(value.items))
+    return Const(_text(frame, value))
+
+
+def _text(frame: Frame, value: Any) -> str:
+    text = plain(frame, call(frame, Const(str), [value], {}))
+    assert isinstance(text, str)
+    return text
+
+
+@meaning(print)
+def _print(frame: Frame, *args: Any, **options: Any) -> Value:
+    if not set(options) <= {"sep", "end", "flush"}:
+        refuse("UNSUPPORTED_ARGUMENT", "print to a file")
+    shown = [snapshot(frame, a) for a in args]
+    named = {k: plain(frame, v) for k, v in options.items()}
+    frame.ex.effect(called_with(print, named), *shown)
+    return Const(None)
+
+
+def called_with(function: Any, named: dict[str, Any]) -> Any:
+    """`function` with keyword arguments fixed."""
+    return (lambda *args: function(*args, **named)) if named else function
+
+
+def _warn(frame: Frame, message: Any, category: Any = Const(UserWarning), stacklevel: Any = Const(1), *more: Any) -> Value:
+    if plain(frame, stacklevel) != 1 or more or frame.depth:
+        refuse("UNSUPPORTED_ARGUMENT", "a warning about a caller's line")
+    if any(action == "error" for action, *_ in warnings.filters):
+        refuse("WOULD_RAISE", "warnings are errors here")
+    text, kind = plain(frame, message), plain(frame, category)
+    place = called_from(frame.code, frame.ex.graph.location.line)
+    frame.ex.effect(types.FunctionType(place, frame.function.globals), Const(warnings.warn), Const(text), Const(kind))
+    return Const(None)
+
+
+SPECIAL_FUNCTIONS[warnings.warn] = _warn  # type: ignore[index]
+
+
+def log(frame: Frame, logger: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    """``logger.info(...)``, whose record tells the user's line."""
+    if kwargs or frame.depth:
+        refuse("UNSUPPORTED_ARGUMENT", "logging with keywords, or from an inlined function")
+    place = called_from(frame.code, frame.ex.graph.location.line)
+    function = types.FunctionType(place, frame.function.globals)
+    method = Method(name, logger) if logger is not None else Const(getattr(logging, name))
+    frame.ex.effect(function, method, *(snapshot(frame, a) for a in args))
+    return Const(None)
+
+
+LOGGED = ("debug", "info", "warning", "error", "critical")
+for _name in LOGGED:
+    SPECIAL_FUNCTIONS[getattr(logging, _name)] = lambda frame, *args, _name=_name, **kwargs: log(frame, None, _name, list(args), kwargs)
+
+
+def _log_method(name: str) -> Callable[..., Value]:
+    return lambda frame, logger, *args, **kwargs: log(frame, frame.ex.resolve(logger), name, list(args), kwargs)
+
+
+for _name in LOGGED:
+    SPECIAL_FUNCTIONS[getattr(logging.Logger, _name)] = _log_method(_name)
+
+
+# -- imports, the environment ---------------------------------------------------------------------------------------------------
+
+
+def import_module(frame: Frame, name: str, names: Any, level: Any) -> Value:
+    """``import name``: of a module that is loaded already, guarded to be the same one."""
+    depth = plain(frame, level)
+    if depth:
+        name = importlib.util.resolve_name("." * depth + name, frame.function.globals.get("__package__") or "")
+    wanted = plain(frame, names)
+    top = name if wanted else name.split(".")[0]
+    loaded = sys.modules.get(top)
+    if loaded is None or sys.modules.get(name) is None:
+        refuse("SIDE_EFFECT", f"module {name} is imported for the first time")
+    frame.ex.guards.register(DictEntry(sys.modules, name, "module"))
+    return frame.ex.wrap(loaded, DictEntry(sys.modules, top, "module"))
+
+
+def environ_entry(frame: Frame, name: Any) -> Value | None:
+    """A variable of the environment, guarded; None where it is not set."""
+    data: Any = os.environ._data  # type: ignore[attr-defined]
+    key = os.environ.encodekey(plain(frame, name))  # type: ignore[attr-defined]
+    owner = DictEntry(vars(os), "environ", "os")
+    frame.ex.guards.add("is", owner, os.environ, says=" is the environment")
+    frame.ex.guards.add("is", Attribute(owner, "_data"), data, says=" is the same dict")
+    if key not in data:
+        frame.ex.guards.add("no_item", Attribute(owner, "_data"), key, says=f" has no {plain(frame, name)}")
+        return None
+    frame.ex.guards.add("equal", Key(Attribute(owner, "_data"), key), data[key], says=f" is {data[key]!r}")
+    return Const(os.environ[plain(frame, name)])
+
+
+def _getenv(frame: Frame, name: Any, default: Any = Const(None)) -> Value:
+    found = environ_entry(frame, name)
+    return frame.ex.resolve(default) if found is None else found
+
+
+def _environ_item(frame: Frame, owner: Any, name: Any) -> Value:
+    found = environ_entry(frame, name)
+    return found if found is not None else throw(KeyError(plain(frame, name)))
+
+
+SPECIAL_FUNCTIONS |= {os.getenv: _getenv}
+Environ = type(os.environ)
+SPECIAL_FUNCTIONS[Environ.__getitem__] = _environ_item
+SPECIAL_FUNCTIONS[Environ.get] = lambda frame, owner, name, default=Const(None): _getenv(frame, name, default)
+SPECIAL_FUNCTIONS[Environ.__contains__] = lambda frame, owner, name: Const(environ_entry(frame, name) is not None)
+

@@ -1,0 +1,351 @@
+"""How Python objects become values: what is guarded the moment that the captured code looks at something of the caller's.
+
+Nothing is guarded before it is looked at: arguments, items and attributes are wrapped lazily.
+"""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynagraph._core import _dispatch
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.guards import describe_value
+from dynagraph.frontend.numpy_door import lookup
+from dynagraph.frontend.source import Attribute, Cell as CellSource, Contents, DictEntry, Item, Key, Known, Source
+from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Value
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Meta
+from dynagraph.ir.shapes import Dim
+
+if TYPE_CHECKING:
+    from dynagraph.frontend.executor import Executor
+
+SINGLETONS = (None, True, False, Ellipsis, NotImplemented)
+VALUES = (int, float, complex, str, bytes)  # constants that are guarded by value
+IDENTITIES = (
+    type,
+    types.ModuleType,
+    types.BuiltinFunctionType,
+    np.ufunc,
+    _dispatch.CompiledFunction,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    type(np.where),
+    types.CodeType,
+)
+KEYS = (str, int, bytes, bool, float, type(None))
+MAX_ARRAYS = 200
+MAX_SYMBOLS = 60
+
+
+class Lazy:
+    """An object of the caller's that is guarded when it is first used."""
+
+    __slots__ = ("ex", "obj", "source")
+
+    def __init__(self, ex: Executor, obj: Any, source: Source):
+        self.ex, self.obj, self.source = ex, obj, source
+
+    def force(self) -> Value:
+        return wrap(self.ex, self.obj, self.source)
+
+
+def wrap(ex: Executor, obj: Any, source: Source) -> Value:
+    """The value of an object that the program read from `source`, guarded as far as it is known from now on."""
+    found = ex.wrapped.get(source)
+    if found is None:
+        found = ex.wrapped[source] = _shared(ex, obj, source)
+        ex.objects[source] = obj
+    return found
+
+
+def _shared(ex: Executor, obj: Any, source: Source) -> Value:
+    """One value for a mutable object, by however many ways it is reached."""
+    known = ex.by_identity.get(id(obj))
+    if known is not None:
+        ex.guards.relate("same", source, known.source, "is")  # type: ignore[union-attr, arg-type]
+        return known
+    value = _wrap(ex, obj, source)
+    if isinstance(value, (Sequence, Dict, Set, Object)) and value.source is not None and type(obj) is not tuple:
+        ex.by_identity[id(obj)] = value
+    return value
+
+
+def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
+    kind = type(obj)
+    if any(obj is s for s in SINGLETONS):
+        ex.guards.add("is", source, obj, says=f" is {obj!r}")
+        return Const(obj, source)
+    if kind is int or kind is float:
+        return _number(ex, obj, source)
+    if kind in VALUES:
+        ex.guards.add("equal", source, obj, says=f" is {obj!r}")
+        return Const(obj, source)
+    if kind is np.ndarray:
+        return _array_input(ex, obj, source)
+    if isinstance(obj, np.ndarray):
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} is {describe_value(obj)}, a subclass of np.ndarray")
+    if isinstance(obj, np.generic):
+        return _scalar_input(ex, obj, source)
+    if kind in (tuple, list, collections.deque) or _is_named_tuple(kind):
+        return _sequence(ex, obj, source)
+    if kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+        return _dict(ex, obj, source)
+    if kind in (set, frozenset):
+        return _set(ex, obj, source)
+    if kind is range:
+        return _range(ex, obj, source)
+    if kind is types.FunctionType:
+        return function(ex, obj, source)
+    if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
+        ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
+        return Const(obj, source)
+    return Object(kind, obj, source)
+
+
+def _number(ex: Executor, obj: Any, source: Source) -> Value:
+    if type(obj) is int and ex.profile.symbolic_number(source, obj) and len(ex.env.values) < MAX_SYMBOLS:
+        symbol = len(ex.env.values)
+        ex.guards.add("int", source, symbol, says=f" is an integer of at least 2, s{symbol}")
+        return Const(ex.env.symbol(obj), source)
+    ex.guards.add("equal", source, obj, says=f" is {obj!r}")
+    return Const(obj, source)
+
+
+def _is_named_tuple(kind: type) -> bool:
+    return issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")
+
+
+# -- containers -----------------------------------------------------------------------------------------------------------
+
+
+def _sequence(ex: Executor, obj: Any, source: Source) -> Sequence:
+    kind = type(obj)
+    if isinstance(obj, tuple):
+        ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
+        if kind is tuple:
+            ex.guards.add("len", source, len(obj), says=f" has {len(obj)} items")
+    elif kind is list:
+        ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
+    else:
+        refuse("UNSUPPORTED_INPUT", f"{source} is a {kind.__name__} of the caller's")
+    items = [Lazy(ex, item, Item(source, k)) for k, item in enumerate(obj)]
+    return Sequence(kind, items, source, obj, sized=isinstance(obj, tuple))
+
+
+def guard_length(ex: Executor, value: Sequence) -> None:
+    """From now on the program depends on how long a list of the caller's is."""
+    if not value.sized:
+        value.sized = True
+        ex.guards.add("len", value.source, len(value.object), says=f" has {len(value.object)} items")  # type: ignore[arg-type]
+
+
+def _dict(ex: Executor, obj: Any, source: Source) -> Dict:
+    kind = type(obj)
+    if kind is not dict:
+        refuse("UNSUPPORTED_INPUT", f"{source} is a {kind.__name__} of the caller's")
+    module = sys.modules.get(obj.get("__name__")) if isinstance(obj.get("__name__"), str) else None
+    if module is not None and vars(module) is obj:
+        refuse("SIDE_EFFECT", f"{source} is the namespace of a module")
+    ex.guards.add("type", source, dict, says=" is a dict")
+    return Dict({}, source, obj, complete=False)
+
+
+def complete(ex: Executor, value: Dict) -> dict[Any, Any]:
+    """All entries of a dict in order, guarded where they are the caller's."""
+    if not value.complete:
+        assert value.object is not None and value.source is not None
+        keys = tuple(value.object)
+        if not all(type(k) in KEYS for k in keys):
+            refuse("UNSUPPORTED_VALUE", f"{value.source} has keys that are neither strings nor numbers")
+        ex.guards.add("dict_keys", value.source, keys, says=f" has the keys {list(keys)}")
+        known = value.items
+        original = {k: known[k] if k in known else Lazy(ex, value.object[k], Key(value.source, k)) for k in keys}
+        for key, item in known.items():
+            if item is DELETED:
+                original.pop(key, None)
+            elif key not in original:
+                original[key] = item
+        value.items, value.complete = original, True
+    return value.items
+
+
+def _set(ex: Executor, obj: Any, source: Source) -> Set:
+    if not all(type(k) in KEYS for k in obj):
+        refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers")
+    ex.guards.add("type", source, type(obj), says=f" is a {type(obj).__name__}")
+    ex.guards.add("set_is", source, frozenset(obj), says=f" is {set(obj)!r}")
+    return Set(type(obj), dict.fromkeys(obj), source)
+
+
+def _range(ex: Executor, obj: range, source: Source) -> Const:
+    ex.guards.add("type", source, range, says=" is a range")
+    for name in ("start", "stop", "step"):
+        value = getattr(obj, name)
+        ex.guards.add("equal", Attribute(source, name), value, says=f" is {value}")
+    return Const(obj, source)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------------
+
+
+def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
+    dtype = dtypes.from_numpy(array.dtype)
+    if dtype is None or array.dtype.metadata:
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
+    if not array.flags.aligned or array.ndim > 8:
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than 8 dimensions")
+    slot = _slot(ex)
+    contiguous = array.flags.c_contiguous
+    if not contiguous and any(s % array.itemsize for s in array.strides):
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} has strides that are no multiple of its item size")
+    strides = None if contiguous else tuple(s // array.itemsize for s in array.strides)
+    shape, guarded = _dims(ex, source, array, slot, contiguous)
+    says = f": {describe_value(array)}" + ("" if array.flags.writeable else " read-only")
+    writeable = bool(array.flags.writeable)
+    ex.guards.add("array", source, slot, array.dtype, array.ndim, guarded, strides, writeable, says=says)
+    node = ex.graph.placeholder(_name_of(source), Meta(dtype, shape, strides))
+    return ex.own(Array(node, source=source))
+
+
+def _slot(ex: Executor) -> int:
+    if ex.n_inputs >= MAX_ARRAYS:
+        raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_ARRAYS} arrays")
+    ex.n_inputs += 1
+    return ex.n_inputs - 1
+
+
+def _dims(
+    ex: Executor, source: Source, array: np.ndarray, slot: int, contiguous: bool
+) -> tuple[tuple[Dim, ...], tuple[int | None, ...]]:
+    if not contiguous:
+        return array.shape, array.shape
+    symbolic = ex.profile.symbolic_axes(source, array)
+    shape: list[Dim] = []
+    guarded: list[int | None] = []
+    for axis, size in enumerate(array.shape):
+        if not symbolic[axis] or len(ex.env.values) >= MAX_SYMBOLS:
+            shape.append(size)
+            guarded.append(size)
+        else:
+            ex.dims.append((len(ex.env.values), slot, axis))
+            shape.append(ex.env.symbol(size))
+            guarded.append(None)
+    return tuple(shape), tuple(guarded)
+
+
+def _scalar_input(ex: Executor, scalar: np.generic, source: Source) -> Array:
+    dtype = dtypes.from_numpy(scalar.dtype)
+    if dtype is None or type(scalar) is not dtype.numpy.type:
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} is a {type(scalar).__name__}")
+    ex.guards.add("scalar", source, _slot(ex), type(scalar), says=f" is a np.{type(scalar).__name__}")
+    node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
+    ex.scalars.add(node)
+    return ex.own(Array(node, is_scalar=True, source=source))
+
+
+# -- functions and names ----------------------------------------------------------------------------------------------------
+
+
+def function(ex: Executor, obj: types.FunctionType, source: Source) -> Function:
+    """A function of the user's.  One of a namespace is guarded by identity, others by what they are made of: a lambda that is
+    made anew at each call is the same program."""
+    code = obj.__code__
+    stays = isinstance(source, (DictEntry, Known, CellSource))
+    if stays:
+        ex.guards.add("is", source, obj, says=f" is the function {obj.__qualname__}")
+    else:
+        ex.guards.add("type", source, types.FunctionType, says=" is a function")
+        ex.guards.add("is", Attribute(source, "__globals__"), obj.__globals__, says=" is the same module's")
+    ex.guards.add("is", Attribute(source, "__code__"), code, says=" is the same code")
+    return Function(
+        code,
+        obj.__globals__,
+        obj.__qualname__,
+        _defaults(ex, obj.__defaults__, Attribute(source, "__defaults__"), stays),
+        _keyword_defaults(ex, obj.__kwdefaults__, Attribute(source, "__kwdefaults__"), stays),
+        tuple(_cell_of(obj, k, name, source, stays) for k, name in enumerate(code.co_freevars)),
+        source,
+        obj,
+    )
+
+
+def _defaults(ex: Executor, defaults: tuple | None, source: Source, stays: bool) -> tuple[Any, ...]:
+    if defaults is None or stays:
+        ex.guards.add("is", source, defaults, says=" is the same object")
+    else:
+        ex.guards.add("type", source, tuple, says=" is a tuple")
+        ex.guards.add("len", source, len(defaults), says=f" has {len(defaults)} items")
+    return tuple(Lazy(ex, d, Item(source, k)) for k, d in enumerate(defaults or ()))
+
+
+def _keyword_defaults(ex: Executor, defaults: dict | None, source: Source, stays: bool) -> dict[str, Any]:
+    if defaults is None or stays:
+        ex.guards.add("is", source, defaults, says=" is the same object")
+    if defaults is not None:
+        ex.guards.add("dict_keys", source, tuple(defaults), says=f" has the keys {list(defaults)}")
+    return {k: Lazy(ex, d, Key(source, k)) for k, d in (defaults or {}).items()}
+
+
+def _cell_of(obj: types.FunctionType, k: int, name: str, source: Source, stays: bool) -> Cell:
+    cell = (obj.__closure__ or ())[k]
+    if stays:
+        return Cell(source=CellSource(cell, name), real=cell)
+    place = Item(Attribute(source, "__closure__"), k)
+    return Cell(source=Contents(place), real=cell, owner=place)
+
+
+def class_function(ex: Executor, found: types.FunctionType, owner: type, name: str) -> Function:
+    """A function that stands in a class whose version is guarded: its code and defaults may still be replaced."""
+    value = wrap(ex, found, Known(found, f"{owner.__name__}.{name}"))
+    assert isinstance(value, Function)
+    return value
+
+
+def load_global(ex: Executor, owner: dict[str, Any], name: str) -> Value:
+    """A global of a function, or a builtin."""
+    stored = ex.stored.get((id(owner), name))
+    if stored is not None and stored is not DELETED:
+        return ex.resolve(stored)
+    if name in owner and stored is not DELETED:
+        return wrap(ex, owner[name], DictEntry(owner, name))
+    if stored is not DELETED:
+        ex.guards.absent(owner, name)
+    scope = owner.get("__builtins__", builtins)
+    entries = scope if isinstance(scope, dict) else vars(scope)
+    if name not in entries:
+        ex.guards.absent(entries, name)
+        throw(NameError(f"name {name!r} is not defined"))
+    return wrap(ex, entries[name], DictEntry(entries, name, "builtin"))
+
+
+def load_cell(ex: Executor, cell: Cell, name: str = "") -> Value:
+    if cell.source is not None and cell.value is NULL:
+        try:
+            cell.value = wrap(ex, cell.real.cell_contents, cell.source)
+        except ValueError:
+            raise Break("WOULD_RAISE", None, f"{cell.source} is not set yet") from None
+    if cell.value is NULL or cell.value is DELETED:
+        throw(NameError(f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"))
+    return ex.resolve(cell.value)
+
+
+def _name_of(source: Source) -> str:
+    if isinstance(source, (Attribute, Item, Key)):
+        tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
+        return f"{_name_of(source.base)}_{tail}"
+    if isinstance(source, Contents):
+        return _name_of(source.base)
+    return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
+
+
+def _short(obj: Any) -> str:
+    text = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None) or repr(obj)
+    return f"{'module ' if isinstance(obj, types.ModuleType) else ''}{text}"
