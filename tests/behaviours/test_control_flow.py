@@ -1,6 +1,6 @@
 """Control flow: branches, loops, match. PYTEST_DONT_REWRITE: an assert inside a row is captured as it stands."""
 # rows are programs as people write them
-# ruff: noqa: B007, RET502, RET503, RET504, RUF021
+# ruff: noqa: B007, RET502, RET504, RUF021
 
 import itertools
 from dataclasses import dataclass
