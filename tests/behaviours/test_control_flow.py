@@ -179,7 +179,7 @@ def or_gives_the_operand_itself():
 def none_and_something():
     def f(x, options):
         scale = options and options["scale"]
-        return x if scale is None else x * scale
+        return -x if scale is None else x * scale
 
     return f, given(None, {"scale": 2.5})
 
@@ -274,7 +274,7 @@ def while_else():
             k += 1
         else:
             x = x * 10
-        return x
+        return x - 1
 
     return f, given(0, 1, 9)
 
@@ -553,7 +553,7 @@ def match_on_ints():
     def f(x, n):
         match n:
             case 0:
-                return x
+                return x - 7
             case 1:
                 x = x + 1
             case -2:
@@ -576,7 +576,7 @@ def match_on_strings():
             case b"double":
                 y = x * 4
             case other:
-                return x, other
+                return x + 9, other
         return y + 1, mode
 
     return f, given("double", "negate", b"double", "unknown")
@@ -587,7 +587,7 @@ def match_on_singletons():
     def f(x, flag):
         match flag:
             case None:
-                return x
+                return -x
             case True:
                 return x + 1
             case False:
@@ -605,7 +605,7 @@ def match_without_a_case():
                 x = x + 1
             case 2:
                 x = x + 2
-        return x
+        return x * 3
 
     return f, given(1, 2, 3)
 
@@ -617,7 +617,7 @@ def match_or_patterns():
             case 1 | 2 | 3:
                 return x + n
             case "a" | "b" as name:
-                return x, name
+                return -x, name
             case _:
                 return x * 2
 
@@ -660,7 +660,7 @@ def match_sequences():
     def f(x, items):
         match items:
             case []:
-                return x
+                return -x
             case [a]:
                 return x + a
             case [1, b]:
@@ -680,11 +680,11 @@ def match_sequences_with_stars():
             case ["scale", *factors]:
                 for k in factors:
                     x = x * k
-                return x
+                return x + 1
             case [*_, "end"]:
                 return -x
             case [*rest]:
-                return x, rest
+                return x - 1, rest
 
     return f, given(["scale", 2, 3], (4, 5, "end"), (1, 2), ["scale"])
 
@@ -698,9 +698,9 @@ def match_nested_sequences():
             case [("mul", m), *others]:
                 return x * m, others
             case str():
-                return x, items
+                return x - 1, items
             case _:
-                return x
+                return -x
 
     return f, given([("add", 1), ("mul", 2)], [("mul", 3), 4, 5], "not a sequence", {"a": 1})
 
@@ -783,13 +783,13 @@ def match_builtin_classes():
     def f(x, n):
         match n:
             case bool(b):
-                return x if b else -x
+                return x / 2 if b else -x
             case int(k):
                 return x + k
             case float() as k:
                 return x * k
             case str(name):
-                return x, name
+                return x - 1, name
 
     return f, given(True, 3, 2.5, "name")
 
@@ -842,7 +842,7 @@ def match_dotted_values():
                 return x * 2
             case Mode.HALF:
                 return x / 2
-        return x
+        return -x
 
     return f, given("double", "half", "none")
 
