@@ -402,7 +402,7 @@ def comprehension_variables_stay_inside():
 
 
 @behaviour("1")
-def comprehension_over_a_closure_in_a_class_free_scope():
+def comprehension_over_a_closure():
     def f(x, n):
         y = x + 1
 
