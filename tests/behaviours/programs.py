@@ -1014,6 +1014,11 @@ class Reached:
     calls: int = 0
 
 
+def summary(outcome: Outcome) -> str:
+    raised = f"raised {outcome.error!r} at lines {outcome.lines}, " if outcome.error is not None else ""
+    return f"{raised}printed {outcome.printed!r}, gave {outcome.result!r:.300}"
+
+
 def difference(program: Program, counts: Reached | None = None, plain_only: bool = False) -> str | None:
     """What differs between plain and compiled calls, as a text; None: nothing."""
     source = program.source
@@ -1034,7 +1039,10 @@ def difference(program: Program, counts: Reached | None = None, plain_only: bool
             with dg.config.override(strict=True):
                 got, state_got = outcomes(program, source, (lambda function: function) if plain_only else wrap)
         for number, (e, g) in enumerate(zip(expected, got), 1):
-            assert_same(e, g, f"call {number}")
+            try:
+                assert_same(e, g, f"call {number}")
+            except AssertionError as error:
+                raise AssertionError(f"{error}\n  plain: {summary(e)}\n  compiled: {summary(g)}") from None
         same_value(Walk(), state, Walk(), state_got, "state around the function")
         if compiled:
             assert compiled[0].stats.fallbacks == 0, f"fallback: {compiled[0].stats.last_error!r}"
