@@ -235,8 +235,8 @@ def _units(code: bytes) -> Iterator[tuple[int, int, str, int | None]]:
             index += 2
             continue
         place = index >> 1
-        yield start, place, _opcode.opname[op], arg if _HAS_ARGUMENT[op] else None
-        start = place + 1 + _CACHES[op]
+        yield start, place, _opcode.opname[op], arg if HAS_ARGUMENT[op] else None
+        start = place + 1 + CACHES[op]
         index = start * 2
         extended = 0
 
@@ -259,8 +259,8 @@ _Read = Callable[[_Reader, str, Any, int], list[tuple[str, Any]]]
 _CLOSURE = 8  # a flag of SET_FUNCTION_ATTRIBUTE
 _WRITES_OF_SLOTS = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 _EXTENDED_ARG = _opcode.opmap["EXTENDED_ARG"]
-_HAS_ARGUMENT = [op >= _opcode.HAVE_ARGUMENT if VERSION < (3, 12) else op in _opcode.hasarg for op in range(256)]
-_CACHES = [
+HAS_ARGUMENT = [op >= _opcode.HAVE_ARGUMENT if VERSION < (3, 12) else op in _opcode.hasarg for op in range(256)]
+CACHES = [
     dis._inline_cache_entries[op] if VERSION < (3, 13) else dis._inline_cache_entries.get(_opcode.opname[op], 0)  # type: ignore[attr-defined]
     for op in range(256)
 ]
@@ -299,7 +299,7 @@ def _two_slots(first: str, second: str) -> _Read:
 
 def _jump(to: str, backward: bool, *, before: list[tuple[str, Any]] = [], behind: list[tuple[str, Any]] = []) -> _Read:  # noqa: B006
     def read(reader: _Reader, name: str, arg: int, place: int) -> list[tuple[str, Any]]:
-        base = place + 1 + _CACHES[_opcode.opmap[name]]
+        base = place + 1 + CACHES[_opcode.opmap[name]]
         return [*before, (to, base - arg if backward else base + arg), *behind]
 
     return read
