@@ -12,7 +12,7 @@ class GuardError(RuntimeError):
 
 @final
 class NativePlan:
-    """Calls an entry point of generated code."""
+    """Calls an entry point of generated code. Address 0: nothing is computed (there are no outputs), the result is the recipe's."""
 
     def __init__(
         self,

@@ -1,12 +1,33 @@
-"""Makes the code objects that frames run instead of their own."""
+"""Makes the code objects that frames run instead of their own, and those of resume functions and continuations."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
+from itertools import groupby
 from types import CodeType
 from typing import Any
+
+from bytecode import CompilerFlags, ConcreteBytecode, ConcreteInstr
+from bytecode.concrete import ExceptionTableEntry
+from bytecode.instr import InstrLocation
+
+from dynagraph.frontend.emission import (
+    CELL_OPS,
+    Item,
+    Opcode,
+    Tables,
+    aim_jumps,
+    check_loads,
+    emit,
+    lay_out,
+    prepend_cells,
+    stack_depth,
+    straighten,
+    stream_of,
+)
+from dynagraph.frontend.program import CACHES, Instruction, Region
 
 _CALLABLE = "the callable"
 
@@ -75,3 +96,97 @@ def _first_line_only(n_units: int) -> bytes:
         table += bytes((0x80 | 13 << 3 | (here - 1), 0))
         n_units -= here
     return bytes(table)
+
+
+def assemble(
+    instructions: Sequence[Instruction],
+    regions: Iterable[Region],
+    like: CodeType,
+    *,
+    parameters: Sequence[str] | None = None,
+    name: str | None = None,
+    cellvars: Sequence[str] | None = None,
+    freevars: Sequence[str] | None = None,
+    stacksize: int | None = None,
+) -> CodeType:
+    """Code of a normalised stream. What is not given is that of `like`; with `parameters`, these are all, and positional.
+
+    Jumps may go in either direction. A parameter that is a cell variable and for which no MAKE_CELL comes before RESUME takes
+    the cell itself. With `parameters`, a local variable that may have no value raises UnboundLocalError where it is loaded.
+    ValueError for a stream that would corrupt the interpreter's stack, or that this version has no opcodes for.
+    """
+    cells = tuple(like.co_cellvars if cellvars is None else cellvars)
+    free = tuple(like.co_freevars if freevars is None else freevars)
+    arguments = like.co_varnames[: _n_parameters(like)] if parameters is None else tuple(parameters)
+    stream = stream_of(instructions, regions)
+    _check_cells(stream, arguments, cells, free)
+    prepend_cells(stream, [p for p in arguments if p in cells])
+    straighten(stream)
+    if parameters is not None:
+        check_loads(stream, arguments)
+    # the first constant is the docstring
+    tables = Tables(like.co_consts[:1], like.co_varnames if parameters is None else arguments, cells, free)
+    tables.add_locals(stream)
+    emitted = emit(stream, tables)
+    aim_jumps(emitted)
+    depth = max(stack_depth(emitted, like.co_flags), stacksize or 0, like.co_stacksize if parameters is None else 0)
+    lay_out(emitted)
+    result = ConcreteBytecode(_concrete(emitted), consts=tuple(tables.consts), names=tuple(tables.names), varnames=tables.varnames)
+    result.exception_table = list(_entries(emitted))
+    result.cellvars, result.freevars = list(cells), list(free)
+    _describe(result, like, None if parameters is None else len(arguments), name or like.co_name)
+    return result.to_code(stacksize=depth, compute_exception_stack_depths=False)
+
+
+def _describe(result: ConcreteBytecode, like: CodeType, n_parameters: int | None, name: str) -> None:
+    result.filename, result.first_lineno = like.co_filename, like.co_firstlineno
+    result.name = name
+    result.qualname = like.co_qualname.removesuffix(like.co_name) + name
+    result.flags = CompilerFlags(like.co_flags)
+    result.argcount, result.posonlyargcount, result.kwonlyargcount = (
+        like.co_argcount,
+        like.co_posonlyargcount,
+        like.co_kwonlyargcount,
+    )
+    if n_parameters is not None:
+        result.flags = CompilerFlags(like.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS))
+        result.argcount, result.posonlyargcount, result.kwonlyargcount = n_parameters, 0, 0
+
+
+def _check_cells(stream: Sequence[Item], parameters: Collection[str], cellvars: Collection[str], freevars: Collection[str]) -> None:
+    """The interpreter takes it on trust that there is a cell."""
+    made = {*parameters}.intersection(cellvars) | {item.value for item in stream if item.op == "MAKE_CELL"}
+    if any(item.op == "COPY_FREE_VARS" for item in stream):
+        made |= {*freevars}
+    missing = {item.value for item in stream if item.op in CELL_OPS} - made
+    if missing:
+        raise ValueError(f"nothing makes the cells of {sorted(missing)}")
+
+
+def _concrete(emitted: Sequence[Opcode]) -> Iterator[ConcreteInstr]:
+    for opcode in emitted:
+        location = _location(opcode.item.positions)
+        extended = opcode.n_extended or None
+        if opcode.arg is None:
+            yield ConcreteInstr(opcode.name, location=location)
+        else:
+            yield ConcreteInstr(opcode.name, opcode.arg, location=location, extended_args=extended)
+        for _ in range(CACHES[opcode.number]):
+            yield ConcreteInstr("CACHE", 0, location=location)
+
+
+@cache
+def _location(positions: tuple[int | None, ...]) -> InstrLocation:
+    line, end_line, column, end_column = positions
+    try:
+        return InstrLocation(line, end_line if column is not None else line, column, end_column)
+    except ValueError:  # columns that the line table cannot have
+        return InstrLocation(line, line, None, None)
+
+
+def _entries(emitted: Sequence[Opcode]) -> Iterator[ExceptionTableEntry]:
+    for handler, held in groupby(emitted, lambda opcode: opcode.item.handler):
+        if handler is not None:
+            opcodes = list(held)
+            target = handler.target.first.offset
+            yield ExceptionTableEntry(opcodes[0].offset, opcodes[-1].end - 1, target, handler.depth, handler.push_lasti)

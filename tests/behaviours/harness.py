@@ -8,15 +8,17 @@
 
     test_control_flow = collected(__name__)
 
-The decorated function is a factory: it is called once for the plain run and once for the compiled one, so that state in closures and
-classes is each run's own.  It returns the function and a maker of arguments (or of ``(args, kwargs)``, where the second is a dict), called
-anew for each call.  Two calls are compared, one after the other.
+The decorated function is a factory: it is called once for the plain run and once for the compiled one, so that state in closures
+and classes is each run's own.  It returns the function and a maker of arguments (or of ``(args, kwargs)``, where the second is a
+dict), called anew for each call.  Two calls are compared, one after the other.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import itertools
 import sys
 import traceback
 import types
@@ -93,13 +95,24 @@ def observe(function: Callable, args: tuple, kwargs: dict, file: str) -> Outcome
     printed, outcome = io.StringIO(), Outcome()
     with contextlib.redirect_stdout(printed):
         try:
-            outcome.result = function(*args, **kwargs)
+            outcome.result = awaited(function(*args, **kwargs))
         except Exception as error:
             outcome.error = error
-            outcome.lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file and f.name != "observe"]
+            frames = traceback.extract_tb(error.__traceback__)
+            outcome.lines = [f.lineno for f in frames if f.filename == file and f.name != "observe"]
     outcome.arguments = (args, kwargs)
     outcome.printed = printed.getvalue()
     return outcome
+
+
+def awaited(result: Any) -> Any:
+    """A coroutine is run to its end, there and then."""
+    while isinstance(result, types.CoroutineType):
+        try:
+            result.send(None)
+        except StopIteration as end:
+            return ("coroutine", end.value)
+    return result
 
 
 def made(maker: Callable) -> tuple[tuple, dict]:
@@ -212,13 +225,44 @@ def _parts(expected: Any, got: Any, where: str) -> list[tuple[str, Any, Any]]:
         return [("{}", e, g) for e, g in zip(sorted(expected, key=repr), sorted(got, key=repr))]
     if isinstance(expected, types.FunctionType):
         assert got.__code__.co_name == expected.__code__.co_name, where
-        return []
+        held, ours = _inside(expected), _inside(got)
+        assert [n for n, _ in ours] == [n for n, _ in held], where
+        return [(f".{n}", e, g) for (n, e), (_, g) in zip(held, ours)]
+    if isinstance(expected, types.MethodType):
+        return [(".__self__", expected.__self__, got.__self__), (".__func__", expected.__func__, got.__func__)]
+    if isinstance(expected, functools.partial):
+        return [(f".{n}", getattr(expected, n), getattr(got, n)) for n in ("func", "args", "keywords")]
+    if type(expected).__module__ in ("builtins", "itertools") and hasattr(expected, "__next__"):
+        return [(".rest", _rest(expected), _rest(got))]
     if isinstance(expected, (type, types.ModuleType)):
         return []
     if hasattr(expected, "__len__") and hasattr(expected, "__iter__") and hasattr(expected, "__getitem__"):
         assert len(got) == len(expected), f"{where}: {len(got)} items instead of {len(expected)}"
         return [(f"[{k}]", e, g) for k, (e, g) in enumerate(zip(expected, got))] + _attributes(expected, got)
     return _attributes(expected, got)
+
+
+def _inside(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """What a function holds: what it closes over, its defaults and its attributes."""
+    held: list[tuple[str, Any]] = [("a default", value) for value in function.__defaults__ or ()]
+    held.extend((function.__kwdefaults__ or {}).items())
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        try:
+            held.append((name, cell.cell_contents))
+        except ValueError:
+            held.append((name, "an empty cell"))
+    return held + [("__dict__", vars(function))]
+
+
+def _rest(iterator: Any) -> tuple:
+    """What an iterator still gives (a hundred things at most), prints and ends with."""
+    given, printed, end = [], io.StringIO(), ""
+    with contextlib.redirect_stdout(printed):
+        try:
+            given.extend(itertools.islice(iterator, 100))
+        except Exception as error:
+            end = repr(error)
+    return given, printed.getvalue(), end
 
 
 def _attributes(expected: Any, got: Any) -> list[tuple[str, Any, Any]]:

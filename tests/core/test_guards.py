@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import builtins
 import gc
 import itertools
@@ -728,6 +729,86 @@ def test_sizes_that_overflow_do_not_crash(program: tuple) -> None:
     entry(("relation", "==", program, 1, True)).check(())
 
 
+@pytest.mark.parametrize("value", [2, 3, 1000, 2**31, 2**62 - 1])
+def test_ints_become_sizes(value: int) -> None:
+    e = entry(("int", 0, 0), ("relation", "==", (("s", 0),), value, True), n_symbols=1)
+    assert e.check((value,)) is None
+    assert e.check((value - 1 if value > 2 else 5,)) == 1
+
+
+@pytest.mark.parametrize(
+    "value", [0, 1, -1, -(2**40), 2**62, 2**63, 2**64 + 5, True, 3.0, "3", None, np.int64(3), types.SimpleNamespace()]
+)
+def test_ints_that_are_no_sizes(value: Any) -> None:
+    assert not holds(("int", 0, 0), value, n_symbols=1)
+
+
+def test_contents_of_cells() -> None:
+    thing = object()
+    e = entry(("contents", 1, 0), ("is", 1, thing))
+    cell = types.CellType(thing)
+    assert e.check((cell,)) is None
+    cell.cell_contents = None
+    assert e.check((cell,)) == 1
+    del cell.cell_contents
+    assert e.check((cell,)) == 0
+    for other in (None, [thing], thing):
+        assert e.check((other,)) == 0
+
+
+def test_missing_items() -> None:
+    class Sub(dict):
+        pass
+
+    assert holds(("no_item", 0, "a"), {"b": 1}) and holds(("no_item", 0, 5), {})
+    assert not holds(("no_item", 0, "".join(["a", "b"])), {"ab": None})
+    assert not holds(("no_item", 0, b"a"), {b"a": 1}) and not holds(("no_item", 0, int), {int: 1})
+    assert not holds(("no_item", 0, "a"), Sub()) and not holds(("no_item", 0, "a"), 5)
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "elements, good, bad",
+    [
+        ((), [set(), frozenset()], [{1}, [], (), {}, None]),
+        (("a", 1), [{"a", 1}, frozenset({1, "".join(["", "a"])})], [{"a"}, {"a", 1, 2}, {"a", 2}, {"a", True}, ["a", 1]]),
+        ((True, None), [{None, True}], [{None, 1}, {None, False}, {None, 1.0}]),
+        ((0.0, b"x"), [{0.0, b"x"}], [{-0.0, b"x"}, {0, b"x"}, {False, b"x"}, {0.0, "x"}]),
+        ((NAN,), [{NAN}], [{float("nan")}]),
+        ((2**80, -1), [{2**79 * 2, -1}], [{2**80, -2}, {2**80 + 1, -1}]),
+    ],
+)
+def test_sets(elements: tuple, good: list, bad: list) -> None:
+    assert all(holds(("set_is", 0, frozenset(elements)), value) for value in good)
+    assert not any(holds(("set_is", 0, frozenset(elements)), value) for value in bad)
+
+
+def test_sets_run_no_user_code() -> None:
+    class Shy:
+        def __hash__(self) -> int:
+            return hash("a")
+
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("asked")
+
+    class Sub(set):
+        def __iter__(self) -> Any:
+            raise AssertionError("asked")
+
+    assert not holds(("set_is", 0, frozenset({"a"})), {Shy()}) and not holds(("set_is", 0, frozenset({"a"})), Sub({"a"}))
+
+
+def test_tokens() -> None:
+    token = abc.get_cache_token()
+    e = entry(("token", abc.get_cache_token, token))
+    assert e.check(()) is None
+    abc.ABCMeta("Some", (), {}).register(int)
+    assert e.check(()) == 0
+    assert entry(("token", abc.get_cache_token, token + 1)).check(()) is None
+
+
 def test_errstate() -> None:
     e = entry(("errstate",))
     assert e.check(()) is None
@@ -815,6 +896,18 @@ GOOD = ("array", 0, 0, np.dtype(float), 1, (3,), None, None)
         (("relation", "==", 2**70, 1, True),),
         (("relation", "==", (1,) * 40 + ("+",) * 39, 1, True),),
         (("errstate", 1),),
+        (("int", 0, 0),),
+        (("int", 0, -1),),
+        (("contents", 0, 99),),
+        (("contents", 99, 0),),
+        (("no_item", 0, []),),
+        (("no_item", 99, "a"),),
+        (("set_is", 0, {1}),),
+        (("set_is", 0, frozenset({(1, 2)})),),
+        (("set_is", 99, frozenset()),),
+        (("token", len, 5),),
+        (("token", lambda: 5, 5),),
+        (("token", abc.get_cache_token, None),),
         (("is", "\udc80", 1),),
         (("\udc80", 1),),
         None,
@@ -907,6 +1000,8 @@ guard_values = st.one_of(
             {"x": 1},
             ("x",),
             2**80,
+            frozenset({1, "x"}),
+            abc.get_cache_token,
         ]
     ),
     st.tuples(st.integers(-1, 3)),
@@ -934,6 +1029,11 @@ NAMES = [
     "dim",
     "relation",
     "errstate",
+    "int",
+    "contents",
+    "no_item",
+    "set_is",
+    "token",
     "what",
 ]
 

@@ -6,6 +6,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from collections import namedtuple
 from typing import Any
 
@@ -191,6 +192,53 @@ def test_python_plans_scalars() -> None:
     assert type(first) is np.float64 and type(second) is np.ndarray
 
 
+def test_do_evaluates_in_order_and_gives_the_last() -> None:
+    log: list = []
+    counter = iter(range(100))
+    note = ("call", log.append, (("call", counter.__next__, ()),))
+    number = ("memo", 0, ("call", counter.__next__, ()))
+    effects = (note, ("call", log.append, (number,)), ("do", (note,), ("const", None)), ("call", log.append, (number,)))
+    assert making(("do", effects, ("tuple", (number, ("do", (note,), ("arg", 0))))), "given") == (1, "given")
+    assert log == [0, 1, 2, 1, 3]
+    assert making(("do", (), ("const", 5))) == 5
+
+
+def test_do_stops_at_an_exception() -> None:
+    log: list = []
+    with pytest.raises(ZeroDivisionError):
+        making(("do", (("call", divmod, (("const", 1), ("const", 0))), ("call", log.append, (("const", 1),))), ("const", 5)))
+    assert log == []
+
+
+def test_do_drops_what_its_steps_give() -> None:
+    class Thing:
+        pass
+
+    alive = weakref.WeakSet()
+
+    def make() -> Thing:
+        alive.add(thing := Thing())
+        return thing
+
+    assert making(("do", (("call", make, ()), ("call", make, ())), ("call", lambda: len(alive), ()))) == 0
+
+
+def test_sizes_as_python_ints() -> None:
+    guards = (("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0), ("int", 1, 1))
+    recipe = ("tuple", (("size", (("s", 0),)), ("size", (("s", 0), ("s", 1), "*", 1, "-")), ("size", -7)))
+    got = Entry(guards, 2, NativePlan(0, None, 1, (), 0, recipe, False, 2)).run((np.zeros(5), 2**40))
+    assert got == (5, 5 * 2**40 - 1, -7) and [type(x) for x in got] == [int] * 3
+
+
+def test_native_plans_without_a_kernel() -> None:
+    value = object()
+    plan = NativePlan(0, None, 0, (), 0, ("list", (("arg", 0), ("memo", 0, ("const", 3)))), True, 0)
+    assert Entry((), 1, plan).run((value,)) == [value, 3]
+    x = np.zeros(3)
+    plan = NativePlan(0, None, 1, (), 0, ("arg", 0), False, 0)
+    assert Entry((array_guard(0, x),), 1, plan).run((x,)) is x
+
+
 def view(base: tuple, shape: Any, strides: Any, offset: Any = 0, writeable: bool = True, dtype: Any = F8) -> tuple:
     return ("view", base, dtype, shape, strides, offset, writeable)
 
@@ -304,6 +352,12 @@ def test_views_of_what_is_no_array() -> None:
         ("call", len, 5),
         ("memo", 256, ("const", 1)),
         ("memo", -1, ("const", 1)),
+        ("do", (), 5),
+        ("do", [], ("const", 1)),
+        ("do", (5,), ("const", 1)),
+        ("do", ("const", 1)),
+        ("size", "a"),
+        ("size", (("s", 0),)),
         ("memo", 0, 5),
         ("scalar_of", 5),
         view(5, (), ()),

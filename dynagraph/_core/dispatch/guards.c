@@ -14,6 +14,7 @@
 typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
+    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_TOKEN,
 } opcode;
 
 typedef struct {
@@ -47,6 +48,7 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"dict_item", G_DICT_ITEM, 3}, {"len", G_LEN, 2}, {"dict_keys", G_DICT_KEYS, 2}, {"is", G_IS, 2}, {"is_not", G_IS_NOT, 2},
     {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
     {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
+    {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -199,6 +201,34 @@ static int parse_equal(instruction *g, PyObject *value)
     return 0;
 }
 
+/* whether comparing two objects of this type runs no code of the user's */
+static int is_plain_element(PyObject *object)
+{
+    return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
+           PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+}
+
+/* as a dict from elements to themselves: finds the element that equals another one */
+static PyObject *elements_of(PyObject *set)
+{
+    if (!PyFrozenSet_CheckExact(set))
+        return PyErr_Format(PyExc_TypeError, "guard program: set_is takes a frozenset, got %R", set);
+    PyObject *elements = PyDict_New(), *iterator = elements ? PyObject_GetIter(set) : NULL, *element;
+    while (iterator && (element = PyIter_Next(iterator))) {
+        if (!is_plain_element(element))
+            PyErr_Format(PyExc_TypeError, "guard program: set_is takes str, int, float, bool, bytes and None, got %R", element);
+        else
+            PyDict_SetItem(elements, element, element);
+        Py_DECREF(element);
+        if (PyErr_Occurred())
+            break;
+    }
+    Py_XDECREF(iterator);
+    if (PyErr_Occurred())
+        Py_CLEAR(elements);
+    return elements;
+}
+
 static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, int n_symbols)
 {
     if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) == 0 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) {
@@ -341,6 +371,27 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
     }
     case G_ERRSTATE:
         return 0;
+    case G_INT:
+        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_symbols, "symbol", &g->dst);
+    case G_CONTENTS:
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
+    case G_NO_ITEM:
+        g->hash = PyObject_Hash(b);
+        if (g->hash == -1)
+            return -1;
+        g->key = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
+    case G_SET_IS:
+        if (!(g->object = elements_of(b)))
+            return -1;
+        return as_index(a, n_registers, "register", &g->src);
+    case G_TOKEN:
+        if (!PyCFunction_CheckExact(a) || !(PyCFunction_GET_FLAGS(a) & METH_NOARGS)) {
+            PyErr_Format(PyExc_TypeError, "guard program: token takes a builtin without arguments, got %R", a);
+            return -1;
+        }
+        g->key = Py_NewRef(a);
+        return parse_equal(g, b);
     }
     return 0;
 }
@@ -372,10 +423,10 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
             PyErr_Format(PyExc_ValueError, "guard program: dim of input %d, axis %zd, which no guard before it has", g->slot,
                          g->number);
             goto fail;
-        } else if (g->op == G_DIM) {
+        } else if (g->op == G_DIM || g->op == G_INT) {
             known[g->dst] = 1;
         } else if (g->op == G_RELATION && !(dg_size_is_bound(&g->left, known) && dg_size_is_bound(&g->right, known))) {
-            PyErr_Format(PyExc_ValueError, "guard program: %R reads sizes that no dim before it gave", PyTuple_GET_ITEM(program, k));
+            PyErr_Format(PyExc_ValueError, "guard program: %R reads sizes that nothing before it gave", PyTuple_GET_ITEM(program, k));
             goto fail;
         }
     }
@@ -426,9 +477,9 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
     for (int k = 0; k < guards->length; ++k) {
         const instruction *g = &guards->code[k];
         int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
-                    g->op == G_DICT_ITEM;
+                    g->op == G_DICT_ITEM || g->op == G_CONTENTS;
         int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
-                    g->op != G_RELATION && g->op != G_ERRSTATE;
+                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN;
         if (reads && !written[g->src] && g->src >= needed)
             needed = g->src + 1;
         if ((g->op == G_SAME || g->op == G_NOT_SAME) && !written[g->dst] && g->dst >= needed)
@@ -603,6 +654,60 @@ static inline int relation_holds(const instruction *g, const int64_t *sizes)
     return is == g->holds;
 }
 
+/* sizes from 2 on, as those of arrays are; far from where sums and products of them overflow */
+static inline int int_holds(const instruction *g, PyObject *object, int64_t *sizes)
+{
+    int overflow;
+    if (!PyLong_CheckExact(object))
+        return 0;
+    int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    if (overflow || number < 2 || number >= (int64_t)1 << 62)
+        return 0;
+    sizes[g->dst] = number;
+    return 1;
+}
+
+static int lacks_item(const instruction *g, PyObject *object)
+{
+    if (!PyDict_CheckExact(object) || _PyDict_GetItem_KnownHash(object, g->key, g->hash))
+        return 0;
+    int failed = PyErr_Occurred() != NULL;
+    PyErr_Clear();
+    return !failed;
+}
+
+static int set_holds(const instruction *g, PyObject *object)
+{
+    if (!PyAnySet_CheckExact(object) || PySet_GET_SIZE(object) != PyDict_GET_SIZE(g->object))
+        return 0;
+    PyObject *iterator = PyObject_GetIter(object), *element;
+    int holds = iterator != NULL;
+    while (holds && (element = PyIter_Next(iterator))) {
+        PyObject *same = is_plain_element(element) ? PyDict_GetItemWithError(g->object, element) : NULL;
+        holds = same && Py_TYPE(same) == Py_TYPE(element);
+        if (holds && PyFloat_CheckExact(element)) {
+            double a = PyFloat_AS_DOUBLE(same), b = PyFloat_AS_DOUBLE(element);
+            holds = memcmp(&a, &b, sizeof a) == 0;
+        }
+        Py_DECREF(element);
+    }
+    Py_XDECREF(iterator);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return holds;
+}
+
+static int token_holds(const instruction *g)
+{
+    PyObject *now = PyObject_CallNoArgs(g->key);
+    int holds = now && equal_holds(g, now);
+    Py_XDECREF(now);
+    PyErr_Clear();
+    return holds;
+}
+
 #define NEED(condition) if (!(condition)) return k; break
 
 int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
@@ -669,6 +774,11 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
             break;
         case G_RELATION: NEED(relation_holds(g, frame->sizes));
         case G_ERRSTATE: NEED(errstate_holds());
+        case G_INT: NEED(int_holds(g, r[g->src], frame->sizes));
+        case G_CONTENTS: NEED(PyCell_Check(r[g->src]) && (r[g->dst] = PyCell_GET(r[g->src])));
+        case G_NO_ITEM: NEED(lacks_item(g, r[g->src]));
+        case G_SET_IS: NEED(set_holds(g, r[g->src]));
+        case G_TOKEN: NEED(token_holds(g));
         }
     }
     return -1;

@@ -17,7 +17,7 @@ typedef struct {
 
 struct dg_plan {
     PyObject_HEAD
-    dg_entry_point entry;      /* native */
+    dg_entry_point entry;      /* native; null: nothing to compute, the recipe only */
     PyObject *keepalive;       /* what owns the code; or the callable */
     int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
     output *outputs;
@@ -129,8 +129,8 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
                                      &outputs, &workspace, &result, &release_gil, &n_symbols))
         return NULL;
-    if (address == 0)
-        return PyErr_Format(PyExc_ValueError, "NativePlan: the address of the entry is null");
+    if (address == 0 && PyTuple_GET_SIZE(outputs) > 0)
+        return PyErr_Format(PyExc_ValueError, "NativePlan: outputs, but the address of the entry is null");
     dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
     if (!plan)
         return NULL;
@@ -222,6 +222,8 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
     _Alignas(16) char scalars[DG_MAX_ARRAYS][SCALAR_SIZE];
     PyObject *result = NULL;
     int made = 0, n = plan->n_inputs;
+    if (!plan->entry)
+        return build_result(plan, frame, NULL);
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
     for (; made < plan->n_outputs; ++made) {
         output *out = &plan->outputs[made];
@@ -336,7 +338,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame)
         held[n++] = Py_NewRef(frame->input_objects[k]);
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
-    PyObject *result = p->entry ? native_run(p, frame) : python_run(p, frame);
+    PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame) : python_run(p, frame);
     while (n > 0)
         Py_DECREF(held[--n]);
     return result;

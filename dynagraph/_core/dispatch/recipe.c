@@ -1,19 +1,20 @@
 /* Recipes: how the result of a call is built from outputs, arguments and constants. */
 #include "core.h"
 
-typedef enum { R_OUT, R_ARG, R_CONST, R_TUPLE, R_LIST, R_DICT, R_VIEW, R_SCALAR_OF, R_CALL, R_MEMO } kind;
+typedef enum { R_OUT, R_ARG, R_CONST, R_TUPLE, R_LIST, R_DICT, R_VIEW, R_SCALAR_OF, R_CALL, R_MEMO, R_DO, R_SIZE } kind;
 
 struct dg_recipe {
     kind kind;
     int number, n_parts, ndim, writeable;
     PyObject *object; /* constant, callable, dtype, or the dict's keys */
     dg_recipe **parts;
-    dg_size *shape, *strides, offset;
+    dg_size *shape, *strides, offset; /* offset: also the program of a size */
 };
 
 static const struct { const char *name; kind kind; int n_args; } NAMES[] = {
     {"out", R_OUT, 1}, {"arg", R_ARG, 1}, {"const", R_CONST, 1}, {"tuple", R_TUPLE, 1}, {"list", R_LIST, 1},
     {"dict", R_DICT, 1}, {"view", R_VIEW, 6}, {"scalar_of", R_SCALAR_OF, 1}, {"call", R_CALL, 2}, {"memo", R_MEMO, 2},
+    {"do", R_DO, 2}, {"size", R_SIZE, 1},
 };
 
 static int parse_parts(dg_recipe *recipe, PyObject *items, int pairs, int n_outputs, int n_symbols, int *n_memo)
@@ -132,6 +133,19 @@ static int parse(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols,
         }
         recipe->object = Py_NewRef(first);
         return parse_parts(recipe, PyTuple_GET_ITEM(row, 2), 0, n_outputs, n_symbols, n_memo);
+    }
+    case R_SIZE:
+        return dg_size_parse(first, n_symbols, &recipe->offset);
+    case R_DO: { /* the last part is the result */
+        PyObject *result = PyTuple_Pack(1, PyTuple_GET_ITEM(row, 2)), *all = NULL;
+        if (result && PyTuple_Check(first))
+            all = PySequence_Concat(first, result);
+        else if (result)
+            PyErr_Format(PyExc_TypeError, "recipe: expected a tuple of recipes, got %R", first);
+        int parsed = all ? parse_parts(recipe, all, 0, n_outputs, n_symbols, n_memo) : -1;
+        Py_XDECREF(all);
+        Py_XDECREF(result);
+        return parsed;
     }
     case R_VIEW:
         return parse_view(recipe, row, n_outputs, n_symbols, n_memo);
@@ -334,6 +348,15 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
             return NULL;
         return Py_NewRef(*slot);
     }
+    case R_DO:
+        for (int k = 0; k < recipe->n_parts - 1; ++k) {
+            PyObject *dropped = dg_recipe_build(recipe->parts[k], results);
+            if (!dropped)
+                return NULL;
+            Py_DECREF(dropped);
+        }
+        return dg_recipe_build(recipe->parts[recipe->n_parts - 1], results);
+    case R_SIZE: return PyLong_FromLongLong(dg_size_run(&recipe->offset, results->sizes));
     }
     return NULL;
 }
