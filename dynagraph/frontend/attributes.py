@@ -117,6 +117,8 @@ def _of_container(frame: Frame, value: Any, name: str) -> Value:
     found = objects.in_mro(kind, name)
     if kind.__module__ != "builtins" and not (isinstance(found, objects.WRAPPERS) or found is objects.MISSING):
         return objects.bound(frame, value, found, name)
+    if name in value.fields:
+        return objects.own_attribute(frame, value, name, in_slot=False) or throw(AttributeError(_lacks(kind.__name__, name)))
     if has_method(value, name):
         return Method(name, value)
     if name == "default_factory" and isinstance(value, Dict):
@@ -181,7 +183,7 @@ def _of_method(frame: Frame, value: Method, name: str) -> Value:
 def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
     """``value.name = new``."""
     value = frame.ex.resolve(value)
-    if isinstance(value, Object):
+    if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__ and value.source is None):
         objects.store(frame, value, name, new)
     elif isinstance(value, Function) and not name.startswith("__"):
         value.fields[name] = new

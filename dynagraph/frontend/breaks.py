@@ -1,4 +1,4 @@
-"""The catalogue of reasons why a frame runs eagerly, and `Break`, which stops a capture.
+"""The catalogue of reasons why a capture ends, and `Break`, which ends it.
 
 Every reason is a row: what happened, and what the user can do.  ``dynagraph explain --reason array-branch`` prints one.
 """
@@ -17,6 +17,7 @@ class Reason:
     name: str
     what: str
     cure: str
+    raises: bool = False  # what happens is an exception: outside of try, the whole call runs eagerly
 
     @property
     def slug(self) -> str:
@@ -42,8 +43,13 @@ _ROWS = (
         "something that outlives the call is changed, or the world outside is asked",
         "return the new value, and do the effect outside the compiled function",
     ),
-    Reason("WOULD_RAISE", "the code raises an exception here", "nothing, if that is meant: the exception comes from the plain run"),
-    Reason("NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run"),
+    Reason(
+        "WOULD_RAISE",
+        "the code raises an exception here",
+        "nothing, if that is meant: the exception comes from the plain run",
+        raises=True,
+    ),
+    Reason("NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run", raises=True),
     Reason("UNSUPPORTED_FUNCTION", "this function is not captured", "call it outside the compiled function, or on its result"),
     Reason("UNSUPPORTED_ARGUMENT", "this argument of the function is not captured", "leave it out, or spell the step otherwise"),
     Reason("UNSUPPORTED_DTYPE", "the dtype is not captured", "use bool, uint8, int32, int64, float32 or float64"),
@@ -60,7 +66,10 @@ _ROWS = (
         "return arrays, numbers, tuples, lists and dicts of them",
     ),
     Reason("UNKNOWN_OPCODE", "this Python construct is not captured", "write the array part as a function of its own"),
-    Reason("CONTEXT_MANAGER", "a with block is entered", "enter it outside the compiled function"),
+    Reason("CONTEXT_MANAGER", "a with block of a manager written in C is entered", "enter it outside the compiled function"),
+    Reason("ITERATOR", "an iterator of the caller's is advanced", "pass a list or a range, or iterate outside the compiled function"),
+    Reason("METACLASS", "a class is made, or its metaclass decides what a call means", "do this outside the compiled function"),
+    Reason("GRAPH_BREAK", "dg.graph_break() was called", "take the call out"),
     Reason("GENERATOR", "a generator or coroutine is made or run", "use a list, or a plain loop"),
     Reason(
         "ATTRIBUTE",

@@ -1,28 +1,43 @@
-"""Capture one call of a function: bytecode -> graph, guards and a recipe for the result."""
+"""Capture one call of a function: bytecode -> graph, guards, and a recipe for effects and result.
+
+Tracing is speculative: it runs nothing for effect.  At an instruction that cannot be followed it starts again, to end right before it; the
+recipe then hands the frame's state to a continuation (resume.py), which executes the instruction and goes on.
+"""
 
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 
+from dynagraph import config
+from dynagraph._core import _dispatch
 from dynagraph.frontend import handlers  # noqa: F401  (importing it registers the handlers)
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.decode import decode
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList, size_program
-from dynagraph.frontend.results import Recipe, Results
+from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.program import UndecodableCode
+from dynagraph.frontend.results import CannotBuild, Recipe, Results
+from dynagraph.frontend.resume import BreakPoint, Resumes, Target, break_point
+from dynagraph.frontend.values import Array, Const
+from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.shapes import expr_of
 
 Output = tuple[np.dtype, tuple[Any, ...], bool]
+MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 
 
 @dataclass(frozen=True)
 class Captured:
-    """A call as a graph.  `outputs`: dtype, shape as size programs, and whether it is given as a NumPy scalar."""
+    """A call, or its part up to a break, as a graph.
+
+    `outputs`: dtype, shape as size programs, and whether it is given as a NumPy scalar.  `stop`: why the capture ends before the return.
+    """
 
     graph: Graph
     guards: GuardList
@@ -30,21 +45,35 @@ class Captured:
     outputs: tuple[Output, ...]
     n_inputs: int
     n_symbols: int
-    code: types.CodeType
+    target: Target
+    stop: Break | None = None
+
+    @property
+    def has_operations(self) -> bool:
+        return any(n.kind == "call_function" for n in self.graph.nodes)
 
     def bytecode(self) -> str:
         """The normalised instructions that were run, for ``dump --bytecode``."""
         lines = []
-        for index, i in enumerate(decode(self.code)):
+        for index, i in enumerate(self.target.program.instructions):
             operand = "" if i.value is None else repr(i.value) if not isinstance(i.value, types.CodeType) else i.value.co_name
             lines.append(f"{i.line:5d} {index:5d}  {i.op:24s} {operand}")
         return "\n".join(lines)
 
 
-def capture(function: types.FunctionType, values: tuple[Any, ...], *, dynamic: bool | None = None) -> Captured:
+def capture(
+    function: Union[types.FunctionType, Target],
+    values: tuple[Any, ...],
+    *,
+    dynamic: bool | None = None,
+    profile: Profile | None = None,
+    resumes: Resumes | None = None,
+    run_watched: Callable[..., Any] | None = None,
+) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
-    Runs nothing of the user's program for effect.  Raises Break where the call cannot be captured whole.
+    Runs nothing of the user's program for effect.  Without `resumes` it raises Break where the call cannot be captured whole; with them, the
+    part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a continuation.
 
     >>> def f(x):
     ...     return x + 1
@@ -54,17 +83,88 @@ def capture(function: types.FunctionType, values: tuple[Any, ...], *, dynamic: b
     add = add(x, constant) : float64[3]   # <doctest dynagraph.frontend.capture.capture[0]>:2
     return add
     """
-    ex = Executor(function, values, dynamic)
-    results = Results(ex, ex.run())
-    graph = ex.graph
-    graph.location = None
-    if not any(n.kind == "call_function" for n in graph.nodes):
-        raise Break("NOTHING_TO_COMPILE", None, function.__qualname__)
-    graph.output(results.nodes)
-    outputs = tuple(
-        (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar)
-        for n, scalar in zip(results.nodes, results.scalars)
-    )
-    floats = any(n.kind == "call_function" and (n.dtype.is_float or any(a.dtype.is_float for a in n.args)) for n in graph.nodes)
-    ex.guards.finish(ex.dims, list(ex.env.relations), floats)
-    return Captured(graph, ex.guards, results.recipe, outputs, ex.n_inputs, len(ex.env.values), function.__code__)
+    target = function if isinstance(function, Target) else _target(function)
+    profile = profile or Profile(dynamic)
+    stop_at: int | None = None
+    stop: Break | None = None
+    for _ in range(MAX_ATTEMPTS):
+        ex = Executor(target.function, target.program, values, profile, stop_at)
+        try:
+            return _Ending(ex, target, stop, resumes, run_watched).captured(ex.run())
+        except CannotBuild as refusal:
+            if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
+                raise stop or refusal from None
+            stop_at, stop = refusal.born, refusal
+        except Break as reason:
+            if resumes is None or stop is not None:
+                raise
+            stop_at, stop = ex.steps, reason
+    raise stop or Break("RECURSION", None, "too many attempts")
+
+
+def _target(function: types.FunctionType) -> Target:
+    try:
+        return Target.of(function)
+    except UndecodableCode as error:
+        raise Break("UNKNOWN_OPCODE", None, str(error)) from None
+
+
+@dataclass
+class _Ending:
+    """What is left to do when the executor has come to the return or to the break."""
+
+    ex: Executor
+    target: Target
+    stop: Break | None
+    resumes: Resumes | None
+    run_watched: Callable[..., Any] | None
+
+    def captured(self, value: Any) -> Captured:
+        ex, graph = self.ex, self.ex.graph
+        graph.location = None
+        results = Results(ex)
+        if value is not None:
+            recipe = results.program([value], lambda parts: parts[0])
+        else:
+            recipe = self._at_break(results)
+        ex.separate_written()
+        return self._finish(results, recipe, None if value is not None else self.stop)
+
+    def _at_break(self, results: Results) -> Recipe:
+        assert self.stop is not None and self.resumes is not None
+        point = break_point(self.target, self.ex.main, self.stop)
+        if not any(n.kind == "call_function" for n in self.ex.graph.nodes) and not any(map(_may_hold_arrays, point.parameters)):
+            raise self.stop
+        if len(self.resumes.made) >= config.break_limit:
+            raise self.stop
+        return results.program(point.parameters, lambda parts: self._continue(point, parts))
+
+    def _continue(self, point: BreakPoint, parts: list[Recipe]) -> Recipe:
+        assert self.resumes is not None
+        continuation = self.resumes.continuation(point)
+        if self.run_watched is None:
+            return ("call", continuation, tuple(parts))
+        return ("call", self.run_watched, (("const", continuation), *parts))
+
+    def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
+        ex, graph = self.ex, self.ex.graph
+        graph.output(results.nodes)
+        outputs = tuple(
+            (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar)
+            for n, scalar in zip(results.nodes, results.scalars)
+        )
+        if stop is None and not any(n.kind == "call_function" for n in graph.nodes):
+            raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
+        floats = any(n.kind == "call_function" and (n.dtype.is_float or any(a.dtype.is_float for a in n.args)) for n in graph.nodes)
+        ex.guards.finish(ex.dims, list(ex.env.relations), floats)
+        return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop)
+
+
+def _may_hold_arrays(value: Any) -> bool:
+    """Whether it is worth while to go on behind a break with this."""
+    if isinstance(value, Lazy):
+        return not isinstance(value.obj, (int, float, str, bytes, complex, type(None)))
+    return isinstance(value, Array) or not isinstance(value, Const)
+
+
+__all__ = ["Captured", "capture"]

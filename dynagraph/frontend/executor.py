@@ -18,8 +18,8 @@ from dynagraph.frontend.exceptions import Raised, refuse, said
 from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.numpy_door import Builder, Door, Unsupported
 from dynagraph.frontend.profile import Profile
-from dynagraph.frontend.program import Instruction, Region, decode
-from dynagraph.frontend.source import Closure, Local, Source
+from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
+from dynagraph.frontend.source import Closure, Contents, Local, Source
 from dynagraph.frontend.values import (
     NULL,
     Array,
@@ -63,13 +63,15 @@ class Stopped(Exception):
 class Frame:
     """One call: the captured function's, or one that is inlined into it."""
 
-    def __init__(self, ex: "Executor", function: Function, arguments: dict[str, Value], depth: int):
+    def __init__(
+        self, ex: "Executor", function: Function, arguments: dict[str, Value], depth: int, program: Program | None = None
+    ):
         self.ex = ex
         self.function = function
         self.code = function.code
         self.depth = depth
         self.stack: list[Any] = []
-        self.program = decode(function.code)
+        self.program = program or _decoded(function.code)
         self.instructions = self.program.instructions
         self.ip = 0
         self.jumps_back = 0
@@ -125,6 +127,11 @@ class Frame:
         self.stack.append(value)
 
     def pop(self) -> Any:
+        """The top of the stack, guarded if it is an object of the caller's that nothing has looked at yet."""
+        return self.ex.resolve(self.stack.pop())
+
+    def pop_unseen(self) -> Any:
+        """The top of the stack, as it is."""
         return self.stack.pop()
 
     def popn(self, n: int) -> list[Any]:
@@ -148,7 +155,14 @@ class Executor:
     `stop_at`: the step of the main frame before which the capture ends, or None for the function's return.
     """
 
-    def __init__(self, function: types.FunctionType, values: tuple[Any, ...], profile: Profile, stop_at: int | None = None):
+    def __init__(
+        self,
+        function: types.FunctionType,
+        program: Program,
+        values: tuple[Any, ...],
+        profile: Profile,
+        stop_at: int | None = None,
+    ):
         self.function = function
         self.values = values
         self.profile = profile
@@ -170,9 +184,9 @@ class Executor:
         self.written: dict[int, Value] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.n_inputs = 0
-        self.main = self._main_frame()
+        self.main = self._main_frame(program)
 
-    def _main_frame(self) -> Frame:
+    def _main_frame(self, program: Program) -> Frame:
         code = self.function.__code__
         names = inspect.getargs(code)
         parameters = [*names.args]
@@ -186,7 +200,13 @@ class Executor:
             for k, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or ()))
         )
         main = Function(code, self.function.__globals__, self.function.__qualname__, closure=closure)
-        return Frame(self, main, arguments, 0)
+        frame = Frame(self, main, arguments, 0, program)
+        made_here = {i.value for i in program.instructions if i.op == "MAKE_CELL"}
+        for name in set(code.co_cellvars) - made_here:  # handed over at a break: the argument is the cell
+            lazy = frame.locals.pop(name, None)
+            if lazy is not None:
+                frame.cells[name] = Cell(source=Contents(lazy.source), real=lazy.obj, owner=lazy.source)
+        return frame
 
     # -- running ------------------------------------------------------------------------------------------------------
     def run(self) -> Value | None:
@@ -384,6 +404,13 @@ class Generator(Iterator):
             return result
         self.frame, self.returned = None, result
         return NULL
+
+
+def _decoded(code: types.CodeType) -> Program:
+    try:
+        return decode(code)
+    except UndecodableCode as error:
+        raise Break("UNKNOWN_OPCODE", None, str(error)) from None
 
 
 def _same_static_shape(a: Node, b: Node) -> bool:

@@ -15,6 +15,7 @@ from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
+HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes made by Python code, whose attributes may change
 _LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item")
 
 
@@ -93,6 +94,16 @@ class GuardList:
 
     def relate(self, name: str, left: Source, right: Source, says: str) -> None:
         self._add((name, self.register(left), self.register(right)), f"{left} {says} {right}")
+
+    def unmodified(self, cls: type) -> None:
+        """The class and its bases are as they are now."""
+        if cls.__flags__ & HEAP_TYPE:
+            self._add(("unmodified", cls), f"class {cls.__name__} is unchanged")
+
+    def token(self, function: Any) -> None:
+        """``function()`` gives what it gives now."""
+        value = function()
+        self._add(("token", function, value), f"{function.__name__}() is {value}")
 
     def absent(self, owner: dict[str, Any], key: str) -> None:
         self._add(("absent", owner, key), f"global {key} is not defined")

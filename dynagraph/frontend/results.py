@@ -1,86 +1,205 @@
-"""What a captured call returns, as a recipe for the dispatcher; it decides what the graph's outputs are.
+"""What a program does when its graph has run, as a recipe for the dispatcher: effects in order, objects, the result.
 
-A view of an argument or of another output is given as a view of the same memory; an argument is given as itself; what is
-mentioned twice is one object.
+It decides what the graph's outputs are.  A view of an argument or of another output is given as a view of the same memory; an argument
+is given as itself; what is mentioned twice is one object.  Objects made by the captured code are built in their last state.
 """
 
 from __future__ import annotations
 
+import collections
+import functools
+import types
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 
-from dynagraph.frontend.executor import Executor, refuse
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.executor import Executor, Generator
 from dynagraph.frontend.guards import size_program
-from dynagraph.frontend.values import Array, Const, Dict, Function, Object, Sequence
+from dynagraph.frontend.values import (
+    DELETED,
+    NULL,
+    Array,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Iterator,
+    Method,
+    Object,
+    Opaque,
+    Partial,
+    Sequence,
+    Set,
+    Slice,
+    Super,
+)
+from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import Strided, view_of
 from dynagraph.ir.shapes import SymInt, expr_of
 
 Recipe = tuple[Any, ...]
-IMMUTABLE = (bool, int, float, complex, str, bytes, type(None), range, type, type(Ellipsis), np.dtype, np.ufunc)
+SET_CONTENTS = types.CellType.cell_contents.__set__  # type: ignore[attr-defined]
+
+
+class CannotBuild(Break):
+    """A value that no recipe gives.  `born`: the step at which it was made, before which a capture may end."""
+
+    def __init__(self, detail: str, born: int = 0):
+        super().__init__("UNSUPPORTED_RESULT", None, detail)
+        self.born = born
 
 
 class Results:
-    """Builds the recipe of a value, collecting the nodes that the graph must output."""
+    """Builds the recipe of a capture's effects and values, collecting the nodes that the graph must output."""
 
-    def __init__(self, ex: Executor, value: Any):
+    def __init__(self, ex: Executor):
         self.ex = ex
         self.nodes: list[Node] = []
         self.scalars: list[bool] = []
         self._uses: dict[int, int] = {}
-        self._memos: dict[int, int] = {}
-        self._count(value)
-        self.recipe = self._build(value)
+        self._circular: set[int] = set()
+        self._memos: dict[int, Recipe] = {}
+        self._n_memos = 0
+        self._pending: list[tuple[Recipe, Any, tuple[Any, ...]]] = []  # what completes objects that were made empty
 
-    def _count(self, value: Any) -> None:
+    def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
+        """The effects, then what `finish` makes of the recipes of `values`."""
+        roots = [value for _, args in self.ex.effects for value in args] + values
+        for value in roots:
+            self._count(value, set())
+        effects = [("call", function, tuple(self.build(a) for a in args)) for function, args in self.ex.effects]
+        result = finish([self.build(v) for v in values])
+        fills = []
+        while self._pending:
+            owner, function, args = self._pending.pop(0)
+            fills.append(("call", function, (owner, *(self.build(a) for a in args))))
+        before = [*effects, *fills]
+        return ("do", tuple(before), result) if before else result
+
+    def _parts(self, value: Any) -> Any:
+        """The values that one made here holds."""
+        if isinstance(value, Sequence):
+            return [*value.items, *value.fields.values()]
+        if isinstance(value, Dict):
+            return [*value.items.values(), *value.fields.values(), value.factory]
+        if isinstance(value, (Object, Function)):
+            held = list(value.fields.values())
+            return held + [*value.defaults, *value.kwdefaults.values(), *value.closure] if isinstance(value, Function) else held
+        if isinstance(value, Cell):
+            return [value.value]
+        if isinstance(value, Method):
+            return [value.owner, value.function]
+        if isinstance(value, Partial):
+            return [value.function, *value.args, *value.kwargs.values()]
+        return ()
+
+    def _count(self, value: Any, above: set[int]) -> None:
         value = self.ex.resolve(value)
+        if id(value) in above:
+            self._circular.add(id(value))
+            return
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
         if self._uses[id(value)] > 1 or getattr(value, "source", None) is not None:
             return
-        if isinstance(value, Sequence):
-            for item in value.items:
-                self._count(item)
-        elif isinstance(value, Dict):
-            for item in value.items.values():
-                self._count(item)
+        above = above | {id(value)}
+        for part in self._parts(value):
+            self._count(part, above)
 
-    def _build(self, value: Any) -> Recipe:
+    # -- recipes --------------------------------------------------------------------------------------------------------
+    def build(self, value: Any) -> Recipe:
+        """The recipe of one value."""
+        if type(value) is Lazy and value.source not in self.ex.wrapped:
+            return ("arg", self.ex.guards.register(value.source))  # handed on unseen
         value = self.ex.resolve(value)
         source = getattr(value, "source", None)
-        if source is not None and not isinstance(value, Const):
-            return ("arg", self.ex.guards.register(source))
         if isinstance(value, Const):
-            return ("const", self._constant(value.value))
-        if id(value) in self._memos:
-            return ("memo", self._memos[id(value)], self._fresh(value))
+            return self._constant(value.value)
+        if isinstance(value, Cell) and source is not None:
+            return ("const", value.real) if value.owner is None else ("arg", self.ex.guards.register(value.owner))
+        if source is not None:
+            return ("arg", self.ex.guards.register(source))
+        known = self._memos.get(id(value))
+        if known is not None:
+            return known
+        if isinstance(value, (Object, Cell, Function)) or id(value) in self._circular:
+            return self._made_empty(value)
         if self._uses.get(id(value), 0) > 1 and not self._is_output(value):
-            self._memos[id(value)] = len(self._memos)
-            return ("memo", self._memos[id(value)], self._fresh(value))
+            number = self._new_memo()
+            made = self._memos[id(value)] = ("memo", number, self._fresh(value))
+            return made
         return self._fresh(value)
 
-    def _constant(self, value: Any) -> Any:
+    def _new_memo(self) -> int:
+        self._n_memos += 1
+        return self._n_memos - 1
+
+    def _constant(self, value: Any) -> Recipe:
         if isinstance(value, SymInt):
-            return int(value)  # from now on this size only
-        if isinstance(value, IMMUTABLE) or callable(value):
-            return value
-        return refuse("UNSUPPORTED_RESULT", f"{value!r}")
+            return ("size", size_program(expr_of(value)))
+        return ("const", value)
 
     def _is_output(self, value: Any) -> bool:
         return isinstance(value, Array) and (value.is_scalar or view_of(value.node) is None)
 
     def _fresh(self, value: Any) -> Recipe:
-        if isinstance(value, Array):
-            return self._array(value)
-        if isinstance(value, Sequence):
-            parts = tuple(self._build(item) for item in value.items)
-            return ("tuple" if value.kind is tuple else "list", parts)
-        if isinstance(value, Dict):
-            return ("dict", tuple((k, self._build(v)) for k, v in value.items.items()))
-        if isinstance(value, (Function, Object)):
-            return refuse("UNSUPPORTED_RESULT", "a function made inside")
-        return refuse("UNSUPPORTED_RESULT", f"a {type(value).__name__.lower()}")
+        found = _BUILDERS.get(type(value))
+        if found is not None:
+            return found(self, value)
+        if isinstance(value, Iterator):
+            rebuilt = getattr(value, "rebuilt", None)
+            if rebuilt is None:
+                raise CannotBuild("an iterator", value.born)
+            try:
+                function, args = rebuilt()
+            except CannotBuild:
+                raise
+            except Break as stop:
+                raise CannotBuild(stop.detail, value.born) from None
+            return ("call", function, tuple(self.build(a) for a in args))
+        what = value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
+        raise CannotBuild(what)
 
+    def _made_empty(self, value: Any) -> Recipe:
+        """An object that is made empty first, and filled when all others are there: others may refer to it."""
+        number = self._new_memo()
+        if isinstance(value, Object):
+            made, fills = self._object(value)
+        elif isinstance(value, Cell):
+            made, fills = ("call", types.CellType, ()), [] if value.value is NULL else [(SET_CONTENTS, (value.value,))]
+        elif isinstance(value, Function):
+            made = self._function(value)
+            fills = [(setattr, (Const(k), v)) for k, v in value.fields.items() if v is not DELETED]
+        elif isinstance(value, Sequence) and value.kind is list:
+            made, fills = ("list", ()), [(list.append, (item,)) for item in value.items]
+        elif isinstance(value, Dict) and value.kind is dict:
+            made, fills = ("dict", ()), [(dict.__setitem__, (Const(k), v)) for k, v in value.items.items()]
+        else:
+            raise CannotBuild("an object that holds itself")
+        recipe = self._memos[id(value)] = ("memo", number, made)
+        self._pending += [(recipe, function, args) for function, args in fills]
+        return recipe
+
+    def _object(self, value: Object) -> tuple[Recipe, list[tuple[Any, tuple[Any, ...]]]]:
+        fields = {k: v for k, v in value.fields.items() if v is not DELETED}
+        cls = value.kind
+        setter = object.__setattr__
+        if issubclass(cls, BaseException):
+            args = fields.pop("args")
+            items = tuple(self.build(a) for a in args.items)
+            setter = BaseException.__setattr__
+            return ("call", new_exception, (("const", cls), *items)), [(setter, (Const(k), v)) for k, v in fields.items()]
+        return ("call", object.__new__, (("const", cls),)), [(setter, (Const(k), v)) for k, v in fields.items()]
+
+    def _function(self, value: Function) -> Recipe:
+        defaults = ("tuple", tuple(self.build(d) for d in value.defaults)) if value.defaults else ("const", None)
+        named = ("dict", tuple((k, self.build(v)) for k, v in value.kwdefaults.items())) if value.kwdefaults else ("const", None)
+        closure = ("tuple", tuple(self.build(c) for c in value.closure)) if value.closure else ("const", None)
+        parts = (("const", value.code), ("const", value.globals), ("const", value.name), defaults, closure, named)
+        return ("call", new_function, parts)
+
+    # -- arrays -----------------------------------------------------------------------------------------------------------
     def _array(self, array: Array) -> Recipe:
         found = None if array.is_scalar else view_of(array.node)
         if found is None:
@@ -106,6 +225,121 @@ class Results:
         return ("out", len(self.nodes) - 1)
 
 
+# -- one builder for each kind of value -------------------------------------------------------------------------------------------
+
+
+def _sequence(results: Results, value: Sequence) -> Recipe:
+    parts = tuple(results.build(item) for item in value.items)
+    if value.kind in (tuple, list):
+        return (value.kind.__name__, parts)
+    if value.kind is collections.deque:
+        return ("call", collections.deque, (("list", parts), ("const", value.maxlen)))
+    if issubclass(value.kind, tuple):
+        return ("call", tuple.__new__, (("const", value.kind), ("tuple", parts)))
+    return ("call", new_list, (("const", value.kind), ("list", parts), _fields(results, value)))
+
+
+def _fields(results: Results, value: Any) -> Recipe:
+    return ("dict", tuple((k, results.build(v)) for k, v in value.fields.items() if v is not DELETED))
+
+
+def _dict(results: Results, value: Dict) -> Recipe:
+    plain = ("dict", tuple((k, results.build(v)) for k, v in value.items.items()))
+    if value.kind is dict:
+        return plain
+    if value.kind is collections.defaultdict:
+        return ("call", collections.defaultdict, (results.build(value.factory or Const(None)), plain))
+    if value.kind in (collections.OrderedDict, collections.Counter):
+        return ("call", value.kind, (plain,))
+    return ("call", new_dict, (("const", value.kind), plain, _fields(results, value)))
+
+
+def _partial(results: Results, value: Partial) -> Recipe:
+    args = ("tuple", tuple(results.build(a) for a in value.args))
+    named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
+    return ("call", new_partial, (results.build(value.function), args, named))
+
+
+def _method(results: Results, value: Method) -> Recipe:
+    if isinstance(value.function, str):
+        return ("call", getattr, (results.build(value.owner), ("const", value.function)))
+    if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
+        return ("call", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
+    return ("call", types.MethodType, (results.build(value.function), results.build(value.owner)))
+
+
+def _generator(results: Results, value: Generator) -> Recipe:
+    """One that has not started: a call of its function makes it."""
+    if value.started or value.frame is None:
+        raise CannotBuild("a half-consumed generator", value.born)
+    function, code = value.frame.function, value.frame.code
+    n, n_all = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names, given = code.co_varnames, value.arguments
+    args = [given[name] for name in names[:n]]
+    named = {name: given[name] for name in names[n:n_all]}
+    position = n_all
+    if code.co_flags & 4:
+        args += given[names[position]].items
+        position += 1
+    if code.co_flags & 8:
+        named.update(given[names[position]].items)
+    parts = ("tuple", tuple(results.build(a) for a in args)), ("dict", tuple((k, results.build(v)) for k, v in named.items()))
+    return ("call", call_with, (results.build(function), *parts))
+
+
+def _super(results: Results, value: Super) -> Recipe:
+    return ("call", super, (("const", value.cls), results.build(value.owner)))
+
+
+_BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
+    Array: Results._array,
+    Sequence: _sequence,
+    Dict: _dict,
+    Set: lambda results, value: ("call", value.kind, (("const", tuple(value.items)),)),
+    Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
+    Partial: _partial,
+    Method: _method,
+    Generator: _generator,
+    Super: _super,
+}
+
+
+# -- what recipes call ------------------------------------------------------------------------------------------------------------
+
+
+def new_exception(cls: type, *args: Any) -> Any:
+    return cls.__new__(cls, *args)
+
+
+def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, named: Any) -> Any:
+    made = types.FunctionType(code, scope, name.rsplit(".", 1)[-1], defaults, closure)
+    made.__qualname__ = name
+    made.__kwdefaults__ = named
+    return made
+
+
+def new_list(cls: type, items: list[Any], fields: dict[str, Any]) -> Any:
+    made = cls.__new__(cls)
+    list.extend(made, items)
+    vars(made).update(fields)
+    return made
+
+
+def new_dict(cls: type, items: dict[Any, Any], fields: dict[str, Any]) -> Any:
+    made = cls.__new__(cls)
+    dict.update(made, items)
+    vars(made).update(fields)
+    return made
+
+
+def new_partial(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return functools.partial(function, *args, **named)
+
+
+def call_with(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return function(*args, **named)
+
+
 def _layout(strided: Strided) -> tuple[Any, Any, Any]:
     return (
         tuple(size_program(expr_of(d)) for d in strided.shape),
@@ -123,3 +357,6 @@ def _is_broadcast(node: Node) -> bool:
         if view_of(node) is None:
             return node.is_op("broadcast_to")
     return False
+
+
+__all__ = ["CannotBuild", "Recipe", "Results"]

@@ -424,8 +424,4 @@ def _environ_item(frame: Frame, owner: Any, name: Any) -> Value:
 
 
 SPECIAL_FUNCTIONS |= {os.getenv: _getenv}
-Environ = type(os.environ)
-SPECIAL_FUNCTIONS[Environ.__getitem__] = _environ_item
-SPECIAL_FUNCTIONS[Environ.get] = lambda frame, owner, name, default=Const(None): _getenv(frame, name, default)
-SPECIAL_FUNCTIONS[Environ.__contains__] = lambda frame, owner, name: Const(environ_entry(frame, name) is not None)
-
+SPECIAL_FUNCTIONS[type(os.environ).__getitem__] = _environ_item

@@ -54,6 +54,7 @@ class Sequence:
     object: Any = None
     sized: bool = True  # whether its length is guarded already
     maxlen: int | None = None  # of a deque
+    fields: dict[str, Any] = field(default_factory=dict)  # attributes of an instance of a subclass
 
 
 @dataclass(eq=False)
@@ -70,6 +71,7 @@ class Dict:
     complete: bool = True
     absent: set[Any] = field(default_factory=set)  # keys known not to be in one of the caller's
     factory: Any = None  # of a defaultdict
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

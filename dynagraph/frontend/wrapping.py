@@ -331,7 +331,7 @@ def load_cell(ex: Executor, cell: Cell, name: str = "") -> Value:
         try:
             cell.value = wrap(ex, cell.real.cell_contents, cell.source)
         except ValueError:
-            raise Break("WOULD_RAISE", None, f"{cell.source} is not set yet") from None
+            raise Break("UNSUPPORTED_VALUE", None, f"{cell.source} is not set yet") from None
     if cell.value is NULL or cell.value is DELETED:
         throw(NameError(f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"))
     return ex.resolve(cell.value)

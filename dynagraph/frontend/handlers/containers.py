@@ -7,8 +7,8 @@ from typing import Any
 from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import Frame, handler
 from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.methods import pairs_of
-from dynagraph.frontend.operations import plain
+from dynagraph.frontend.methods import call_named_method, pairs_of
+from dynagraph.frontend.operations import has_key, plain, put_key
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
 from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
@@ -28,7 +28,7 @@ def build_list(frame: Frame, i: Instruction) -> None:
 def build_set(frame: Frame, i: Instruction) -> None:
     made = Set(set, {})
     for item in frame.popn(i.value):
-        _add(frame, made, item)
+        made.items[_key(frame, item)] = None
     frame.push(made)
 
 
@@ -59,57 +59,61 @@ def build_slice(frame: Frame, i: Instruction) -> None:
     frame.push(Slice((parts[0], parts[1], parts[2] if i.value == 3 else Const(None))))
 
 
+# What is under construction may have been handed over at a break: it is changed as any list is.
+
+
+def _under_construction(frame: Frame, i: Instruction) -> Any:
+    return frame.ex.resolve(frame.stack[-i.value])
+
+
 @handler("LIST_APPEND")
 def list_append(frame: Frame, i: Instruction) -> None:
     item = frame.pop()
-    frame.stack[-i.value].items.append(item)
+    call_named_method(frame, _under_construction(frame, i), "append", [item], {})
 
 
 @handler("SET_ADD")
 def set_add(frame: Frame, i: Instruction) -> None:
     item = frame.pop()
-    _add(frame, frame.stack[-i.value], item)
-
-
-def _add(frame: Frame, made: Set, item: Any) -> None:
-    made.items[_key(frame, item)] = None
+    _key(frame, item)
+    call_named_method(frame, _under_construction(frame, i), "add", [item], {})
 
 
 @handler("MAP_ADD")
 def map_add(frame: Frame, i: Instruction) -> None:
     value, key = frame.pop(), frame.pop()
-    frame.stack[-i.value].items[_key(frame, key)] = value
+    _key(frame, key)
+    put_key(frame, _under_construction(frame, i), key, value)
 
 
 @handler("LIST_EXTEND")
 def list_extend(frame: Frame, i: Instruction) -> None:
     more = frame.pop()
-    frame.stack[-i.value].items.extend(items_of(frame, more))
+    call_named_method(frame, _under_construction(frame, i), "extend", [more], {})
 
 
 @handler("SET_UPDATE")
 def set_update(frame: Frame, i: Instruction) -> None:
-    for item in items_of(frame, frame.pop()):
-        _add(frame, frame.stack[-i.value], item)
+    more = frame.pop()
+    call_named_method(frame, _under_construction(frame, i), "update", [more], {})
 
 
 @handler("DICT_UPDATE")
 def dict_update(frame: Frame, i: Instruction) -> None:
-    more = frame.ex.resolve(frame.pop())
+    more = frame.pop()
     _check_mapping(frame, more)
-    frame.stack[-i.value].items.update({plain(frame, k): v for k, v in pairs_of(frame, more)})
+    call_named_method(frame, _under_construction(frame, i), "update", [more], {})
 
 
 @handler("DICT_MERGE")
 def dict_merge(frame: Frame, i: Instruction) -> None:
-    more = frame.ex.resolve(frame.pop())
+    more = frame.pop()
     _check_mapping(frame, more)
-    into = frame.stack[-i.value].items
+    into = _under_construction(frame, i)
     for key, value in pairs_of(frame, more):
-        name = plain(frame, key)
-        if name in into:
-            throw(TypeError(f"got multiple values for keyword argument {name!r}"))
-        into[name] = value
+        if has_key(frame, into, plain(frame, key)):
+            throw(TypeError(f"got multiple values for keyword argument {plain(frame, key)!r}"))
+        put_key(frame, into, key, value)
 
 
 def _check_mapping(frame: Frame, value: Any) -> None:
@@ -133,7 +137,7 @@ def unpack_sequence(frame: Frame, i: Instruction) -> None:
 
 
 def _items_to_unpack(frame: Frame) -> list[Any]:
-    value = frame.ex.resolve(frame.pop())
+    value = frame.pop()
     if isinstance(value, Const) and not hasattr(type(value.value), "__iter__"):
         throw(TypeError(f"cannot unpack non-iterable {type_of(frame, value).__name__} object"))
     return items_of(frame, value)

@@ -28,13 +28,13 @@ def pop_jump_if_false(frame: Frame, i: Instruction) -> None:
 
 @handler("POP_JUMP_IF_NONE")
 def pop_jump_if_none(frame: Frame, i: Instruction) -> None:
-    if is_none(frame.ex.resolve(frame.pop())):
+    if is_none(frame.pop()):
         frame.jump(i.value)
 
 
 @handler("POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(frame: Frame, i: Instruction) -> None:
-    if not is_none(frame.ex.resolve(frame.pop())):
+    if not is_none(frame.pop()):
         frame.jump(i.value)
 
 
@@ -45,7 +45,7 @@ def get_iter(frame: Frame, i: Instruction) -> None:
 
 @handler("FOR_ITER")
 def for_iter(frame: Frame, i: Instruction) -> None:
-    iterator = frame.stack[-1]
+    iterator = frame.stack[-1] = frame.ex.resolve(frame.stack[-1])
     if not isinstance(iterator, Iterator):
         refuse("ITERATOR", f"a {getattr(iterator, 'kind', type(iterator)).__name__}")
     item = iterator.step(frame)
@@ -58,4 +58,4 @@ def for_iter(frame: Frame, i: Instruction) -> None:
 
 @handler("RETURN_VALUE")
 def return_value(frame: Frame, i: Instruction) -> None:
-    frame.result = frame.ex.resolve(frame.pop())
+    frame.result = frame.pop_unseen() if frame.depth == 0 else frame.pop()

@@ -16,12 +16,12 @@ from dynagraph.frontend.values import Const, Object, Opaque, Sequence
 
 @handler("RAISE_VARARGS")
 def raise_varargs(frame: Frame, i: Instruction) -> None:
-    cause = frame.ex.resolve(frame.pop()) if i.value == 2 else None
+    cause = frame.pop() if i.value == 2 else None
     if i.value == 0:
         if not frame.ex.handling:
             throw(RuntimeError("No active exception to reraise"))
         raise Raised(frame.ex.handling[-1])
-    error = to_exception(frame, frame.ex.resolve(frame.pop()))
+    error = to_exception(frame, frame.pop())
     if cause is not None:
         none = isinstance(cause, Const) and cause.value is None
         error.fields["__cause__"] = cause if none else to_exception(frame, cause)
@@ -56,7 +56,7 @@ def pop_except(frame: Frame, i: Instruction) -> None:
 
 @handler("CHECK_EXC_MATCH")
 def check_exc_match(frame: Frame, i: Instruction) -> None:
-    wanted, error = frame.ex.resolve(frame.pop()), frame.stack[-1]
+    wanted, error = frame.pop(), frame.stack[-1]
     classes = [frame.ex.resolve(c) for c in items_of(frame, wanted)] if isinstance(wanted, Sequence) else [wanted]
     for c in classes:
         if not (isinstance(c, Const) and isinstance(c.value, type) and issubclass(c.value, BaseException)):
@@ -74,7 +74,7 @@ def reraise(frame: Frame, i: Instruction) -> None:
 
 @handler("BEFORE_WITH")
 def before_with(frame: Frame, i: Instruction) -> None:
-    manager = frame.ex.resolve(frame.pop())
+    manager = frame.pop()
     if not isinstance(manager, Object):
         refuse("CONTEXT_MANAGER", f"with a {type_of(frame, manager).__name__}")
     for name in ("__enter__", "__exit__"):

@@ -64,7 +64,7 @@ def _call(frame: Frame, count: int, names: tuple[str, ...]) -> None:
 
 @handler("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, i: Instruction) -> None:
-    keywords = frame.ex.resolve(frame.pop()) if i.value & 1 else Dict({})
+    keywords = frame.pop() if i.value & 1 else Dict({})
     positional = items_of(frame, frame.pop())
     second = frame.pop()
     first = frame.pop() if frame.stack and (frame.stack[-1] is NULL or second is NULL) else NULL

@@ -19,7 +19,7 @@ def return_generator(frame: Frame, i: Instruction) -> None:
 
 @handler("YIELD_VALUE")
 def yield_value(frame: Frame, i: Instruction) -> None:
-    frame.result = frame.ex.resolve(frame.pop())
+    frame.result = frame.pop()
     frame.suspended = True
 
 
@@ -30,7 +30,8 @@ def get_yield_from_iter(frame: Frame, i: Instruction) -> None:
 
 @handler("SEND")
 def send(frame: Frame, i: Instruction) -> None:
-    value, receiver = frame.pop(), frame.stack[-1]
+    value = frame.pop()
+    receiver = frame.stack[-1] = frame.ex.resolve(frame.stack[-1])
     none = isinstance(value, Const) and value.value is None
     if isinstance(receiver, Generator):
         item = receiver.send(value)

@@ -25,7 +25,7 @@ def load_fast(frame: Frame, i: Instruction) -> None:
     value = frame.locals.get(i.value, NULL)
     if value is NULL:
         throw(UnboundLocalError(f"cannot access local variable {i.value!r} where it is not associated with a value"))
-    frame.push(frame.ex.resolve(value))
+    frame.push(value)  # unseen: what is only handed on needs no guard
 
 
 @handler("LOAD_FAST_AND_CLEAR")
@@ -35,7 +35,7 @@ def load_fast_and_clear(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_FAST")
 def store_fast(frame: Frame, i: Instruction) -> None:
-    value = frame.pop()
+    value = frame.pop_unseen()
     frame.cells.pop(i.value, None)  # a comprehension inside has given the name a cell of its own
     if isinstance(value, Cell):
         frame.cells[i.value] = value
@@ -61,7 +61,7 @@ def load_global_(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_GLOBAL")
 def store_global(frame: Frame, i: Instruction) -> None:
-    store_in_globals(frame, i.value, frame.ex.resolve(frame.pop()))
+    store_in_globals(frame, i.value, frame.pop())
 
 
 def store_in_globals(frame: Frame, name: str, value: Value) -> None:
@@ -100,7 +100,7 @@ def load_deref(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_DEREF")
 def store_deref(frame: Frame, i: Instruction) -> None:
-    set_cell(frame, frame.cells[i.value], frame.ex.resolve(frame.pop()))
+    set_cell(frame, frame.cells[i.value], frame.pop())
 
 
 def set_cell(frame: Frame, cell: Cell, value: Any) -> None:
@@ -170,7 +170,7 @@ def load_super_attr(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_ATTR")
 def store_attr(frame: Frame, i: Instruction) -> None:
-    owner, value = frame.pop(), frame.ex.resolve(frame.pop())
+    owner, value = frame.pop(), frame.pop()
     store_attribute(frame, owner, i.value, value)
 
 
@@ -189,7 +189,7 @@ def push_null(frame: Frame, i: Instruction) -> None:
 
 @handler("POP_TOP")
 def pop_top(frame: Frame, i: Instruction) -> None:
-    frame.pop()
+    frame.pop_unseen()
 
 
 @handler("SWAP")

@@ -68,7 +68,7 @@ def is_op(frame: Frame, i: Instruction) -> None:
 
 @handler("CONTAINS_OP")
 def contains_op(frame: Frame, i: Instruction) -> None:
-    container, item = frame.ex.resolve(frame.pop()), frame.ex.resolve(frame.pop())
+    container, item = frame.pop(), frame.pop()
     frame.push(Const(contains(frame, container, item) is not i.value))
 
 
@@ -86,13 +86,13 @@ def binary_slice(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_SUBSCR")
 def store_subscr(frame: Frame, i: Instruction) -> None:
-    key, container, value = frame.pop(), frame.ex.resolve(frame.pop()), frame.pop()
+    key, container, value = frame.pop(), frame.pop(), frame.pop()
     store(frame, container, key, value)
 
 
 @handler("STORE_SLICE")
 def store_slice(frame: Frame, i: Instruction) -> None:
-    stop, start, container, value = frame.pop(), frame.pop(), frame.ex.resolve(frame.pop()), frame.pop()
+    stop, start, container, value = frame.pop(), frame.pop(), frame.pop(), frame.pop()
     store(frame, container, Slice((start, stop, Const(None))), value)
 
 

@@ -1,0 +1,62 @@
+"""What a program still reads from a point on: local names and cells, by backwards dataflow over its instructions."""
+
+from __future__ import annotations
+
+from dynagraph.frontend.program import JUMPS, Program
+
+CELL_OPS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}) | CELL_OPS
+ENDS = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"})
+SEES_ALL_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "super"})
+
+
+def successors(program: Program, index: int) -> list[int]:
+    """Where control may go from an instruction, by exceptions too."""
+    i = program.instructions[index]
+    found = [] if i.op in ENDS else [index + 1]
+    if i.op in JUMPS:
+        found.append(i.value)
+        if i.op == "FOR_ITER" and program.instructions[i.value - 1].op == "END_FOR":
+            found.append(i.value - 1)  # the marker that the interpreter wants to find there
+    handler = program.handlers[index]
+    if handler is not None:
+        found.append(handler.target)
+    return [s for s in found if s < len(program.instructions)]
+
+
+def reachable(program: Program, *starts: int) -> list[int]:
+    """The instructions that control may come to, in order."""
+    seen: set[int] = set()
+    waiting = list(starts)
+    while waiting:
+        index = waiting.pop()
+        if index not in seen:
+            seen.add(index)
+            waiting += successors(program, index)
+    return sorted(seen)
+
+
+def live_names(program: Program) -> list[frozenset[str]]:
+    """For each instruction, the locals and cells that may be read before they are set, from it on."""
+    code = program.code
+    if any(i.op in ("LOAD_GLOBAL", "LOAD_NAME") and i.value in SEES_ALL_LOCALS for i in program.instructions):
+        everything = frozenset(code.co_varnames + code.co_cellvars)
+        return [everything] * (len(program.instructions) + 1)
+    n = len(program.instructions)
+    live: list[frozenset[str]] = [frozenset()] * (n + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(n - 1, -1, -1):
+            now = frozenset().union(*(live[s] for s in successors(program, index)))
+            i = program.instructions[index]
+            if i.op == "STORE_FAST":
+                now -= {i.value}
+            elif i.op in READS:
+                now |= {i.value}
+            handler = program.handlers[index]
+            if handler is not None:
+                now |= live[handler.target]
+            if now != live[index]:
+                live[index], changed = now, True
+    return live
