@@ -58,7 +58,19 @@ class Entry:
     def check(self, values: tuple[Any, ...], /) -> int | None:
         """None where all guards hold, else the number of the first instruction that does not."""
     def run(self, values: tuple[Any, ...], /) -> Any:
-        """What the plan gives; GuardError where a guard does not hold."""
+        """What the plan gives, a `Tail` perhaps; GuardError where a guard does not hold."""
+    def call(self, values: tuple[Any, ...], /) -> Any:
+        """`run(values)`, and the calls that tails ask for."""
+
+@final
+class Tail:
+    """Returned by a continuation: the trampoline of the outermost call makes the call `function(*args)` in its stead."""
+
+    def __new__(cls, function: Callable[..., Any], /, *args: Any) -> Tail: ...
+    @property
+    def function(self) -> Callable[..., Any]: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
 
 @final
 class CompiledFunction:

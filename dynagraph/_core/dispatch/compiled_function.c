@@ -5,6 +5,51 @@
 
 PyObject *dg_GuardError;
 
+/* the result of a plan, calling what is left to be called; takes both references */
+static PyObject *finish(PyObject *result, PyObject *callee)
+{
+    if (!callee)
+        return result;
+    /* Python functions count for themselves: on 3.11 there is one count for all calls, and theirs should go as deep as ever */
+    int counted = !PyFunction_Check(callee);
+    PyObject *args = result;
+    if (counted && Py_EnterRecursiveCall(" in a plan") != 0) {
+        result = NULL;
+    } else {
+        result = PyObject_Vectorcall(callee, &PyTuple_GET_ITEM(args, 0), (size_t)PyTuple_GET_SIZE(args), NULL);
+        if (counted)
+            Py_LeaveRecursiveCall();
+    }
+    Py_DECREF(args);
+    Py_DECREF(callee);
+    return result;
+}
+
+static PyObject *dispatch(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner);
+
+/* makes the calls that tails ask for, until there is a result; takes the reference */
+static PyObject *follow_tails(PyObject *result)
+{
+    for (unsigned n = 1; result && Py_IS_TYPE(result, &dg_TailType); ++n) {
+        /* what the interpreter does in its loops: plans alone may go on for ever */
+        if (n % 1024 == 0) {
+            Py_BEGIN_ALLOW_THREADS
+            Py_END_ALLOW_THREADS
+        }
+        PyObject *tail = result, *function = Py_NewRef(((dg_tail *)tail)->function);
+        PyObject *const *args = ((dg_tail *)tail)->args;
+        if (PyErr_CheckSignals() < 0)
+            result = NULL;
+        else if (Py_IS_TYPE(function, &dg_CompiledFunctionType))
+            result = dispatch(function, args, Py_SIZE(tail), NULL, &tail);
+        else
+            result = PyObject_Vectorcall(function, args, (size_t)Py_SIZE(tail), NULL);
+        Py_XDECREF(tail);
+        Py_DECREF(function);
+    }
+    return result;
+}
+
 /* -- entries --------------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -116,7 +161,8 @@ static PyObject *entry_check(entry_object *entry, PyObject *values)
     return PyLong_FromLong(failed);
 }
 
-static PyObject *entry_run(entry_object *entry, PyObject *values)
+/* in a function of its own: this much memory should not stay on the stack while the result's callee runs */
+static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObject *values, PyObject **callee)
 {
     frame_memory memory;
     dg_frame frame;
@@ -127,16 +173,26 @@ static PyObject *entry_run(entry_object *entry, PyObject *values)
         return PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
     Py_INCREF(entry);
     Py_INCREF(values);
-    PyObject *result = dg_plan_run(entry->plan, &frame);
+    PyObject *result = dg_plan_run(entry->plan, &frame, NULL, callee);
     Py_DECREF(values);
     Py_DECREF(entry);
     return result;
 }
 
+static PyObject *entry_run(entry_object *entry, PyObject *values)
+{
+    PyObject *callee = NULL, *result = run_plan(entry, values, &callee);
+    return finish(result, callee);
+}
+
+static PyObject *entry_call(entry_object *entry, PyObject *values) { return follow_tails(entry_run(entry, values)); }
+
 static PyMethodDef entry_methods[] = {
     {"check", (PyCFunction)entry_check, METH_O,
      "check(values) -> None where all guards hold, else the number of the first instruction that does not"},
-    {"run", (PyCFunction)entry_run, METH_O, "run(values) -> what the plan gives; GuardError where a guard does not hold"},
+    {"run", (PyCFunction)entry_run, METH_O,
+     "run(values) -> what the plan gives, a Tail perhaps; GuardError where a guard does not hold"},
+    {"call", (PyCFunction)entry_call, METH_O, "call(values): run(values), and the calls that tails ask for"},
     {0},
 };
 
@@ -256,7 +312,7 @@ static void clear_entries(compiled_function *self)
     PyMem_Free(entries);
 }
 
-static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
+static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     ++self->misses;
     if (!self->on_miss) /* the garbage collector has cleared it */
@@ -272,6 +328,8 @@ static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t
     for (Py_ssize_t k = 0; k < n_keywords; ++k)
         if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(kwnames, k), args[n_args + k]) < 0)
             goto done;
+    if (owner)
+        Py_CLEAR(*owner);
     result = PyObject_CallFunctionObjArgs(self->on_miss, (PyObject *)self, positional, keywords ? keywords : Py_None, NULL);
 done:
     Py_XDECREF(keywords);
@@ -284,8 +342,10 @@ static inline int position_of(compiled_function *self, int step)
     return step == 0 ? self->recent : step <= self->recent ? step - 1 : step;
 }
 
-/* tries the entries, the one that served last first; NULL with *served == 0: none holds */
-static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served)
+/* tries the entries, the one that served last first; NULL with *served == 0: none holds.  owner, callee: as dg_plan_run's.
+   Not inlined, as run_plan is not. */
+static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served,
+                                                 PyObject **owner, PyObject **callee)
 {
     frame_memory memory;
     dg_frame frame = frame_over(&memory);
@@ -307,7 +367,7 @@ static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssiz
             self->recent = position < self->n_entries ? position : 0;
             ++self->hits;
             ++entry->hits;
-            PyObject *result = dg_plan_run(entry->plan, &frame);
+            PyObject *result = dg_plan_run(entry->plan, &frame, owner, callee);
             Py_DECREF(entry);
             return result;
         }
@@ -316,10 +376,11 @@ static PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssiz
     return NULL;
 }
 
-static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* One call as far as it goes without following tails.  `owner` (or null): a reference to what keeps the arguments alive,
+   which is cleared as soon as they are held where they are needed. */
+static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     compiled_function *self = (compiled_function *)callable;
-    Py_ssize_t n_args = PyVectorcall_NARGS(nargsf);
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
     if (!self->enabled)
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
@@ -330,22 +391,27 @@ static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, 
     }
     if (self->n_entries) {
         int served;
-        PyObject *result, *bound = NULL;
+        PyObject *result, *callee = NULL, *bound = NULL;
         int simple = !kwnames && n_args == code->co_argcount && code->co_kwonlyargcount == 0 &&
                      !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS));
         if (simple) {
-            result = serve(self, args, n_args, &served);
+            result = serve(self, args, n_args, &served, owner, &callee);
         } else {
             bound = dg_bind(self->function, args, n_args, kwnames);
             if (!bound) /* the call does not fit: the plain function raises the right error */
                 return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
-            result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served);
-            Py_DECREF(bound);
+            result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served, &bound, &callee);
+            Py_XDECREF(bound);
         }
         if (served)
-            return result;
+            return finish(result, callee);
     }
-    return miss(self, args, n_args, kwnames);
+    return miss(self, args, n_args, kwnames, owner);
+}
+
+static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    return follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL));
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

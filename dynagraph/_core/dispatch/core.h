@@ -71,7 +71,10 @@ extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
 int dg_plan_inputs(PyObject *plan);
 int dg_plan_symbols(PyObject *plan);
 int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
-PyObject *dg_plan_run(PyObject *plan, dg_frame *frame);
+/* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
+   caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.
+   `owner` (or null): a reference to what keeps the parameters alive, which is cleared once the plan holds what it reads. */
+PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
 /* -- recipe.c: building what a call returns -- */
 typedef struct dg_recipe dg_recipe;
@@ -85,8 +88,17 @@ dg_recipe *dg_recipe_new(PyObject *description, int n_outputs, int n_symbols, in
 void dg_recipe_free(dg_recipe *recipe);
 int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg);
 PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
+PyObject *dg_recipe_build_last(const dg_recipe *recipe, dg_results *results, PyObject **callee); /* callee: as dg_plan_run's */
 /* marks the registers that the recipe reads; gives the highest one, or -1 */
 int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read);
+
+/* -- tail.c: calls to be made by the trampoline -- */
+typedef struct {
+    PyObject_VAR_HEAD
+    PyObject *function;
+    PyObject *args[1];
+} dg_tail;
+extern PyTypeObject dg_TailType;
 
 /* -- compiled_function.c -- */
 extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;

@@ -126,7 +126,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__dispatch(void)
 {
     import_array();
-    PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType};
+    PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
+                             &dg_TailType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

@@ -187,17 +187,17 @@ fail:
 
 /* -- running --------------------------------------------------------------------------------------------------------------- */
 
-static PyObject *build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs)
+static PyObject *build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs, PyObject **callee)
 {
     if (plan->recipe && plan->n_memo == 0) {
         dg_results results = {frame, outputs, NULL, frame->sizes};
-        return dg_recipe_build(plan->recipe, &results);
+        return dg_recipe_build_last(plan->recipe, &results, callee);
     }
     PyObject **memo = PyMem_Calloc((size_t)plan->n_memo + 1, sizeof *memo);
     if (!memo)
         return PyErr_NoMemory();
     dg_results results = {frame, outputs, memo, frame->sizes};
-    PyObject *result = dg_recipe_build(plan->recipe, &results);
+    PyObject *result = dg_recipe_build_last(plan->recipe, &results, callee);
     for (int k = 0; k < plan->n_memo; ++k)
         Py_XDECREF(memo[k]);
     PyMem_Free(memo);
@@ -215,7 +215,7 @@ static PyObject *scalar_object(const output *out, void *value)
     return PyArray_Scalar(value, out->descr, NULL);
 }
 
-static PyObject *native_run(dg_plan *plan, dg_frame *frame)
+static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
     void *buffers[2 * DG_MAX_ARRAYS + 1];
     PyObject *outputs[DG_MAX_ARRAYS];
@@ -223,7 +223,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
     PyObject *result = NULL;
     int made = 0, n = plan->n_inputs;
     if (!plan->entry)
-        return build_result(plan, frame, NULL);
+        return build_result(plan, frame, NULL, callee);
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
     for (; made < plan->n_outputs; ++made) {
         output *out = &plan->outputs[made];
@@ -272,7 +272,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame)
     for (int k = 0; k < plan->n_outputs; ++k)
         if (plan->outputs[k].scalar && !(outputs[k] = scalar_object(&plan->outputs[k], scalars[k])))
             goto done;
-    result = build_result(plan, frame, outputs);
+    result = build_result(plan, frame, outputs, callee);
 done:
     for (int k = 0; k < made; ++k)
         Py_XDECREF(outputs[k]);
@@ -288,7 +288,7 @@ static PyObject *python_input(PyObject *object)
     return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
 }
 
-static PyObject *python_run(dg_plan *plan, dg_frame *frame)
+static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
     PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
     for (int k = 0; args && k < plan->n_inputs; ++k) {
@@ -318,7 +318,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame)
         for (int k = (int)n; k < DG_MAX_ARRAYS; ++k)
             outputs[k] = NULL;
         if (ok)
-            result = build_result(plan, frame, outputs);
+            result = build_result(plan, frame, outputs, callee);
         for (Py_ssize_t k = 0; k < n && k < DG_MAX_ARRAYS; ++k)
             Py_XDECREF(outputs[k]);
     }
@@ -328,7 +328,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame)
     return result;
 }
 
-PyObject *dg_plan_run(PyObject *plan, dg_frame *frame)
+PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     dg_plan *p = (dg_plan *)plan;
     /* What a guard loaded is only borrowed; from here on other code may run (without the GIL, at a garbage collection). */
@@ -338,7 +338,10 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame)
         held[n++] = Py_NewRef(frame->input_objects[k]);
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
-    PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame) : python_run(p, frame);
+    *callee = NULL;
+    if (owner)
+        Py_CLEAR(*owner);
+    PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame, callee) : python_run(p, frame, callee);
     while (n > 0)
         Py_DECREF(held[--n]);
     return result;

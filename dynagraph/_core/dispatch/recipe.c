@@ -319,6 +319,18 @@ static PyObject *build_dict(const dg_recipe *recipe, dg_results *results)
     return dict;
 }
 
+/* the steps of a "do" before its result */
+static int run_steps(const dg_recipe *recipe, dg_results *results)
+{
+    for (int k = 0; k < recipe->n_parts - 1; ++k) {
+        PyObject *dropped = dg_recipe_build(recipe->parts[k], results);
+        if (!dropped)
+            return -1;
+        Py_DECREF(dropped);
+    }
+    return 0;
+}
+
 PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
 {
     switch (recipe->kind) {
@@ -349,14 +361,21 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
         return Py_NewRef(*slot);
     }
     case R_DO:
-        for (int k = 0; k < recipe->n_parts - 1; ++k) {
-            PyObject *dropped = dg_recipe_build(recipe->parts[k], results);
-            if (!dropped)
-                return NULL;
-            Py_DECREF(dropped);
-        }
-        return dg_recipe_build(recipe->parts[recipe->n_parts - 1], results);
+        return run_steps(recipe, results) < 0 ? NULL : dg_recipe_build(recipe->parts[recipe->n_parts - 1], results);
     case R_SIZE: return PyLong_FromLongLong(dg_size_run(&recipe->offset, results->sizes));
     }
     return NULL;
+}
+
+PyObject *dg_recipe_build_last(const dg_recipe *recipe, dg_results *results, PyObject **callee)
+{
+    for (; recipe->kind == R_DO; recipe = recipe->parts[recipe->n_parts - 1])
+        if (run_steps(recipe, results) < 0)
+            return NULL;
+    if (recipe->kind != R_CALL)
+        return dg_recipe_build(recipe, results);
+    PyObject *args = build_sequence(recipe, results);
+    if (args)
+        *callee = Py_NewRef(recipe->object);
+    return args;
 }
