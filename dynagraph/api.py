@@ -1,8 +1,9 @@
 """The public entry points: joins the frontend, which captures, and a backend, which compiles.
 
-`compile` makes a `CompiledFunction` (C).  On a hit it runs by itself; on a miss it calls `Compilation.on_miss`, which has the
-frame hook hand over the frame, captures it, compiles the graph, adds an entry, and lets the frame go on in code that runs
-that entry.  Whatever cannot be captured runs as it always did.
+`compile` makes a `CompiledFunction` (C).  On a hit it runs by itself; on a miss it calls `Compilation.on_miss`, which captures the call,
+compiles the graph, adds an entry, and runs it.  Where the capture ends at a break, the entry goes on in a continuation and a resume function,
+which is a compiled function too; Python frames that the broken part enters are captured through the frame hook (watching.py).  Whatever cannot be
+captured runs as it always did.
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.capture import Captured, capture
 from dynagraph.frontend.guards import size_program
+from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.resume import Resumes, Target
+from dynagraph.frontend.watch import may_be_captured
 from dynagraph.ir.graph import Graph
 
 try:
     from dynagraph._core import _frame_hook
-except ImportError:  # a CPython version that the hook does not know: capture works from the arguments alone
+except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
     _frame_hook = None  # type: ignore[assignment]
 
 MODES = ("default",)
+MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
+MAX_CALLEES = 256
 REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is remembered
 
 
@@ -61,9 +67,9 @@ _disabled = 0
 class Stats:
     """Counters of one compiled function, live.
 
-    hits: calls that a program served; misses: calls that none did; compiles: programs made; fallbacks: failures inside the
-    compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation; breaks: reasons why calls
-    ran eagerly, with counts.
+    hits: calls that a program served; misses: calls that none did; compiles: programs made, those of the parts behind breaks included;
+    fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation; breaks: reasons
+    why captures ended before the function did, with counts.
     """
 
     def __init__(self, compiled: Any):
@@ -101,7 +107,7 @@ class Program:
     """What one capture came to: kept for `dump`, `explain` and `f.last_graph`."""
 
     captured: Captured
-    executable: Executable
+    executable: Executable | None
     capture_seconds: float
     compile_seconds: float
 
@@ -124,18 +130,36 @@ class Options:
 class Compilation:
     """The slow path of one compiled function: everything that happens on a miss."""
 
-    def __init__(self, function: types.FunctionType, options: Options):
+    def __init__(self, function: types.FunctionType, options: Options, root: "Compilation | None" = None, target: Target | None = None):
         self.options = options
+        self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
+        self.target = target
         self.lock = threading.Lock()
+        self.profile = Profile(options.dynamic)
         self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
-        self.programs: list[Program] = []
+        self.programs: list[Program] = root.programs if root else []
         self.full = False
+        self.shims: dict[Any, types.CodeType] = {}  # code that runs an entry in the place of the function's own
         self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
-        self.stats = Stats(self.compiled)
+        self.stats: Stats = root.stats if root else Stats(self.compiled)
+        self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
+        self.callees: dict[types.FunctionType, Compilation] = {}  # of the root: what its broken parts call
+        self.resumes = Resumes(self._part)
+        if target is not None and root is not None:
+            self.resumes = root.resumes
+        if _frame_hook is not None:
+            _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
+
+    def _part(self, target: Target) -> Any:
+        """The compiled function of what stands behind a break."""
+        part = Compilation(target.function, self.options, self.root, target)
+        self.root.parts.append(part)
+        part.compiled.__name__ = target.function.__name__
+        return part.compiled
 
     # -- a miss -----------------------------------------------------------------------------------------------------
     def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
-        """Run a call that no entry serves: capture it if that may help, else just call the function."""
+        """Run a call that no entry serves: capture it if that may help, else just call the function.  May give a `Tail`."""
         function = compiled.__wrapped__
         kwargs = kwargs or {}
         if self.full or _disabled or is_compiling():
@@ -143,22 +167,37 @@ class Compilation:
         if not _capturable(function):
             self._refuse(function)
             return function(*args, **kwargs)
-        if _frame_hook is not None:
-            return _frame_hook.call_captured(function, self._on_frame, args, kwargs)
-        return self._without_hook(function, args, kwargs)
-
-    def _on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> types.CodeType | None:
-        """Called by the frame hook at the start of the function's frame; gives the code that the frame shall run."""
-        entry = self.entry_for(function, values)
-        return None if entry is None else call_instead(code, entry.run)
-
-    def _without_hook(self, function: types.FunctionType, args: tuple, kwargs: dict) -> Any:
         try:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
             return function(*args, **kwargs)  # which raises the right error
         entry = self.entry_for(function, values)
         return function(*args, **kwargs) if entry is None else entry.run(values)
+
+    # -- frames that a broken part enters ---------------------------------------------------------------------------
+    def run_watched(self, continuation: Callable[..., Any], *args: Any) -> Any:
+        """Run a continuation, offering the Python frames that it enters to `on_frame`."""
+        outer, _thread.broken = getattr(_thread, "broken", None), self.root
+        try:
+            return _frame_hook.call_watched(continuation, *args)
+        finally:
+            _thread.broken = outer
+
+    def on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
+        """The code that the frame of a function called by a broken part shall run; None: its own."""
+        callee = self.callees.get(function)
+        if callee is None:
+            if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
+                return _frame_hook.SKIP
+            callee = self.callees[function] = Compilation(function, self.options, self.root)
+            callee.resumes = Resumes(callee._part)
+        entry = callee.entry_for(function, values)
+        if entry is None:
+            return None if len(callee.broken) < 2 else _frame_hook.SKIP
+        shim = callee.shims.get(entry)
+        if shim is None:
+            shim = callee.shims[entry] = call_instead(code, entry.call)
+        return shim
 
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
@@ -189,17 +228,26 @@ class Compilation:
 
     def _compile(self, function: types.FunctionType, values: tuple) -> Any | None:
         start = time.perf_counter()
-        captured = capture(function, values, dynamic=self.options.dynamic)
+        captured = capture(
+            self.target or function,
+            values,
+            profile=self.profile,
+            resumes=None if self.options.fullgraph else self.resumes,
+            run_watched=None if _frame_hook is None else self.run_watched,
+        )
         captured_at = time.perf_counter()
-        executable = self.options.backend(captured.graph)
+        executable = self.options.backend(captured.graph) if captured.has_operations else None
         entry = make_entry(captured, executable, function.__closure__)
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
+        if captured.stop is not None:
+            self.stats.breaks[str(captured.stop)] += 1
+            _log.info("%s breaks: %s", function.__qualname__, captured.stop)
         self.stats.compiles += 1
         self.programs.append(Program(captured, executable, captured_at - start, time.perf_counter() - captured_at))
         self.compiled.add_entry(entry)
-        self.compiled.last_graph = captured.graph
+        self.root.compiled.last_graph = captured.graph
         _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * (time.perf_counter() - start))
         return entry
 
@@ -262,13 +310,20 @@ class Compilation:
             self.compiled.clear()
             self.broken.clear()
             self.programs.clear()
+            self.shims.clear()
+            self.profile = Profile(self.options.dynamic)
             self.full = False
+        for inner in (*self.parts, *self.callees.values()):
+            if inner is not self:
+                inner.reset()
 
 
-def make_entry(captured: Captured, executable: Executable, closure: tuple[Any, ...] | None = None) -> Any:
-    """The guards and the plan of a capture, as the dispatcher takes them."""
-    native = executable.native
-    if native is None:
+def make_entry(captured: Captured, executable: Executable | None, closure: tuple[Any, ...] | None = None) -> Any:
+    """The guards and the plan of a capture, as the dispatcher takes them; `executable` is None for a graph without operations."""
+    native = executable.native if executable is not None else None
+    if executable is None:
+        plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
+    elif native is None:
         scalars = tuple(scalar for _, _, scalar in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars
@@ -388,6 +443,8 @@ class Explanation:
             return f"{self.name} runs eagerly: {self.reason}"
         captured = self.program.captured
         guards = "\n".join(f"  {line}" for line in captured.guards.describe())
+        if captured.stop is not None:
+            guards += f"\nbreaks, and goes on behind:\n  {captured.stop}"
         return (f"{self.name}: one graph of {len(captured.graph)} nodes, captured in "
                 f"{1e3 * self.program.capture_seconds:.1f} ms, compiled in {1e3 * self.program.compile_seconds:.1f} ms\n"
                 f"graph:\n  " + str(captured.graph).replace("\n", "\n  ") + f"\nguards:\n{guards}")
@@ -408,11 +465,12 @@ def explain(fn: Any) -> Callable[..., Explanation]:
         options = compiled.compilation.options
         start = time.perf_counter()
         try:
-            captured = capture(function, values, dynamic=options.dynamic)
+            resumes = None if options.fullgraph else Resumes(lambda target: None)
+            captured = capture(function, values, dynamic=options.dynamic, resumes=resumes)
         except Break as stop:
             return Explanation(function.__qualname__, None, str(stop))
         captured_at = time.perf_counter()
-        executable = options.backend(captured.graph)
+        executable = options.backend(captured.graph) if captured.has_operations else None
         program = Program(captured, executable, captured_at - start, time.perf_counter() - captured_at)
         return Explanation(function.__qualname__, program, None)
 
@@ -491,7 +549,21 @@ def _only_warns() -> bool:
     return set(np.geterr().values()) <= {"ignore", "warn"}
 
 
+def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
+    """The frame hook's watcher: called as a frame starts in the extent of a broken part."""
+    root = getattr(_thread, "broken", None)
+    if root is None or not may_be_captured(function, code):
+        return _frame_hook.SKIP
+    return root.on_frame(function, code, values) if any(map(_holds_arrays, values)) else None
+
+
+def _holds_arrays(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, list, tuple, dict)) or bool(getattr(value, "__dict__", None))
+
+
 def _start() -> None:
+    if _frame_hook is not None:
+        _frame_hook.set_watcher(_on_frame)
     _dispatch.set_errstate(getattr(umath, "_extobj_contextvar", None), _only_warns)
     for name in ("threads", "pool_limit", "log"):
         if getattr(config, name):

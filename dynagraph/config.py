@@ -117,6 +117,13 @@ SWITCHES: tuple[Switch, ...] = (
         "an integer of at least 1",
         "programs kept for one compiled function; further kinds of arguments run eagerly",
     ),
+    Switch(
+        "break_limit",
+        64,
+        _integer(0),
+        "an integer of at least 0",
+        "graph breaks that one compiled function goes on behind; after further ones it runs eagerly",
+    ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),
     Switch(

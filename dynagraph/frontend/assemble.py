@@ -190,3 +190,16 @@ def _entries(emitted: Sequence[Opcode]) -> Iterator[ExceptionTableEntry]:
             opcodes = list(held)
             target = handler.target.first.offset
             yield ExceptionTableEntry(opcodes[0].offset, opcodes[-1].end - 1, target, handler.depth, handler.push_lasti)
+
+
+@cache
+def called_from(code: CodeType, line: int) -> CodeType:
+    """Code of ``lambda function, *args: function(*args)`` that stands, for tracebacks, warnings and logs, on a line of `code`."""
+    shim = (lambda function, *args: function(*args)).__code__
+    return shim.replace(
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_filename=code.co_filename,
+        co_firstlineno=line,
+        co_linetable=_first_line_only(len(shim.co_code) // 2),
+    )

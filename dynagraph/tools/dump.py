@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from dynagraph.api import Program
-from dynagraph.frontend.decode import decode
+from dynagraph.frontend.program import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.passes.pipeline import run as run_passes
@@ -62,7 +62,7 @@ def bytecode_section(captures: Captures, program: Program | None) -> str:
     code = captures.function.__code__
     out = io.StringIO()
     dis.dis(code, file=out)
-    rows = [(str(k), str(i.line), i.op, "" if i.value is None else repr(i.value)) for k, i in enumerate(decode(code))]
+    rows = [(str(k), str(i.line), i.op, "" if i.value is None else repr(i.value)) for k, i in enumerate(decode(code).instructions)]
     return f"{out.getvalue().rstrip()}\n\nnormalised:\n{indented(text.align(rows))}"
 
 

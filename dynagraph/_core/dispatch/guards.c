@@ -14,7 +14,7 @@
 typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
-    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_TOKEN,
+    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_TOKEN, G_UNMODIFIED,
 } opcode;
 
 typedef struct {
@@ -49,6 +49,7 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
     {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
     {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
+    {"unmodified", G_UNMODIFIED, 1},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -114,6 +115,15 @@ static inline int type_unchanged(const instruction *g, PyTypeObject *type)
         return 0;
 #endif
     return type->tp_version_tag == g->type_version;
+}
+
+static int take_version(instruction *g)
+{
+    PyTypeObject *type = (PyTypeObject *)g->object;
+    if ((g->type_version = type_version(type)))
+        return 0;
+    PyErr_Format(PyExc_ValueError, "guard program: type %s has no version: changes to it would go unseen", type->tp_name);
+    return -1;
 }
 
 /* -- building ------------------------------------------------------------------------------------------------------------ */
@@ -289,11 +299,8 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
             return -1;
         }
         g->object = Py_NewRef(b);
-        if (g->op == G_TYPE_VERSION && !(g->type_version = type_version((PyTypeObject *)b))) {
-            PyErr_Format(PyExc_ValueError, "guard program: type %s has no version: changes to it would go unseen",
-                         ((PyTypeObject *)b)->tp_name);
+        if (g->op == G_TYPE_VERSION && take_version(g) < 0)
             return -1;
-        }
         return as_index(a, n_registers, "register", &g->src);
     case G_ATTR:
         if (!PyUnicode_CheckExact(c)) {
@@ -385,6 +392,13 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         if (!(g->object = elements_of(b)))
             return -1;
         return as_index(a, n_registers, "register", &g->src);
+    case G_UNMODIFIED:
+        if (!PyType_Check(a)) {
+            PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, a);
+            return -1;
+        }
+        g->object = Py_NewRef(a);
+        return take_version(g);
     case G_TOKEN:
         if (!PyCFunction_CheckExact(a) || !(PyCFunction_GET_FLAGS(a) & METH_NOARGS)) {
             PyErr_Format(PyExc_TypeError, "guard program: token takes a builtin without arguments, got %R", a);
@@ -479,7 +493,7 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
         int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
                     g->op == G_DICT_ITEM || g->op == G_CONTENTS;
         int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
-                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN;
+                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED;
         if (reads && !written[g->src] && g->src >= needed)
             needed = g->src + 1;
         if ((g->op == G_SAME || g->op == G_NOT_SAME) && !written[g->dst] && g->dst >= needed)
@@ -779,6 +793,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_NO_ITEM: NEED(lacks_item(g, r[g->src]));
         case G_SET_IS: NEED(set_holds(g, r[g->src]));
         case G_TOKEN: NEED(token_holds(g));
+        case G_UNMODIFIED: NEED(type_unchanged(g, (PyTypeObject *)g->object));
         }
     }
     return -1;
