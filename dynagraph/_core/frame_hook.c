@@ -1,7 +1,7 @@
-/* The frame hook: lets Python look at one frame as it starts, and swap the code that it runs.
+/* The frame hook: lets Python look at frames as they start, and swap the code that they run.
 
-   PEP 523's evaluator is set only from a call of call_captured until the frame that it waits for has started, so
-   that other code pays nothing. This file leans on CPython's internals, hence the list of versions. */
+   PEP 523's evaluator is set only from a call of call_captured until the frame that it waits for has started, and for the
+   extent of call_watched without those parts where nothing is watched, so that other code pays nothing. This file leans on CPython's internals, hence the list of versions. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -64,9 +64,9 @@ static inline Py_ssize_t frame_size(PyCodeObject *code) /* in words */
 /* -- setting the evaluator ------------------------------------------------------------------------------------------------- */
 
 /* All under the GIL, and only for the main interpreter (NumPy knows no other). */
-static int waiting;                    /* calls, in all threads, whose frame has not started */
+static int waiting;                    /* reasons, in all threads, to have ours set: frames waited for, extents watched */
 static _PyFrameEvalFunction previous;  /* the evaluator under ours; NULL: ours is nowhere in the chain */
-static unsigned long long n_captured, n_swapped, n_without_room;
+static unsigned long long n_captured, n_swapped, n_without_room, n_offered;
 
 static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag);
 
@@ -116,7 +116,7 @@ static Py_ssize_t n_parameters(PyCodeObject *code)
     return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-static PyObject *ask(target_call *call, _PyInterpreterFrame *frame)
+static PyObject *ask(PyObject *callback, PyObject *function, _PyInterpreterFrame *frame)
 {
     PyCodeObject *code = frame_code(frame);
     Py_ssize_t n = n_parameters(code);
@@ -125,25 +125,24 @@ static PyObject *ask(target_call *call, _PyInterpreterFrame *frame)
         return NULL;
     for (Py_ssize_t k = 0; k < n; ++k) /* raw: cells are made by the frame's first instructions */
         PyTuple_SET_ITEM(values, k, Py_NewRef(frame->localsplus[k]));
-    PyObject *answer = PyObject_CallFunctionObjArgs(call->callback, call->function, (PyObject *)code, values, NULL);
+    PyObject *answer = PyObject_CallFunctionObjArgs(callback, function, (PyObject *)code, values, NULL);
     Py_DECREF(values);
     return answer;
 }
 
-static int fits(PyCodeObject *code, PyObject *answer)
+static int fits(PyCodeObject *code, PyObject *answer, const char *name)
 {
     const int signature = CO_VARARGS | CO_VARKEYWORDS | CO_OPTIMIZED | CO_NEWLOCALS;
     const int kinds = signature | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     if (!PyCode_Check(answer)) {
-        PyErr_Format(PyExc_TypeError, "call_captured: the callback must return a code object or None, not %s",
-                     Py_TYPE(answer)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s: the callback must return a code object or None, not %s", name, Py_TYPE(answer)->tp_name);
         return 0;
     }
     PyCodeObject *other = (PyCodeObject *)answer;
     if (code->co_argcount != other->co_argcount || code->co_posonlyargcount != other->co_posonlyargcount ||
         code->co_kwonlyargcount != other->co_kwonlyargcount || code->co_nfreevars != other->co_nfreevars ||
         (code->co_flags & signature) != (other->co_flags & kinds)) {
-        PyErr_Format(PyExc_TypeError, "call_captured: %R has other parameters or free variables than %R", answer, code);
+        PyErr_Format(PyExc_TypeError, "%s: %R has other parameters or free variables than %R", name, answer, code);
         return 0;
     }
     return 1;
@@ -169,20 +168,12 @@ static int swap(PyThreadState *ts, _PyInterpreterFrame *frame, PyCodeObject *cod
     return 1;
 }
 
-static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag)
+/* does what the callback answered, taking the reference; 1: the frame is to raise the exception that is set */
+static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answer, const char *name)
 {
-    _PyFrameEvalFunction next = previous ? previous : _PyEval_EvalFrameDefault;
-    if (!is_target(frame, throwflag))
-        return next(ts, frame, throwflag);
-    target_call *call = target;
-    target = NULL;
-    call->started = 1;
-    stop_waiting();
-    ++n_captured;
-    PyObject *answer = ask(call, frame);
     int failed = !answer;
     if (answer && answer != Py_None) {
-        if (!fits(frame_code(frame), answer))
+        if (!fits(frame_code(frame), answer, name))
             failed = 1;
         else if (swap(ts, frame, (PyCodeObject *)answer))
             ++n_swapped;
@@ -190,6 +181,120 @@ static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int thr
             ++n_without_room;
     }
     Py_XDECREF(answer);
+    return failed;
+}
+
+/* -- watching -------------------------------------------------------------------------------------------------------------- */
+
+/* What a code object is marked with, kept in its co_extra. */
+enum { MARK_SKIP = 1, MARK_DEEP = 2 };
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define get_extra PyUnstable_Code_GetExtra
+#define set_extra PyUnstable_Code_SetExtra
+#define new_extra PyUnstable_Eval_RequestCodeExtraIndex
+#else
+#define get_extra _PyCode_GetExtra
+#define set_extra _PyCode_SetExtra
+#define new_extra _PyEval_RequestCodeExtraIndex
+#endif
+
+static Py_ssize_t extra_index = -1;
+static PyObject *watcher;               /* the callback, or NULL */
+static PyObject *skip_answer;           /* what _frame_hook.SKIP is */
+/* The function whose call this thread watches, borrowed: its own frames are not offered. NULL: nothing is watched. */
+static _Thread_local PyObject *watched;
+
+static int mark_of(PyCodeObject *code)
+{
+    void *mark = NULL;
+    return get_extra((PyObject *)code, extra_index, &mark) < 0 ? 0 : (int)(intptr_t)mark;
+}
+
+static int add_mark(PyCodeObject *code, int mark)
+{
+    return set_extra((PyObject *)code, extra_index, (void *)(intptr_t)(mark_of(code) | mark));
+}
+
+/* Where nothing is watched the evaluator is not set either: without it calls are faster, and do not nest on the C stack. */
+static PyObject *stop_watching(void)
+{
+    PyObject *function = watched;
+    if (function) {
+        watched = NULL;
+        stop_waiting();
+    }
+    return function;
+}
+
+static void watch_again(PyObject *function)
+{
+    if (function) {
+        start_waiting();
+        watched = function;
+    }
+}
+
+static int is_offered(_PyInterpreterFrame *frame, int throwflag)
+{
+    const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
+    PyObject *function = frame_function(frame);
+    PyCodeObject *code = frame_code(frame);
+    return !throwflag && watcher && frame->owner == FRAME_OWNED_BY_THREAD && function != watched && PyFunction_Check(function) &&
+           (PyObject *)code == PyFunction_GET_CODE(function) && (code->co_flags & CO_OPTIMIZED) && !(code->co_flags & suspends) &&
+           at_first_instruction(frame);
+}
+
+/* asks the watcher about a frame; 1: it is to raise the exception that is set */
+static int offer(PyThreadState *ts, _PyInterpreterFrame *frame)
+{
+    PyCodeObject *code = frame_code(frame);
+    PyObject *callback = Py_NewRef(watcher), *function = stop_watching();
+    ++n_offered;
+    PyObject *answer = ask(callback, frame_function(frame), frame);
+    Py_DECREF(callback);
+    if (answer && answer == skip_answer) {
+        Py_DECREF(answer);
+        answer = add_mark(code, MARK_SKIP) < 0 ? NULL : Py_NewRef(Py_None);
+    }
+    int failed = follow(ts, frame, answer, "call_watched");
+    watch_again(function);
+    return failed;
+}
+
+static PyObject *evaluate_watched(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag, _PyFrameEvalFunction next)
+{
+    if (!frame_has_code(frame))
+        return next(ts, frame, throwflag);
+    PyCodeObject *code = frame_code(frame);
+    int mark = mark_of(code);
+    if (!mark && is_offered(frame, throwflag)) {
+        Py_INCREF(code); /* to be swapped for another one */
+        throwflag = offer(ts, frame);
+        mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
+        Py_DECREF(code);
+    }
+    if (!(mark & MARK_DEEP))
+        return next(ts, frame, throwflag);
+    PyObject *function = stop_watching();
+    PyObject *result = next(ts, frame, throwflag);
+    watch_again(function);
+    return result;
+}
+
+static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag)
+{
+    _PyFrameEvalFunction next = previous ? previous : _PyEval_EvalFrameDefault;
+    if (!is_target(frame, throwflag))
+        return watched ? evaluate_watched(ts, frame, throwflag, next) : next(ts, frame, throwflag);
+    target_call *call = target;
+    target = NULL;
+    call->started = 1;
+    stop_waiting();
+    ++n_captured;
+    PyObject *function = stop_watching();
+    int failed = follow(ts, frame, ask(call->callback, call->function, frame), "call_captured");
+    watch_again(function);
     return next(ts, frame, failed); /* failed: as if the frame's first instruction had raised it */
 }
 
@@ -218,11 +323,66 @@ static PyObject *call_captured(PyObject *module, PyObject *const *args, Py_ssize
     return result;
 }
 
+static PyObject *call_watched(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
+{
+    if (n_args < 1)
+        return PyErr_Format(PyExc_TypeError, "call_watched: expected a callable");
+    if (PyInterpreterState_Get() != PyInterpreterState_Main())
+        return PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
+    PyObject *outer = watched;
+    if (!outer)
+        start_waiting();
+    watched = args[0];
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
+    watched = outer;
+    if (!outer)
+        stop_waiting();
+    return result;
+}
+
+static PyObject *call_unwatched(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
+{
+    if (n_args < 1)
+        return PyErr_Format(PyExc_TypeError, "call_unwatched: expected a callable");
+    PyObject *function = stop_watching();
+    PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
+    watch_again(function);
+    return result;
+}
+
+static PyObject *set_watcher(PyObject *module, PyObject *callback)
+{
+    if (callback != Py_None && !PyCallable_Check(callback))
+        return PyErr_Format(PyExc_TypeError, "set_watcher: expected a callable or None, got %R", callback);
+    Py_XSETREF(watcher, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
+static PyObject *skip(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"code", "deep", NULL};
+    PyObject *code;
+    int deep = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!|p:skip", names, &PyCode_Type, &code, &deep))
+        return NULL;
+    if (add_mark((PyCodeObject *)code, MARK_SKIP | (deep ? MARK_DEEP : 0)) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *skipped(PyObject *module, PyObject *code)
+{
+    if (!PyCode_Check(code))
+        return PyErr_Format(PyExc_TypeError, "skipped: expected a code object, got %R", code);
+    return PyBool_FromLong(mark_of((PyCodeObject *)code));
+}
+
 static PyObject *is_active(PyObject *module, PyObject *ignored) { return PyBool_FromLong(waiting > 0); }
 
 static PyObject *counters(PyObject *module, PyObject *ignored)
 {
-    return Py_BuildValue("{s:K,s:K,s:K}", "captured", n_captured, "swapped", n_swapped, "without_room", n_without_room);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K}", "captured", n_captured, "swapped", n_swapped, "without_room", n_without_room,
+                         "offered", n_offered);
 }
 
 static PyMethodDef methods[] = {
@@ -230,12 +390,34 @@ static PyMethodDef methods[] = {
      "call_captured(function, callback, args, kwargs) -> function(*args, **kwargs)\n\n"
      "As the function's frame starts, callback(function, code, values) is called once, with the bound parameters in the order\n"
      "of co_varnames. It returns None, or the code object that the frame runs instead (same parameters and free variables)."},
-    {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread waits for its frame to start"},
-    {"counters", counters, METH_NOARGS, "counters() -> {'captured': ..., 'swapped': ..., 'without_room': ...}"},
+    {"call_watched", (PyCFunction)(void (*)(void))call_watched, METH_FASTCALL | METH_KEYWORDS,
+     "call_watched(function, *args, **kwargs) -> function(*args, **kwargs)\n\n"
+     "In the extent of this call, in this thread, frames that start are offered to the watcher."},
+    {"call_unwatched", (PyCFunction)(void (*)(void))call_unwatched, METH_FASTCALL | METH_KEYWORDS,
+     "call_unwatched(function, *args, **kwargs) -> function(*args, **kwargs), with no frame in its extent offered"},
+    {"set_watcher", set_watcher, METH_O,
+     "set_watcher(callback): callback(function, code, values) -> None, the code that the frame runs instead, or SKIP"},
+    {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
+     "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
+    {"skipped", skipped, METH_O, "skipped(code) -> whether it is marked"},
+    {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread waits for its frame to start, or watches"},
+    {"counters", counters, METH_NOARGS, "counters() -> {'captured': ..., 'swapped': ..., 'without_room': ..., 'offered': ...}"},
     {0},
 };
 
+static int start(PyObject *module)
+{
+    if (extra_index < 0 && (extra_index = new_extra(NULL)) < 0) {
+        PyErr_SetString(PyExc_ImportError, "no room for marks on code objects");
+        return -1;
+    }
+    if (!skip_answer && !(skip_answer = PyUnicode_FromString("SKIP"))) /* known by its identity */
+        return -1;
+    return PyModule_AddObjectRef(module, "SKIP", skip_answer);
+}
+
 static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, start},
 #if PY_VERSION_HEX >= 0x030C0000
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
@@ -243,7 +425,7 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "_frame_hook", .m_doc = "Looks at one frame as it starts (PEP 523).",
+    PyModuleDef_HEAD_INIT, .m_name = "_frame_hook", .m_doc = "Looks at frames as they start (PEP 523).",
     .m_methods = methods, .m_slots = slots,
 };
 
