@@ -117,7 +117,7 @@ def _of_container(frame: Frame, value: Any, name: str) -> Value:
     found = objects.in_mro(kind, name)
     if kind.__module__ != "builtins" and not (isinstance(found, objects.WRAPPERS) or found is objects.MISSING):
         return objects.bound(frame, value, found, name)
-    if name in value.fields:
+    if not isinstance(value, Set) and name in value.fields:
         return objects.own_attribute(frame, value, name, in_slot=False) or throw(AttributeError(_lacks(kind.__name__, name)))
     if has_method(value, name):
         return Method(name, value)

@@ -69,6 +69,12 @@ _ROWS = (
     Reason("CONTEXT_MANAGER", "a with block of a manager written in C is entered", "enter it outside the compiled function"),
     Reason("ITERATOR", "an iterator of the caller's is advanced", "pass a list or a range, or iterate outside the compiled function"),
     Reason("METACLASS", "a class is made, or its metaclass decides what a call means", "do this outside the compiled function"),
+    Reason(
+        "FRAME_ACCESS",
+        "code looks at its own frame: eval, exec, vars() or dir()",
+        "do this outside the compiled function",
+        raises=True,
+    ),
     Reason("GRAPH_BREAK", "dg.graph_break() was called", "take the call out"),
     Reason("GENERATOR", "a generator or coroutine is made or run", "use a list, or a plain loop"),
     Reason(

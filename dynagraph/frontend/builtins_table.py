@@ -16,7 +16,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import Enumerate, Filter, Items, Map, Zip, items_of, iterate
+from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Zip, items_of, iterate
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
 from dynagraph.frontend.objects import MISSING, generic, generic_delete, generic_store, in_mro, init_exception, instantiate, new_object
@@ -167,7 +167,7 @@ def in_c(kind: type) -> Any:
     return next(vars(k)["__new__"] for k in kind.__mro__ if isinstance(vars(k).get("__new__"), types.BuiltinFunctionType))
 
 
-EFFECTS = frozenset({input, open, exec, eval, globals, locals, vars})
+EFFECTS = frozenset({input, open, globals})
 PURE_FUNCTIONS = frozenset(
     {divmod, chr, ord, bin, hex, oct, ascii, complex, hash, bytes, operator.index, operator.truth}
     | {f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)}
@@ -276,6 +276,28 @@ def make_super(frame: Frame, cls: Any, owner: Any) -> Super:
     if not of_class and not isinstance(owner, (Object, Sequence, Dict)):
         refuse("UNSUPPORTED_VALUE", "super() of this kind of object")
     return Super(plain(frame, cls), owner)
+
+
+@meaning(locals)
+def _locals(frame: Frame) -> Value:
+    code, found = frame.code, {}
+    for name in dict.fromkeys(code.co_varnames + code.co_cellvars + code.co_freevars):
+        value = frame.cells[name].value if name in frame.cells else frame.locals.get(name, NULL)
+        if name in code.co_freevars and value is NULL:
+            value = load_cell(frame.ex, frame.cells[name], name)
+        if value is not NULL and " " not in name:  # a slot of the stack behind a break
+            found[name] = frame.ex.resolve(value)
+    return Dict(found)
+
+
+@meaning(eval, exec)
+def _frame_access(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+    return refuse("FRAME_ACCESS", "")
+
+
+@meaning(vars, dir)
+def _names_of(frame: Frame, *args: Any) -> Value:
+    return refuse("UNSUPPORTED_FUNCTION" if args else "FRAME_ACCESS", "vars() or dir()")
 
 
 # -- sizes and numbers --------------------------------------------------------------------------------------------------------
@@ -403,7 +425,7 @@ def _reversed(frame: Frame, value: Any) -> Value:
         return iterate(frame, call_special(frame, value, "__reversed__"))
     if isinstance(value, (Object, Set)):
         refuse("UNSUPPORTED_VALUE", "reversed() of an object")
-    return born(frame, Items(items_of(frame, value)[::-1]))
+    return born(frame, Reversed(items_of(frame, value)[::-1]))
 
 
 @meaning(next)
@@ -585,7 +607,10 @@ def _reduce(frame: Frame, function: Any, iterable: Any, initial: Any = NULL) -> 
 
 @meaning(functools.partial)
 def _partial(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
-    return Partial(frame.ex.resolve(function), args, kwargs)
+    function = frame.ex.resolve(function)
+    if isinstance(function, Partial):
+        return Partial(function.function, (*function.args, *args), {**function.kwargs, **kwargs})
+    return Partial(function, args, kwargs)
 
 
 __all__ = ["SPECIAL", "born", "make_super", "meaning"]

@@ -355,6 +355,7 @@ class Generator(Iterator):
         self.born = born
         self.started = False
         self.running = False
+        self.handling: list[Object] = []  # exceptions that it handles where it waits
         self.arguments = dict(frame.locals)
         self.returned: Value = Const(None)
 
@@ -385,7 +386,7 @@ class Generator(Iterator):
         if self.running:
             refuse("GENERATOR", "a generator that is already running")
         location, handling = own.ex.graph.location, own.ex.handling
-        own.ex.handling = list(handling)
+        own.ex.handling = [*handling, *self.handling]
         self.running = True
         try:
             prepare(own)
@@ -398,6 +399,7 @@ class Generator(Iterator):
             raise
         finally:
             self.running = False
+            self.handling = own.ex.handling[len(handling) :]
             own.ex.handling = handling
             own.ex.graph.location = location
         if own.suspended:

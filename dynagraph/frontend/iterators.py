@@ -44,6 +44,14 @@ class Items(Iterator):
         return iter, (Sequence(list, rest),)
 
 
+class Reversed(Items):
+    """``reversed``: over items that are turned already."""
+
+    def rebuilt(self) -> Rebuilt:
+        rest = self.items[self.position :] if self.position >= 0 else []
+        return reversed, (Sequence(list, rest[::-1]),)
+
+
 class Numbers(Iterator):
     """Over a range."""
 

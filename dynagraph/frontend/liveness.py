@@ -7,7 +7,10 @@ from dynagraph.frontend.program import JUMPS, Program
 CELL_OPS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}) | CELL_OPS
 ENDS = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"})
-SEES_ALL_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec", "super"})
+KEEPS_ALL_LOCALS = "super"  # without arguments it looks for the first local and a cell
+SEES_FRAME = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"})
+SEES_FRAME_WITHOUT_ARGUMENTS = frozenset({"vars", "dir"})
+NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
 
 
 def successors(program: Program, index: int) -> list[int]:
@@ -36,10 +39,21 @@ def reachable(program: Program, *starts: int) -> list[int]:
     return sorted(seen)
 
 
+def sees_frame(program: Program) -> bool:
+    """Whether code may look at its own frame, so that no other can stand in for it."""
+    for index, i in enumerate(program.instructions):
+        if i.op in NAMES and i.value in SEES_FRAME:
+            return True
+        if i.op == "LOAD_GLOBAL" and i.value in SEES_FRAME_WITHOUT_ARGUMENTS:
+            if any(j.op == "CALL" and j.value == 0 for j in program.instructions[index + 1 : index + 3]):
+                return True
+    return False
+
+
 def live_names(program: Program) -> list[frozenset[str]]:
     """For each instruction, the locals and cells that may be read before they are set, from it on."""
     code = program.code
-    if any(i.op in ("LOAD_GLOBAL", "LOAD_NAME") and i.value in SEES_ALL_LOCALS for i in program.instructions):
+    if any(i.op in NAMES and i.value == KEEPS_ALL_LOCALS for i in program.instructions):
         everything = frozenset(code.co_varnames + code.co_cellvars)
         return [everything] * (len(program.instructions) + 1)
     n = len(program.instructions)

@@ -629,7 +629,10 @@ def _send(frame: Frame, owner: Generator, value: Value) -> Value:
 
 def _throw(frame: Frame, owner: Generator, error: Value, *more: Value) -> Value:
     error = frame.ex.resolve(error)
-    if isinstance(error, Const) and isinstance(error.value, type) and issubclass(error.value, BaseException):
+    given = frame.ex.resolve(more[0]) if more else None
+    if is_exception(given):
+        error = given
+    elif isinstance(error, Const) and isinstance(error.value, type) and issubclass(error.value, BaseException):
         error = call(frame, error, list(more[:1]), {})
     if not is_exception(error) or error.source is not None:
         raise Break("GENERATOR", None, "throw() of an exception of the caller's")

@@ -119,6 +119,8 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     comparable = symbol in ("==", "!=") and (callable(left) or callable(right) or _is_dtype(left) or _is_dtype(right))
     if not comparable and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
+    if isinstance(left, SymInt) != isinstance(right, SymInt) and not isinstance(right if isinstance(left, SymInt) else left, (int, bool)):
+        left, right = known_number(left), known_number(right)
     if symbol in ("**", "<<", "*") and type(left) is int and type(right) is int and right > 0:
         digits = left.bit_length() * right if symbol == "**" else left.bit_length() + right
         if symbol != "*" and digits > 4 * MAX_DIGITS:
@@ -321,18 +323,23 @@ def plain(frame: Frame, value: Any) -> Any:
     if isinstance(value, Const):
         return value.value
     if isinstance(value, Sequence):
-        items = [plain(frame, item) for item in items_of(frame, value)]
+        items = [known_number(plain(frame, item)) for item in items_of(frame, value)]
         return value.kind(*items) if hasattr(value.kind, "_fields") else value.kind(items)
     if isinstance(value, Set):
         return value.kind(value.items)
     if isinstance(value, Dict) and value.kind is dict:
-        return {k: plain(frame, v) for k, v in entries_of(frame, value).items()}
+        return {k: known_number(plain(frame, v)) for k, v in entries_of(frame, value).items()}
     if isinstance(value, Object) and value.source is not None and _is_immutable(value):
         frame.ex.guards.add("is", value.source, value.value, says=f" is {value.value!r}")
         return value.value
     if isinstance(value, Function) and value.object is not None:
         return value.object
     return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
+
+
+def known_number(value: Any) -> Any:
+    """A symbolic size as the number that it is now, guarded; anything else as it is."""
+    return int(value) if isinstance(value, SymInt) else value
 
 
 def _is_immutable(value: Object) -> bool:
@@ -447,6 +454,7 @@ def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
         has_key(frame, container, name)  # a guard: whether it is new decides the order
         if container.items.get(name) is DELETED:
             del container.items[name]
+            container.added_again.add(name)
         frame.ex.writes(container)
         frame.ex.effect(dict.__setitem__, container, key, value)
     container.items[name] = value

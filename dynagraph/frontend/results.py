@@ -186,10 +186,9 @@ class Results:
         cls = value.kind
         setter = object.__setattr__
         if issubclass(cls, BaseException):
-            args = fields.pop("args")
-            items = tuple(self.build(a) for a in args.items)
+            args = self.build(fields.pop("args"))
             setter = BaseException.__setattr__
-            return ("call", new_exception, (("const", cls), *items)), [(setter, (Const(k), v)) for k, v in fields.items()]
+            return ("call", new_exception, (("const", cls), args)), [(setter, (Const(k), v)) for k, v in fields.items()]
         return ("call", object.__new__, (("const", cls),)), [(setter, (Const(k), v)) for k, v in fields.items()]
 
     def _function(self, value: Function) -> Recipe:
@@ -307,8 +306,10 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
 # -- what recipes call ------------------------------------------------------------------------------------------------------------
 
 
-def new_exception(cls: type, *args: Any) -> Any:
-    return cls.__new__(cls, *args)
+def new_exception(cls: type, args: tuple[Any, ...]) -> Any:
+    made = cls.__new__(cls, *args)
+    made.args = args
+    return made
 
 
 def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, named: Any) -> Any:

@@ -15,7 +15,7 @@ from dynagraph._core import _dispatch
 from dynagraph.frontend.assemble import assemble
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.liveness import live_names, reachable
+from dynagraph.frontend.liveness import live_names, reachable, sees_frame
 from dynagraph.frontend.program import JUMPS, VERSION, Instruction, Program, Region, decode
 from dynagraph.frontend.values import NULL, Opaque
 
@@ -95,7 +95,7 @@ class BreakPoint:
 
     @property
     def parameters(self) -> list[Any]:
-        return [v for v in self.stack if v is not NULL] + self.values
+        return self.values + [v for v in self.stack if v is not NULL]
 
 
 def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
@@ -110,10 +110,13 @@ def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
         raise stop
     if stop.reason.raises and program.handlers[index] is None:
         raise stop
+    if sees_frame(program):
+        raise stop
     live = live_names_of(program)
     wanted = live[index] | live[index + 1] | (live[i.value] if i.op == "FOR_ITER" else frozenset())
     names, values = [], []
-    for name in sorted(wanted):
+    first = program.code.co_varnames[:1]
+    for name in sorted(wanted, key=lambda n: (n not in first, n)):  # super() looks at the first local
         if name in frame.cells and name in program.code.co_freevars and name not in program.code.co_cellvars:
             continue
         value = frame.cells.get(name) or frame.locals.get(name, NULL)
@@ -156,7 +159,7 @@ class Resumes:
         region = program.handlers[point.index]
         if region is not None:
             builder.append_rest(program, [region.target], Region(start, end, region.target, region.depth, region.push_lasti))
-        parameters = [_slot(k) for k, there in enumerate(shape) if there] + point.names
+        parameters = point.names + [_slot(k) for k, there in enumerate(shape) if there]
         return builder.function(point.target.root, parameters)
 
     def _execute(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[bool]) -> int:
@@ -205,7 +208,7 @@ def _resume_target(target: Target, index: int, shape: tuple[bool, ...], names: t
     builder = _Builder(program, program.instructions[index].line)
     builder.reload(list(shape))
     builder.append_rest(program, [index], jump_to=index)
-    parameters = [_slot(k) for k, there in enumerate(shape) if there] + list(names)
+    parameters = list(names) + [_slot(k) for k, there in enumerate(shape) if there]
     function = builder.function(target.root, parameters)
     made = builder.program(function.__code__)
     return Target(function, made, program, builder.index_of, target.root)
@@ -256,7 +259,7 @@ class _Builder:
         live = live_names_of(point.target.original)[index]
         names = tuple(n for n in point.names if n in live)
         resume = resumes.resume(point, index, tuple(shape), names)
-        parameters = [_slot(k) for k, there in enumerate(shape) if there] + list(names)
+        parameters = list(names) + [_slot(k) for k, there in enumerate(shape) if there]
         self.call(_dispatch.Tail, resume, parameters)
         self.add("RETURN_VALUE", None)
 

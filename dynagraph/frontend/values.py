@@ -70,6 +70,7 @@ class Dict:
     kind: type = dict
     complete: bool = True
     absent: set[Any] = field(default_factory=set)  # keys known not to be in one of the caller's
+    added_again: set[Any] = field(default_factory=set)  # keys deleted and set again: they come last
     factory: Any = None  # of a defaultdict
     fields: dict[str, Any] = field(default_factory=dict)
 

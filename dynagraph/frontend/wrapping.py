@@ -73,7 +73,7 @@ def _shared(ex: Executor, obj: Any, source: Source) -> Value:
         ex.guards.relate("same", source, known.source, "is")  # type: ignore[union-attr, arg-type]
         return known
     value = _wrap(ex, obj, source)
-    if isinstance(value, (Sequence, Dict, Set, Object)) and value.source is not None and type(obj) is not tuple:
+    if isinstance(value, (Sequence, Dict, Set, Object, Function)) and value.source is not None and type(obj) is not tuple:
         ex.by_identity[id(obj)] = value
     return value
 
@@ -136,7 +136,9 @@ def _sequence(ex: Executor, obj: Any, source: Source) -> Sequence:
         ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
     else:
         refuse("UNSUPPORTED_INPUT", f"{source} is a {kind.__name__} of the caller's")
-    items = [Lazy(ex, item, Item(source, k)) for k, item in enumerate(obj)]
+    names = getattr(kind, "_fields", None)
+    places = [Item(source, k) if names is None else Attribute(source, names[k]) for k in range(len(obj))]
+    items = [Lazy(ex, item, place) for item, place in zip(obj, places)]
     return Sequence(kind, items, source, obj, sized=isinstance(obj, tuple))
 
 
@@ -169,8 +171,12 @@ def complete(ex: Executor, value: Dict) -> dict[Any, Any]:
         known = value.items
         original = {k: known[k] if k in known else Lazy(ex, value.object[k], Key(value.source, k)) for k in keys}
         for key, item in known.items():
-            if item is DELETED:
+            if item is DELETED or key in value.added_again:
                 original.pop(key, None)
+            if item is DELETED:
+                continue
+            if key in value.added_again:
+                original[key] = item
             elif key not in original:
                 original[key] = item
         value.items, value.complete = original, True

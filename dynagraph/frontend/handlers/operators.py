@@ -104,14 +104,14 @@ def delete_subscr(frame: Frame, i: Instruction) -> None:
 
 @handler("FORMAT_VALUE")
 def format_value(frame: Frame, i: Instruction) -> None:
-    flags = format_flags(i.value)
+    flags = i.value
     specification = plain(frame, frame.pop()) if flags & 4 else ""
     frame.push(formatted(frame, frame.pop(), flags & 3, specification))
 
 
 @handler("CONVERT_VALUE")
 def convert_value(frame: Frame, i: Instruction) -> None:
-    frame.push(formatted(frame, frame.pop(), format_flags(i.value), ""))
+    frame.push(formatted(frame, frame.pop(), i.value, ""))
 
 
 @handler("FORMAT_SIMPLE")
