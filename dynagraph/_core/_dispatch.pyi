@@ -113,6 +113,9 @@ def pool_trim(n_bytes: int, /) -> None:
     """Gives memory back to the system until at most so much is kept."""
 
 def pool_set_limit(n_bytes: int, /) -> None: ...
+def set_full_tracebacks(flag: bool, /) -> None:
+    """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""
+
 def set_errstate(variable: ContextVar[Any] | None, harmless: Callable[[], bool], /) -> None:
     """NumPy's variable of its floating-point error state, and what tells whether the state in force only warns.
 

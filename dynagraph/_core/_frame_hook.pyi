@@ -44,4 +44,7 @@ def is_active() -> bool:
     """Whether a thread waits for its frame to start, or watches."""
 
 def counters() -> dict[str, int]:
-    """Since the process started: `captured` frames, of these `swapped` ones and those `without_room` for the new code; `offered`: to the watcher."""
+    """Since the process started: `captured` frames, of these `swapped` ones and those `without_room` for the new code.
+
+    `offered`: frames that the watcher was asked about.
+    """

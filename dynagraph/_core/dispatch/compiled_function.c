@@ -411,7 +411,10 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
 
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    return follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL));
+    PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL));
+    if (!result)
+        dg_hide_our_frames();
+    return result;
 }
 
 static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

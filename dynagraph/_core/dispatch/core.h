@@ -100,6 +100,10 @@ typedef struct {
 } dg_tail;
 extern PyTypeObject dg_TailType;
 
+/* -- tracebacks.c -- */
+extern int dg_full_tracebacks;
+void dg_hide_our_frames(void); /* from the exception that is set */
+
 /* -- compiled_function.c -- */
 extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;
 /* the bound parameters in order of co_varnames as a new tuple; NULL without an exception: the call does not fit */
