@@ -19,9 +19,31 @@ from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Zip, items_of, iterate
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
-from dynagraph.frontend.objects import MISSING, generic, generic_delete, generic_store, in_mro, init_exception, instantiate, new_object
-from dynagraph.frontend.objects import call_special, special
-from dynagraph.frontend.operations import BINARY, binary, contains, delete, formatted, plain, store, subscript, text_of, unary
+from dynagraph.frontend.objects import (
+    MISSING,
+    call_special,
+    generic,
+    generic_delete,
+    generic_store,
+    in_mro,
+    init_exception,
+    instantiate,
+    new_object,
+    special,
+)
+from dynagraph.frontend.operations import (
+    BINARY,
+    binary,
+    contains,
+    delete,
+    formatted,
+    key_of,
+    plain,
+    store,
+    subscript,
+    text_of,
+    unary,
+)
 from dynagraph.frontend.source import Known
 from dynagraph.frontend.truth import length, same, truth, type_of
 from dynagraph.frontend.values import (
@@ -435,8 +457,10 @@ def _next(frame: Frame, iterator: Any, default: Any = NULL) -> Value:
 
 @meaning(sum)
 def _sum(frame: Frame, iterable: Any, start: Any = Const(0)) -> Value:
-    total, iterator = frame.ex.resolve(start), iterate(frame, iterable)
-    while (item := iterator.step(frame)) is not NULL:
+    total, items = frame.ex.resolve(start), items_of(frame, iterable)
+    if all(isinstance(i, Const) and type(i.value) in (bool, int, float) for i in [total, *items]):
+        return pure_call(frame, sum, [Sequence(list, items), total], {})  # floats are not just added, on 3.12 and later
+    for item in items:
         total = binary(frame, "+", total, item)
     return total
 
@@ -512,7 +536,7 @@ def _list(frame: Frame, iterable: Any = None) -> Value:
 
 @meaning(dict)
 def _dict(frame: Frame, *args: Any, **kwargs: Any) -> Value:
-    entries = {plain(frame, k): v for arg in args for k, v in pairs_of(frame, arg)}
+    entries = {key_of(frame, k): v for arg in args for k, v in pairs_of(frame, arg)}
     return Dict({**entries, **kwargs})
 
 
@@ -527,15 +551,12 @@ def _frozenset(frame: Frame, iterable: Any = None) -> Value:
 
 
 def _keys(frame: Frame, iterable: Any) -> dict[Any, None]:
-    try:
-        return dict.fromkeys(set(plain(frame, item) for item in items_of(frame, iterable)))
-    except TypeError as error:
-        return throw(error)
+    return dict.fromkeys({key_of(frame, item) for item in items_of(frame, iterable)})
 
 
 @meaning(dict.fromkeys)
 def _fromkeys(frame: Frame, keys: Any, value: Any = Const(None)) -> Value:
-    return Dict({plain(frame, k): frame.ex.resolve(value) for k in items_of(frame, keys)})
+    return Dict({key_of(frame, k): frame.ex.resolve(value) for k in items_of(frame, keys)})
 
 
 # -- texts --------------------------------------------------------------------------------------------------------------------

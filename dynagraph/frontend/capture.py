@@ -14,7 +14,6 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph import config
-from dynagraph._core import _dispatch
 from dynagraph.frontend import handlers  # noqa: F401  (importing it registers the handlers)
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor

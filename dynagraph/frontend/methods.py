@@ -365,12 +365,12 @@ NAMED_TUPLE: Table = {
 
 
 def _get(frame: Frame, owner: Dict, key: Any, default: Any = NOTHING) -> Value:
-    name = ops.plain(frame, key)
+    name = ops.key_of(frame, key)
     return frame.ex.resolve(owner.items[name]) if ops.has_key(frame, owner, name) else frame.ex.resolve(default)
 
 
 def _dict_pop(frame: Frame, owner: Dict, key: Any, default: Any = NULL) -> Value:
-    name = ops.plain(frame, key)
+    name = ops.key_of(frame, key)
     if ops.has_key(frame, owner, name):
         return ops.drop_key(frame, owner, key)
     return throw(KeyError(name)) if default is NULL else frame.ex.resolve(default)
@@ -385,7 +385,7 @@ def _popitem(frame: Frame, owner: Dict, last: Any = Const(True)) -> Value:
 
 
 def _setdefault(frame: Frame, owner: Dict, key: Any, default: Any = NOTHING) -> Value:
-    name = ops.plain(frame, key)
+    name = ops.key_of(frame, key)
     if not ops.has_key(frame, owner, name):
         ops.put_key(frame, owner, key, frame.ex.resolve(default))
     return frame.ex.resolve(owner.items[name])
@@ -419,7 +419,7 @@ def _dict_clear(frame: Frame, owner: Dict) -> Value:
 
 
 def _del_key(frame: Frame, owner: Dict, key: Any) -> Value:
-    name = ops.plain(frame, key)
+    name = ops.key_of(frame, key)
     if not ops.has_key(frame, owner, name):
         throw(KeyError(name))
     ops.drop_key(frame, owner, key)
@@ -427,7 +427,7 @@ def _del_key(frame: Frame, owner: Dict, key: Any) -> Value:
 
 
 def _move_to_end(frame: Frame, owner: Dict, key: Any, last: Any = Const(True)) -> Value:
-    name, items = ops.plain(frame, key), ops.entries_of(frame, owner)
+    name, items = ops.key_of(frame, key), ops.entries_of(frame, owner)
     if name not in items:
         throw(KeyError(name))
     moved = items.pop(name)
@@ -454,7 +454,7 @@ DICT: Table = {
     "clear": _dict_clear,
     "copy": lambda frame, owner: Dict(dict(ops.entries_of(frame, owner)), kind=owner.kind, factory=owner.factory),
     "__len__": lambda frame, owner: Const(length(frame.ex, owner)),
-    "__contains__": lambda frame, owner, key: Const(ops.has_key(frame, owner, ops.plain(frame, key))),
+    "__contains__": lambda frame, owner, key: Const(ops.has_key(frame, owner, ops.key_of(frame, key))),
     "__getitem__": lambda frame, owner, key: ops.dict_value(frame, owner, key),
     "__setitem__": lambda frame, owner, key, value: (ops.put_key(frame, owner, key, value), NOTHING)[1],
     "__delitem__": _del_key,
@@ -505,10 +505,7 @@ def _elements(frame: Frame, value: Any) -> set[Any]:
     value = frame.ex.resolve(value)
     if isinstance(value, Set):
         return set(value.items)
-    try:
-        return {ops.plain(frame, item) for item in items_of(frame, value)}
-    except TypeError as error:
-        return throw(error)
+    return {ops.key_of(frame, item) for item in items_of(frame, value)}
 
 
 def _set_to(frame: Frame, owner: Set, items: set[Any]) -> None:
@@ -516,14 +513,14 @@ def _set_to(frame: Frame, owner: Set, items: set[Any]) -> None:
 
 
 def _add(frame: Frame, owner: Set, item: Value) -> Value:
-    owner.items[ops.plain(frame, item)] = None
+    owner.items[ops.key_of(frame, item)] = None
     changes(frame, owner, set.add, item)
     return NOTHING
 
 
 def _discard(must: bool) -> Callable[..., Value]:
     def remove(frame: Frame, owner: Set, item: Value) -> Value:
-        name = ops.plain(frame, item)
+        name = ops.key_of(frame, item)
         if name in owner.items:
             del owner.items[name]
             changes(frame, owner, set.discard, item)
@@ -563,7 +560,7 @@ FROZENSET: Table = {
         for name in ("union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint", "copy")
     },
     "__len__": lambda frame, owner: Const(len(owner.items)),
-    "__contains__": lambda frame, owner, item: Const(ops.plain(frame, item) in owner.items),
+    "__contains__": lambda frame, owner, item: Const(ops.key_of(frame, item) in owner.items),
     "__iter__": lambda frame, owner: iterate(frame, owner),
 }
 SET: Table = {

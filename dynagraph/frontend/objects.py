@@ -192,7 +192,7 @@ def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     if issubclass(value.kind, BaseException) and value.source is None:
         if name == "__traceback__":
             return Opaque("a traceback")
-        return frame.ex.resolve(fields.get(name, Const(name == "__suppress_context__" and "__cause__" in fields or None)))
+        return frame.ex.resolve(fields.get(name, Const((name == "__suppress_context__" and "__cause__" in fields) or None)))
     if name == "__dict__":
         return refuse("ATTRIBUTE", "__dict__ is read")
     return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")

@@ -32,7 +32,7 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import KEYS, complete
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, expr_of
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
@@ -126,7 +126,10 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
         if symbol != "*" and digits > 4 * MAX_DIGITS:
             refuse("UNSUPPORTED_VALUE", "a number of more than 10000 digits")
     try:
-        return BINARY[symbol](left, right)
+        result = BINARY[symbol](left, right)
+        if isinstance(result, SymInt) and any(len(monomial) > 2 for monomial in expr_of(result).terms):
+            return BINARY[symbol](known_number(left), known_number(right))  # might not fit the 64 bits of a size
+        return result
     except Exception as error:
         return throw(error)
 
@@ -295,9 +298,9 @@ def contains(frame: Frame, container: Any, item: Any) -> bool:
         if isinstance(found, type(contains)):
             return truth(frame, call_special(frame, container, "__contains__", item))
     if isinstance(container, Dict):
-        return has_key(frame, container, plain(frame, item))
+        return has_key(frame, container, key_of(frame, item))
     if isinstance(container, Set):
-        return plain(frame, item) in container.items
+        return key_of(frame, item) in container.items
     if isinstance(container, Const):
         try:
             return plain(frame, item) in container.value
@@ -335,6 +338,16 @@ def plain(frame: Frame, value: Any) -> Any:
     if isinstance(value, Function) and value.object is not None:
         return value.object
     return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
+
+
+def key_of(frame: Frame, value: Any) -> Any:
+    """A key of a dict or an element of a set, as the Python object that it is."""
+    key = known_number(plain(frame, value))
+    try:
+        hash(key)
+    except TypeError as error:
+        throw(error)
+    return key
 
 
 def known_number(value: Any) -> Any:
@@ -428,11 +441,7 @@ def has_key(frame: Frame, container: Dict, key: Any) -> bool:
 def dict_value(frame: Frame, container: Dict, key: Any) -> Value:
     """``container[key]`` of a dict, by way of ``__missing__``."""
     key = frame.ex.resolve(key)
-    name = plain(frame, key)
-    try:
-        hash(name)
-    except TypeError as error:
-        throw(error)
+    name = key_of(frame, key)
     if has_key(frame, container, name):
         return frame.ex.resolve(container.items[name])
     if container.factory is not None and not (isinstance(container.factory, Const) and container.factory.value is None):
@@ -449,7 +458,7 @@ def dict_value(frame: Frame, container: Dict, key: Any) -> Value:
 
 def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
     """``dict.__setitem__``."""
-    name = plain(frame, key)
+    name = key_of(frame, key)
     if container.source is not None:
         has_key(frame, container, name)  # a guard: whether it is new decides the order
         if container.items.get(name) is DELETED:
@@ -463,7 +472,7 @@ def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
 
 def drop_key(frame: Frame, container: Dict, key: Value) -> Value:
     """``dict.pop(key)`` of a key that is there."""
-    name = plain(frame, key)
+    name = key_of(frame, key)
     value = frame.ex.resolve(container.items[name])
     if container.complete:
         del container.items[name]

@@ -14,7 +14,7 @@ import numpy as np
 from dynagraph.frontend.source import Source
 
 SMALLEST = 2  # of symbolic sizes and integers
-LARGEST = 1 << 62
+LARGEST = 1 << 31  # the product of two still is a 64-bit number, as sizes are in generated code
 
 
 class Profile:
@@ -40,7 +40,7 @@ class Profile:
                 seen[axis] = size if before < SMALLEST else None
         wanted = marked_axes(array)
         return [
-            SMALLEST <= size and (self.dynamic is True or seen[axis] is None or axis in wanted)
+            size >= SMALLEST and (self.dynamic is True or seen[axis] is None or axis in wanted)
             for axis, size in enumerate(array.shape)
         ]
 

@@ -12,7 +12,6 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator
 from dynagraph.frontend.guards import size_program

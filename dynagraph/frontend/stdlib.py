@@ -24,7 +24,7 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
 from dynagraph.frontend.methods import has_method, pairs_of
-from dynagraph.frontend.operations import binary, entries_of, plain, put_key, same_or_equal
+from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Method, Object, Sequence, Set, Value
@@ -233,7 +233,7 @@ def _counter(frame: Frame, *args: Any, **kwargs: Any) -> Value:
     if isinstance(given, Dict):
         return _mapping(frame, made, args, kwargs)
     for item in items_of(frame, given) if given is not None else ():
-        before = made.items.get(plain(frame, item), Const(0))
+        before = made.items.get(key_of(frame, item), Const(0))
         put_key(frame, made, item, binary(frame, "+", before, Const(1)))
     return _mapping(frame, made, (), kwargs)
 

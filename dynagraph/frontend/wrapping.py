@@ -18,7 +18,9 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
-from dynagraph.frontend.source import Attribute, Cell as CellSource, Contents, DictEntry, Item, Key, Known, Source
+from dynagraph.frontend.profile import LARGEST
+from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Source
+from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
@@ -114,7 +116,10 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
     if type(obj) is int and ex.profile.symbolic_number(source, obj) and len(ex.env.values) < MAX_SYMBOLS:
         symbol = len(ex.env.values)
         ex.guards.add("int", source, symbol, says=f" is an integer of at least 2, s{symbol}")
-        return Const(ex.env.symbol(obj), source)
+        ex.guards.add("scalar", source, _slot(ex), int, says=" is an int")
+        ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
+        number = ex.env.symbol(obj)
+        return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
     ex.guards.add("equal", source, obj, says=f" is {obj!r}")
     return Const(obj, source)
 
@@ -175,9 +180,7 @@ def complete(ex: Executor, value: Dict) -> dict[Any, Any]:
                 original.pop(key, None)
             if item is DELETED:
                 continue
-            if key in value.added_again:
-                original[key] = item
-            elif key not in original:
+            if key in value.added_again or key not in original:
                 original[key] = item
         value.items, value.complete = original, True
     return value.items

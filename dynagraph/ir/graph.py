@@ -179,8 +179,9 @@ class Graph:
         return "\n".join(node.describe() for node in self.nodes)
 
     # -- building ---------------------------------------------------------------------------------------------------
-    def placeholder(self, name: str, meta: Meta) -> Node:
-        return self._add("placeholder", name, name, (), {}, meta)
+    def placeholder(self, name: str, meta: Meta, symbol: str | None = None) -> Node:
+        """An input; with `symbol`, a 0-d integer whose value is that symbol's."""
+        return self._add("placeholder", name, name, (), {} if symbol is None else {"symbol": symbol}, meta)
 
     def constant(self, array: np.ndarray, name: str = "constant") -> Node:
         """The values of an array as a node; the graph keeps a read-only copy."""

@@ -42,7 +42,7 @@ def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, .
 
 
 def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
-    """The symbols' values, read off the shapes of the inputs, which are checked against the placeholders."""
+    """The symbols' values, read off the shapes of the inputs and off those that are symbols themselves, which are checked against the placeholders."""
     placeholders = graph.placeholders
     if len(inputs) != len(placeholders):
         raise GraphError(f"graph {graph.name!r}: takes {len(placeholders)} inputs, got {len(inputs)}")
@@ -50,6 +50,8 @@ def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
     for node, array in zip(placeholders, inputs):
         if dtypes.from_numpy(array.dtype) is not node.dtype or array.ndim != node.ndim:
             raise _misfit(graph, node, array)
+        if "symbol" in node.attrs:
+            sizes[node.attrs["symbol"]] = int(array)
         for dim, size in zip(node.shape, array.shape):
             symbol = _bare_symbol(dim)
             if symbol is not None:

@@ -3,8 +3,25 @@
 
 int dg_full_tracebacks; /* to see dynagraph's own frames */
 
+/* Code that stands in for a user's frame and only runs an entry (frontend/assemble.py, call_instead): a constant of it is the entry's
+   bound method. The frames behind it tell the user's line. */
+static int stands_in(PyTracebackObject *tb)
+{
+    PyCodeObject *code = PyFrame_GetCode(tb->tb_frame);
+    int found = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(code->co_consts) && !found; ++k) {
+        PyObject *constant = PyTuple_GET_ITEM(code->co_consts, k);
+        found = PyCFunction_Check(constant) && PyCFunction_GET_SELF(constant) &&
+                Py_IS_TYPE(PyCFunction_GET_SELF(constant), &dg_EntryType);
+    }
+    Py_DECREF(code);
+    return found;
+}
+
 static int is_ours(PyTracebackObject *tb)
 {
+    if (stands_in(tb))
+        return 1;
     static PyObject *key;
     if (!key && !(key = PyUnicode_InternFromString("__name__")))
         return 0;

@@ -8,7 +8,7 @@ from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import Frame, handler
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.methods import call_named_method, pairs_of
-from dynagraph.frontend.operations import has_key, plain, put_key
+from dynagraph.frontend.operations import key_of, plain
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
 from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
@@ -28,29 +28,20 @@ def build_list(frame: Frame, i: Instruction) -> None:
 def build_set(frame: Frame, i: Instruction) -> None:
     made = Set(set, {})
     for item in frame.popn(i.value):
-        made.items[_key(frame, item)] = None
+        made.items[key_of(frame, item)] = None
     frame.push(made)
 
 
 @handler("BUILD_MAP")
 def build_map(frame: Frame, i: Instruction) -> None:
     parts = frame.popn(2 * i.value)
-    frame.push(Dict({_key(frame, k): v for k, v in zip(parts[::2], parts[1::2])}))
+    frame.push(Dict({key_of(frame, k): v for k, v in zip(parts[::2], parts[1::2])}))
 
 
 @handler("BUILD_CONST_KEY_MAP")
 def build_const_key_map(frame: Frame, i: Instruction) -> None:
     keys = plain(frame, frame.pop())
     frame.push(Dict(dict(zip(keys, frame.popn(i.value)))))
-
-
-def _key(frame: Frame, value: Any) -> Any:
-    key = plain(frame, value)
-    try:
-        hash(key)
-    except TypeError as error:
-        throw(error)
-    return key
 
 
 @handler("BUILD_SLICE")
@@ -75,15 +66,15 @@ def list_append(frame: Frame, i: Instruction) -> None:
 @handler("SET_ADD")
 def set_add(frame: Frame, i: Instruction) -> None:
     item = frame.pop()
-    _key(frame, item)
+    key_of(frame, item)
     call_named_method(frame, _under_construction(frame, i), "add", [item], {})
 
 
 @handler("MAP_ADD")
 def map_add(frame: Frame, i: Instruction) -> None:
     value, key = frame.pop(), frame.pop()
-    _key(frame, key)
-    put_key(frame, _under_construction(frame, i), key, value)
+    key_of(frame, key)
+    putkey_of(frame, _under_construction(frame, i), key, value)
 
 
 @handler("LIST_EXTEND")
@@ -111,9 +102,9 @@ def dict_merge(frame: Frame, i: Instruction) -> None:
     _check_mapping(frame, more)
     into = _under_construction(frame, i)
     for key, value in pairs_of(frame, more):
-        if has_key(frame, into, plain(frame, key)):
+        if haskey_of(frame, into, plain(frame, key)):
             throw(TypeError(f"got multiple values for keyword argument {plain(frame, key)!r}"))
-        put_key(frame, into, key, value)
+        putkey_of(frame, into, key, value)
 
 
 def _check_mapping(frame: Frame, value: Any) -> None:

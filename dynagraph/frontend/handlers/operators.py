@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynagraph.frontend.executor import Frame, handler, refuse
+from dynagraph.frontend.executor import Frame, handler
 from dynagraph.frontend.operations import (
     binary,
     contains,
