@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import groupby
 from types import CodeType
@@ -175,13 +175,13 @@ def _concrete(emitted: Sequence[Opcode]) -> Iterator[ConcreteInstr]:
             yield ConcreteInstr("CACHE", 0, location=location)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _location(positions: tuple[int | None, ...]) -> InstrLocation:
     line, end_line, column, end_column = positions
     try:
         return InstrLocation(line, end_line if column is not None else line, column, end_column)
     except ValueError:  # columns that the line table cannot have
-        return InstrLocation(line, line, None, None)
+        return InstrLocation(line, None, None, None)
 
 
 def _entries(emitted: Sequence[Opcode]) -> Iterator[ExceptionTableEntry]:
