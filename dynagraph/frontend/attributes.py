@@ -6,6 +6,8 @@ import functools
 import types
 from typing import Any
 
+import numpy as np
+
 from dynagraph.frontend import objects
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator
@@ -68,6 +70,9 @@ def _of_array(frame: Frame, array: Array, name: str) -> Value:
         return frame.ex.from_door(reader(frame.ex.builder, array.node), "value" if array.is_scalar else "array")
     if method(name) is not None:
         return Method(name, array)
+    kind = array.node.dtype.numpy.type if array.is_scalar else np.ndarray
+    if not hasattr(kind, name):
+        throw(AttributeError(_lacks(f"numpy.{kind.__name__}", name)))
     return refuse("UNSUPPORTED_FUNCTION", f"the array attribute .{name}")
 
 

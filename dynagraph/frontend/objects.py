@@ -258,6 +258,8 @@ def load_from_super(frame: Frame, value: Super, name: str) -> Value:
     owner = value.owner
     of_class = isinstance(owner, Const) and isinstance(owner.value, type)
     kind = owner.value if of_class else owner.kind
+    if of_class and value.cls not in kind.__mro__:
+        refuse("METACLASS", f"super() in a method of {type(kind).__name__}")
     if of_class:
         frame.ex.guards.unmodified(kind)
     else:
@@ -323,7 +325,7 @@ def put(frame: Frame, value: Object, name: str, new: Value) -> None:
     value.fields[name] = new
     if value.source is not None:
         frame.ex.writes(value)
-        frame.ex.effect(setattr, value, Const(name), new)
+        frame.ex.effect(object.__setattr__, value, Const(name), new)  # hooks were followed already
 
 
 def delete(frame: Frame, value: Object, name: str) -> None:
@@ -350,7 +352,7 @@ def generic_delete(frame: Frame, value: Object, name: str) -> None:
     value.fields[name] = DELETED
     if value.source is not None:
         frame.ex.writes(value)
-        frame.ex.effect(delattr, value, Const(name))
+        frame.ex.effect(object.__delattr__, value, Const(name))
 
 
 # -- new instances ------------------------------------------------------------------------------------------------------------
