@@ -23,10 +23,11 @@ def exception(kind: type, *args: Value) -> Object:
     return Object(kind, fields={"args": Sequence(tuple, list(args))})
 
 
-def throw(error: BaseException) -> NoReturn:
-    """Raise, in the captured code, the error that Python gave for the same step."""
+def throw(error: BaseException, **fields: Value) -> NoReturn:
+    """Raise, in the captured code, the error that Python gave for the same step; `fields`: further attributes of it."""
     args = [Const(a) if isinstance(a, _LITERALS) else Opaque(f"an argument of {type(error).__name__}") for a in error.args]
     value = exception(type(error), *args)
+    value.fields.update(fields)
     raise Raised(value)
 
 

@@ -102,7 +102,7 @@ def generic(frame: Frame, value: Object, name: str) -> Value:
     if own is not None:
         return own
     if found is MISSING:
-        throw(_no_attribute(kind, name))
+        throw(_no_attribute(kind, name), name=Const(name), obj=value)
     return bound(frame, value, found, name)
 
 
@@ -151,6 +151,8 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
         return _cached(frame, value, found, name)
     if isinstance(found, types.MemberDescriptorType):
         slot = own_attribute(frame, value, name, in_slot=True)
+        if slot is None and found.__objclass__.__module__ == "builtins" and issubclass(kind, BaseException):
+            return Const(None)  # .name of a NameError that nobody gave one
         return slot if slot is not None else throw(AttributeError(name))
     if isinstance(found, WRAPPERS):
         return Method(Const(found), value)
@@ -430,7 +432,11 @@ def init_exception(made: Object, args: list[Any]) -> None:
     made.fields["args"] = Sequence(tuple, list(args))
     if issubclass(made.kind, StopIteration):
         made.fields["value"] = args[0] if args else Const(None)
-    elif issubclass(made.kind, (OSError, UnicodeError, SyntaxError, SystemExit, ImportError, BaseExceptionGroup)):
+    elif issubclass(made.kind, SystemExit):
+        made.fields["code"] = args[0] if len(args) == 1 else Sequence(tuple, list(args)) if args else Const(None)
+    elif issubclass(made.kind, ImportError):
+        made.fields["msg"] = args[0] if len(args) == 1 else Const(None)
+    elif issubclass(made.kind, (OSError, UnicodeError, SyntaxError, BaseExceptionGroup)):
         refuse("UNSUPPORTED_FUNCTION", f"making a {made.kind.__name__}")
 
 

@@ -331,7 +331,7 @@ def load_global(ex: Executor, owner: dict[str, Any], name: str) -> Value:
     entries = scope if isinstance(scope, dict) else vars(scope)
     if name not in entries:
         ex.guards.absent(entries, name)
-        throw(NameError(f"name {name!r} is not defined"))
+        throw(NameError(f"name {name!r} is not defined"), name=Const(name))
     return wrap(ex, entries[name], DictEntry(entries, name, "builtin"))
 
 
