@@ -53,8 +53,8 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
         return _of_function(frame, value, name)
     if isinstance(value, Method):
         return _of_method(frame, value, name)
-    if isinstance(value, Partial) and name in ("func", "args", "keywords"):
-        return {"func": value.function, "args": Sequence(tuple, list(value.args)), "keywords": Dict(dict(value.kwargs))}[name]
+    if isinstance(value, Partial):
+        return _of_partial(frame, value, name)
     if isinstance(value, Slice) and name in ("start", "stop", "step"):
         return frame.ex.resolve(value.parts[("start", "stop", "step").index(name)])
     if isinstance(value, Iterator) and name in ("__next__", "__iter__", "send", "throw", "close"):
@@ -62,6 +62,16 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
     if isinstance(value, Opaque):
         return refuse("UNSUPPORTED_VALUE", f".{name} of {value.what}")
     return refuse("ATTRIBUTE", f".{name} of a {type(value).__name__.lower()}")
+
+
+def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
+    if name in ("func", "args", "keywords"):
+        return {"func": value.function, "args": Sequence(tuple, list(value.args)), "keywords": Dict(dict(value.kwargs))}[name]
+    if name in value.fields:
+        return frame.ex.resolve(value.fields[name])
+    if not hasattr(functools.partial, name):
+        throw(AttributeError(_lacks("functools.partial", name)))
+    return refuse("ATTRIBUTE", f".{name} of a partial")
 
 
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
@@ -195,6 +205,8 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
         if value.source is not None:
             frame.ex.writes(value)
             frame.ex.effect(setattr, value, Const(name), new)
+    elif isinstance(value, Partial) and not hasattr(functools.partial, name):
+        value.fields[name] = new
     elif isinstance(value, Array):
         refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
     else:

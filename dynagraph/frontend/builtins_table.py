@@ -16,7 +16,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Zip, items_of, iterate
+from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Until, Zip, items_of, iterate
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
 from dynagraph.frontend.objects import (
@@ -52,6 +52,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     Function,
+    Getter,
     Method,
     Object,
     Partial,
@@ -276,7 +277,7 @@ def _type(frame: Frame, value: Any, *more: Any) -> Value:
 @meaning(callable)
 def _callable(frame: Frame, value: Any) -> Value:
     value = frame.ex.resolve(value)
-    if isinstance(value, (Function, Method, Partial)):
+    if isinstance(value, (Function, Method, Partial, Getter)):
         return Const(True)
     if isinstance(value, Const):
         return Const(callable(value.value))
@@ -437,7 +438,7 @@ def _filter(frame: Frame, function: Any, iterable: Any) -> Value:
 
 @meaning(iter)
 def _iter(frame: Frame, value: Any, *sentinel: Any) -> Value:
-    return refuse("UNSUPPORTED_ARGUMENT", "iter() with a sentinel") if sentinel else iterate(frame, value)
+    return born(frame, Until(call, frame.ex.resolve(value), *sentinel)) if sentinel else iterate(frame, value)
 
 
 @meaning(reversed)
@@ -625,13 +626,6 @@ def _reduce(frame: Frame, function: Any, iterable: Any, initial: Any = NULL) -> 
         total = call(frame, function, [total, item], {})
     return total
 
-
-@meaning(functools.partial)
-def _partial(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
-    function = frame.ex.resolve(function)
-    if isinstance(function, Partial):
-        return Partial(function.function, (*function.args, *args), {**function.kwargs, **kwargs})
-    return Partial(function, args, kwargs)
 
 
 __all__ = ["SPECIAL", "born", "make_super", "meaning"]

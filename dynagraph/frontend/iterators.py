@@ -163,6 +163,33 @@ class Filter(Iterator):
         return (filter if self.keep else itertools.filterfalse), (self.function, self.inner)
 
 
+class Until(Iterator):
+    """``iter(function, sentinel)``."""
+
+    def __init__(self, call: Callable[..., Value], function: Any, sentinel: Any):
+        self.call, self.function, self.sentinel, self.ended = call, function, sentinel, False
+
+    def step(self, frame: Frame) -> Any:
+        if self.ended:
+            return NULL
+        try:
+            item = self.call(frame, self.function, [], {})
+        except Raised as raised:
+            self.ended = issubclass(raised.value.kind, StopIteration)
+            if self.ended:
+                return NULL
+            raise
+        item, sentinel = frame.ex.resolve(item), frame.ex.resolve(self.sentinel)
+        self.ended = item is sentinel or truth(frame, EQUAL[0](frame, "==", sentinel, item))
+        return NULL if self.ended else item
+
+    def rebuilt(self) -> Rebuilt:
+        return (iter, (Sequence(tuple, []),)) if self.ended else (iter, (self.function, self.sentinel))
+
+
+EQUAL: list[Callable[..., Value]] = []  # operations.binary, which stands above this module
+
+
 class Stepped(Iterator):
     """Any other: a Python generator of the executor's own, over values."""
 
@@ -298,4 +325,4 @@ def guard_length_of(ex: Executor, value: Sequence) -> None:
         guard_length(ex, value)
 
 
-__all__ = ["Calls", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Rows", "Stepped", "Zip", "items_of", "iterate"]
+__all__ = ["Calls", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Rows", "Stepped", "Until", "Zip", "items_of", "iterate"]

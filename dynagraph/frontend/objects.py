@@ -440,6 +440,9 @@ def init_exception(made: Object, args: list[Any]) -> None:
         refuse("UNSUPPORTED_FUNCTION", f"making a {made.kind.__name__}")
 
 
+OBJECT_CALLERS: dict[type, Any] = {}  # what calls of the caller's objects of classes written in C mean
+
+
 @caller(Object)
 def call_object(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, Any]) -> Value:
     """An object with ``__call__``; a bound method, a partial."""
@@ -452,6 +455,8 @@ def call_object(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, 
             [frame.ex.wrap(owner, Attribute(value.source, "__self__")), *args],
             kwargs,
         )
+    if value.kind in OBJECT_CALLERS:
+        return OBJECT_CALLERS[value.kind](frame, value, args, kwargs)
     found = special(frame, value, "__call__")
     if found is None:
         throw(TypeError(f"{value.kind.__name__!r} object is not callable"))

@@ -10,7 +10,7 @@ from typing import Any
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import items_of, iterate
+from dynagraph.frontend.iterators import EQUAL, items_of, iterate
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, special
 from dynagraph.frontend.source import Key
@@ -96,6 +96,9 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if symbol in ("==", "!="):
         return Const(same(frame, left, right) is (symbol == "=="))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a {type(left).__name__.lower()} and a {type(right).__name__.lower()}")
+
+
+EQUAL.append(binary)
 
 
 def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:

@@ -23,6 +23,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     Function,
+    Getter,
     Iterator,
     Method,
     Object,
@@ -91,7 +92,9 @@ class Results:
         if isinstance(value, Method):
             return [value.owner, value.function]
         if isinstance(value, Partial):
-            return [value.function, *value.args, *value.kwargs.values()]
+            return [value.function, *value.args, *value.kwargs.values(), *value.fields.values()]
+        if isinstance(value, Getter):
+            return [*value.args, *value.kwargs.values()]
         return ()
 
     def _count(self, value: Any, above: set[int]) -> None:
@@ -255,7 +258,14 @@ def _dict(results: Results, value: Dict) -> Recipe:
 def _partial(results: Results, value: Partial) -> Recipe:
     args = ("tuple", tuple(results.build(a) for a in value.args))
     named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
-    return ("call", new_partial, (results.build(value.function), args, named))
+    made = ("call", new_partial, (results.build(value.function), args, named))
+    return ("call", with_attributes, (made, _fields(results, value))) if value.fields else made
+
+
+def _getter(results: Results, value: Getter) -> Recipe:
+    args = ("tuple", tuple(results.build(a) for a in value.args))
+    named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
+    return ("call", call_with, (("const", value.kind), args, named))
 
 
 def _method(results: Results, value: Method) -> Recipe:
@@ -296,6 +306,7 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Set: lambda results, value: ("call", value.kind, (("const", tuple(value.items)),)),
     Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
     Partial: _partial,
+    Getter: _getter,
     Method: _method,
     Generator: _generator,
     Super: _super,
@@ -334,6 +345,11 @@ def new_dict(cls: type, items: dict[Any, Any], fields: dict[str, Any]) -> Any:
 
 def new_partial(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
     return functools.partial(function, *args, **named)
+
+
+def with_attributes(made: Any, fields: dict[str, Any]) -> Any:
+    vars(made).update(fields)
+    return made
 
 
 def call_with(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:

@@ -17,6 +17,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     Function,
+    Getter,
     Iterator,
     Method,
     Object,
@@ -46,7 +47,7 @@ def truth(frame: Frame, value: Any) -> bool:
         _of_array(frame, value)
     if isinstance(value, (Sequence, Dict, Set)) and not _overridden(value.kind):
         return length(frame.ex, value) > 0
-    if isinstance(value, (Function, Method, Cell, Iterator, Partial, Slice)):
+    if isinstance(value, (Function, Method, Cell, Iterator, Partial, Getter, Slice)):
         return True
     if isinstance(value, (Object, Sequence, Dict)):
         return _of_object(frame, value)

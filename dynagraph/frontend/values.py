@@ -77,11 +77,24 @@ class Dict:
 
 @dataclass(eq=False)
 class Set:
-    """A set or frozenset of values that are known; the keys of `items` are Python objects."""
+    """A set or frozenset of values that are known.
+
+    `items` is a real set (frozenset) of the Python objects: what is done to the one is done to the other, so that their orders are the same.
+    """
 
     kind: type
-    items: dict[Any, Any]
+    items: Any
     source: Source | None = None
+    bases: tuple["Set", ...] = ()  # of the caller's: the order of this one depends on theirs
+    ordered: bool = False  # whether the order of one of the caller's is guarded
+
+
+@dataclass(eq=False)
+class DictView:
+    """What ``keys``, ``values`` or ``items`` (`name`) of a dict gives: it follows the dict."""
+
+    name: str
+    owner: Dict
 
 
 @dataclass(eq=False)
@@ -124,6 +137,16 @@ class Partial:
     function: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Getter:
+    """``operator.itemgetter``, ``attrgetter`` or ``methodcaller`` (`kind`) made by the captured code."""
+
+    kind: type
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -162,6 +185,7 @@ class Slice:
     """``slice(start, stop, step)`` of values."""
 
     parts: tuple[Any, Any, Any]
+    source: Source | None = None
 
 
 class Iterator:
@@ -174,5 +198,5 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Sequence, Dict, Set, Cell, Function, Method, Partial, Object, Super, Opaque, Slice, Iterator
+    Null, Const, Array, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Super, Opaque, Slice, Iterator
 ]

@@ -1,0 +1,173 @@
+"""What the callables of functools and operator mean: partials, getters, operators as functions, in-place ones too.
+
+Those of the caller's cannot be changed where they have no attributes to write: the getters; a partial's parts are guarded as they are read.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.frontend.attributes import load_attribute
+from dynagraph.frontend.builtins_table import SPECIAL, meaning
+from dynagraph.frontend.calls import Arguments, Keywords, call, caller
+from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.iterators import Items, items_of, iterate
+from dynagraph.frontend.objects import OBJECT_CALLERS, known
+from dynagraph.frontend.operations import binary, entries_of, in_place, plain, same_or_equal, subscript, unary
+from dynagraph.frontend.source import Attribute
+from dynagraph.frontend.truth import length
+from dynagraph.frontend.values import NULL, Array, Const, Dict, Getter, Object, Partial, Sequence, Value
+
+# -- partial ----------------------------------------------------------------------------------------------------------------------
+
+
+def partial_parts(frame: Frame, value: Object) -> Partial:
+    """A partial of the caller's, its parts guarded."""
+    obj, source = value.value, value.source
+    assert source is not None
+    frame.ex.guards.add("type", source, functools.partial, says=" is a partial")
+    args = frame.ex.wrap(obj.args, Attribute(source, "args"))
+    keywords = frame.ex.wrap(obj.keywords, Attribute(source, "keywords"))
+    if not isinstance(keywords, Dict):
+        refuse("UNSUPPORTED_VALUE", "a partial with keywords of a kind of their own")
+    function = frame.ex.wrap(obj.func, Attribute(source, "func"))
+    return Partial(function, tuple(items_of(frame, args)), dict(entries_of(frame, keywords)))
+
+
+def _call_partial(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) -> Value:
+    return call(frame, partial_parts(frame, value), args, kwargs)
+
+
+@meaning(functools.partial)
+def _partial(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
+    function = frame.ex.resolve(function)
+    if isinstance(function, Object) and function.kind is functools.partial and not vars(function.value):
+        frame.ex.guards.add("is", Attribute(function.source, "__dict__"), vars(function.value), says=" is the same dict")
+        frame.ex.guards.add("len", Attribute(function.source, "__dict__"), 0, says=" is empty")
+        function = partial_parts(frame, function)
+    if isinstance(function, Partial) and not function.fields:
+        return Partial(function.function, (*function.args, *args), {**function.kwargs, **kwargs})
+    return Partial(function, args, kwargs)
+
+
+# -- itemgetter, attrgetter, methodcaller -----------------------------------------------------------------------------------------
+
+
+def _getter(kind: type) -> None:
+    @meaning(kind)
+    def make(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+        if not args or (kwargs and kind is not operator.methodcaller):
+            refuse("WOULD_RAISE", f"{kind.__name__}() with these arguments")
+        if kind is not operator.itemgetter and not all(isinstance(plain(frame, a), str) for a in args[: _names(kind, args)]):
+            refuse("WOULD_RAISE", f"{kind.__name__}() of something that is no name")
+        return Getter(kind, tuple(frame.ex.resolve(a) for a in args), kwargs)
+
+    def call_given(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) -> Value:
+        return call(frame, _of_the_callers(frame, value), args, kwargs)
+
+    OBJECT_CALLERS[kind] = call_given
+
+
+def _names(kind: type, args: Any) -> int:
+    return 1 if kind is operator.methodcaller else len(args)
+
+
+def _of_the_callers(frame: Frame, value: Object) -> Getter:
+    """A getter of the caller's: what it holds is fixed, so its identity is guarded."""
+    frame.ex.guards.add("is", value.source, value.value, says=f" is {value.value!r}")  # type: ignore[arg-type]
+    made, args = value.value.__reduce__()
+    named: dict[str, Any] = {}
+    if isinstance(made, functools.partial):  # a methodcaller with keywords
+        args, named = (*made.args, *args), made.keywords
+    given = tuple(known(frame, a, f"{value.source}({a!r})") for a in args)
+    return Getter(value.kind, given, {k: known(frame, v, f"{value.source}({k})") for k, v in named.items()})
+
+
+@caller(Getter)
+def _call_getter(frame: Frame, getter: Getter, args: Arguments, kwargs: Keywords) -> Value:
+    if len(args) != 1 or kwargs:
+        refuse("WOULD_RAISE", f"{getter.kind.__name__} takes one argument")
+    owner = args[0]
+    if getter.kind is operator.methodcaller:
+        method = load_attribute(frame, owner, plain(frame, getter.args[0]))
+        return call(frame, method, list(getter.args[1:]), dict(getter.kwargs))
+    read = subscript if getter.kind is operator.itemgetter else _dotted
+    found = [read(frame, owner, key) for key in getter.args]
+    return found[0] if len(found) == 1 else Sequence(tuple, found)
+
+
+def _dotted(frame: Frame, owner: Any, path: Any) -> Value:
+    for name in plain(frame, path).split("."):
+        owner = load_attribute(frame, owner, name)
+    return owner
+
+
+OBJECT_CALLERS[functools.partial] = _call_partial
+for _kind in (operator.itemgetter, operator.attrgetter, operator.methodcaller):
+    _getter(_kind)
+
+
+# -- operators --------------------------------------------------------------------------------------------------------------------
+
+IN_PLACE = {
+    "+": operator.iadd, "-": operator.isub, "*": operator.imul, "/": operator.itruediv, "//": operator.ifloordiv,
+    "%": operator.imod, "**": operator.ipow, "<<": operator.ilshift, ">>": operator.irshift, "&": operator.iand, "|": operator.ior,
+    "^": operator.ixor, "@": operator.imatmul,
+}  # fmt: skip
+
+
+def _in_place(symbol: str) -> Callable[..., Value]:
+    return lambda frame, left, right: in_place(frame, symbol, left, right)
+
+
+def _joined(join: Callable[..., Value]) -> Callable[..., Value]:
+    def concatenate(frame: Frame, left: Any, right: Any) -> Value:
+        left, right = frame.ex.resolve(left), frame.ex.resolve(right)
+        if not all(isinstance(v, Sequence) or (isinstance(v, Const) and type(v.value) in (str, bytes)) for v in (left, right)):
+            refuse("UNSUPPORTED_ARGUMENT", "concatenation of things that are no lists, tuples or strings")
+        return join(frame, "+", left, right)
+
+    return concatenate
+
+
+SPECIAL |= {function: _in_place(symbol) for symbol, function in IN_PLACE.items()}
+SPECIAL |= {
+    operator.pos: lambda frame, value: unary(frame, "pos", value),
+    operator.invert: lambda frame, value: unary(frame, "invert", value),
+    operator.abs: SPECIAL[abs],
+    operator.concat: _joined(binary),
+    operator.iconcat: _joined(in_place),
+}
+if hasattr(operator, "call"):
+    SPECIAL[operator.call] = lambda frame, function, *args, **kwargs: call(frame, function, list(args), kwargs)
+
+
+@meaning(operator.countOf)
+def _count_of(frame: Frame, values: Any, item: Any) -> Value:
+    return Const(sum(same_or_equal(frame, candidate, item) for candidate in items_of(frame, values)))
+
+
+@meaning(operator.indexOf)
+def _index_of(frame: Frame, values: Any, item: Any) -> Value:
+    iterator, position = iterate(frame, values), 0
+    while (candidate := iterator.step(frame)) is not NULL:
+        if same_or_equal(frame, candidate, item):
+            return Const(position)
+        position += 1
+    return throw(ValueError("sequence.index(x): x not in sequence"))
+
+
+@meaning(operator.length_hint)
+def _length_hint(frame: Frame, value: Any, default: Any = Const(0)) -> Value:
+    value = frame.ex.resolve(value)
+    if isinstance(value, Items) and value.owner is None:
+        return Const(len(value.items) - value.position if value.position >= 0 else 0)
+    if isinstance(value, (Array, Object)) or not hasattr(value, "items"):
+        if not isinstance(value, Array):
+            refuse("UNSUPPORTED_ARGUMENT", "length_hint() of this kind of object")
+        return call(frame, Const(len), [value], {})
+    return Const(length(frame.ex, value))
