@@ -210,7 +210,7 @@ def test_dynamic_sizes_take_one_program():
     assert compiled.stats.compiles == 1
 
 
-# -- what breaks runs eagerly -------------------------------------------------------------------------------------------
+# -- breaks ---------------------------------------------------------------------------------------------------------------
 
 
 def array_branch(x):
@@ -238,12 +238,12 @@ def raises(x):
         (lambda x: np.sort(x), "unsupported-function"),
     ],
 )
-def test_breaks_run_eagerly_and_say_why(function, reason):
+def test_breaks_are_gone_around_and_say_why(function, reason):
     compiled = dg.compile(function)
     for _ in range(3):
         same(compiled(X), function(X))
-    assert compiled.stats.compiles == 0 and compiled.stats.fallbacks == 0
-    assert all(reason in text for text in compiled.stats.breaks)
+    assert compiled.stats.fallbacks == 0
+    assert any(reason in text for text in compiled.stats.breaks)
     with pytest.raises(dg.CaptureError, match=reason):
         dg.compile(function, fullgraph=True)(X)
 

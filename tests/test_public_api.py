@@ -124,7 +124,7 @@ def test_a_failing_backend_is_counted_and_the_answer_right(caplog):
 
 
 def test_the_limit_is_loud_once_and_then_eager():
-    compiled = dg.compile(lambda x, k: x * k)
+    compiled = dg.compile(lambda x, k: x * k, dynamic=False)
     with config.override(entry_limit=2):
         compiled(X, 1), compiled(X, 2)
         with pytest.warns(dg.RecompileLimitWarning, match="has 2 programs for as many kinds of arguments"):
@@ -167,7 +167,7 @@ def test_explain_runs_nothing():
         ran.append(1)
         return x + 1
 
-    assert "runs eagerly" in str(dg.explain(noisy)(X)) and not ran
+    assert "one graph of" in str(dg.explain(noisy)(X)) and not ran
     text = str(dg.explain(lambda x: x + 1)(X))
     assert "one graph of" in text and "local x: float64[4]" in text
 

@@ -95,6 +95,8 @@ def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captur
     found = Captures(name, plain(function))
     if explanation.program is not None:
         found.programs.append(explanation.program)
+        if explanation.program.captured.stop is not None:
+            found.breaks[str(explanation.program.captured.stop)] = 1
     if explanation.reason is not None:
         found.breaks[explanation.reason] = 1
     return found

@@ -48,7 +48,8 @@ def pass_tables(graph: Graph) -> list[tuple[str, str]]:
 
 def artifact_section(name: str) -> Callable[[Captures, Program], str]:
     def section(captures: Captures, program: Program) -> str:
-        return program.executable.artifacts.get(name, f"the backend has no {name} to show").rstrip()
+        artifacts = program.executable.artifacts if program.executable is not None else {}
+        return artifacts.get(name, f"there are no {name} to show").rstrip()
 
     return section
 

@@ -69,13 +69,21 @@ def describe(captures: Captures) -> str:
         lines.append(f"  one graph of {len(program.graph)} nodes, {spent}")
     for reason, count in captures.breaks.items():
         text = reason.replace("\n", "\n    ")
-        lines.append(f"  ran eagerly{f' {count} times' if count > 1 else ''}: {text}")
+        happened = "breaks, and goes on behind" if reason in resumed(captures) else "ran eagerly"
+        lines.append(f"  {happened}{f' ({count} times)' if count > 1 else ''}: {text}")
     if captures.counters:
         lines.append(f"  {captures.counters}")
     return "\n".join(lines)
 
 
+def resumed(captures: Captures) -> set[str]:
+    """The breaks that a program goes on behind."""
+    return {str(p.captured.stop) for p in captures.programs if p.captured.stop is not None}
+
+
 def verdict(captures: Captures) -> str:
+    if captures.programs and resumed(captures):
+        return "compiled in parts, around breaks"
     if captures.programs and captures.breaks:
         return "compiled for some arguments, eager for others"
     if captures.programs:

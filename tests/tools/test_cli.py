@@ -149,8 +149,8 @@ def test_json_holds_every_section(model: Path) -> None:
 
 
 def test_what_was_not_captured_is_explained(model: Path) -> None:
-    out = bad("dump", f"{model}:branches", "--args", "np.ones(3)", "--graph")
-    assert "nothing was captured: branches: " in out
+    out = good("dump", f"{model}:branches", "--args", "np.ones(3)", "--breaks")
+    assert "the branch depends on the value of an array" in out
     assert "model.py:13" in out
 
 
@@ -177,7 +177,8 @@ def test_a_syntax_error_is_shown_with_its_line(tmp_path: Path) -> None:
 def test_explain_says_what_compiles_and_what_does_not(model: Path) -> None:
     out = good("explain", model)
     assert "forward: compiled\n  one graph of" in out
-    assert "branches: runs eagerly" in out
+    assert "branches: compiled in parts, around breaks" in out
+    assert "breaks, and goes on behind" in out
     assert "model.py:13" in out
 
 

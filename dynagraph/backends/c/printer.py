@@ -29,6 +29,7 @@ from dynagraph.ir.loops import (
     Statement,
     Store,
     expr_cost,
+    indices,
     loaded_buffers,
     map_expr,
     stored_buffers,
@@ -236,6 +237,8 @@ def _size_symbols(program: LoopProgram) -> set[str]:
         if isinstance(step, Kernel):
             for axis in step.axes:
                 found |= {s.name for s in axis.extent.symbols()}
+            for index in indices(step.body):
+                found |= {s.name for s in index.symbols()}
     return {s for s in found if s[0] == "s" and s[1:].isdigit()}
 
 
