@@ -1,5 +1,6 @@
 /* Guard programs: compiled once into a flat array of instructions, run on every call.  No instruction runs user code. */
 #include "core.h"
+#include <structmember.h>
 
 #if PY_VERSION_HEX < 0x030E0000
 /* deprecated, and the one cheap way to know that a dict did not change */
@@ -14,7 +15,8 @@
 typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
-    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_TOKEN, G_UNMODIFIED,
+    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED,
+    G_DEREF, G_DEAD, G_NO_SLOT,
 } opcode;
 
 typedef struct {
@@ -49,7 +51,8 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
     {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
     {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
-    {"unmodified", G_UNMODIFIED, 1},
+    {"unmodified", G_UNMODIFIED, 1}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
+    {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -124,6 +127,41 @@ static int take_version(instruction *g)
         return 0;
     PyErr_Format(PyExc_ValueError, "guard program: type %s has no version: changes to it would go unseen", type->tp_name);
     return -1;
+}
+
+/* -- containers: their storage is read as C keeps it, whatever a subclass redefines ------------------------------------------- */
+
+static PyTypeObject *deque_type; /* collections.deque; kept for good */
+
+static PyTypeObject *find_deque(void)
+{
+    PyObject *module = deque_type ? NULL : PyImport_ImportModule("collections");
+    if (module)
+        deque_type = (PyTypeObject *)PyObject_GetAttrString(module, "deque");
+    Py_XDECREF(module);
+    return deque_type;
+}
+
+static inline int is_deque(PyObject *object)
+{
+    return deque_type && PyObject_TypeCheck(object, deque_type);
+}
+
+/* borrowed, or null without an exception */
+static PyObject *stored_item(PyObject *sequence, Py_ssize_t index)
+{
+    if (PyTuple_Check(sequence))
+        return index >= 0 && index < PyTuple_GET_SIZE(sequence) ? PyTuple_GET_ITEM(sequence, index) : NULL;
+    if (PyList_Check(sequence))
+        return index >= 0 && index < PyList_GET_SIZE(sequence) ? PyList_GET_ITEM(sequence, index) : NULL;
+    if (!is_deque(sequence))
+        return NULL;
+    PyObject *item = deque_type->tp_as_sequence->sq_item(sequence, index); /* the deque keeps it alive */
+    if (item)
+        Py_DECREF(item);
+    else
+        PyErr_Clear();
+    return item;
 }
 
 /* -- building ------------------------------------------------------------------------------------------------------------ */
@@ -239,6 +277,17 @@ static PyObject *elements_of(PyObject *set)
     return elements;
 }
 
+#if PY_VERSION_HEX < 0x030C0000
+#define SLOT_KIND T_OBJECT_EX
+#else
+#define SLOT_KIND Py_T_OBJECT_EX
+#endif
+
+static int is_slot(PyObject *object)
+{
+    return Py_TYPE(object) == &PyMemberDescr_Type && ((PyMemberDescrObject *)object)->d_member->type == SLOT_KIND;
+}
+
 static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, int n_symbols)
 {
     if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) == 0 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) {
@@ -311,7 +360,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
     case G_ITEM:
         g->number = PyLong_AsSsize_t(c);
-        if (PyErr_Occurred())
+        if (PyErr_Occurred() || !find_deque())
             return -1;
         return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
     case G_DICT_ITEM:
@@ -329,7 +378,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         return as_index(a, n_registers, "register", &g->src);
     case G_LEN:
         g->number = PyLong_AsSsize_t(b);
-        return PyErr_Occurred() ? -1 : as_index(a, n_registers, "register", &g->src);
+        return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
     case G_DICT_KEYS:
         if (!PyTuple_Check(b)) {
             PyErr_Format(PyExc_TypeError, "guard program: dict_keys takes a tuple, got %R", b);
@@ -381,7 +430,17 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
     case G_INT:
         return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_symbols, "symbol", &g->dst);
     case G_CONTENTS:
+    case G_DEREF:
         return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
+    case G_DEAD:
+        return as_index(a, n_registers, "register", &g->src);
+    case G_NO_SLOT:
+        if (!is_slot(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: no_slot takes the descriptor of a slot, got %R", b);
+            return -1;
+        }
+        g->object = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
     case G_NO_ITEM:
         g->hash = PyObject_Hash(b);
         if (g->hash == -1)
@@ -392,6 +451,18 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         if (!(g->object = elements_of(b)))
             return -1;
         return as_index(a, n_registers, "register", &g->src);
+    case G_SET_ORDER:
+        if (!PyTuple_Check(b)) {
+            PyErr_Format(PyExc_TypeError, "guard program: set_order takes a tuple, got %R", b);
+            return -1;
+        }
+        g->object = Py_NewRef(b);
+        return as_index(a, n_registers, "register", &g->src);
+    case G_MAXLEN:
+        g->number = b == Py_None ? -1 : PyLong_AsSsize_t(b);
+        if (!(g->key = PyUnicode_InternFromString("maxlen")))
+            return -1;
+        return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
     case G_UNMODIFIED:
         if (!PyType_Check(a)) {
             PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, a);
@@ -491,7 +562,7 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
     for (int k = 0; k < guards->length; ++k) {
         const instruction *g = &guards->code[k];
         int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
-                    g->op == G_DICT_ITEM || g->op == G_CONTENTS;
+                    g->op == G_DICT_ITEM || g->op == G_CONTENTS || g->op == G_DEREF;
         int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
                     g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED;
         if (reads && !written[g->src] && g->src >= needed)
@@ -607,23 +678,65 @@ static inline PyObject *dict_entry(instruction *g)
     return g->cached;
 }
 
+/* whether two keys are one, where no comparison runs code of the user's */
+static int same_key(PyObject *key, PyObject *wanted)
+{
+    if (key == wanted)
+        return 1;
+    if (Py_TYPE(key) != Py_TYPE(wanted) || !is_plain_element(key))
+        return 0;
+    if (PyFloat_CheckExact(key)) {
+        double a = PyFloat_AS_DOUBLE(key), b = PyFloat_AS_DOUBLE(wanted);
+        return memcmp(&a, &b, sizeof a) == 0;
+    }
+    return PyObject_RichCompareBool(key, wanted, Py_EQ) == 1;
+}
+
+/* whether what an iterator gives are these keys; takes the iterator */
+static int gives_keys(PyObject *iterator, PyObject *wanted)
+{
+    Py_ssize_t k = 0, n = PyTuple_GET_SIZE(wanted);
+    int holds = iterator != NULL;
+    PyObject *key;
+    while (holds && (key = Py_TYPE(iterator)->tp_iternext(iterator))) {
+        holds = k < n && same_key(key, PyTuple_GET_ITEM(wanted, k));
+        ++k;
+        Py_DECREF(key);
+    }
+    Py_XDECREF(iterator);
+    if (PyErr_Occurred()) {
+        PyErr_Clear();
+        return 0;
+    }
+    return holds && k == n;
+}
+
 static int dict_keys_hold(const instruction *g, PyObject *object)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(g->object), position = 0, k = 0;
-    if (!PyDict_CheckExact(object) || PyDict_GET_SIZE(object) != n)
+    if (!PyDict_Check(object) || PyDict_GET_SIZE(object) != n)
         return 0;
+    if (PyODict_Check(object)) /* has an order of its own */
+        return gives_keys(PyODict_Type.tp_iter(object), g->object);
     PyObject *key, *value;
-    while (PyDict_Next(object, &position, &key, &value)) {
-        PyObject *wanted = PyTuple_GET_ITEM(g->object, k++);
-        if (key != wanted) {
-            /* equal strings and numbers are one key; the comparison of anything else could run user code */
-            if (Py_TYPE(key) != Py_TYPE(wanted) || !(PyUnicode_CheckExact(key) || PyLong_CheckExact(key)))
-                return 0;
-            if (PyObject_RichCompareBool(key, wanted, Py_EQ) != 1)
-                return 0;
-        }
-    }
+    while (PyDict_Next(object, &position, &key, &value))
+        if (!same_key(key, PyTuple_GET_ITEM(g->object, k++)))
+            return 0;
     return 1;
+}
+
+static int set_order_holds(const instruction *g, PyObject *object)
+{
+    return PyAnySet_CheckExact(object) && gives_keys(PyObject_GetIter(object), g->object);
+}
+
+static int maxlen_holds(const instruction *g, PyObject *object)
+{
+    PyObject *maxlen = is_deque(object) ? PyObject_GenericGetAttr(object, g->key) : NULL;
+    Py_ssize_t number = !maxlen ? -2 : maxlen == Py_None ? -1 : PyLong_AsSsize_t(maxlen);
+    Py_XDECREF(maxlen);
+    PyErr_Clear();
+    return number == g->number;
 }
 
 static int lacks_attribute(PyObject *object, PyObject *name)
@@ -650,15 +763,30 @@ static PyObject *attribute(PyObject *object, PyObject *name)
     return value;
 }
 
-static Py_ssize_t exact_length(PyObject *object)
+static Py_ssize_t stored_length(PyObject *object)
 {
-    if (PyTuple_CheckExact(object))
+    if (PyTuple_Check(object))
         return PyTuple_GET_SIZE(object);
-    if (PyList_CheckExact(object))
+    if (PyList_Check(object))
         return PyList_GET_SIZE(object);
-    if (PyDict_CheckExact(object))
+    if (PyDict_Check(object))
         return PyDict_GET_SIZE(object);
-    return PyAnySet_CheckExact(object) ? PySet_GET_SIZE(object) : -1;
+    if (is_deque(object))
+        return Py_SIZE(object);
+    return PyAnySet_Check(object) ? PySet_GET_SIZE(object) : -1;
+}
+
+/* borrowed, or null where the object is no reference, or a dead one */
+static PyObject *referent(PyObject *reference)
+{
+    PyObject *object = PyWeakref_CheckRef(reference) ? PyWeakref_GET_OBJECT(reference) : NULL;
+    return object == Py_None ? NULL : object;
+}
+
+static int slot_is_empty(const instruction *g, PyObject *object)
+{
+    PyMemberDescrObject *slot = (PyMemberDescrObject *)g->object;
+    return PyObject_TypeCheck(object, PyDescr_TYPE(slot)) && !*(PyObject **)((char *)object + slot->d_member->offset);
 }
 
 static inline int relation_holds(const instruction *g, const int64_t *sizes)
@@ -683,7 +811,7 @@ static inline int int_holds(const instruction *g, PyObject *object, int64_t *siz
 
 static int lacks_item(const instruction *g, PyObject *object)
 {
-    if (!PyDict_CheckExact(object) || _PyDict_GetItem_KnownHash(object, g->key, g->hash))
+    if (!PyDict_Check(object) || _PyDict_GetItem_KnownHash(object, g->key, g->hash))
         return 0;
     int failed = PyErr_Occurred() != NULL;
     PyErr_Clear();
@@ -757,18 +885,9 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
             break;
         }
         case G_NO_ATTR: NEED(lacks_attribute(r[g->src], g->key));
-        case G_ITEM: {
-            PyObject *sequence = r[g->src];
-            if (PyTuple_CheckExact(sequence) && g->number >= 0 && g->number < PyTuple_GET_SIZE(sequence))
-                r[g->dst] = PyTuple_GET_ITEM(sequence, g->number);
-            else if (PyList_CheckExact(sequence) && g->number >= 0 && g->number < PyList_GET_SIZE(sequence))
-                r[g->dst] = PyList_GET_ITEM(sequence, g->number);
-            else
-                return k;
-            break;
-        }
+        case G_ITEM: NEED((r[g->dst] = stored_item(r[g->src], g->number)));
         case G_DICT_ITEM: {
-            if (!PyDict_CheckExact(r[g->src]))
+            if (!PyDict_Check(r[g->src]))
                 return k;
             PyObject *value = _PyDict_GetItem_KnownHash(r[g->src], g->key, g->hash);
             if (!value) {
@@ -778,7 +897,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
             r[g->dst] = value;
             break;
         }
-        case G_LEN: NEED(exact_length(r[g->src]) == g->number);
+        case G_LEN: NEED(stored_length(r[g->src]) == g->number);
         case G_DICT_KEYS: NEED(dict_keys_hold(g, r[g->src]));
         case G_SAME: NEED(r[g->src] == r[g->dst]);
         case G_NOT_SAME: NEED(r[g->src] != r[g->dst]);
@@ -792,7 +911,12 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_CONTENTS: NEED(PyCell_Check(r[g->src]) && (r[g->dst] = PyCell_GET(r[g->src])));
         case G_NO_ITEM: NEED(lacks_item(g, r[g->src]));
         case G_SET_IS: NEED(set_holds(g, r[g->src]));
+        case G_SET_ORDER: NEED(set_order_holds(g, r[g->src]));
+        case G_MAXLEN: NEED(maxlen_holds(g, r[g->src]));
         case G_TOKEN: NEED(token_holds(g));
+        case G_DEREF: NEED((r[g->dst] = referent(r[g->src])));
+        case G_DEAD: NEED(PyWeakref_CheckRef(r[g->src]) && !referent(r[g->src]));
+        case G_NO_SLOT: NEED(slot_is_empty(g, r[g->src]));
         case G_UNMODIFIED: NEED(type_unchanged(g, (PyTypeObject *)g->object));
         }
     }
