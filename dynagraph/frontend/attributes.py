@@ -146,6 +146,7 @@ def _of_container(frame: Frame, value: Any, name: str) -> Value:
 
 
 OF_FUNCTION = ("__name__", "__qualname__", "__doc__", "__module__")
+PARTS_OF_FUNCTION = ("__annotations__", "__defaults__", "__kwdefaults__", "__type_params__")
 
 
 def _of_function(frame: Frame, value: Function, name: str) -> Value:
@@ -153,17 +154,19 @@ def _of_function(frame: Frame, value: Function, name: str) -> Value:
         field = value.fields[name]
         return frame.ex.resolve(field) if field is not DELETED else throw(AttributeError(_lacks("function", name)))
     if value.source is not None:
-        if name in vars(value.object) or name in (*OF_FUNCTION, "__wrapped__"):
+        if name in vars(value.object) or name in (*OF_FUNCTION, *PARTS_OF_FUNCTION, "__wrapped__"):
             if hasattr(value.object, name):
                 return frame.ex.wrap(getattr(value.object, name), Attribute(value.source, name))
         elif not hasattr(value.object, name):
             frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name}")
             throw(AttributeError(_lacks("function", name)))
+    elif name in PARTS_OF_FUNCTION:
+        return _part_of_function(frame, value, name)
     elif name in OF_FUNCTION:
         doc = value.code.co_consts[0] if value.code.co_consts else None
         return Const(
             {
-                "__name__": value.name.rsplit(".", 1)[-1],
+                "__name__": value.code.co_name,
                 "__qualname__": value.name,
                 "__doc__": doc if isinstance(doc, str) else None,
                 "__module__": value.globals.get("__name__"),
@@ -175,6 +178,20 @@ def _of_function(frame: Frame, value: Function, name: str) -> Value:
         return Method("__get__", value)
     if not hasattr(types.FunctionType, name):
         throw(AttributeError(_lacks("function", name)))
+    return refuse("ATTRIBUTE", f".{name} of a function")
+
+
+def _part_of_function(frame: Frame, value: Function, name: str) -> Value:
+    """Of a function made by the captured code."""
+    if name == "__annotations__":
+        made = value.fields[name] = Dict({})
+        return made
+    if name == "__defaults__":
+        return Sequence(tuple, list(value.defaults)) if value.defaults else Const(None)
+    if name == "__kwdefaults__" and not value.kwdefaults:
+        return Const(None)
+    if name == "__type_params__" and hasattr(types.FunctionType, name):
+        return Sequence(tuple, [])
     return refuse("ATTRIBUTE", f".{name} of a function")
 
 
@@ -200,8 +217,10 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
     value = frame.ex.resolve(value)
     if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__ and value.source is None):
         objects.store(frame, value, name, new)
-    elif isinstance(value, Function) and not name.startswith("__"):
+    elif isinstance(value, Function) and _may_be_set(name, new):
         value.fields[name] = new
+        if name == "__qualname__":
+            value.name = new.value  # type: ignore[union-attr]
         if value.source is not None:
             frame.ex.writes(value)
             frame.ex.effect(setattr, value, Const(name), new)
@@ -211,6 +230,15 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
         refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
     else:
         refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is set")
+
+
+def _may_be_set(name: str, new: Any) -> bool:
+    """Whether a function takes this attribute as it is, and goes on being the same program."""
+    if name in ("__name__", "__qualname__"):
+        return isinstance(new, Const) and type(new.value) is str
+    if name == "__annotations__":
+        return isinstance(new, Dict)
+    return name in ("__doc__", "__module__") or not hasattr(types.FunctionType, name)
 
 
 def delete_attribute(frame: Frame, value: Any, name: str) -> None:

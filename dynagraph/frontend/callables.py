@@ -1,26 +1,28 @@
-"""What the callables of functools and operator mean: partials, getters, operators as functions, in-place ones too.
+"""What the callables of functools and operator mean: partials, wrappers, dispatchers, getters, operators as functions.
 
-Those of the caller's cannot be changed where they have no attributes to write: the getters; a partial's parts are guarded as they are read.
+The getters of the caller's cannot change, so their identity is guarded; of a partial the parts are guarded as they are read.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
+import types
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph.frontend.attributes import load_attribute
+from dynagraph.frontend.attributes import attribute_or, load_attribute, store_attribute
 from dynagraph.frontend.builtins_table import SPECIAL, meaning
-from dynagraph.frontend.calls import Arguments, Keywords, call, caller
+from dynagraph.frontend.calls import SPECIAL_CODES, SPECIAL_FUNCTIONS, Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Items, items_of, iterate
 from dynagraph.frontend.objects import OBJECT_CALLERS, known
 from dynagraph.frontend.operations import binary, entries_of, in_place, plain, same_or_equal, subscript, unary
-from dynagraph.frontend.source import Attribute
+from dynagraph.frontend.source import Attribute, Key
 from dynagraph.frontend.truth import length
-from dynagraph.frontend.values import NULL, Array, Const, Dict, Getter, Object, Partial, Sequence, Value
+from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Getter, Object, Partial, Sequence, Value
+from dynagraph.frontend.wrapping import load_cell
 
 # -- partial ----------------------------------------------------------------------------------------------------------------------
 
@@ -52,6 +54,73 @@ def _partial(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
     if isinstance(function, Partial) and not function.fields:
         return Partial(function.function, (*function.args, *args), {**function.kwargs, **kwargs})
     return Partial(function, args, kwargs)
+
+
+# -- wraps ------------------------------------------------------------------------------------------------------------------------
+
+ASSIGNED, UPDATED = functools.WRAPPER_ASSIGNMENTS, functools.WRAPPER_UPDATES
+
+
+def _update_wrapper(
+    frame: Frame, wrapper: Any, wrapped: Any, assigned: Any = Const(ASSIGNED), updated: Any = Const(UPDATED)
+) -> Value:
+    """``functools.update_wrapper`` of a function made by the captured code."""
+    wrapper, wrapped = frame.ex.resolve(wrapper), frame.ex.resolve(wrapped)
+    if not isinstance(wrapper, Function) or wrapper.source is not None or not isinstance(wrapped, Function):
+        refuse("UNSUPPORTED_ARGUMENT", "update_wrapper() of this kind of object")
+    if tuple(plain(frame, updated)) not in (UPDATED, ()):
+        refuse("UNSUPPORTED_ARGUMENT", "update_wrapper() that updates other dicts")
+    for name in plain(frame, assigned):
+        value = attribute_or(frame, wrapped, name, None)
+        if value is not None and not (name == "__type_params__" and not value.items):
+            store_attribute(frame, wrapper, name, value)
+    for name, value in _own_attributes(frame, wrapped).items() if plain(frame, updated) else ():
+        wrapper.fields[name] = value
+    wrapper.fields["__wrapped__"] = wrapped
+    return wrapper
+
+
+def _own_attributes(frame: Frame, function: Function) -> dict[str, Any]:
+    """What stands in a function's ``__dict__``, guarded."""
+    found: dict[str, Any] = {}
+    if function.source is not None and vars(function.object):
+        source = Attribute(function.source, "__dict__")
+        entries = frame.ex.wrap(vars(function.object), source)
+        found.update(entries_of(frame, entries))
+    elif function.source is not None:
+        frame.ex.guards.add("len", Attribute(function.source, "__dict__"), 0, says=" is empty")
+    return {**found, **{k: v for k, v in function.fields.items() if not hasattr(types.FunctionType, k)}}
+
+
+SPECIAL_FUNCTIONS[functools.update_wrapper] = _update_wrapper
+
+
+# -- singledispatch ---------------------------------------------------------------------------------------------------------------
+
+
+def _dispatch(frame: Frame, function: Function, cls: Any) -> Value:
+    """The implementation for a class: what the registry holds for it, or for the nearest base."""
+    kind = plain(frame, cls)
+    registry = load_cell(frame.ex, dict(zip(function.code.co_freevars, function.closure))["registry"])
+    if not isinstance(registry, Dict) or registry.object is None or registry.source is None or not isinstance(kind, type):
+        return refuse("UNSUPPORTED_FUNCTION", "functools.singledispatch")
+    entries: dict[Any, Any] = registry.object
+    frame.ex.guards.unmodified(kind)
+    chosen = kind
+    if kind not in entries:
+        frame.ex.guards.add("len", registry.source, len(entries), says=f" has {len(entries)} implementations")
+        if any(type(k) is not type for k in entries):
+            return refuse("UNSUPPORTED_FUNCTION", "functools.singledispatch on abstract classes")
+        frame.ex.guards.add("no_item", registry.source, kind, says=f" has none for {kind.__name__}")
+        chosen = next(base for base in kind.__mro__ if base in entries)
+        for registered in entries:
+            frame.ex.guards.register(Key(registry.source, registered))
+    return frame.ex.wrap(entries[chosen], Key(registry.source, chosen))
+
+
+for _code in functools.singledispatch.__code__.co_consts:
+    if isinstance(_code, types.CodeType) and _code.co_name == "dispatch" and "registry" in _code.co_freevars:
+        SPECIAL_CODES[_code] = _dispatch
 
 
 # -- itemgetter, attrgetter, methodcaller -----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ What a kind means when it is called is registered by the module that knows it.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -57,14 +58,19 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     special = SPECIAL_FUNCTIONS.get(function.object) if function.object is not None else None
     if special is not None:
         return special(frame, *args, **kwargs)
+    by_code = SPECIAL_CODES.get(function.code)
+    if by_code is not None:
+        return by_code(frame, function, *args, **kwargs)
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
     module = str(function.globals.get("__name__", ""))
-    if module.split(".")[0] in OPAQUE_PACKAGES:
+    if module.split(".")[0] in OPAQUE_PACKAGES and function.object not in FOLLOWED:
         refuse("UNSUPPORTED_FUNCTION", f"{module}.{function.name}")
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
 
 
+FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
+SPECIAL_CODES: dict[Any, Callable[..., Value]] = {}  # functions that the standard library makes: (frame, function, *args)
 SPECIAL_FUNCTIONS: dict[Any, Callable[..., Value]] = {}  # Python functions whose meaning stands in a table (stdlib.py)
 
 

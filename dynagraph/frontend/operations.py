@@ -280,6 +280,8 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
     value = frame.ex.resolve(value)
     if isinstance(value, Array):
         return frame.ex.call_door(operator_door(name), [value])
+    if isinstance(value, Const) and isinstance(value.value, SymInt) and name != "neg":
+        return value if name == "pos" else binary(frame, "-", unary(frame, "neg", value), Const(1))
     if isinstance(value, Const) and isinstance(value.value, PURE):
         try:
             return Const(UNARY[name](value.value))

@@ -12,6 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator
 from dynagraph.frontend.guards import size_program
@@ -190,7 +191,8 @@ class Results:
         if issubclass(cls, BaseException):
             args = self.build(fields.pop("args"))
             setter = BaseException.__setattr__
-            return ("call", new_exception, (("const", cls), args)), [(setter, (Const(k), v)) for k, v in fields.items()]
+            made = [(set_traceback, (Const(tuple(value.raised_at)),))] if value.raised_at else []
+            return ("call", new_exception, (("const", cls), args)), made + [(setter, (Const(k), v)) for k, v in fields.items()]
         return ("call", object.__new__, (("const", cls),)), [(setter, (Const(k), v)) for k, v in fields.items()]
 
     def _function(self, value: Function) -> Recipe:
@@ -322,8 +324,31 @@ def new_exception(cls: type, args: tuple[Any, ...]) -> Any:
     return made
 
 
+def set_traceback(error: BaseException, places: tuple[tuple[Any, int, dict[str, Any]], ...]) -> None:
+    """Raise the error through frames that stand where the captured code raised it, innermost first."""
+    function: Any = _raise
+    args: tuple[Any, ...] = (error,)
+    for code, line, scope in places:
+        function, args = types.FunctionType(called_from(code, line), scope), (function, *args)
+    try:
+        function(*args)
+    except BaseException as caught:
+        first = last = caught.__traceback__.tb_next  # type: ignore[union-attr]
+    for _ in places[1:]:
+        last = last.tb_next  # type: ignore[union-attr]
+    last.tb_next = None  # type: ignore[union-attr]
+    error.__traceback__ = first
+    while first is not None:
+        first.tb_frame.clear()  # the error is in there
+        first = first.tb_next
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
 def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, named: Any) -> Any:
-    made = types.FunctionType(code, scope, name.rsplit(".", 1)[-1], defaults, closure)
+    made = types.FunctionType(code, scope, code.co_name, defaults, closure)
     made.__qualname__ = name
     made.__kwdefaults__ = named
     return made

@@ -35,6 +35,9 @@ def _set_part(frame: Frame, made: Function, flag: int, part: Any) -> None:
         made.defaults = tuple(items_of(frame, part))
     elif flag == 2:
         made.kwdefaults = dict(entries_of(frame, part))
+    elif flag == 4:
+        parts = items_of(frame, part)  # names and annotations by turns
+        made.fields["__annotations__"] = Dict({plain(frame, k): v for k, v in zip(parts[::2], parts[1::2])})
     elif flag == 8:
         made.closure = tuple(part.items)  # cells
 
