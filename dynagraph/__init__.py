@@ -11,11 +11,15 @@ from dynagraph import config
 from dynagraph.api import (
     Explanation,
     RecompileLimitWarning,
+    allow_in_graph,
     compile,
     disable,
     explain,
+    graph_break,
     is_compiling,
+    mark_dynamic,
     reset,
+    stance,
 )
 from dynagraph.errors import (
     BackendError,
@@ -42,10 +46,14 @@ __all__ = [
     "RecompileLimitWarning",
     "ShapeError",
     "__version__",
+    "allow_in_graph",
     "compile",
     "config",
     "disable",
     "explain",
+    "graph_break",
     "is_compiling",
+    "mark_dynamic",
     "reset",
+    "stance",
 ]

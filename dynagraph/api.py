@@ -15,7 +15,7 @@ import time
 import types
 import warnings
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,7 +34,9 @@ from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.capture import Captured, capture
 from dynagraph.frontend.guards import size_program
-from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.markers import allow_in_graph, graph_break, is_compiling
+from dynagraph.frontend.markers import thread as _thread
+from dynagraph.frontend.profile import Profile, mark_dynamic
 from dynagraph.frontend.resume import Resumes, Target
 from dynagraph.frontend.watch import may_be_captured
 from dynagraph.ir.graph import Graph
@@ -47,6 +49,7 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
 MODES = ("default",)
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
+REMEMBERED_MISSES = 100
 REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is remembered
 
 
@@ -57,7 +60,6 @@ class RecompileLimitWarning(UserWarning):
 _log = logging.getLogger("dynagraph.capture")
 _all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _collectors: list[list[Any]] = []
-_thread = threading.local()
 _disabled = 0
 
 
@@ -139,6 +141,9 @@ class Compilation:
         self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
         self.programs: list[Program] = root.programs if root else []
         self.full = False
+        self.refused = False  # a generator or coroutine: never captured
+        self.captures: dict[Any, Captured] = {}  # by entry
+        self.misses: deque[str] = deque(maxlen=REMEMBERED_MISSES)
         self.shims: dict[Any, types.CodeType] = {}  # code that runs an entry in the place of the function's own
         self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
         self.stats: Stats = root.stats if root else Stats(self.compiled)
@@ -164,6 +169,8 @@ class Compilation:
         kwargs = kwargs or {}
         if self.full or _disabled or is_compiling():
             return function(*args, **kwargs)
+        if _stance != "default" and self._declines(_stance):
+            return function(*args, **kwargs)
         if not _capturable(function):
             self._refuse(function)
             return function(*args, **kwargs)
@@ -171,8 +178,19 @@ class Compilation:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
             return function(*args, **kwargs)  # which raises the right error
-        entry = self.entry_for(function, values)
+        entry = self._entry_if_there_is_room(function, values)
         return function(*args, **kwargs) if entry is None else entry.run(values)
+
+    def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
+        """`entry_for`, or None where the stack has no room for it."""
+        try:
+            return self.entry_for(function, values)
+        except RecursionError:
+            return None
+
+    def _declines(self, stance: str) -> bool:
+        """Whether the stance wants a call that no program serves to run eagerly."""
+        return stance == "force_eager" or (stance == "eager_on_recompile" and bool(self.compiled.entries))
 
     # -- frames that a broken part enters ---------------------------------------------------------------------------
     def run_watched(self, continuation: Callable[..., Any], *args: Any) -> Any:
@@ -210,6 +228,7 @@ class Compilation:
                 kind = _kind(values)
                 if self._shall_wait(kind) or self._is_full(function):
                     return None
+                self._note_misses(function, values)
                 return self._try(function, values, kind)
         finally:
             _thread.compiling = False
@@ -220,6 +239,8 @@ class Compilation:
             return self._compile(function, values)
         except Break as stop:
             self._note_break(function, stop, kind)
+        except RecursionError:  # the caller's stack is nearly full
+            self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
         except Exception as error:
             self._note_failure(function, error, kind)
         finally:
@@ -247,9 +268,26 @@ class Compilation:
         self.stats.compiles += 1
         self.programs.append(Program(captured, executable, captured_at - start, time.perf_counter() - captured_at))
         self.compiled.add_entry(entry)
+        self.captures[entry] = captured
         self.root.compiled.last_graph = captured.graph
         _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * (time.perf_counter() - start))
         return entry
+
+    def _note_misses(self, function: types.FunctionType, values: tuple) -> None:
+        """Remember why the program that came closest does not serve a call."""
+        failed = [(entry.check(values), captured) for entry, captured in self.captures.items()]
+        if not failed:
+            return
+        index, captured = max(failed, key=lambda pair: pair[0] or 0)
+        line = captured.guards.explain(values, index or 0, function.__closure__ or ())
+        self.root.misses.append(f"{function.__qualname__}: {line}")
+        if _stance == "fail_on_recompile":
+            raise CaptureError(f"{function.__qualname__} would be compiled again, under dg.stance('fail_on_recompile'): {line}")
+        _log.info("recompiling %s: guard failed\n  %s", function.__qualname__, line)
+
+    def explain_misses(self) -> list[str]:
+        """A line for each of the last calls that no program served though there were some: the guard that failed, old and new value."""
+        return list(self.root.misses)
 
     # -- what goes wrong --------------------------------------------------------------------------------------------
     def _note_break(self, function: types.FunctionType, stop: Break, kind: tuple) -> None:
@@ -273,7 +311,7 @@ class Compilation:
         if self.options.fullgraph:
             raise CaptureError(reason)
         self.stats.breaks[reason] += 1
-        self.compiled.enabled = False
+        self.refused, self.compiled.enabled = True, False
 
     def _shall_wait(self, kind: tuple) -> bool:
         """Whether a break of this kind of arguments is too recent to try again: the waits double."""
@@ -311,6 +349,8 @@ class Compilation:
             self.broken.clear()
             self.programs.clear()
             self.shims.clear()
+            self.captures.clear()
+            self.misses.clear()
             self.profile = Profile(self.options.dynamic)
             self.full = False
         for inner in (*self.parts, *self.callees.values()):
@@ -370,11 +410,11 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
 
     fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
     fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly.
-    dynamic: True makes the sizes of arrays symbolic; False and None specialise on them.
+    dynamic: None makes sizes of arrays and Python numbers symbolic once they change; True makes all sizes symbolic at once, False none.
     backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
     mode: "default".
 
-    The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`.
+    The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`, `explain_misses()`.
     Raises TypeError for what is no Python function, ValueError for an unknown mode, BackendError for an unknown backend.
 
     >>> import numpy as np, dynagraph as dg
@@ -421,6 +461,7 @@ def _compile(fn: Any, options: Options) -> Any:
     compiled.__dict__.update(fn.__dict__)
     compiled.stats = compilation.stats
     compiled.reset = compilation.reset
+    compiled.explain_misses = compilation.explain_misses
     compiled.programs = compilation.programs
     compiled.last_graph = None
     compiled.compilation = compilation
@@ -495,24 +536,23 @@ def collecting() -> Iterator[list[Any]]:
         _collectors.remove(collected)
 
 
-def is_compiling() -> bool:
-    """Whether this thread is capturing or compiling a function just now."""
-    return getattr(_thread, "compiling", False)
-
-
 @contextmanager
 def _disabling() -> Iterator[None]:
     global _disabled
     _disabled += 1
-    changed = [c for c in list(_all_compiled) if c.enabled]
-    for compiled in changed:
-        compiled.enabled = False
+    _enable()
     try:
         yield
     finally:
         _disabled -= 1
-        for compiled in changed:
-            compiled.enabled = True
+        _enable()
+
+
+def _enable() -> None:
+    """Have compiled functions serve calls, or run as plain Python, as `disable` and `stance` want it."""
+    wanted = not _disabled and _stance != "force_eager"
+    for compiled in list(_all_compiled):
+        compiled.enabled = wanted and not compiled.compilation.refused
 
 
 def disable(fn: Any = None) -> Any:
@@ -529,6 +569,37 @@ def disable(fn: Any = None) -> Any:
         raise TypeError(f"disable: expected a function, or nothing (a context manager), got {fn!r}")
     fn.__dynagraph_disabled__ = True
     return fn
+
+
+STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
+_stance = "default"
+
+
+class stance:
+    """What calls that no program serves do, in all compiled functions; as a statement, or in a with block.
+
+    "default" compiles them; "force_eager" runs every call as plain Python, "eager_on_recompile" only those of functions that have a program
+    already; "fail_on_recompile" raises CaptureError for these, naming the guard that failed.
+
+    >>> import dynagraph as dg
+    >>> with dg.stance("fail_on_recompile"):
+    ...     pass
+    """
+
+    def __init__(self, name: str):
+        global _stance
+        if name not in STANCES:
+            raise ValueError(f"stance: {name!r}: expected {', '.join(map(repr, STANCES))}")
+        self.before, _stance = _stance, name
+        _enable()
+
+    def __enter__(self) -> "stance":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        global _stance
+        _stance = self.before
+        _enable()
 
 
 # -- the runtime follows the switches -----------------------------------------------------------------------------------------

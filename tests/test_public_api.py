@@ -234,3 +234,80 @@ def test_a_bad_environment_variable_is_explained():
 def test_importing_is_light():
     script = "import sys, numpy, dynagraph; print([m for m in ('networkx', 'rich', 'click', 'matplotlib') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+# -- control --------------------------------------------------------------------------------------------------------------
+
+
+def test_graph_break_splits_the_graph():
+    def f(x):
+        y = x + 1
+        dg.graph_break()
+        return y * 2
+
+    compiled = dg.compile(f)
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(X), f(X))
+    assert compiled.stats.compiles == 2 and any("graph_break() was called" in text for text in compiled.stats.breaks)
+    with pytest.raises(dg.CaptureError, match="graph-break"):
+        dg.compile(f, fullgraph=True)(X)
+
+
+def test_is_compiling_is_true_in_captured_code():
+    compiled = dg.compile(lambda x: x + 1 if dg.is_compiling() else x)
+    np.testing.assert_array_equal(compiled(X), X + 1)
+
+
+def test_allow_in_graph_follows_a_function_of_a_library():
+    scope = {"__name__": "scipy.somewhere", "np": np}
+    exec("def twice(x):\n    return np.add(x, x)\n", scope)
+    twice = scope["twice"]
+    compiled = dg.compile(lambda x: twice(x) + 1, fullgraph=True)
+    with pytest.raises(dg.CaptureError, match="scipy.somewhere.twice"):
+        compiled(X)
+    assert dg.allow_in_graph(twice) is twice
+    np.testing.assert_array_equal(compiled(X), X + X + 1)
+    with pytest.raises(TypeError, match="written in Python"):
+        dg.allow_in_graph(np.add)
+
+
+def test_stances():
+    compiled = dg.compile(lambda x, k: x * k)
+    with dg.stance("force_eager"):
+        compiled(X, 2)
+    assert compiled.stats.compiles == 0 and compiled.enabled
+    compiled(X, 2)
+    with dg.stance("eager_on_recompile"):
+        np.testing.assert_array_equal(compiled(X, 3), X * 3)
+        np.testing.assert_array_equal(compiled(X, 2), X * 2)
+    assert compiled.stats.compiles == 1
+    with dg.stance("fail_on_recompile"):
+        np.testing.assert_array_equal(compiled(X, 2), X * 2)
+        with pytest.raises(dg.CaptureError, match=r"fail_on_recompile.*local k: expected 2, got 7"):
+            compiled(X, 7)
+    dg.stance("force_eager")
+    dg.stance("default")
+    assert compiled.enabled
+    with pytest.raises(ValueError, match="stance: 'lazy': expected 'default'"):
+        dg.stance("lazy")
+
+
+def test_misses_are_explained_in_one_line_each():
+    compiled = dg.compile(lambda x, k: x * k, dynamic=False)
+    compiled(X, 2), compiled(X, 3), compiled(X.astype(np.float32), 3)
+    first, second = compiled.explain_misses()
+    assert first.endswith("local k: expected 2, got 3")
+    assert second.endswith("local x: expected float64[4], got float32[4]")
+
+
+def test_mark_dynamic_takes_any_size_from_the_start():
+    compiled = dg.compile(lambda x: x * 2)
+    for n in (4, 5, 6):
+        x = np.ones((n, 3))
+        dg.mark_dynamic(x, 0)
+        np.testing.assert_array_equal(compiled(x), x * 2)
+    assert compiled.stats.compiles == 1
+    with pytest.raises(ValueError, match="axis 2 of an array of 2 dimensions"):
+        dg.mark_dynamic(x, 2)
+    with pytest.raises(TypeError, match="expected an array, got list"):
+        dg.mark_dynamic([1.0], 0)

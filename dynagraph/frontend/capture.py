@@ -14,7 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph import config
-from dynagraph.frontend import handlers  # noqa: F401  (importing it registers the handlers)
+from dynagraph.frontend import handlers, markers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList, size_program
@@ -93,12 +93,20 @@ def capture(
         except CannotBuild as refusal:
             if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
                 raise stop or refusal from None
-            stop_at, stop = refusal.born, refusal
+            stop_at, stop = refusal.born, _bare(refusal)
         except Break as reason:
             if resumes is None or stop is not None:
                 raise
-            stop_at, stop = ex.steps, reason
+            stop_at, stop = ex.steps, _bare(reason)
+        finally:
+            ex.release()
     raise stop or Break("RECURSION", None, "too many attempts")
+
+
+def _bare(stop: Any) -> Any:
+    """A break without the frames that it came through, which hold the caller's objects."""
+    stop.__context__ = stop.__cause__ = None
+    return stop.with_traceback(None)
 
 
 def _target(function: types.FunctionType) -> Target:

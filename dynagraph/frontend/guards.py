@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Item, Key, Known, Local, Source
+from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Item, Key, Known, Local, Referent, Source
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
 HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes made by Python code, whose attributes may change
-_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item")
+_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item", "deref")
 
 
 def size_program(expr: IntExpr) -> Any:
@@ -85,6 +85,8 @@ class GuardList:
             return ("item", base, source.index)
         if isinstance(source, Contents):
             return ("contents", base)
+        if isinstance(source, Referent):
+            return ("deref", base)
         assert isinstance(source, Key)
         return ("dict_item", base, source.key)
 
@@ -137,14 +139,49 @@ class GuardList:
         """A line for each guard; loads are not worth one."""
         return [text for instruction, text in self._rows() if instruction[0] not in _LOADS]
 
-    def explain(self, values: tuple[Any, ...], index: int) -> str:
+    def explain(self, values: tuple[Any, ...], index: int, closure: tuple[Any, ...] = ()) -> str:
         """Why instruction `index` of the program does not hold for bound parameters `values`."""
         instruction, text = self._rows()[index]
+        name = instruction[0]
         source = self._sources.get(instruction[1]) if len(instruction) > 1 and isinstance(instruction[1], int) else None
-        if isinstance(source, Local) and instruction[0] in ("array", "scalar", "equal", "is", "type", "type_version", "len"):
-            said = text[len(str(source)) :].lstrip(": ").removeprefix("is ")
-            return f"{source}: expected {said}, got {describe_value(values[source.index])}"
-        return f"no longer true: {text}"
+        if source is None or name in ("dim", "relation"):
+            return f"no longer true: {text}"
+        now = value_at(source, values, closure)
+        if name in _LOADS or now is MISSING:
+            return f"{source}: is not there any more"
+        said = text[len(str(source)) :].lstrip(": ")
+        got = f"{len(now)} items" if name == "len" else "the class has changed" if name == "type_version" else describe_value(now)
+        return f"{source}: expected {said.removeprefix('is ').removeprefix('has ')}, got {got}"
+
+
+MISSING = object()
+
+
+def value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...] = ()) -> Any:
+    """What stands at a source now, for bound parameters `values`; MISSING where there is nothing."""
+    try:
+        return _value_at(source, values, closure)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return MISSING
+
+
+def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+    if isinstance(source, Local):
+        return values[source.index]
+    if isinstance(source, DictEntry):
+        return source.owner[source.key]
+    if isinstance(source, Closure):
+        return closure[source.index].cell_contents
+    if isinstance(source, Cell):
+        return source.cell.cell_contents
+    if isinstance(source, Known):
+        return source.value
+    base = _value_at(source.base, values, closure)
+    if isinstance(source, Attribute):
+        return getattr(base, source.name)
+    if isinstance(source, Contents):
+        return base.cell_contents
+    return base[source.index if isinstance(source, Item) else source.key]
 
 
 def _identity(part: Any) -> Any:
