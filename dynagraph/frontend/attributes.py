@@ -66,6 +66,8 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
 
 def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
     if name in ("func", "args", "keywords"):
+        if is_partial(value.function):  # which is flattened, unless somebody has asked it for its __dict__
+            refuse("ATTRIBUTE", f".{name} of a partial of a partial of the caller's")
         return {"func": value.function, "args": Sequence(tuple, list(value.args)), "keywords": Dict(dict(value.kwargs))}[name]
     if name in value.fields:
         return frame.ex.resolve(value.fields[name])

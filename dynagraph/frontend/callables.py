@@ -47,10 +47,6 @@ def _call_partial(frame: Frame, value: Object, args: Arguments, kwargs: Keywords
 @meaning(functools.partial)
 def _partial(frame: Frame, function: Any, *args: Any, **kwargs: Any) -> Value:
     function = frame.ex.resolve(function)
-    if isinstance(function, Object) and function.kind is functools.partial and not vars(function.value):
-        frame.ex.guards.add("is", Attribute(function.source, "__dict__"), vars(function.value), says=" is the same dict")
-        frame.ex.guards.add("len", Attribute(function.source, "__dict__"), 0, says=" is empty")
-        function = partial_parts(frame, function)
     if isinstance(function, Partial) and not function.fields:
         return Partial(function.function, (*function.args, *args), {**function.kwargs, **kwargs})
     return Partial(function, args, kwargs)
