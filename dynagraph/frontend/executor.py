@@ -101,6 +101,9 @@ class Frame:
         try:
             found(self, instruction)
         except Raised as raised:
+            again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.value == 0)
+            if raised.value.source is None and not again:
+                raised.value.raised_at.append((self.code, instruction.line, self.function.globals))
             self.unwind(raised, self.program.handlers[index])
         except Unsupported as refusal:
             raise Break(refusal.reason, location, refusal.detail) from None
@@ -218,6 +221,12 @@ class Executor:
         except Raised as raised:
             raise Break("WOULD_RAISE", self.graph.location, said(raised.value)) from None
 
+    def release(self) -> None:
+        """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
+        self.main = self.builder = self.values = None  # type: ignore[assignment]
+        for held in (self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.written, self.handling):
+            held.clear()  # type: ignore[attr-defined]
+
     def count_step(self) -> None:
         self.steps += 1
         if self.steps == self.stop_at:
@@ -257,7 +266,7 @@ class Executor:
         if kind is tuple or kind is list:
             return Sequence(kind, [self.constant(v) for v in value])
         if kind is frozenset or kind is set:
-            return Set(kind, dict.fromkeys(value))
+            return Set(kind, kind(value))
         if kind is dict:
             return Dict({k: self.constant(v) for k, v in value.items()})
         return Const(value)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import enum
 import functools
 import types
+import weakref
 from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.frontend.calls import call, caller
 from dynagraph.frontend.exceptions import Raised, exception, refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.source import Attribute, Known
+from dynagraph.frontend.source import Attribute, Known, Referent
 from dynagraph.frontend.values import DELETED, Const, Dict, Function, Method, Object, Opaque, Sequence, Super, Value
 from dynagraph.frontend.wrapping import class_function
 
@@ -121,17 +122,27 @@ def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Valu
         return None if field is DELETED else frame.ex.resolve(field)
     if value.source is None:
         return None
+    obj = frame.ex.objects[value.source]
+    found = _in_slot(obj, in_mro(value.kind, name)) if in_slot else namespace(obj).get(name, MISSING)
+    if found is not MISSING:
+        return frame.ex.wrap(found, Attribute(value.source, name))
     if in_slot:
-        there = hasattr(value.value, name)
-    else:
-        there = name in getattr(value.value, "__dict__", {})
-    if there:
-        return frame.ex.wrap(getattr(value.value, name), Attribute(value.source, name))
-    if hasattr(value.value, "__dict__") and not in_slot:
+        frame.ex.guards.add("no_slot", value.source, in_mro(value.kind, name), says=f" has nothing in its slot {name}")
+    elif value.kind.__dictoffset__:
         frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
-    elif in_slot:
-        refuse("ATTRIBUTE", f"the slot {name} is not set")
     return None
+
+
+def _in_slot(obj: Any, slot: Any) -> Any:
+    try:
+        return slot.__get__(obj)
+    except AttributeError:
+        return MISSING
+
+
+def namespace(obj: Any) -> dict[str, Any]:
+    """``obj.__dict__``, by no code of the user's."""
+    return object.__getattribute__(obj, "__dict__") if type(obj).__dictoffset__ else {}
 
 
 def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
@@ -189,12 +200,19 @@ def _enum_attribute(frame: Frame, value: Object, name: str) -> Value:
     return known(frame, getattr(value.value, name), f"{value.value}.{name}")
 
 
+OF_EXCEPTION = ("args", "__cause__", "__context__", "__suppress_context__")
+
+
 def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     fields = value.fields
     if issubclass(value.kind, BaseException) and value.source is None:
         if name == "__traceback__":
             return Opaque("a traceback")
         return frame.ex.resolve(fields.get(name, Const((name == "__suppress_context__" and "__cause__" in fields) or None)))
+    if issubclass(value.kind, BaseException) and name in OF_EXCEPTION:
+        own = fields.get(name)
+        place = Attribute(value.source, name)
+        return frame.ex.resolve(own) if own is not None else frame.ex.wrap(getattr(value.value, name), place)
     if name == "__dict__":
         return refuse("ATTRIBUTE", "__dict__ is read")
     return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")
@@ -461,6 +479,21 @@ def call_object(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, 
     if found is None:
         throw(TypeError(f"{value.kind.__name__!r} object is not callable"))
     return call(frame, bound(frame, value, found, "__call__"), args, kwargs)
+
+
+def dereference(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    """A call of a weak reference: what it refers to, or None."""
+    if value.source is None or args or kwargs:
+        refuse("UNSUPPORTED_FUNCTION", "a call of a weak reference")
+    frame.ex.guards.add("type", value.source, value.kind, says=" is a weak reference")
+    found = value.value()
+    if found is not None:
+        return frame.ex.wrap(found, Referent(value.source))
+    frame.ex.guards.add("dead", value.source, says=" refers to nothing any more")
+    return Const(None)
+
+
+OBJECT_CALLERS[weakref.ReferenceType] = dereference
 
 
 @caller(Super)

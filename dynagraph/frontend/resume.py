@@ -8,6 +8,7 @@ a prologue that puts the stack back; it is a compiled function in its own right.
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.liveness import live_names, reachable, sees_frame
 from dynagraph.frontend.program import JUMPS, VERSION, Instruction, Program, Region, decode
-from dynagraph.frontend.values import NULL, Opaque
+from dynagraph.frontend.values import NULL, Opaque, Outer
 
+HANDLED = "handled"  # in a shape: what the interpreter keeps on the stack while an exception is handled, which the slot holds
 CALLABLE_FIRST = VERSION >= (3, 13)  # [f, NULL] on the stack rather than [NULL, f]
 
 # instruction -> (values taken from the stack, values put there); what is not here cannot be executed on its own
@@ -32,7 +34,7 @@ EFFECTS: dict[str, tuple[int, int]] = {
     "FORMAT_WITH_SPEC": (2, 1), "CONVERT_VALUE": (1, 1), "IMPORT_NAME": (2, 1), "IMPORT_FROM": (0, 1), "CONTAINS_OP": (2, 1),
     "IS_OP": (2, 1), "BEFORE_WITH": (1, 2), "MATCH_SEQUENCE": (0, 1), "MATCH_MAPPING": (0, 1), "MATCH_KEYS": (0, 1), "MATCH_CLASS": (3, 1),
     "GET_LEN": (0, 1), "LOAD_BUILD_CLASS": (0, 1), "LIST_TO_TUPLE": (1, 1), "LOAD_ASSERTION_ERROR": (0, 1), "BUILD_CONST_KEY_MAP": (0, 1),
-    "SET_FUNCTION_ATTRIBUTE": (2, 1), "LOAD_FAST": (0, 1), "LOAD_FAST_CHECK": (0, 1),
+    "SET_FUNCTION_ATTRIBUTE": (2, 1), "LOAD_FAST": (0, 1), "LOAD_FAST_CHECK": (0, 1), "CHECK_EXC_MATCH": (1, 1), "WITH_EXCEPT_START": (0, 1),
 }  # fmt: skip
 
 
@@ -92,18 +94,25 @@ class BreakPoint:
     stack: list[Any]
     names: list[str]  # locals and cells that are handed over
     values: list[Any]
+    handled: list[Any]  # the exceptions that are being handled
 
     @property
     def parameters(self) -> list[Any]:
-        return self.values + [v for v in self.stack if v is not NULL]
+        handled = iter(self.handled)
+        return self.values + [next(handled) if isinstance(v, Outer) else v for v in self.stack if v is not NULL]
+
+    @property
+    def shape(self) -> list[Any]:
+        """What there is on the stack: True for a value, False for NULL, or HANDLED."""
+        return [HANDLED if isinstance(v, Outer) else v is not NULL for v in self.stack]
 
 
 def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
     """The break point at the frame's next instruction; raises `stop` where no continuation can be made."""
     index = target.index_of[frame.ip]
     program = target.original
-    in_handler = frame.ex.handling or any(isinstance(v, Opaque) for v in frame.stack)
-    if index < 0 or in_handler or len(frame.stack) > 200:
+    opaque = any(isinstance(v, Opaque) and not isinstance(v, Outer) for v in frame.stack)
+    if index < 0 or opaque or len(frame.stack) > 200:
         raise stop
     i = program.instructions[index]
     if i.op != "FOR_ITER" and (stack_effect(i) is None or i.op in JUMPS):
@@ -123,7 +132,7 @@ def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
         if value is not NULL:
             names.append(name)
             values.append(value)
-    return BreakPoint(target, index, list(frame.stack), names, values)
+    return BreakPoint(target, index, list(frame.stack), names, values, list(frame.ex.handling))
 
 
 _live: dict[int, tuple[Program, list[frozenset[str]]]] = {}
@@ -152,17 +161,17 @@ class Resumes:
         """The function that takes `point.parameters`, executes the instruction and gives the Tail."""
         program, i = point.target.original, point.target.original.instructions[point.index]
         builder = _Builder(program, i.line)
-        shape = [v is not NULL for v in point.stack]
+        shape = point.shape
         builder.reload(shape)
         start = len(builder.instructions)
         end = self._execute(builder, point, i, shape)
         region = program.handlers[point.index]
         if region is not None:
             builder.append_rest(program, [region.target], Region(start, end, region.target, region.depth, region.push_lasti))
-        parameters = point.names + [_slot(k) for k, there in enumerate(shape) if there]
+        parameters = point.names + _slots(shape)
         return builder.function(point.target.root, parameters)
 
-    def _execute(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[bool]) -> int:
+    def _execute(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[Any]) -> int:
         """The instruction and what follows it; gives the index behind what an exception handler of the original covers."""
         if i.op == "FOR_ITER":
             return self._execute_for_iter(builder, point, i, shape)
@@ -180,7 +189,7 @@ class Resumes:
         builder.leave(self, point, point.index + 1, after)
         return end
 
-    def _execute_for_iter(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[bool]) -> int:
+    def _execute_for_iter(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[Any]) -> int:
         at = builder.add("FOR_ITER", None)
         end = len(builder.instructions)
         builder.leave(self, point, point.index + 1, [*shape, True])
@@ -190,7 +199,7 @@ class Resumes:
         builder.leave(self, point, i.value, shape[:-1])
         return end
 
-    def resume(self, point: BreakPoint, index: int, shape: tuple[bool, ...], names: tuple[str, ...]) -> Any:
+    def resume(self, point: BreakPoint, index: int, shape: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         """The compiled function that goes on at `index` of the original program."""
         key = (index, shape, names)
         found = self.made.get(key)
@@ -203,12 +212,16 @@ def _slot(k: int) -> str:
     return f"stack {k}"  # no name that Python code can have
 
 
-def _resume_target(target: Target, index: int, shape: tuple[bool, ...], names: tuple[str, ...]) -> Target:
+def _slots(shape: Iterable[Any]) -> list[str]:
+    return [_slot(k) for k, there in enumerate(shape) if there]
+
+
+def _resume_target(target: Target, index: int, shape: tuple[Any, ...], names: tuple[str, ...]) -> Target:
     program = target.original
     builder = _Builder(program, program.instructions[index].line)
     builder.reload(list(shape))
     builder.append_rest(program, [index], jump_to=index)
-    parameters = list(names) + [_slot(k) for k, there in enumerate(shape) if there]
+    parameters = list(names) + _slots(shape)
     function = builder.function(target.root, parameters)
     made = builder.program(function.__code__)
     return Target(function, made, program, builder.index_of, target.root)
@@ -236,13 +249,16 @@ class _Builder:
         old = self.instructions[at]
         self.instructions[at] = Instruction(old.op, target, old.line, old.positions)
 
-    def reload(self, shape: list[bool]) -> None:
-        """Put the stack back; False stands for NULL."""
+    def reload(self, shape: list[Any]) -> None:
+        """Put the stack back; False stands for NULL.  An exception that is being handled is so again."""
         for k, there in enumerate(shape):
             if there:
                 self.add("LOAD_FAST", _slot(k))
             else:
                 self.add("PUSH_NULL", None)
+            if there == HANDLED:
+                self.add("PUSH_EXC_INFO", None)
+                self.add("POP_TOP", None)
 
     def load_callable(self, i: Instruction) -> None:
         """LOAD_METHOD and its like, so that it is known which of the two values is NULL."""
@@ -252,14 +268,17 @@ class _Builder:
         if not CALLABLE_FIRST:
             self.add("SWAP", 2)
 
-    def leave(self, resumes: Resumes, point: BreakPoint, index: int, shape: list[bool]) -> None:
+    def leave(self, resumes: Resumes, point: BreakPoint, index: int, shape: list[Any]) -> None:
         """Return a Tail that goes on at `index` with what is on the stack, and with the locals."""
         for k in reversed(range(len(shape))):
-            self.add("STORE_FAST", _slot(k))
+            if shape[k] == HANDLED:
+                self.add("POP_EXCEPT", None)
+            else:
+                self.add("STORE_FAST", _slot(k))
         live = live_names_of(point.target.original)[index]
         names = tuple(n for n in point.names if n in live)
         resume = resumes.resume(point, index, tuple(shape), names)
-        parameters = list(names) + [_slot(k) for k, there in enumerate(shape) if there]
+        parameters = list(names) + _slots(shape)
         self.call(_dispatch.Tail, resume, parameters)
         self.add("RETURN_VALUE", None)
 

@@ -160,6 +160,7 @@ class Object:
     value: Any = None
     source: Source | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+    raised_at: list[Any] = field(default_factory=list)  # of an exception: the frames that it went through, innermost first
 
 
 DELETED = Null()
@@ -178,6 +179,10 @@ class Opaque:
     """Something that may be passed on and ignored, but not looked at: a traceback."""
 
     what: str
+
+
+class Outer(Opaque):
+    """What stands on the stack below an exception that is being handled: the one that was handled before."""
 
 
 @dataclass(eq=False)

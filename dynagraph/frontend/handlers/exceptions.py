@@ -8,10 +8,10 @@ from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, is_exception, throw
 from dynagraph.frontend.executor import Frame, handler, refuse
 from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.objects import bound, in_mro, instantiate, special
+from dynagraph.frontend.objects import bound, guard_type, in_mro, instantiate, special
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
-from dynagraph.frontend.values import Const, Object, Opaque, Sequence
+from dynagraph.frontend.values import Const, Object, Opaque, Outer, Sequence
 
 
 @handler("RAISE_VARARGS")
@@ -43,7 +43,9 @@ def to_exception(frame: Frame, value: Any) -> Object:
 @handler("PUSH_EXC_INFO")
 def push_exc_info(frame: Frame, i: Instruction) -> None:
     error = frame.pop()
-    frame.push(Opaque("the exception that is being handled"))
+    if error.source is not None:  # handed over at a break
+        guard_type(frame, error)
+    frame.push(Outer("the exception that was handled before"))
     frame.push(error)
     frame.ex.handling.append(error)
 
