@@ -124,4 +124,14 @@ class Contents:
         return f"{self.base}"
 
 
-Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents]
+@dataclass(frozen=True)
+class Referent:
+    """What a weak reference refers to."""
+
+    base: "Source"
+
+    def __str__(self) -> str:
+        return f"{self.base}()"
+
+
+Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent]

@@ -32,8 +32,8 @@ from dynagraph.ir.shapes import SymInt
 PURE_TYPES = (bool, int, float, complex, str, bytes, type(None), tuple, range, SymInt, frozenset, type(Ellipsis))
 
 
-def is_none(value: Any) -> bool:
-    return isinstance(value, Const) and value.value is None
+def is_none(frame: Frame, value: Any) -> bool:
+    return same(frame, value, Const(None))
 
 
 def truth(frame: Frame, value: Any) -> bool:
@@ -110,11 +110,25 @@ def same(frame: Frame, left: Any, right: Any) -> bool:
         found = ex.objects[source] is ex.objects[other]
         ex.guards.relate("same" if found else "not_same", source, other, "is" if found else "is not")
         return found
+    for one, another in ((left, right), (right, left)):
+        if isinstance(one, Object) and one.source is not None:
+            return _is_object(frame, one, another)
     if isinstance(left, Array) and isinstance(right, Array) and left.is_scalar and right.is_scalar:
         refuse("DATA_DEPENDENT", "whether two NumPy scalars are one object")
     if isinstance(left, Function) and isinstance(right, Function) and left.object is not None:
         return left.object is right.object
     return False
+
+
+def _is_object(frame: Frame, value: Object, other: Any) -> bool:
+    """Whether one of the caller's objects is something that is none of theirs: a constant, or made by the captured code."""
+    kind = type_of(frame, value)
+    obj = frame.ex.objects[value.source]
+    if not isinstance(other, Const) or type(other.value) is not kind:
+        return False
+    found = obj is other.value
+    frame.ex.guards.add("is" if found else "is_not", value.source, other.value, says=f" is {'' if found else 'not '}{kind.__name__}")
+    return found
 
 
 def type_of(frame: Frame, value: Any) -> type:

@@ -19,7 +19,7 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
-from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Source
+from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Value
 from dynagraph.ir import dtypes
@@ -191,7 +191,16 @@ def _set(ex: Executor, obj: Any, source: Source) -> Set:
         refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers")
     ex.guards.add("type", source, type(obj), says=f" is a {type(obj).__name__}")
     ex.guards.add("set_is", source, frozenset(obj), says=f" is {set(obj)!r}")
-    return Set(type(obj), dict.fromkeys(obj), source)
+    return Set(type(obj), type(obj)(obj), source)
+
+
+def guard_order(ex: Executor, value: Set) -> None:
+    """From now on the program depends on the order of a set, and so on that of the caller's sets that it comes from."""
+    for base in (value, *value.bases):
+        if base.source is not None and not base.ordered:
+            base.ordered = True
+            order = tuple(ex.objects[base.source])
+            ex.guards.add("set_order", base.source, order, says=f" gives {list(order)} in this order")
 
 
 def _range(ex: Executor, obj: range, source: Source) -> Const:
@@ -350,7 +359,7 @@ def _name_of(source: Source) -> str:
     if isinstance(source, (Attribute, Item, Key)):
         tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
         return f"{_name_of(source.base)}_{tail}"
-    if isinstance(source, Contents):
+    if isinstance(source, (Contents, Referent)):
         return _name_of(source.base)
     return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
 

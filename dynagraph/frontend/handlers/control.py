@@ -28,13 +28,13 @@ def pop_jump_if_false(frame: Frame, i: Instruction) -> None:
 
 @handler("POP_JUMP_IF_NONE")
 def pop_jump_if_none(frame: Frame, i: Instruction) -> None:
-    if is_none(frame.pop()):
+    if is_none(frame, frame.pop()):
         frame.jump(i.value)
 
 
 @handler("POP_JUMP_IF_NOT_NONE")
 def pop_jump_if_not_none(frame: Frame, i: Instruction) -> None:
-    if not is_none(frame.pop()):
+    if not is_none(frame, frame.pop()):
         frame.jump(i.value)
 
 
