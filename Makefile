@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
-.PHONY: demo test test-frontend lint types imports fuzz soak bench extensions clean
+.PHONY: demo test test-frontend lint types imports fuzz soak bench extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -37,6 +37,18 @@ bench: $(VENV)/.installed
 # quick: into the tree, for the Python of VENV; those for other versions lie beside them and stay
 extensions:
 	$(BIN)/python setup.py --quiet build_ext --inplace
+
+# The extensions with sanitizers, in a copy of the package, and what leans on them; PYTHONMALLOC lets ASan see every object.
+# ASAN_TESTS may name less, or options of pytest.
+ASAN_TESTS ?= ../../tests/core ../../tests/frame_hook ../../tests/behaviours
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+
+asan: $(VENV)/.installed
+	CFLAGS="$(SANITIZE)" LDFLAGS="$(SANITIZE)" $(BIN)/python setup.py --quiet build --build-base build/asan-objects \
+		--build-lib build/asan
+	cd build/asan && PYTHONPATH=$(CURDIR)/build/asan PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+		LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" $(abspath $(BIN))/pytest \
+		-c ../../pyproject.toml -p no:cacheprovider -m "not fuzz and not soak" $(ASAN_TESTS)
 
 $(VENV)/.installed: pyproject.toml setup.py $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
