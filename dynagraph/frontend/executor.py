@@ -34,7 +34,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import Lazy, wrap
+from dynagraph.frontend.wrapping import Lazy, cell_value, guard_cells, wrap
 from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.ops import view_of
 from dynagraph.ir.shapes import ShapeEnv, SymInt
@@ -181,6 +181,7 @@ class Executor:
         self.viewed: set[Node] = set()  # whose memory some other value looks at
         self.wrapped: dict[Source, Value] = {}
         self.objects: dict[Source, Any] = {}  # the caller's objects that were wrapped
+        self.cells: dict[int, Cell] = {}  # the real ones: one value each
         self.by_identity: dict[int, Value] = {}  # the caller's mutable objects: one value each
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
@@ -199,7 +200,7 @@ class Executor:
             name: Lazy(self, value, Local(index, name)) for index, (name, value) in enumerate(zip(parameters, self.values))
         }
         closure = tuple(
-            Cell(source=Closure(k, name), real=cell)
+            cell_value(self, cell, Closure(k, name))
             for k, (name, cell) in enumerate(zip(code.co_freevars, self.function.__closure__ or ()))
         )
         main = Function(code, self.function.__globals__, self.function.__qualname__, closure=closure)
@@ -208,7 +209,7 @@ class Executor:
         for name in set(code.co_cellvars) - made_here:  # handed over at a break: the argument is the cell
             lazy = frame.locals.pop(name, None)
             if lazy is not None:
-                frame.cells[name] = Cell(source=Contents(lazy.source), real=lazy.obj, owner=lazy.source)
+                frame.cells[name] = cell_value(self, lazy.obj, Contents(lazy.source), lazy.source)
         return frame
 
     # -- running ------------------------------------------------------------------------------------------------------
@@ -287,6 +288,9 @@ class Executor:
                 both_followed = value.source is not None and other.source is not None
                 if other is not value and both_followed and type(other) is type(value):
                     self.guards.relate("not_same", value.source, other.source, "is not")
+            for cell in self.cells.values() if isinstance(value, Cell) else ():
+                if cell is not value:
+                    guard_cells(self, value, cell.real, cell.owner, "is not")
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
     def own(self, array: Array) -> Array:

@@ -289,7 +289,7 @@ def function(ex: Executor, obj: types.FunctionType, source: Source) -> Function:
         obj.__qualname__,
         _defaults(ex, obj.__defaults__, Attribute(source, "__defaults__"), stays),
         _keyword_defaults(ex, obj.__kwdefaults__, Attribute(source, "__kwdefaults__"), stays),
-        tuple(_cell_of(obj, k, name, source, stays) for k, name in enumerate(code.co_freevars)),
+        tuple(_cell_of(ex, obj, k, name, source, stays) for k, name in enumerate(code.co_freevars)),
         source,
         obj,
     )
@@ -312,12 +312,32 @@ def _keyword_defaults(ex: Executor, defaults: dict | None, source: Source, stays
     return {k: Lazy(ex, d, Key(source, k)) for k, d in (defaults or {}).items()}
 
 
-def _cell_of(obj: types.FunctionType, k: int, name: str, source: Source, stays: bool) -> Cell:
+def _cell_of(ex: Executor, obj: types.FunctionType, k: int, name: str, source: Source, stays: bool) -> Cell:
     cell = (obj.__closure__ or ())[k]
     if stays:
-        return Cell(source=CellSource(cell, name), real=cell)
+        return cell_value(ex, cell, CellSource(cell, name))
     place = Item(Attribute(source, "__closure__"), k)
-    return Cell(source=Contents(place), real=cell, owner=place)
+    return cell_value(ex, cell, Contents(place), place)
+
+
+def cell_value(ex: Executor, real: types.CellType, source: Source, owner: Source | None = None) -> Cell:
+    """One value for a real cell, by however many ways it is reached; `owner`: where it is found, if it is no constant."""
+    known = ex.cells.get(id(real))
+    if known is None:
+        known = ex.cells[id(real)] = Cell(source=source, real=real, owner=owner)
+    else:
+        guard_cells(ex, known, real, owner, "is")
+    return known
+
+
+def guard_cells(ex: Executor, known: Cell, real: types.CellType, owner: Source | None, relation: str) -> None:
+    """Guard that a cell found at `owner` is the known one, or ("is not") that it is another."""
+    if owner is not None and known.owner is not None:
+        ex.guards.relate("same" if relation == "is" else "not_same", known.owner, owner, relation)
+    elif owner is not None:
+        ex.guards.add(relation.replace(" ", "_"), owner, known.real, says=f" {relation} the variable {known.source}")
+    elif known.owner is not None:
+        ex.guards.add(relation.replace(" ", "_"), known.owner, real, says=f" {relation} the same variable")
 
 
 def class_function(ex: Executor, found: types.FunctionType, owner: type, name: str) -> Function:

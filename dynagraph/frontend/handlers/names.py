@@ -106,6 +106,7 @@ def store_deref(frame: Frame, i: Instruction) -> None:
 def set_cell(frame: Frame, cell: Cell, value: Any) -> None:
     cell.value = value
     if cell.source is not None:
+        frame.ex.writes(cell)
         frame.ex.effect(SET_CONTENTS, cell, value)
 
 
