@@ -19,6 +19,7 @@ from dynagraph.frontend.values import (
     Array,
     Const,
     Dict,
+    DictView,
     Function,
     Iterator,
     Method,
@@ -58,6 +59,8 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
     if isinstance(value, Slice) and name in ("start", "stop", "step"):
         return frame.ex.resolve(value.parts[("start", "stop", "step").index(name)])
     if isinstance(value, Iterator) and name in ("__next__", "__iter__", "send", "throw", "close"):
+        return Method(name, value)
+    if isinstance(value, (DictView, Slice)) and has_method(value, name):
         return Method(name, value)
     if isinstance(value, Opaque):
         return refuse("UNSUPPORTED_VALUE", f".{name} of {value.what}")

@@ -17,7 +17,7 @@ from dynagraph.frontend.calls import Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Until, Zip, items_of, iterate
-from dynagraph.frontend.methods import next_of, pairs_of, pure_call, sorted_items
+from dynagraph.frontend.methods import next_of, pairs_of, pure_call, set_of, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
 from dynagraph.frontend.objects import (
     MISSING,
@@ -51,6 +51,7 @@ from dynagraph.frontend.values import (
     Array,
     Const,
     Dict,
+    DictView,
     Function,
     Getter,
     Method,
@@ -337,6 +338,8 @@ def _len(frame: Frame, value: Any) -> Value:
             return call_special(frame, value, "__len__")
     if isinstance(value, (Sequence, Dict, Set)):
         return Const(length(frame.ex, value))
+    if isinstance(value, DictView):
+        return Const(length(frame.ex, value.owner))
     if isinstance(value, Object) and found is MISSING:
         throw(TypeError(f"object of type {value.kind.__name__!r} has no len()"))
     return pure_call(frame, len, [value], {})
@@ -543,16 +546,15 @@ def _dict(frame: Frame, *args: Any, **kwargs: Any) -> Value:
 
 @meaning(set)
 def _set(frame: Frame, iterable: Any = None) -> Value:
-    return Set(set, {} if iterable is None else _keys(frame, iterable))
+    return set_of(frame, set, iterable)
 
 
 @meaning(frozenset)
 def _frozenset(frame: Frame, iterable: Any = None) -> Value:
-    return Set(frozenset, {} if iterable is None else _keys(frame, iterable))
-
-
-def _keys(frame: Frame, iterable: Any) -> dict[Any, None]:
-    return dict.fromkeys({key_of(frame, item) for item in items_of(frame, iterable)})
+    iterable = frame.ex.resolve(iterable)
+    if isinstance(iterable, Set) and iterable.kind is frozenset:
+        return iterable
+    return set_of(frame, frozenset, iterable)
 
 
 @meaning(dict.fromkeys)

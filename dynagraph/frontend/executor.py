@@ -16,7 +16,7 @@ from dynagraph import config
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said
 from dynagraph.frontend.guards import GuardList, describe_value
-from dynagraph.frontend.numpy_door import Builder, Door, Unsupported
+from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
 from dynagraph.frontend.source import Closure, Contents, Local, Source
@@ -28,6 +28,7 @@ from dynagraph.frontend.values import (
     Dict,
     Function,
     Iterator,
+    Number,
     Object,
     Sequence,
     Set,
@@ -187,6 +188,7 @@ class Executor:
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
         self.written: dict[int, Value] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
+        self.symbolic_floats: set[Source] = set()
         self.n_inputs = 0
         self.main = self._main_frame(program)
 
@@ -315,6 +317,8 @@ class Executor:
             return value.node
         if isinstance(value, Const):
             return value.value
+        if isinstance(value, Number):
+            return WeakFloat(value.node)
         if isinstance(value, Sequence) and value.kind in (list, tuple):
             return value.kind(self.to_door(i) for i in value.items)
         if isinstance(value, Slice):

@@ -5,6 +5,7 @@ Each kind can say how it is made anew (`rebuilt`), for programs that hand a half
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -14,8 +15,8 @@ from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import call_special, special
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import NULL, Array, Const, Dict, Iterator, Object, Sequence, Set, Value
-from dynagraph.frontend.wrapping import complete, guard_length
+from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
+from dynagraph.frontend.wrapping import complete, guard_length, guard_order
 from dynagraph.ir.shapes import SymInt
 
 ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
@@ -29,7 +30,7 @@ class Items(Iterator):
         self.items, self.owner, self.position = items, owner, position
 
     def step(self, frame: Frame) -> Any:
-        if self.owner is not None and not self.owner.sized and self.position >= len(self.items):
+        if self.owner is not None and not self.owner.sized and self.position >= len(self.owner.object):
             guard_length(frame.ex, self.owner)
         if self.position < 0 or self.position >= len(self.items):
             self.position = -1
@@ -50,6 +51,52 @@ class Reversed(Items):
     def rebuilt(self) -> Rebuilt:
         rest = self.items[self.position :] if self.position >= 0 else []
         return reversed, (Sequence(list, rest[::-1]),)
+
+
+class Entries(Iterator):
+    """Over a dict, a view of one, or a set: a change of its size meanwhile is an error."""
+
+    def __init__(self, owner: Any, keys: list[Any], name: str = "keys"):
+        self.owner, self.keys, self.name, self.position = owner, keys, name, 0
+
+    def step(self, frame: Frame) -> Any:
+        if self.position < 0:
+            return NULL
+        items = self.owner.items
+        if len(items) != len(self.keys):
+            self._changed_size()
+        if self.position == len(self.keys):
+            self._check_unchanged()
+            self.position = -1
+            return NULL
+        key = self.keys[self.position]
+        if key not in items:
+            refuse("ITERATOR", "a dict or set whose keys change meanwhile")
+        self.position += 1
+        return self._entry(frame, key)
+
+    def _entry(self, frame: Frame, key: Any) -> Value:
+        if self.name == "keys":
+            return frame.ex.constant(key)
+        value = frame.ex.resolve(self.owner.items[key])
+        return value if self.name == "values" else Sequence(tuple, [frame.ex.constant(key), value])
+
+    def _changed_size(self) -> None:
+        kind = self.owner.kind
+        self.position = -1
+        if isinstance(self.owner, Set):
+            throw(RuntimeError("Set changed size during iteration"))
+        name = "OrderedDict" if issubclass(kind, collections.OrderedDict) else "dictionary"
+        throw(RuntimeError(f"{name} changed size during iteration"))
+
+    def _check_unchanged(self) -> None:
+        if list(self.owner.items) != self.keys:
+            refuse("ITERATOR", "a dict or set whose keys change meanwhile")
+
+    def rebuilt(self) -> Rebuilt:
+        if self.position >= 0:
+            self._check_unchanged()
+        return iterator_at, (self.owner if self.name == "keys" else DictView(self.name, self.owner), Const(self.position))
 
 
 class Numbers(Iterator):
@@ -255,6 +302,13 @@ def _iterate(frame: Frame, value: Any) -> Iterator:
         return Items(value.items, value)
     if isinstance(value, Const) and type(value.value) is range:
         return Numbers(value.value)
+    if isinstance(value, Dict):
+        return Entries(value, list(complete(ex, value)))
+    if isinstance(value, DictView):
+        return Entries(value.owner, list(complete(ex, value.owner)), value.name)
+    if isinstance(value, Set):
+        guard_order(ex, value)
+        return Entries(value, list(value.items))
     if isinstance(value, Array):
         return Rows(value, length_of(frame, value))
     if isinstance(value, Object):
@@ -308,11 +362,7 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
         if hasattr(type(value.value), "__iter__"):
             refuse("UNSUPPORTED_VALUE", f"iteration over {value.value!r}")
         throw(TypeError(f"{type(value.value).__name__!r} object is not iterable"))
-    if isinstance(value, Dict):
-        return [ex.constant(k) for k in complete(ex, value)]
-    if isinstance(value, Set):
-        return [ex.constant(k) for k in value.items]
-    if isinstance(value, (Iterator, Array, Object)):
+    if isinstance(value, (Dict, DictView, Set, Iterator, Array, Object)):
         iterator, items = iterate(frame, value), []
         while (item := iterator.step(frame)) is not NULL:
             items.append(item)

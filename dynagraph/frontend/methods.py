@@ -24,6 +24,7 @@ from dynagraph.frontend.values import (
     Array,
     Const,
     Dict,
+    DictView,
     Function,
     Iterator,
     Method,
@@ -33,6 +34,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
+from dynagraph.frontend.wrapping import guard_order
 from dynagraph.ir.shapes import SymInt
 
 Table = dict[str, Callable[..., Value]]
@@ -74,6 +76,10 @@ def table_of(owner: Any) -> Table:
         return ITERATOR
     if isinstance(owner, Set):
         return SET if owner.kind is set else FROZENSET
+    if isinstance(owner, DictView):
+        return VIEW
+    if isinstance(owner, Slice):
+        return SLICE
     if isinstance(owner, Dict):
         return {**DICT, **ORDERED} if issubclass(owner.kind, collections.OrderedDict) else COUNTER if issubclass(
             owner.kind, collections.Counter
@@ -123,7 +129,7 @@ def _plain_argument(frame: Frame, value: Any) -> Any:
     obj = ops.plain(frame, value)
     if isinstance(obj, SymInt):
         return int(obj)
-    if not isinstance(obj, (*ops.PURE, list, dict, set)) and not isinstance(value, Object):
+    if not isinstance(obj, (*ops.PURE, list, dict, set, slice)) and not isinstance(value, Object):
         refuse("UNSUPPORTED_VALUE", f"{obj!r} as an argument")
     return obj
 
@@ -137,29 +143,36 @@ def of_plain(frame: Frame, result: Any) -> Value:
 # -- lists, tuples, deques ----------------------------------------------------------------------------------------------------
 
 
-def changes(frame: Frame, owner: Any, function: Any, *args: Value) -> None:
-    """Have the program do to one of the caller's objects what was just followed."""
+BASES = (list, collections.deque, set, frozenset, tuple, collections.OrderedDict, dict)
+
+
+def changes(frame: Frame, owner: Any, name: str, *args: Value) -> None:
+    """Have the program do to one of the caller's objects what was just followed, by the method of the built-in type."""
     if owner.source is not None:
+        base = next(b for b in BASES if issubclass(owner.kind, b))
         frame.ex.writes(owner)
-        frame.ex.effect(function, owner, *args)
+        frame.ex.effect(getattr(base, name), owner, *args)
+
+
+def _make_room(frame: Frame, owner: Sequence, at: int) -> bool:
+    """Drop what a full deque drops at its other end; False where nothing fits at all."""
+    if owner.maxlen is not None and length(frame.ex, owner) == owner.maxlen:
+        del owner.items[at : at + 1 or None]
+    return owner.maxlen != 0
 
 
 def _append(frame: Frame, owner: Sequence, item: Value) -> Value:
-    if owner.maxlen is not None and len(owner.items) == owner.maxlen:
-        owner.items[:1] = []
-        if owner.maxlen == 0:
-            return NOTHING
-    owner.items.append(frame.ex.resolve(item))
-    changes(frame, owner, list.append, item)
+    if _make_room(frame, owner, 0):
+        owner.items.append(frame.ex.resolve(item))
+        changes(frame, owner, "append", item)
     return NOTHING
 
 
 def _append_left(frame: Frame, owner: Sequence, item: Value) -> Value:
-    if owner.maxlen is not None and len(owner.items) == owner.maxlen:
-        del owner.items[-1:]
-        if owner.maxlen == 0:
-            return NOTHING
-    owner.items.insert(0, frame.ex.resolve(item))
+    length(frame.ex, owner)
+    if _make_room(frame, owner, -1):
+        owner.items.insert(0, frame.ex.resolve(item))
+        changes(frame, owner, "appendleft", item)
     return NOTHING
 
 
@@ -170,9 +183,10 @@ def _extend(frame: Frame, owner: Sequence, more: Value) -> Value:
 
 
 def _insert(frame: Frame, owner: Sequence, at: Value, item: Value) -> Value:
-    length(frame.ex, owner)
+    if length(frame.ex, owner) == owner.maxlen:
+        throw(IndexError("deque already at its maximum size"))
     owner.items.insert(_whole(frame, at), frame.ex.resolve(item))
-    changes(frame, owner, list.insert, at, item)
+    changes(frame, owner, "insert", at, item)
     return NOTHING
 
 
@@ -188,7 +202,7 @@ def _list_pop(frame: Frame, owner: Sequence, position: Any = None) -> Value:
         item = frame.ex.resolve(owner.items.pop(at))
     except (IndexError, TypeError) as error:
         throw(IndexError("pop from an empty deque") if owner.kind is collections.deque else error)
-    changes(frame, owner, list.pop, Const(at))
+    changes(frame, owner, "pop", *([] if position is None else [Const(at)]))
     return item
 
 
@@ -196,22 +210,22 @@ def _remove(frame: Frame, owner: Sequence, item: Value) -> Value:
     for position, candidate in enumerate(items_of(frame, owner)):
         if ops.same_or_equal(frame, candidate, item):
             del owner.items[position]
-            changes(frame, owner, list.__delitem__, Const(position))
+            changes(frame, owner, "__delitem__", Const(position))
             return NOTHING
-    return throw(ValueError("list.remove(x): x not in list"))
+    return throw(ValueError("deque.remove(x): x not in deque" if owner.kind is collections.deque else "list.remove(x): x not in list"))
 
 
 def _clear(frame: Frame, owner: Sequence) -> Value:
     length(frame.ex, owner)
     owner.items.clear()
-    changes(frame, owner, list.clear)
+    changes(frame, owner, "clear")
     return NOTHING
 
 
 def _reverse(frame: Frame, owner: Sequence) -> Value:
     length(frame.ex, owner)
     owner.items.reverse()
-    changes(frame, owner, list.reverse)
+    changes(frame, owner, "reverse")
     return NOTHING
 
 
@@ -234,7 +248,11 @@ def replace_items(frame: Frame, owner: Sequence, items: list[Any]) -> None:
     """``owner[:] = items``."""
     length(frame.ex, owner)
     owner.items[:] = items
-    changes(frame, owner, list.__setitem__, Const(slice(None)), Sequence(list, list(items)))
+    if owner.kind is collections.deque:
+        changes(frame, owner, "clear")
+        changes(frame, owner, "extend", Sequence(list, list(items)))
+    else:
+        changes(frame, owner, "__setitem__", Const(slice(None)), Sequence(list, list(items)))
 
 
 def _index(frame: Frame, owner: Sequence, item: Any, start: Any = None, stop: Any = None) -> Value:
@@ -256,16 +274,16 @@ def _count(frame: Frame, owner: Sequence, item: Any) -> Value:
 def _set_item(frame: Frame, owner: Sequence, key: Value, value: Value) -> Value:
     index = ops.index_of(frame, frame.ex.resolve(key))
     value = frame.ex.resolve(value)
-    if isinstance(index, slice) or index < 0 or index >= len(owner.items):
+    if isinstance(index, slice) or not ops.sure_of_index(owner, index):
         length(frame.ex, owner)
     try:
         if isinstance(index, slice):
             items = items_of(frame, value)
             owner.items[index] = items
-            changes(frame, owner, list.__setitem__, Const(index), Sequence(list, list(items)))
+            changes(frame, owner, "__setitem__", Const(index), Sequence(list, list(items)))
         else:
             owner.items[index] = value
-            changes(frame, owner, list.__setitem__, Const(index), value)
+            changes(frame, owner, "__setitem__", Const(index), value)
     except (IndexError, ValueError) as error:
         throw(error)
     return NOTHING
@@ -278,7 +296,7 @@ def _del_item(frame: Frame, owner: Sequence, key: Value) -> Value:
         del owner.items[index]
     except IndexError as error:
         throw(error)
-    changes(frame, owner, list.__delitem__, Const(index))
+    changes(frame, owner, "__delitem__", Const(index))
     return NOTHING
 
 
@@ -293,16 +311,20 @@ def _list_init(frame: Frame, owner: Sequence, items: Any = None) -> Value:
 
 
 def _rotate(frame: Frame, owner: Sequence, steps: Any = None) -> Value:
-    turned = collections.deque(owner.items)
-    turned.rotate(1 if steps is None else _whole(frame, steps))
+    length(frame.ex, owner)
+    turned, by = collections.deque(owner.items), 1 if steps is None else _whole(frame, steps)
+    turned.rotate(by)
     owner.items[:] = turned
+    changes(frame, owner, "rotate", Const(by))
     return NOTHING
 
 
 def _pop_left(frame: Frame, owner: Sequence) -> Value:
-    if not owner.items:
+    if not length(frame.ex, owner):
         throw(IndexError("pop from an empty deque"))
-    return frame.ex.resolve(owner.items.pop(0))
+    item = frame.ex.resolve(owner.items.pop(0))
+    changes(frame, owner, "popleft")
+    return item
 
 
 def _extend_left(frame: Frame, owner: Sequence, more: Value) -> Value:
@@ -337,12 +359,12 @@ LIST: Table = {
     "__init__": _list_init,
 }
 DEQUE: Table = {
-    **LIST,
+    **{name: method for name, method in LIST.items() if name not in ("sort", "__init__")},
     "appendleft": _append_left,
     "popleft": _pop_left,
     "extendleft": _extend_left,
     "rotate": _rotate,
-    "copy": lambda frame, owner: Sequence(owner.kind, list(owner.items), maxlen=owner.maxlen),
+    "copy": lambda frame, owner: Sequence(owner.kind, items_of(frame, owner), maxlen=owner.maxlen),
 }
 
 
@@ -414,7 +436,7 @@ def _update(frame: Frame, owner: Dict, *more: Any, **named: Any) -> Value:
 
 def _dict_clear(frame: Frame, owner: Dict) -> Value:
     ops.entries_of(frame, owner).clear()
-    changes(frame, owner, dict.clear)
+    changes(frame, owner, "clear")
     return NOTHING
 
 
@@ -442,11 +464,9 @@ def _move_to_end(frame: Frame, owner: Dict, key: Any, last: Any = Const(True)) -
 
 DICT: Table = {
     "get": _get,
-    "keys": lambda frame, owner: Sequence(list, [frame.ex.constant(k) for k in ops.entries_of(frame, owner)]),
-    "values": lambda frame, owner: Sequence(list, list(ops.entries_of(frame, owner).values())),
-    "items": lambda frame, owner: Sequence(
-        list, [Sequence(tuple, [frame.ex.constant(k), v]) for k, v in ops.entries_of(frame, owner).items()]
-    ),
+    "keys": lambda frame, owner: DictView("keys", owner),
+    "values": lambda frame, owner: DictView("values", owner),
+    "items": lambda frame, owner: DictView("items", owner),
     "pop": _dict_pop,
     "popitem": _popitem,
     "setdefault": _setdefault,
@@ -501,20 +521,32 @@ COUNTER: Table = {
 # -- sets -------------------------------------------------------------------------------------------------------------------
 
 
-def _elements(frame: Frame, value: Any) -> set[Any]:
+def _elements(frame: Frame, value: Any) -> Any:
+    """What an operation on sets takes, as the Python object whose order and kind CPython would see."""
     value = frame.ex.resolve(value)
     if isinstance(value, Set):
-        return set(value.items)
-    return {ops.key_of(frame, item) for item in items_of(frame, value)}
+        return value.items
+    if isinstance(value, Dict) and value.kind is dict:
+        return dict.fromkeys(ops.entries_of(frame, value))
+    return [ops.key_of(frame, item) for item in items_of(frame, value)]
 
 
-def _set_to(frame: Frame, owner: Set, items: set[Any]) -> None:
-    owner.items = dict.fromkeys(items)
+def bases_of(frame: Frame, *values: Any) -> tuple[Set, ...]:
+    """The sets of the caller's that the order of a set made of these depends on."""
+    sets = [v for v in map(frame.ex.resolve, values) if isinstance(v, Set)]
+    return tuple(dict.fromkeys(b for s in sets for b in (s, *s.bases) if b.source is not None))
+
+
+def set_of(frame: Frame, kind: type, iterable: Any = None) -> Set:
+    """``set(iterable)``."""
+    if iterable is None:
+        return Set(kind, kind())
+    return Set(kind, kind(_elements(frame, iterable)), bases=bases_of(frame, iterable))
 
 
 def _add(frame: Frame, owner: Set, item: Value) -> Value:
-    owner.items[ops.key_of(frame, item)] = None
-    changes(frame, owner, set.add, item)
+    owner.items.add(ops.key_of(frame, item))
+    changes(frame, owner, "add", item)
     return NOTHING
 
 
@@ -522,8 +554,8 @@ def _discard(must: bool) -> Callable[..., Value]:
     def remove(frame: Frame, owner: Set, item: Value) -> Value:
         name = ops.key_of(frame, item)
         if name in owner.items:
-            del owner.items[name]
-            changes(frame, owner, set.discard, item)
+            owner.items.remove(name)
+            changes(frame, owner, "discard", item)
         elif must:
             throw(KeyError(name))
         return NOTHING
@@ -531,19 +563,32 @@ def _discard(must: bool) -> Callable[..., Value]:
     return remove
 
 
+def _set_pop(frame: Frame, owner: Set) -> Value:
+    if not owner.items:
+        throw(KeyError("pop from an empty set"))
+    guard_order(frame.ex, owner)
+    item = frame.ex.constant(owner.items.pop())
+    changes(frame, owner, "discard", item)
+    return item
+
+
 def _algebra(name: str) -> Callable[..., Value]:
     def combine(frame: Frame, owner: Set, *others: Value) -> Value:
-        return frame.ex.constant(getattr(owner.kind(owner.items), name)(*(_elements(frame, o) for o in others)))
+        result = frame.ex.constant(getattr(owner.items, name)(*(_elements(frame, o) for o in others)))
+        if isinstance(result, Set):
+            result.bases = bases_of(frame, owner, *others)
+        return result
 
     return combine
 
 
 def _algebra_in_place(name: str) -> Callable[..., Value]:
     def combine(frame: Frame, owner: Set, *others: Value) -> Value:
-        items, given = set(owner.items), [_elements(frame, o) for o in others]
-        getattr(items, name)(*given)
-        _set_to(frame, owner, items)
-        changes(frame, owner, getattr(set, name), *(Set(set, dict.fromkeys(g)) for g in given))
+        given = [_elements(frame, o) for o in others]
+        copies = [frame.ex.constant(type(g)(g)) for g in given]
+        getattr(owner.items, name)(*given)
+        owner.bases = bases_of(frame, owner, *others)
+        changes(frame, owner, name, *copies)
         return NOTHING
 
     return combine
@@ -565,6 +610,8 @@ FROZENSET: Table = {
 }
 SET: Table = {
     **FROZENSET,
+    "pop": _set_pop,
+    "__init__": lambda frame, owner, more=None: NOTHING if more is None else SET["update"](frame, owner, more),
     "add": _add,
     "discard": _discard(False),
     "remove": _discard(True),
@@ -577,6 +624,15 @@ SET: Table = {
     "__iand__": _operator_in_place("intersection_update"),
     "__isub__": _operator_in_place("difference_update"),
     "__ixor__": _operator_in_place("symmetric_difference_update"),
+}
+
+
+SLICE: Table = {"indices": lambda frame, owner, n: pure_call(frame, slice.indices, [owner, n], {})}
+VIEW: Table = {
+    "__len__": lambda frame, owner: Const(length(frame.ex, owner.owner)),
+    "__contains__": lambda frame, owner, item: Const(ops.contains(frame, owner, item)),
+    "__iter__": lambda frame, owner: iterate(frame, owner),
+    "isdisjoint": lambda frame, owner, other: pure_call(frame, ops.view_object(frame, owner).isdisjoint, [other], {}),
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +21,11 @@ from dynagraph.frontend.values import (
     Array,
     Const,
     Dict,
+    DictView,
     Function,
     Iterator,
     Method,
+    Number,
     Object,
     Opaque,
     Sequence,
@@ -31,7 +33,8 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import KEYS, complete
+from dynagraph.frontend.wrapping import KEYS, complete, guard_order
+from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -70,7 +73,7 @@ SPECIAL_NAMES |= {
 }
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
-PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range)
+PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range, slice)
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 
 
@@ -83,10 +86,16 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     left, right = ex.resolve(left), ex.resolve(right)
     if isinstance(left, Array) or isinstance(right, Array):
         return _of_arrays(frame, symbol, left, right)
+    if isinstance(left, Number) or isinstance(right, Number):
+        return _of_numbers(frame, symbol, left, right)
     if _has_own_operators(left) or _has_own_operators(right):
         return _of_objects(frame, symbol, left, right)
+    if isinstance(left, Slice) and isinstance(right, Slice):
+        return Const(pure(symbol, plain(frame, left), plain(frame, right)))
     if isinstance(left, Const) and isinstance(right, Const):
         return ex.constant(pure(symbol, left.value, right.value))
+    if isinstance(left, DictView) or isinstance(right, DictView):
+        return _of_views(frame, symbol, left, right)
     if isinstance(left, Sequence) or isinstance(right, Sequence):
         return _of_sequences(frame, symbol, left, right)
     if isinstance(left, Set) or isinstance(right, Set):
@@ -115,6 +124,18 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
                 return result
         refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
     return frame.ex.call_door(operator_door(symbol), [left, right])
+
+
+def _of_numbers(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    """Floats that the program takes: what IEEE 754 does and cannot raise; anything else makes them constants (capture.py)."""
+    plain_numbers = all(isinstance(v, Number) or (isinstance(v, Const) and type(v.value) in (int, float)) for v in (left, right))
+    divides = symbol == "/" and isinstance(right, Const) and right.value != 0
+    if not plain_numbers or not (symbol in ("+", "-", "*") or divides):
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a float that changes")
+    builder = frame.ex.builder
+    nodes = [v.node if isinstance(v, Number) else builder.scalar(float(v.value), dtypes.float64) for v in (left, right)]
+    name = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}[symbol]
+    return Number(builder.call(name, *nodes))
 
 
 def pure(symbol: str, left: Any, right: Any) -> Any:
@@ -184,10 +205,19 @@ def same_or_equal(frame: Frame, a: Any, b: Any) -> bool:
 
 def _of_sets(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if isinstance(left, Set) and isinstance(right, Set):
-        return frame.ex.constant(BINARY[symbol](left.kind(left.items), right.kind(right.items)))
+        return of_sets(frame, BINARY[symbol](left.items, right.items), left, right)
     if symbol in ("==", "!="):
         return Const(symbol == "!=")
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a set and a {type(right).__name__.lower()}")
+
+
+def of_sets(frame: Frame, result: Any, *operands: Any) -> Value:
+    """The result of an operation on sets, whose order depends on theirs."""
+    value = frame.ex.constant(result)
+    if isinstance(value, Set):
+        sets = [o for o in operands if isinstance(o, Set)]
+        value.bases = tuple(dict.fromkeys(b for s in sets for b in (s, *s.bases) if b.source is not None))
+    return value
 
 
 def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
@@ -198,6 +228,35 @@ def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
         equal = ours.keys() == theirs.keys() and all(same_or_equal(frame, v, theirs[k]) for k, v in ours.items())
         return Const(equal is (symbol == "=="))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of dicts")
+
+
+def view_object(frame: Frame, view: DictView) -> Any:
+    """A view as Python has it: of a dict of the same keys."""
+    entries = entries_of(frame, view.owner)
+    values = dict.fromkeys(entries) if view.name == "keys" else {k: known_number(plain(frame, v)) for k, v in entries.items()}
+    return getattr(_dict_of(view.owner)(values), view.name)()
+
+
+def _of_views(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    if all(getattr(side, "name", "") == "values" for side in (left, right) if isinstance(side, DictView)):
+        return Const(same(frame, left, right) is (symbol == "==")) if symbol in ("==", "!=") else _no_operator(frame, symbol, left, right)
+    given = []
+    for side in (left, right):
+        if isinstance(side, Set):
+            given.append(side.items)
+        else:
+            given.append(plain(frame, Sequence(list, items_of(frame, side))) if isinstance(side, Iterator) else plain(frame, side))
+    try:
+        return of_sets(frame, BINARY[symbol](*given), left, right)
+    except TypeError as error:
+        return throw(error)
+
+
+def _no_operator(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
+    names = [type_of(frame, v).__name__ for v in (left, right)]
+    if symbol in COMPARISONS:
+        throw(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
+    return throw(TypeError(f"unsupported operand type(s) for {symbol}: {names[0]!r} and {names[1]!r}"))
 
 
 # -- operators of classes -----------------------------------------------------------------------------------------------------
@@ -282,6 +341,8 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
         return frame.ex.call_door(operator_door(name), [value])
     if isinstance(value, Const) and isinstance(value.value, SymInt) and name != "neg":
         return value if name == "pos" else binary(frame, "-", unary(frame, "neg", value), Const(1))
+    if isinstance(value, Number) and name == "neg":
+        return Number(frame.ex.builder.call("negative", value.node))
     if isinstance(value, Const) and isinstance(value.value, PURE):
         try:
             return Const(UNARY[name](value.value))
@@ -306,6 +367,10 @@ def contains(frame: Frame, container: Any, item: Any) -> bool:
         return has_key(frame, container, key_of(frame, item))
     if isinstance(container, Set):
         return key_of(frame, item) in container.items
+    if isinstance(container, DictView) and container.name == "keys":
+        return has_key(frame, container.owner, key_of(frame, item))
+    if isinstance(container, DictView) and container.name == "items":
+        return _has_entry(frame, container.owner, item)
     if isinstance(container, Const):
         try:
             return plain(frame, item) in container.value
@@ -313,13 +378,21 @@ def contains(frame: Frame, container: Any, item: Any) -> bool:
             throw(error)
     if isinstance(container, Sequence):
         return any(same_or_equal(frame, candidate, item) for candidate in items_of(frame, container))
-    if isinstance(container, (Object, Iterator)):
+    if isinstance(container, (Object, Iterator, DictView)):
         iterator = iterate(frame, container)
         while (candidate := iterator.step(frame)) is not NULL:
             if same_or_equal(frame, candidate, item):
                 return True
         return False
     return refuse("UNSUPPORTED_VALUE", f"`in` of a {type(container).__name__.lower()}")
+
+
+def _has_entry(frame: Frame, owner: Dict, item: Any) -> bool:
+    """``item in owner.items()``."""
+    if not isinstance(item, Sequence) or not issubclass(item.kind, tuple) or len(item.items) != 2:
+        return False
+    key = key_of(frame, item.items[0])
+    return has_key(frame, owner, key) and same_or_equal(frame, owner.items[key], item.items[1])
 
 
 # -- plain Python objects -------------------------------------------------------------------------------------------------------
@@ -334,7 +407,12 @@ def plain(frame: Frame, value: Any) -> Any:
         items = [known_number(plain(frame, item)) for item in items_of(frame, value)]
         return value.kind(*items) if hasattr(value.kind, "_fields") else value.kind(items)
     if isinstance(value, Set):
+        guard_order(frame.ex, value)
         return value.kind(value.items)
+    if isinstance(value, DictView):
+        return view_object(frame, value)
+    if isinstance(value, Slice):
+        return slice(*(known_number(plain(frame, p)) for p in value.parts))
     if isinstance(value, Dict) and value.kind is dict:
         return {k: known_number(plain(frame, v)) for k, v in entries_of(frame, value).items()}
     if isinstance(value, Object) and value.source is not None and _is_immutable(value):
@@ -347,7 +425,8 @@ def plain(frame: Frame, value: Any) -> Any:
 
 def key_of(frame: Frame, value: Any) -> Any:
     """A key of a dict or an element of a set, as the Python object that it is."""
-    key = known_number(plain(frame, value))
+    value = frame.ex.resolve(value)
+    key = frozenset(value.items) if isinstance(value, Set) and value.kind is frozenset else known_number(plain(frame, value))
     try:
         hash(key)
     except TypeError as error:
@@ -405,20 +484,27 @@ def index_of(frame: Frame, key: Any) -> Any:
     return operator.index(index)
 
 
+def sure_of_index(container: Sequence, index: int) -> bool:
+    """Whether an index means the same item however long a list of the caller's is."""
+    return 0 <= index < (len(container.items) if container.sized else min(len(container.items), len(container.object)))
+
+
 def item_of(frame: Frame, container: Sequence, key: Any) -> Value:
     try:
         index = index_of(frame, key)
     except (TypeError, ValueError):
         name, kind = container.kind.__name__, type_of(frame, key).__name__
         throw(TypeError(f"{name} indices must be integers or slices, not {kind}"))
-    depends = isinstance(index, slice) or index < 0 or index >= len(container.items)
+    if isinstance(index, slice) and container.kind is deque:
+        throw(TypeError("sequence index must be integer, not 'slice'"))
+    depends = isinstance(index, slice) or not sure_of_index(container, index)
     items = items_of(frame, container) if depends else container.items
     try:
         if isinstance(index, slice):
             return Sequence(_base_of(container), items[index])
         return frame.ex.resolve(items[index])
     except (IndexError, ValueError) as error:
-        name = "deque" if container.maxlen is not None else container.kind.__name__
+        name = container.kind.__name__
         if isinstance(error, IndexError) and name == "deque":
             throw(IndexError("deque index out of range"))
         if isinstance(error, IndexError) and issubclass(container.kind, tuple):
@@ -449,8 +535,9 @@ def dict_value(frame: Frame, container: Dict, key: Any) -> Value:
     name = key_of(frame, key)
     if has_key(frame, container, name):
         return frame.ex.resolve(container.items[name])
-    if container.factory is not None and not (isinstance(container.factory, Const) and container.factory.value is None):
-        made = call(frame, container.factory, [], {})
+    factory = frame.ex.resolve(container.factory)
+    if factory is not None and not (isinstance(factory, Const) and factory.value is None):
+        made = call(frame, factory, [], {})
         put_key(frame, container, key, made)
         return made
     missing = in_mro(container.kind, "__missing__")
@@ -459,6 +546,11 @@ def dict_value(frame: Frame, container: Dict, key: Any) -> Value:
     if issubclass(container.kind, Counter):
         return Const(0)
     return throw(KeyError(name))
+
+
+def _dict_of(container: Dict) -> Any:
+    """The built-in type whose methods change this dict."""
+    return OrderedDict if issubclass(container.kind, OrderedDict) else dict
 
 
 def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
@@ -470,7 +562,7 @@ def put_key(frame: Frame, container: Dict, key: Value, value: Value) -> None:
             del container.items[name]
             container.added_again.add(name)
         frame.ex.writes(container)
-        frame.ex.effect(dict.__setitem__, container, key, value)
+        frame.ex.effect(_dict_of(container).__setitem__, container, key, value)
     container.items[name] = value
     container.absent.discard(name)
 
@@ -485,7 +577,7 @@ def drop_key(frame: Frame, container: Dict, key: Value) -> Value:
         container.items[name] = DELETED
     if container.source is not None:
         frame.ex.writes(container)
-        frame.ex.effect(dict.__delitem__, container, key)
+        frame.ex.effect(_dict_of(container).__delitem__, container, key)
     return value
 
 

@@ -23,10 +23,12 @@ from dynagraph.frontend.values import (
     Cell,
     Const,
     Dict,
+    DictView,
     Function,
     Getter,
     Iterator,
     Method,
+    Number,
     Object,
     Opaque,
     Partial,
@@ -92,6 +94,8 @@ class Results:
             return [value.value]
         if isinstance(value, Method):
             return [value.owner, value.function]
+        if isinstance(value, DictView):
+            return [value.owner]
         if isinstance(value, Partial):
             return [value.function, *value.args, *value.kwargs.values(), *value.fields.values()]
         if isinstance(value, Getter):
@@ -257,6 +261,10 @@ def _dict(results: Results, value: Dict) -> Recipe:
     return ("call", new_dict, (("const", value.kind), plain, _fields(results, value)))
 
 
+def _dict_of(value: Dict) -> Any:
+    return collections.OrderedDict if issubclass(value.kind, collections.OrderedDict) else dict
+
+
 def _partial(results: Results, value: Partial) -> Recipe:
     args = ("tuple", tuple(results.build(a) for a in value.args))
     named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
@@ -303,10 +311,12 @@ def _super(results: Results, value: Super) -> Recipe:
 
 _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Array: Results._array,
+    Number: lambda results, value: ("call", float, (results._output(value.node, True),)),
     Sequence: _sequence,
     Dict: _dict,
     Set: lambda results, value: ("call", value.kind, (("const", tuple(value.items)),)),
     Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
+    DictView: lambda results, value: ("call", getattr(_dict_of(value.owner), value.name), (results.build(value.owner),)),
     Partial: _partial,
     Getter: _getter,
     Method: _method,

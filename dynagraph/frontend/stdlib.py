@@ -23,7 +23,7 @@ from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
-from dynagraph.frontend.methods import has_method, pairs_of
+from dynagraph.frontend.methods import bases_of, has_method, pairs_of
 from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
@@ -295,7 +295,7 @@ def _deep(frame: Frame, value: Any, done: dict[int, Value]) -> Value:
         made.items.update({k: _deep(frame, v, done) for k, v in entries_of(frame, value).items()})
         return made
     if isinstance(value, Set):
-        return Set(value.kind, dict(value.items))
+        return Set(value.kind, value.kind(value.items), bases=bases_of(frame, value))
     if isinstance(value, Object) and value.source is None and not hasattr(value.kind, "__deepcopy__") and _reduces_plainly(value.kind):
         made = done[id(value)] = Object(value.kind)
         made.fields.update({k: _deep(frame, v, done) for k, v in value.fields.items()})
@@ -319,7 +319,7 @@ def snapshot(frame: Frame, value: Any) -> Value:
     if isinstance(value, Dict) and value.kind is dict:
         return Dict({k: snapshot(frame, v) for k, v in entries_of(frame, value).items()})
     if isinstance(value, Set):
-        return Set(value.kind, dict(value.items))
+        return Set(value.kind, value.kind(value.items), bases=bases_of(frame, value))
     return Const(_text(frame, value))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 from typing import Any
 
@@ -16,10 +17,12 @@ from dynagraph.frontend.values import (
     Cell,
     Const,
     Dict,
+    DictView,
     Function,
     Getter,
     Iterator,
     Method,
+    Number,
     Object,
     Partial,
     Sequence,
@@ -45,6 +48,8 @@ def truth(frame: Frame, value: Any) -> bool:
         refuse("UNSUPPORTED_VALUE", f"the truth of {value.value!r}")
     if isinstance(value, Array):
         _of_array(frame, value)
+    if isinstance(value, DictView):
+        return length(frame.ex, value.owner) > 0
     if isinstance(value, (Sequence, Dict, Set)) and not _overridden(value.kind):
         return length(frame.ex, value) > 0
     if isinstance(value, (Function, Method, Cell, Iterator, Partial, Getter, Slice)):
@@ -140,6 +145,9 @@ def type_of(frame: Frame, value: Any) -> type:
         return int if isinstance(value.value, SymInt) else type(value.value)
     if isinstance(value, (Sequence, Dict, Set)):
         return value.kind
+    if isinstance(value, DictView):
+        base = collections.OrderedDict if issubclass(value.owner.kind, collections.OrderedDict) else dict
+        return type(getattr(base(), value.name)())
     if isinstance(value, Function):
         return types.FunctionType
     if isinstance(value, Object):

@@ -45,6 +45,14 @@ class Array:
 
 
 @dataclass(eq=False)
+class Number:
+    """A Python float that the program takes or computes: a 0-d float64 node."""
+
+    node: Node
+    source: Source | None = None
+
+
+@dataclass(eq=False)
 class Sequence:
     """A list, tuple, deque or named tuple (`kind` tells); the items of the caller's are wrapped when they are read."""
 
@@ -203,5 +211,5 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Super, Opaque, Slice, Iterator
+    Null, Const, Array, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Super, Opaque, Slice, Iterator
 ]

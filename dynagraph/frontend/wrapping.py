@@ -21,7 +21,7 @@ from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
-from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Value
+from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Slice, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.shapes import Dim
@@ -104,6 +104,10 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return _set(ex, obj, source)
     if kind is range:
         return _range(ex, obj, source)
+    if kind is slice:
+        ex.guards.add("type", source, slice, says=" is a slice")
+        parts = [Lazy(ex, getattr(obj, name), Attribute(source, name)) for name in ("start", "stop", "step")]
+        return Slice((parts[0], parts[1], parts[2]), source)
     if kind is types.FunctionType:
         return function(ex, obj, source)
     if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
@@ -120,6 +124,11 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
         ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
         number = ex.env.symbol(obj)
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
+    if type(obj) is float and ex.profile.symbolic_number(source, obj):
+        ex.guards.add("scalar", source, _slot(ex), float, says=" is a float")
+        node = ex.graph.placeholder(_name_of(source), Meta(dtypes.float64, ()))
+        ex.symbolic_floats.add(source)
+        return Number(node, source)
     ex.guards.add("equal", source, obj, says=f" is {obj!r}")
     return Const(obj, source)
 
@@ -140,11 +149,12 @@ def _sequence(ex: Executor, obj: Any, source: Source) -> Sequence:
     elif kind is list:
         ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
     else:
-        refuse("UNSUPPORTED_INPUT", f"{source} is a {kind.__name__} of the caller's")
+        ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
+        ex.guards.add("maxlen", source, obj.maxlen, says=f" has maxlen={obj.maxlen}")
     names = getattr(kind, "_fields", None)
     places = [Item(source, k) if names is None else Attribute(source, names[k]) for k in range(len(obj))]
     items = [Lazy(ex, item, place) for item, place in zip(obj, places)]
-    return Sequence(kind, items, source, obj, sized=isinstance(obj, tuple))
+    return Sequence(kind, items, source, obj, sized=isinstance(obj, tuple), maxlen=getattr(obj, "maxlen", None))
 
 
 def guard_length(ex: Executor, value: Sequence) -> None:
@@ -156,13 +166,12 @@ def guard_length(ex: Executor, value: Sequence) -> None:
 
 def _dict(ex: Executor, obj: Any, source: Source) -> Dict:
     kind = type(obj)
-    if kind is not dict:
-        refuse("UNSUPPORTED_INPUT", f"{source} is a {kind.__name__} of the caller's")
     module = sys.modules.get(obj.get("__name__")) if isinstance(obj.get("__name__"), str) else None
     if module is not None and vars(module) is obj:
         refuse("SIDE_EFFECT", f"{source} is the namespace of a module")
-    ex.guards.add("type", source, dict, says=" is a dict")
-    return Dict({}, source, obj, complete=False)
+    ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
+    factory = Lazy(ex, obj.default_factory, Attribute(source, "default_factory")) if kind is collections.defaultdict else None
+    return Dict({}, source, obj, kind, complete=False, factory=factory)
 
 
 def complete(ex: Executor, value: Dict) -> dict[Any, Any]:
@@ -199,7 +208,10 @@ def guard_order(ex: Executor, value: Set) -> None:
     for base in (value, *value.bases):
         if base.source is not None and not base.ordered:
             base.ordered = True
-            order = tuple(ex.objects[base.source])
+            obj = ex.objects[base.source]
+            order = tuple(obj)
+            if list(type(obj)(obj)) != list(order):
+                refuse("UNSUPPORTED_VALUE", f"the order of {base.source}, which a copy does not have")
             ex.guards.add("set_order", base.source, order, says=f" gives {list(order)} in this order")
 
 

@@ -8,7 +8,7 @@ from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import Frame, handler
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.methods import call_named_method, pairs_of
-from dynagraph.frontend.operations import key_of, plain
+from dynagraph.frontend.operations import has_key, key_of, plain, put_key
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
 from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
@@ -26,9 +26,9 @@ def build_list(frame: Frame, i: Instruction) -> None:
 
 @handler("BUILD_SET")
 def build_set(frame: Frame, i: Instruction) -> None:
-    made = Set(set, {})
+    made = Set(set, set())
     for item in frame.popn(i.value):
-        made.items[key_of(frame, item)] = None
+        made.items.add(key_of(frame, item))
     frame.push(made)
 
 
@@ -74,7 +74,7 @@ def set_add(frame: Frame, i: Instruction) -> None:
 def map_add(frame: Frame, i: Instruction) -> None:
     value, key = frame.pop(), frame.pop()
     key_of(frame, key)
-    putkey_of(frame, _under_construction(frame, i), key, value)
+    put_key(frame, _under_construction(frame, i), key, value)
 
 
 @handler("LIST_EXTEND")
@@ -102,9 +102,9 @@ def dict_merge(frame: Frame, i: Instruction) -> None:
     _check_mapping(frame, more)
     into = _under_construction(frame, i)
     for key, value in pairs_of(frame, more):
-        if haskey_of(frame, into, plain(frame, key)):
+        if has_key(frame, into, plain(frame, key)):
             throw(TypeError(f"got multiple values for keyword argument {plain(frame, key)!r}"))
-        putkey_of(frame, into, key, value)
+        put_key(frame, into, key, value)
 
 
 def _check_mapping(frame: Frame, value: Any) -> None:
