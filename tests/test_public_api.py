@@ -311,3 +311,36 @@ def test_mark_dynamic_takes_any_size_from_the_start():
         dg.mark_dynamic(x, 2)
     with pytest.raises(TypeError, match="expected an array, got list"):
         dg.mark_dynamic([1.0], 0)
+
+
+def test_floats_that_change_become_inputs():
+    def step(x, rate, decay):
+        return x - rate * 2 * x, 1 - decay, x.astype(np.float32) * rate, -rate / 4
+
+    compiled = dg.compile(step)
+    for rate in (0.1, 0.2, 0.3, float("nan"), 0.5):
+        for got, want in zip(compiled(X, rate, rate / 2), step(X, rate, rate / 2)):
+            np.testing.assert_array_equal(got, want)
+            assert type(got) is type(want) and getattr(got, "dtype", None) == getattr(want, "dtype", None)
+    assert compiled.stats.compiles == 2
+
+
+def test_floats_that_decide_are_constants():
+    def step(x, rate):
+        return x * rate if rate > 0.25 else x / rate
+
+    compiled = dg.compile(step, fullgraph=True)
+    for rate in (0.1, 0.2, 0.3, 0.1):
+        np.testing.assert_array_equal(compiled(X, rate), step(X, rate))
+    assert compiled.stats.compiles == 3
+
+
+def test_a_break_elsewhere_leaves_floats_symbolic():
+    def step(x, rate):
+        y = x * rate
+        return y * y.tolist()[0]
+
+    compiled = dg.compile(step)
+    for rate in (0.1, 0.2, 0.3, 0.4):
+        np.testing.assert_array_equal(compiled(X + 1, rate), step(X + 1, rate))
+    assert compiled.stats.compiles <= 5

@@ -15,13 +15,14 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph.frontend import handlers, markers  # noqa: F401  (importing them registers what they mean)
-from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.breaks import Break, Reason
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList, size_program
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import UndecodableCode
 from dynagraph.frontend.results import CannotBuild, Recipe, Results
 from dynagraph.frontend.resume import BreakPoint, Resumes, Target, break_point
+from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const
 from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Graph
@@ -86,6 +87,7 @@ def capture(
     profile = profile or Profile(dynamic)
     stop_at: int | None = None
     stop: Break | None = None
+    suspects: _Suspects | None = None
     for _ in range(MAX_ATTEMPTS):
         ex = Executor(target.function, target.program, values, profile, stop_at)
         try:
@@ -95,12 +97,30 @@ def capture(
                 raise stop or refusal from None
             stop_at, stop = refusal.born, _bare(refusal)
         except Break as reason:
+            if suspects is None and ex.symbolic_floats:
+                suspects = _Suspects(profile, set(ex.symbolic_floats), ex.steps, reason.reason)
+                continue
+            if suspects is not None:
+                suspects.acquit_if_same(ex.steps, reason.reason)
             if resumes is None or stop is not None:
                 raise
             stop_at, stop = ex.steps, _bare(reason)
         finally:
             ex.release()
     raise stop or Break("RECURSION", None, "too many attempts")
+
+
+class _Suspects:
+    """Floats that change, where a capture ended: as constants, they are tried again."""
+
+    def __init__(self, profile: Profile, floats: set[Source], step: int, reason: Reason):
+        self.profile, self.floats, self.step, self.reason = profile, floats, step, reason
+        profile.specialised |= floats
+
+    def acquit_if_same(self, step: int, reason: Reason) -> None:
+        """They were not the cause if the capture ends at the same step as constants, too."""
+        if step == self.step and reason is self.reason:
+            self.profile.specialised -= self.floats
 
 
 def _bare(stop: Any) -> Any:

@@ -85,10 +85,14 @@ class Results:
         """The values that one made here holds."""
         if isinstance(value, Sequence):
             return [*value.items, *value.fields.values()]
+        if isinstance(value, Dict) and value.is_namespace:
+            return [value.owner]
         if isinstance(value, Dict):
             return [*value.items.values(), *value.fields.values(), value.factory]
         if isinstance(value, (Object, Function)):
             held = list(value.fields.values())
+            if isinstance(value, Object) and value.entries is not None:
+                held += value.entries.items.values()
             return held + [*value.defaults, *value.kwdefaults.values(), *value.closure] if isinstance(value, Function) else held
         if isinstance(value, Cell):
             return [value.value]
@@ -130,7 +134,7 @@ class Results:
         known = self._memos.get(id(value))
         if known is not None:
             return known
-        if isinstance(value, (Object, Cell, Function)) or id(value) in self._circular:
+        if isinstance(value, (Object, Cell, Function)) or id(value) in self._circular or getattr(value, "is_namespace", False):
             return self._made_empty(value)
         if self._uses.get(id(value), 0) > 1 and not self._is_output(value):
             number = self._new_memo()
@@ -180,6 +184,8 @@ class Results:
             fills = [(setattr, (Const(k), v)) for k, v in value.fields.items() if v is not DELETED]
         elif isinstance(value, Sequence) and value.kind is list:
             made, fills = ("list", ()), [(list.append, (item,)) for item in value.items]
+        elif isinstance(value, Dict) and value.is_namespace:
+            made, fills = ("call", getattr, (self.build(value.owner), ("const", "__dict__"))), []
         elif isinstance(value, Dict) and value.kind is dict:
             made, fills = ("dict", ()), [(dict.__setitem__, (Const(k), v)) for k, v in value.items.items()]
         else:
@@ -197,7 +203,10 @@ class Results:
             setter = BaseException.__setattr__
             made = [(set_traceback, (Const(tuple(value.raised_at)),))] if value.raised_at else []
             return ("call", new_exception, (("const", cls), args)), made + [(setter, (Const(k), v)) for k, v in fields.items()]
-        return ("call", object.__new__, (("const", cls),)), [(setter, (Const(k), v)) for k, v in fields.items()]
+        fills = [(setter, (Const(k), v)) for k, v in fields.items()]
+        if value.entries is not None:
+            fills += [(set_entry, (Const(k), v)) for k, v in value.entries.items.items()]
+        return ("call", object.__new__, (("const", cls),)), fills
 
     def _function(self, value: Function) -> Recipe:
         defaults = ("tuple", tuple(self.build(d) for d in value.defaults)) if value.defaults else ("const", None)
@@ -355,6 +364,10 @@ def set_traceback(error: BaseException, places: tuple[tuple[Any, int, dict[str, 
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def set_entry(owner: Any, name: Any, value: Any) -> None:
+    owner.__dict__[name] = value
 
 
 def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, named: Any) -> Any:

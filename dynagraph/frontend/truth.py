@@ -143,6 +143,8 @@ def type_of(frame: Frame, value: Any) -> type:
         return value.node.dtype.numpy.type if value.is_scalar else np.ndarray
     if isinstance(value, Const):
         return int if isinstance(value.value, SymInt) else type(value.value)
+    if isinstance(value, Number):
+        return float
     if isinstance(value, (Sequence, Dict, Set)):
         return value.kind
     if isinstance(value, DictView):

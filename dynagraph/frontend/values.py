@@ -80,7 +80,12 @@ class Dict:
     absent: set[Any] = field(default_factory=set)  # keys known not to be in one of the caller's
     added_again: set[Any] = field(default_factory=set)  # keys deleted and set again: they come last
     factory: Any = None  # of a defaultdict
+    owner: Any = None  # the object made here, or the class, whose ``__dict__`` this is
     fields: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_namespace(self) -> bool:
+        return self.owner is not None
 
 
 @dataclass(eq=False)
@@ -161,13 +166,16 @@ class Getter:
 class Object:
     """An object known by its type: one of the caller's, or (no `source`) an instance made here.
 
-    `fields` holds the attributes that the captured code has set; DELETED those that it deleted.
+    `fields` holds the attributes that the captured code has set; DELETED those that it deleted.  Once the code has asked for its
+    ``__dict__``, those that stand there are in `entries` instead.
     """
 
     kind: type
     value: Any = None
     source: Source | None = None
     fields: dict[str, Any] = field(default_factory=dict)
+    set_again: set[str] = field(default_factory=set)  # attributes deleted and set again: they come last
+    entries: Any = None  # a Dict
     raised_at: list[Any] = field(default_factory=list)  # of an exception: the frames that it went through, innermost first
 
 

@@ -21,7 +21,7 @@ from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
-from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Object, Sequence, Set, Slice, Value
+from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Number, Object, Sequence, Set, Slice, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.shapes import Dim

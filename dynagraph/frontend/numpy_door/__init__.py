@@ -25,7 +25,7 @@ from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the famili
     reductions,
     shapes,
 )
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat
 from dynagraph.frontend.numpy_door.table import ATTRIBUTES, Door, lookup, method, operator_door
 
-__all__ = ["ATTRIBUTES", "Builder", "Door", "Unsupported", "lookup", "method", "operator_door"]
+__all__ = ["ATTRIBUTES", "Builder", "Door", "Unsupported", "WeakFloat", "lookup", "method", "operator_door"]

@@ -34,9 +34,16 @@ class Unsupported(Exception):
         self.detail = detail
 
 
+class WeakFloat:
+    """A Python float that is an input of the program: a 0-d float64 node, and weak in promotion."""
+
+    def __init__(self, node: Node):
+        self.node = node
+
+
 def is_weak(value: object) -> bool:
     """Whether NumPy treats the value as a weak scalar in promotion (np.float64 is a float, and is not weak)."""
-    return type(value) in (bool, int, float, SymInt)
+    return type(value) in (bool, int, float, SymInt, WeakFloat)
 
 
 class Builder:
@@ -64,6 +71,10 @@ class Builder:
 
     def scalar(self, value: Scalar, dtype: DType) -> Node:
         """The 0-d constant, converted as NumPy converts Python scalars."""
+        if isinstance(value, WeakFloat):
+            if not dtype.is_float:
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"a float that changes, as {dtype}")
+            return self.cast(value.node, dtype)
         return self.call("constant", value=converted(value, dtype), dtype=dtype)
 
     def as_node(self, x: object, dtype: DType | None = None) -> Node:
@@ -82,7 +93,7 @@ class Builder:
         )
 
     def _of_sequence(self, items: list[Any] | tuple[Any, ...], dtype: DType | None) -> Node:
-        if not any(isinstance(x, (Node, SymInt)) for x in leaves(items)):
+        if not any(isinstance(x, (Node, SymInt, WeakFloat)) for x in leaves(items)):
             array = np.array(items, None if dtype is None else dtype.numpy)
             known_dtype(array.dtype, "an array made of a list")
             return self.call("copy", self.graph.constant(array))  # a new array at each call, as NumPy makes one
@@ -109,7 +120,7 @@ def default_dtype(value: object) -> DType:
     """The dtype of an array made of one Python scalar."""
     if type(value) is bool:
         return dtypes.bool_
-    return dtypes.float64 if type(value) is float else dtypes.int64
+    return dtypes.float64 if type(value) in (float, WeakFloat) else dtypes.int64
 
 
 def converted(value: Scalar, dtype: DType) -> Scalar:

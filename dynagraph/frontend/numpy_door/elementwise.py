@@ -13,7 +13,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, reshape
-from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, default_dtype, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.table import (
     Door,
     numpy_function,
@@ -55,13 +55,13 @@ def strong(b: Builder, x: object) -> Any:
 def _for_resolution(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return np.dtype(bool) if type(x) is bool else float if type(x) is float else int
+    return np.dtype(bool) if type(x) is bool else float if type(x) in (float, WeakFloat) else int
 
 
 def _for_result_type(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return False if type(x) is bool else 0.0 if type(x) is float else 0
+    return False if type(x) is bool else 0.0 if type(x) in (float, WeakFloat) else 0
 
 
 def result_type(operands: Any, who: str) -> DType:
