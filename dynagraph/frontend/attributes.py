@@ -121,6 +121,8 @@ def _of_module(frame: Frame, module: types.ModuleType, name: str) -> Value:
         return frame.ex.wrap(entries[name], DictEntry(entries, name, module.__name__))
     if "__getattr__" in entries:
         refuse("ATTRIBUTE", f"module {module.__name__} computes .{name} when asked")
+    if hasattr(types.ModuleType, name):
+        refuse("ATTRIBUTE", f".{name} of module {module.__name__}")
     frame.ex.guards.absent(entries, name)
     throw(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
 

@@ -311,7 +311,13 @@ def _locals(frame: Frame) -> Value:
             value = load_cell(frame.ex, frame.cells[name], name)
         if value is not NULL and " " not in name:  # a slot of the stack behind a break
             found[name] = frame.ex.resolve(value)
-    return Dict(found)
+    if frame.namespace is None or VERSION >= (3, 13):
+        frame.namespace = Dict(found)
+    for name in code.co_varnames + code.co_cellvars + code.co_freevars:
+        if name not in found:
+            frame.namespace.items.pop(name, None)
+    frame.namespace.items.update(found)
+    return frame.namespace
 
 
 @meaning(eval, exec)
@@ -319,9 +325,14 @@ def _frame_access(frame: Frame, *args: Any, **kwargs: Any) -> Value:
     return refuse("FRAME_ACCESS", "")
 
 
-@meaning(vars, dir)
+@meaning(vars)
+def _vars(frame: Frame, *args: Any) -> Value:
+    return load_attribute(frame, args[0], "__dict__") if args else _locals(frame)
+
+
+@meaning(dir)
 def _names_of(frame: Frame, *args: Any) -> Value:
-    return refuse("UNSUPPORTED_FUNCTION" if args else "FRAME_ACCESS", "vars() or dir()")
+    return refuse("UNSUPPORTED_FUNCTION" if args else "FRAME_ACCESS", "dir()")
 
 
 # -- sizes and numbers --------------------------------------------------------------------------------------------------------

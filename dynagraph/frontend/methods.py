@@ -6,6 +6,7 @@ A change to one of the caller's objects is followed here and, as an effect, done
 from __future__ import annotations
 
 import collections
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,8 @@ def table_of(owner: Any) -> Table:
         return VIEW
     if isinstance(owner, Slice):
         return SLICE
+    if isinstance(owner, Dict) and owner.kind is types.MappingProxyType:
+        return READ_ONLY
     if isinstance(owner, Dict):
         return {**DICT, **ORDERED} if issubclass(owner.kind, collections.OrderedDict) else COUNTER if issubclass(
             owner.kind, collections.Counter
@@ -482,6 +485,7 @@ DICT: Table = {
     "__ior__": lambda frame, owner, more: (_update(frame, owner, more), owner)[1],
     "__init__": _update,
 }
+READ_ONLY: Table = {name: DICT[name] for name in ("get", "keys", "values", "items", "__len__", "__contains__", "__getitem__", "__iter__")}
 ORDERED: Table = {"move_to_end": _move_to_end}
 
 

@@ -18,7 +18,7 @@ from dynagraph.frontend.exceptions import Raised, exception, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.source import Attribute, Known, Referent
 from dynagraph.frontend.values import DELETED, Const, Dict, Function, Method, Object, Opaque, Sequence, Super, Value
-from dynagraph.frontend.wrapping import class_function
+from dynagraph.frontend.wrapping import Lazy, class_function
 
 MISSING = object()
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -117,6 +117,9 @@ def is_data_descriptor(found: Any) -> bool:
 
 def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Value | None:
     """An attribute of the instance itself, guarded to be there or not; None where it has none."""
+    if not in_slot and getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
+        entry = call(frame, Method("get", value.entries), [Const(name), ABSENT], {})
+        return None if entry is ABSENT else entry
     if name in value.fields:
         field = value.fields[name]
         return None if field is DELETED else frame.ex.resolve(field)
@@ -131,6 +134,39 @@ def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Valu
     elif value.kind.__dictoffset__:
         frame.ex.guards.add("no_attr", value.source, name, says=f" has no attribute {name} of its own")
     return None
+
+
+ABSENT = Opaque("an attribute that is not there")
+
+
+def _in_namespace(kind: type, name: str) -> bool:
+    """Whether an attribute of an instance stands in its ``__dict__``, if anywhere."""
+    return not isinstance(in_mro(kind, name), (types.MemberDescriptorType, types.GetSetDescriptorType))
+
+
+def entries_of_object(frame: Frame, value: Object) -> Dict:
+    """``value.__dict__``: from now on its attributes are read and written there."""
+    if value.entries is not None:
+        return value.entries
+    guard_type(frame, value)
+    if not value.kind.__dictoffset__:
+        throw(_no_attribute(value.kind, "__dict__"))
+    if value.source is None:
+        made: Any = Dict({}, owner=value)
+    else:
+        made = frame.ex.wrap(namespace(frame.ex.objects[value.source]), Attribute(value.source, "__dict__"))
+    own = [name for name in value.fields if _in_namespace(value.kind, name)]
+    made.items.update({name: value.fields.pop(name) for name in own})
+    made.added_again.update(value.set_again)
+    value.entries = made
+    return made
+
+
+def entries_of_class(frame: Frame, cls: type) -> Dict:
+    """``cls.__dict__``."""
+    frame.ex.guards.unmodified(cls)
+    items = {name: Lazy(frame.ex, found, Known(found, f"{cls.__name__}.{name}")) for name, found in vars(cls).items()}
+    return Dict(items, kind=types.MappingProxyType, owner=Const(cls))
 
 
 def _in_slot(obj: Any, slot: Any) -> Any:
@@ -213,8 +249,8 @@ def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
         own = fields.get(name)
         place = Attribute(value.source, name)
         return frame.ex.resolve(own) if own is not None else frame.ex.wrap(getattr(value.value, name), place)
-    if name == "__dict__":
-        return refuse("ATTRIBUTE", "__dict__ is read")
+    if name == "__dict__" and isinstance(value, Object):
+        return entries_of_object(frame, value)
     return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")
 
 
@@ -245,6 +281,8 @@ def load_from_class(frame: Frame, value: Const, name: str) -> Value:
 
 def _of_metaclass(frame: Frame, value: Const, found: Any, name: str) -> Value:
     cls = value.value
+    if name == "__dict__":
+        return entries_of_class(frame, cls)
     if name in OF_TYPE and type(found) is not property:
         return frame.ex.constant(getattr(cls, name))
     if isinstance(found, types.FunctionType):
@@ -342,6 +380,12 @@ def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
 
 def put(frame: Frame, value: Object, name: str, new: Value) -> None:
     """Set an attribute of the instance itself."""
+    if getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
+        call(frame, Method("__setitem__", value.entries), [Const(name), new], {})
+        return
+    if value.fields.get(name) is DELETED:
+        del value.fields[name]
+        value.set_again.add(name)
     value.fields[name] = new
     if value.source is not None:
         frame.ex.writes(value)
@@ -369,8 +413,12 @@ def generic_delete(frame: Frame, value: Object, name: str) -> None:
         refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a descriptor")
     if own_attribute(frame, value, name, in_slot=isinstance(found, types.MemberDescriptorType)) is None:
         throw(_no_attribute(value.kind, name))
-    value.fields[name] = DELETED
-    if value.source is not None:
+    if getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
+        call(frame, Method("__delitem__", value.entries), [Const(name)], {})
+    elif value.source is None:
+        del value.fields[name]
+    else:
+        value.fields[name] = DELETED
         frame.ex.writes(value)
         frame.ex.effect(object.__delattr__, value, Const(name))
 
