@@ -44,6 +44,7 @@ from dynagraph.frontend.operations import (
     text_of,
     unary,
 )
+from dynagraph.frontend.program import VERSION
 from dynagraph.frontend.source import Known
 from dynagraph.frontend.truth import length, same, truth, type_of
 from dynagraph.frontend.values import (

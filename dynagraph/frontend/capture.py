@@ -169,7 +169,7 @@ class _Ending:
     def _continue(self, point: BreakPoint, parts: list[Recipe]) -> Recipe:
         assert self.resumes is not None
         continuation = self.resumes.continuation(point)
-        if self.run_watched is None:
+        if self.run_watched is None or (self.stop is not None and self.stop.reason.name == "CALLER"):  # it is a frame too
             return ("call", continuation, tuple(parts))
         return ("call", self.run_watched, (("const", continuation), *parts))
 

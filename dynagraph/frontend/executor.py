@@ -19,7 +19,7 @@ from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
-from dynagraph.frontend.source import Closure, Contents, Local, Source
+from dynagraph.frontend.source import Closure, Contents, Local, Returned, Source
 from dynagraph.frontend.values import (
     NULL,
     Array,
@@ -80,6 +80,7 @@ class Frame:
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
         self.cells: dict[str, Cell] = dict(zip(function.code.co_freevars, function.closure))
+        self.namespace: Dict | None = None  # what locals() gave, where it gives one dict for each frame
 
     # -- running ----------------------------------------------------------------------------------------------------------
     def run(self) -> Value:
@@ -189,8 +190,10 @@ class Executor:
         self.written: dict[int, Value] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.symbolic_floats: set[Source] = set()
+        self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
         self.main = self._main_frame(program)
+        self.running = [self.main]  # the frames that run, innermost last
 
     def _main_frame(self, program: Program) -> Frame:
         code = self.function.__code__
@@ -226,8 +229,8 @@ class Executor:
 
     def release(self) -> None:
         """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
-        self.main = self.builder = self.values = None  # type: ignore[assignment]
-        for held in (self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.written, self.handling):
+        self.main = self.running = self.builder = self.values = None  # type: ignore[assignment]
+        for held in (self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.written, self.caches, self.handling):
             held.clear()  # type: ignore[attr-defined]
 
     def count_step(self) -> None:
@@ -248,9 +251,11 @@ class Executor:
         if flags & inspect.CO_GENERATOR:
             return Generator(frame, self.steps)
         location, handling = self.graph.location, len(self.handling)
+        self.running.append(frame)
         try:
             return frame.run()
         finally:
+            self.running.pop()
             self.graph.location = location
             del self.handling[handling:]
 
@@ -287,7 +292,7 @@ class Executor:
         """Guard that what effects change is none of the other objects that the capture has looked at."""
         for value in self.written.values():
             for other in self.by_identity.values():
-                both_followed = value.source is not None and other.source is not None
+                both_followed = all(v.source is not None and type(v.source) is not Returned for v in (value, other))
                 if other is not value and both_followed and type(other) is type(value):
                     self.guards.relate("not_same", value.source, other.source, "is not")
             for cell in self.cells.values() if isinstance(value, Cell) else ():
@@ -404,6 +409,7 @@ class Generator(Iterator):
             refuse("GENERATOR", "a generator that is already running")
         location, handling = own.ex.graph.location, own.ex.handling
         own.ex.handling = [*handling, *self.handling]
+        own.ex.running.append(own)
         self.running = True
         try:
             prepare(own)
@@ -416,6 +422,7 @@ class Generator(Iterator):
             raise
         finally:
             self.running = False
+            own.ex.running.pop()
             self.handling = own.ex.handling[len(handling) :]
             own.ex.handling = handling
             own.ex.graph.location = location

@@ -17,13 +17,16 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+from dynagraph._core import _dispatch
 from dynagraph.frontend.assemble import called_from
+from dynagraph.frontend.attributes import load_attribute
 from dynagraph.frontend.builtins_table import born, meaning
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
 from dynagraph.frontend.methods import bases_of, has_method, pairs_of
+from dynagraph.frontend.objects import in_mro
 from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
@@ -331,11 +334,28 @@ def _text(frame: Frame, value: Any) -> str:
 
 @meaning(print)
 def _print(frame: Frame, *args: Any, **options: Any) -> Value:
-    if not set(options) <= {"sep", "end", "flush"}:
-        refuse("UNSUPPORTED_ARGUMENT", "print to a file")
+    file = frame.ex.resolve(options.pop("file", Const(None)))
+    if not (isinstance(file, Const) and file.value is None):
+        return _print_to(frame, file, args, {k: plain(frame, v) for k, v in options.items()})
     shown = [snapshot(frame, a) for a in args]
     named = {k: plain(frame, v) for k, v in options.items()}
     frame.ex.effect(called_with(print, named), *shown)
+    return Const(None)
+
+
+def _print_to(frame: Frame, file: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Value:
+    """Printing to an object of the user's: calls of its methods."""
+    write = load_attribute(frame, file, "write")
+    if not (isinstance(write, Method) and isinstance(write.function, Function)) and not isinstance(write, Function):
+        refuse("UNSUPPORTED_ARGUMENT", "print to a file")
+    sep, end = options.get("sep"), options.get("end")
+    for k, arg in enumerate(args):
+        if k:
+            call(frame, write, [Const(" " if sep is None else sep)], {})
+        call(frame, write, [call(frame, Const(str), [arg], {})], {})
+    call(frame, write, [Const("\n" if end is None else end)], {})
+    if options.get("flush"):
+        call(frame, load_attribute(frame, file, "flush"), [], {})
     return Const(None)
 
 
@@ -344,29 +364,88 @@ def called_with(function: Any, named: dict[str, Any]) -> Any:
     return (lambda *args: function(*args, **named)) if named else function
 
 
-def _warn(frame: Frame, message: Any, category: Any = Const(UserWarning), stacklevel: Any = Const(1), *more: Any) -> Value:
-    if plain(frame, stacklevel) != 1 or more or frame.depth:
-        refuse("UNSUPPORTED_ARGUMENT", "a warning about a caller's line")
-    if any(action == "error" for action, *_ in warnings.filters):
-        refuse("WOULD_RAISE", "warnings are errors here")
-    text, kind = plain(frame, message), plain(frame, category)
-    place = called_from(frame.code, frame.ex.graph.location.line)
-    frame.ex.effect(types.FunctionType(place, frame.function.globals), Const(warnings.warn), Const(text), Const(kind))
+def from_here(frame: Frame, function: Value, *args: Value) -> None:
+    """Have the program call `function` from frames that stand on the lines of those that run now: for warnings, logs, tracebacks."""
+    places = [types.FunctionType(called_from(f.code, _line(f)), f.function.globals) for f in frame.ex.running]
+    frame.ex.effect(places[0], *map(Const, places[1:]), function, *args)
+
+
+def _line(frame: Frame) -> int:
+    return frame.instructions[frame.ip - 1].line
+
+
+def in_try(frame: Frame) -> bool:
+    """Whether an exception would be seen by the captured code."""
+    return any(f.program.handlers[f.ip - 1] is not None for f in frame.ex.running)
+
+
+@meaning(warnings.warn)
+def _warn(frame: Frame, message: Any, category: Any = Const(None), stacklevel: Any = Const(1), **more: Any) -> Value:
+    level, running = plain(frame, stacklevel), len(frame.ex.running)
+    if more or in_try(frame):
+        refuse("CALLER", "a warning inside try, or with a source")
+    message = frame.ex.resolve(message)
+    if not (isinstance(message, Object) and issubclass(message.kind, Warning)):
+        message = Const(plain(frame, message))
+    kind = frame.ex.resolve(category)
+    if not isinstance(kind, Const):
+        refuse("UNSUPPORTED_ARGUMENT", "the category of a warning")
+    if level <= running:
+        from_here(frame, Const(warnings.warn), message, kind, Const(level))
+    else:
+        frame.ex.effect(warn_above, message, kind, Const(level - running))
     return Const(None)
 
 
-SPECIAL_FUNCTIONS[warnings.warn] = _warn  # type: ignore[index]
+def warn_above(message: Any, category: Any, level: int) -> None:
+    """Warn about the line of the caller of a compiled function, or (`level` > 1) of its callers."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and (level > 1 or _is_ours(frame)):
+        level -= not _is_ours(frame)
+        frame = frame.f_back
+    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    scope = vars(sys) if frame is None else frame.f_globals
+    place = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    registry = scope.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, kind, *place, module=scope.get("__name__", "<string>"), registry=registry)
+
+
+def _is_ours(frame: types.FrameType) -> bool:
+    """Whether a frame is one that the user's program run as it is would not have."""
+    if str(frame.f_globals.get("__name__")).split(".")[0] == "dynagraph":
+        return True
+    return any(type(getattr(c, "__self__", None)) is _dispatch.Entry for c in frame.f_code.co_consts)
 
 
 def log(frame: Frame, logger: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
     """``logger.info(...)``, whose record tells the user's line."""
-    if kwargs or frame.depth:
-        refuse("UNSUPPORTED_ARGUMENT", "logging with keywords, or from an inlined function")
-    place = called_from(frame.code, frame.ex.graph.location.line)
-    function = types.FunctionType(place, frame.function.globals)
+    if kwargs:
+        refuse("UNSUPPORTED_ARGUMENT", "logging with keywords")
     method = Method(name, logger) if logger is not None else Const(getattr(logging, name))
-    frame.ex.effect(function, method, *(snapshot(frame, a) for a in args))
+    from_here(frame, method, *(snapshot(frame, a) for a in args))
     return Const(None)
+
+
+def is_enabled_for(logger: Any, level: int) -> bool:
+    """``logger.isEnabledFor(level)`` without the logger's cache, to be followed in the place of the real one."""
+    if logger.disabled or logger.manager._disable >= level:
+        return False
+    while logger is not None:
+        if logger.level:
+            return level >= logger.level
+        logger = logger.parent
+    return level >= 0
+
+
+def _is_enabled_for(frame: Frame, logger: Any, level: Any) -> Value:
+    logger = frame.ex.resolve(logger)
+    if in_mro(logger.kind, "getEffectiveLevel") is not logging.Logger.getEffectiveLevel:
+        refuse("UNSUPPORTED_FUNCTION", "isEnabledFor() of a logger that has a getEffectiveLevel() of its own")
+    function = Function(is_enabled_for.__code__, vars(logging), "isEnabledFor")
+    return frame.ex.inline(function, {"logger": logger, "level": frame.ex.resolve(level)}, frame.depth + 1)
+
+
+SPECIAL_FUNCTIONS[logging.Logger.isEnabledFor] = _is_enabled_for
 
 
 LOGGED = ("debug", "info", "warning", "error", "critical")
