@@ -93,7 +93,7 @@ def make_cell(frame: Frame, i: Instruction) -> None:
 @handler("LOAD_DEREF")
 def load_deref(frame: Frame, i: Instruction) -> None:
     cell = frame.cells[i.value]
-    if cell.value in (NULL, DELETED) and i.value in frame.code.co_cellvars:
+    if cell.source is None and cell.value in (NULL, DELETED) and i.value in frame.code.co_cellvars:
         throw(UnboundLocalError(f"cannot access local variable {i.value!r} where it is not associated with a value"))
     frame.push(load_cell(frame.ex, cell, i.value))
 
