@@ -21,6 +21,7 @@ from dynagraph.frontend.values import DELETED, Const, Dict, Function, Method, Ob
 from dynagraph.frontend.wrapping import Lazy, class_function
 
 MISSING = object()
+CACHED: Any = type(functools.lru_cache(len))
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
 
@@ -205,6 +206,8 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
         return Method(Const(found), value)
     if isinstance(found, types.GetSetDescriptorType):
         return _computed_in_c(frame, value, name)
+    if isinstance(found, CACHED):
+        return Method(known(frame, found, f"{kind.__name__}.{name}"), value)
     getter = in_mro(type(found), "__get__")
     if getter is MISSING:
         return known(frame, found, f"{kind.__name__}.{name}")

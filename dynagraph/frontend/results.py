@@ -16,6 +16,7 @@ from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator
 from dynagraph.frontend.guards import size_program
+from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     DELETED,
     NULL,
@@ -65,6 +66,7 @@ class Results:
         self._circular: set[int] = set()
         self._memos: dict[int, Recipe] = {}
         self._n_memos = 0
+        self._returned: dict[Returned, Recipe] = {}
         self._pending: list[tuple[Recipe, Any, tuple[Any, ...]]] = []  # what completes objects that were made empty
 
     def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
@@ -72,7 +74,7 @@ class Results:
         roots = [value for _, args in self.ex.effects for value in args] + values
         for value in roots:
             self._count(value, set())
-        effects = [("call", function, tuple(self.build(a) for a in args)) for function, args in self.ex.effects]
+        effects = [self._effect(function, args) for function, args in self.ex.effects]
         result = finish([self.build(v) for v in values])
         fills = []
         while self._pending:
@@ -80,6 +82,13 @@ class Results:
             fills.append(("call", function, (owner, *(self.build(a) for a in args))))
         before = [*effects, *fills]
         return ("do", tuple(before), result) if before else result
+
+    def _effect(self, function: Any, args: tuple[Any, ...]) -> Recipe:
+        built = tuple(self.build(a) for a in args)
+        if not isinstance(function, Returned):
+            return ("call", function, built)
+        made = self._returned[function] = ("memo", self._new_memo(), ("call", function.function, built))
+        return made
 
     def _parts(self, value: Any) -> Any:
         """The values that one made here holds."""
@@ -129,6 +138,8 @@ class Results:
             return self._constant(value.value)
         if isinstance(value, Cell) and source is not None:
             return ("const", value.real) if value.owner is None else ("arg", self.ex.guards.register(value.owner))
+        if isinstance(source, Returned):
+            return self._returned[source]
         if source is not None:
             return ("arg", self.ex.guards.register(source))
         known = self._memos.get(id(value))

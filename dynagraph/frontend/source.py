@@ -114,6 +114,17 @@ class Known:
         return self.name
 
 
+@dataclass(frozen=True, eq=False)
+class Returned:
+    """What an effect's call of `function` returns: no guard can know it."""
+
+    function: Any
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}()"
+
+
 @dataclass(frozen=True)
 class Contents:
     """What a cell holds; `base` is where the cell is."""
@@ -134,4 +145,4 @@ class Referent:
         return f"{self.base}()"
 
 
-Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent]
+Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent, Returned]
