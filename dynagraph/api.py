@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import threading
 import time
 import types
@@ -19,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Union
 
 import numpy as np
@@ -59,6 +61,7 @@ class RecompileLimitWarning(UserWarning):
 
 _log = logging.getLogger("dynagraph.capture")
 _all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
+_compilations: "weakref.WeakSet[Compilation]" = weakref.WeakSet()
 _collectors: list[list[Any]] = []
 _disabled = 0
 
@@ -137,6 +140,7 @@ class Compilation:
         self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
         self.target = target
         self.lock = threading.Lock()
+        _compilations.add(self)
         self.profile = Profile(options.dynamic)
         self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
         self.programs: list[Program] = root.programs if root else []
@@ -149,7 +153,7 @@ class Compilation:
         self.stats: Stats = root.stats if root else Stats(self.compiled)
         self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
         self.callees: dict[types.FunctionType, Compilation] = {}  # of the root: what its broken parts call
-        self.resumes = Resumes(self._part)
+        self.resumes = Resumes(self._part, self.root)
         if target is not None and root is not None:
             self.resumes = root.resumes
         if _frame_hook is not None:
@@ -164,22 +168,26 @@ class Compilation:
 
     # -- a miss -----------------------------------------------------------------------------------------------------
     def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
-        """Run a call that no entry serves: capture it if that may help, else just call the function.  May give a `Tail`."""
+        """Run a call that no entry serves: capture it if that may help, else just call the function.
+
+        Gives a `Tail`, so that no frame of dynagraph's stands between the caller and the user's code: debuggers stop in each.
+        """
         function = compiled.__wrapped__
-        kwargs = kwargs or {}
+        plainly = _dispatch.Tail(partial(function, **kwargs) if kwargs else function, *args)
         if self.full or _disabled or is_compiling():
-            return function(*args, **kwargs)
+            return plainly
         if _stance != "default" and self._declines(_stance):
-            return function(*args, **kwargs)
+            return plainly
         if not _capturable(function):
             self._refuse(function)
-            return function(*args, **kwargs)
+            return plainly
         try:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
-            return function(*args, **kwargs)  # which raises the right error
+            return plainly  # which raises the right error
         entry = self._entry_if_there_is_room(function, values)
-        return function(*args, **kwargs) if entry is None else entry.run(values)
+        # another thread may have changed what the guards look at meanwhile
+        return plainly if entry is None else _dispatch.Tail(entry.run_or, values, plainly)
 
     def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
         """`entry_for`, or None where the stack has no room for it."""
@@ -193,14 +201,6 @@ class Compilation:
         return stance == "force_eager" or (stance == "eager_on_recompile" and bool(self.compiled.entries))
 
     # -- frames that a broken part enters ---------------------------------------------------------------------------
-    def run_watched(self, continuation: Callable[..., Any], *args: Any) -> Any:
-        """Run a continuation, offering the Python frames that it enters to `on_frame`."""
-        outer, _thread.broken = getattr(_thread, "broken", None), self.root
-        try:
-            return _frame_hook.call_watched(continuation, *args)
-        finally:
-            _thread.broken = outer
-
     def on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
         """The code that the frame of a function called by a broken part shall run; None: its own."""
         callee = self.callees.get(function)
@@ -208,7 +208,7 @@ class Compilation:
             if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
                 return _frame_hook.SKIP
             callee = self.callees[function] = Compilation(function, self.options, self.root)
-            callee.resumes = Resumes(callee._part)
+            callee.resumes = Resumes(callee._part, self.root)
         entry = callee.entry_for(function, values)
         if entry is None:
             return None if len(callee.broken) < 2 else _frame_hook.SKIP
@@ -254,7 +254,7 @@ class Compilation:
             values,
             profile=self.profile,
             resumes=None if self.options.fullgraph else self.resumes,
-            run_watched=None if _frame_hook is None else self.run_watched,
+            run_watched=None if _frame_hook is None else _frame_hook.call_watched,
         )
         captured_at = time.perf_counter()
         executable = self.options.backend(captured.graph) if captured.has_operations else None
@@ -291,7 +291,8 @@ class Compilation:
 
     # -- what goes wrong --------------------------------------------------------------------------------------------
     def _note_break(self, function: types.FunctionType, stop: Break, kind: tuple) -> None:
-        self.stats.breaks[str(stop)] += 1
+        if self is self.root or stop.reason.name != "NOTHING_TO_COMPILE":  # a part without arrays is no news
+            self.stats.breaks[str(stop)] += 1
         self._remember(kind)
         _log.info("%s runs eagerly: %s", function.__qualname__, stop)
         # a call without array operations is whole as it is
@@ -416,6 +417,10 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
 
     The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`, `explain_misses()`.
     Raises TypeError for what is no Python function, ValueError for an unknown mode, BackendError for an unknown backend.
+
+    While a trace function is set in a thread (`sys.settrace`: debuggers, coverage), or a debugger or coverage tool is registered with
+    `sys.monitoring`, calls run the plain function there, so that breakpoints stop and lines are counted in it and in what it calls; so does
+    a function that calls `breakpoint()`.  Profilers see what really runs.
 
     >>> import numpy as np, dynagraph as dg
     >>> @dg.compile
@@ -622,7 +627,7 @@ def _only_warns() -> bool:
 
 def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
     """The frame hook's watcher: called as a frame starts in the extent of a broken part."""
-    root = getattr(_thread, "broken", None)
+    root = getattr(_frame_hook.watched(), "compilation", None)
     if root is None or not may_be_captured(function, code):
         return _frame_hook.SKIP
     return root.on_frame(function, code, values) if any(map(_holds_arrays, values)) else None
@@ -632,9 +637,18 @@ def _holds_arrays(value: Any) -> bool:
     return isinstance(value, (np.ndarray, list, tuple, dict)) or bool(getattr(value, "__dict__", None))
 
 
+def _forget_locks() -> None:
+    """In the child of a fork: the threads that held them are not here."""
+    for compilation in list(_compilations):
+        compilation.lock = threading.Lock()
+
+
 def _start() -> None:
     if _frame_hook is not None:
         _frame_hook.set_watcher(_on_frame)
+        _dispatch.set_monitoring_tools(_frame_hook.monitoring_tools())
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget_locks)
     _dispatch.set_errstate(getattr(umath, "_extobj_contextvar", None), _only_warns)
     for name in ("threads", "pool_limit", "log"):
         if getattr(config, name):

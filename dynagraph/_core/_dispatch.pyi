@@ -59,6 +59,8 @@ class Entry:
         """None where all guards hold, else the number of the first instruction that does not."""
     def run(self, values: tuple[Any, ...], /) -> Any:
         """What the plan gives, a `Tail` perhaps; GuardError where a guard does not hold."""
+    def run_or(self, values: tuple[Any, ...], other: Any, /) -> Any:
+        """`run(values)`, or `other` where a guard does not hold."""
     def call(self, values: tuple[Any, ...], /) -> Any:
         """`run(values)`, and the calls that tails ask for."""
 
@@ -113,6 +115,9 @@ def pool_trim(n_bytes: int, /) -> None:
     """Gives memory back to the system until at most so much is kept."""
 
 def pool_set_limit(n_bytes: int, /) -> None: ...
+def set_monitoring_tools(address: int, /) -> None:
+    """`_frame_hook.monitoring_tools()`: while there is a debugger or a coverage tool, calls run the plain functions."""
+
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""
 

@@ -40,6 +40,15 @@ def skip(code: CodeType, deep: bool = False) -> None:
     """Marks a code object: its frames are never offered; where `deep`, nothing is in their extent."""
 
 def skipped(code: CodeType, /) -> bool: ...
+def watched() -> Callable[..., Any] | None:
+    """The function whose call this thread watches; in the watcher's call, for whose sake it is asked."""
+
+def monitoring_tools() -> int:
+    """The address of the names of `sys.monitoring`'s tools; 0 before CPython 3.12.
+
+    While there is a debugger or a coverage tool among them, or a trace function is set, nothing is offered.
+    """
+
 def is_active() -> bool:
     """Whether a thread waits for its frame to start, or watches."""
 

@@ -15,6 +15,7 @@
 #define Py_BUILD_CORE 1
 #undef _PyGC_FINALIZED /* 3.12's internal header defines it again (gh-105268) */
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 
 /* -- what differs between versions ----------------------------------------------------------------------------------------- */
@@ -204,6 +205,7 @@ static PyObject *watcher;               /* the callback, or NULL */
 static PyObject *skip_answer;           /* what _frame_hook.SKIP is */
 /* The function whose call this thread watches, borrowed: its own frames are not offered. NULL: nothing is watched. */
 static _Thread_local PyObject *watched;
+static _Thread_local PyObject *asked_for; /* what was watched, while the watcher is asked; borrowed */
 
 static int mark_of(PyCodeObject *code)
 {
@@ -235,6 +237,17 @@ static void watch_again(PyObject *function)
     }
 }
 
+/* whether a debugger or a coverage tool looks at what this thread runs: it shall see the user's own code */
+static int is_traced(void)
+{
+    PyThreadState *ts = PyThreadState_Get();
+#if PY_VERSION_HEX >= 0x030C0000
+    if (ts->interp->monitoring_tool_names[0] || ts->interp->monitoring_tool_names[1])
+        return 1;
+#endif
+    return ts->c_tracefunc != NULL;
+}
+
 static int is_offered(_PyInterpreterFrame *frame, int throwflag)
 {
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
@@ -242,16 +255,18 @@ static int is_offered(_PyInterpreterFrame *frame, int throwflag)
     PyCodeObject *code = frame_code(frame);
     return !throwflag && watcher && frame->owner == FRAME_OWNED_BY_THREAD && function != watched && PyFunction_Check(function) &&
            (PyObject *)code == PyFunction_GET_CODE(function) && (code->co_flags & CO_OPTIMIZED) && !(code->co_flags & suspends) &&
-           at_first_instruction(frame);
+           at_first_instruction(frame) && !is_traced();
 }
 
 /* asks the watcher about a frame; 1: it is to raise the exception that is set */
 static int offer(PyThreadState *ts, _PyInterpreterFrame *frame)
 {
     PyCodeObject *code = frame_code(frame);
-    PyObject *callback = Py_NewRef(watcher), *function = stop_watching();
+    PyObject *callback = Py_NewRef(watcher), *function = stop_watching(), *outer = asked_for;
     ++n_offered;
+    asked_for = function;
     PyObject *answer = ask(callback, frame_function(frame), frame);
+    asked_for = outer;
     Py_DECREF(callback);
     if (answer && answer == skip_answer) {
         Py_DECREF(answer);
@@ -377,6 +392,21 @@ static PyObject *skipped(PyObject *module, PyObject *code)
     return PyBool_FromLong(mark_of((PyCodeObject *)code));
 }
 
+static PyObject *get_watched(PyObject *module, PyObject *ignored)
+{
+    PyObject *function = watched ? watched : asked_for;
+    return Py_NewRef(function ? function : Py_None);
+}
+
+static PyObject *monitoring_tools(PyObject *module, PyObject *ignored)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyLong_FromVoidPtr(PyInterpreterState_Main()->monitoring_tool_names);
+#else
+    return PyLong_FromLong(0);
+#endif
+}
+
 static PyObject *is_active(PyObject *module, PyObject *ignored) { return PyBool_FromLong(waiting > 0); }
 
 static PyObject *counters(PyObject *module, PyObject *ignored)
@@ -400,6 +430,10 @@ static PyMethodDef methods[] = {
     {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
      "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
     {"skipped", skipped, METH_O, "skipped(code) -> whether it is marked"},
+    {"watched", get_watched, METH_NOARGS,
+     "watched() -> the function whose call this thread watches, or watches but for the watcher's call; or None"},
+    {"monitoring_tools", monitoring_tools, METH_NOARGS,
+     "monitoring_tools() -> the address of the names of sys.monitoring's tools, by number; 0: this version has none"},
     {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread waits for its frame to start, or watches"},
     {"counters", counters, METH_NOARGS, "counters() -> {'captured': ..., 'swapped': ..., 'without_room': ..., 'offered': ...}"},
     {0},

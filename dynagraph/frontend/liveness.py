@@ -8,7 +8,8 @@ CELL_OPS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}) | CELL_OPS
 ENDS = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"})
 KEEPS_ALL_LOCALS = "super"  # without arguments it looks for the first local and a cell
-SEES_FRAME = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"})
+DEBUGS = frozenset({"breakpoint", "set_trace", "settrace", "setprofile"})
+SEES_FRAME = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"}) | DEBUGS
 SEES_FRAME_WITHOUT_ARGUMENTS = frozenset({"vars", "dir"})
 NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
 

@@ -151,10 +151,14 @@ def live_names_of(program: Program) -> list[frozenset[str]]:
 
 
 class Resumes:
-    """The resume functions of one compiled function; `compile` makes a compiled function of a Target."""
+    """The resume functions of one compiled function; `compile` makes a compiled function of a Target.
 
-    def __init__(self, compile: Any):
+    `compilation` is what frames that a continuation enters are captured for.
+    """
+
+    def __init__(self, compile: Any, compilation: Any = None):
         self.compile = compile
+        self.compilation = compilation
         self.made: dict[tuple, Any] = {}
 
     def continuation(self, point: BreakPoint) -> types.FunctionType:
@@ -163,13 +167,15 @@ class Resumes:
         builder = _Builder(program, i.line)
         shape = point.shape
         builder.reload(shape)
-        start = len(builder.instructions)
+        start = len(builder.instructions) - 1  # RESUME, where signals are handled, is within the user's try block too
         end = self._execute(builder, point, i, shape)
         region = program.handlers[point.index]
         if region is not None:
             builder.append_rest(program, [region.target], Region(start, end, region.target, region.depth, region.push_lasti))
         parameters = point.names + _slots(shape)
-        return builder.function(point.target.root, parameters)
+        made = builder.function(point.target.root, parameters)
+        made.compilation = self.compilation  # type: ignore[attr-defined]
+        return made
 
     def _execute(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[Any]) -> int:
         """The instruction and what follows it; gives the index behind what an exception handler of the original covers."""
@@ -220,7 +226,9 @@ def _resume_target(target: Target, index: int, shape: tuple[Any, ...], names: tu
     program = target.original
     builder = _Builder(program, program.instructions[index].line)
     builder.reload(list(shape))
-    builder.append_rest(program, [index], jump_to=index)
+    at, region = len(builder.instructions) - 1, program.handlers[index]
+    signals = None if region is None else Region(at, at + 1, region.target, region.depth, region.push_lasti)
+    builder.append_rest(program, [index], signals, jump_to=index)
     parameters = list(names) + _slots(shape)
     function = builder.function(target.root, parameters)
     made = builder.program(function.__code__)
@@ -238,7 +246,6 @@ class _Builder:
         self.regions: list[Region] = []
         if program.code.co_freevars:
             self.add("COPY_FREE_VARS", len(program.code.co_freevars))
-        self.add("RESUME", 0)
 
     def add(self, op: str, value: Any, positions: Any = None) -> int:
         self.instructions.append(Instruction(op, value, self.line, positions))
@@ -250,7 +257,7 @@ class _Builder:
         self.instructions[at] = Instruction(old.op, target, old.line, old.positions)
 
     def reload(self, shape: list[Any]) -> None:
-        """Put the stack back; False stands for NULL.  An exception that is being handled is so again."""
+        """Put the stack back, and then begin; False stands for NULL.  An exception that is being handled is so again."""
         for k, there in enumerate(shape):
             if there:
                 self.add("LOAD_FAST", _slot(k))
@@ -259,6 +266,7 @@ class _Builder:
             if there == HANDLED:
                 self.add("PUSH_EXC_INFO", None)
                 self.add("POP_TOP", None)
+        self.add("RESUME", 0)
 
     def load_callable(self, i: Instruction) -> None:
         """LOAD_METHOD and its like, so that it is known which of the two values is NULL."""

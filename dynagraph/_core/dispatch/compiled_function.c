@@ -31,14 +31,17 @@ static PyObject *dispatch(PyObject *function, PyObject *const *args, Py_ssize_t 
 static PyObject *follow_tails(PyObject *result)
 {
     for (unsigned n = 1; result && Py_IS_TYPE(result, &dg_TailType); ++n) {
-        /* what the interpreter does in its loops: plans alone may go on for ever */
+        /* What the interpreter does in its loops: plans alone may go on for ever. Continuations look for signals themselves, and
+           should: their code is within the try blocks of the user's. */
+        int interrupted = 0;
         if (n % 1024 == 0) {
             Py_BEGIN_ALLOW_THREADS
             Py_END_ALLOW_THREADS
+            interrupted = PyErr_CheckSignals() < 0;
         }
         PyObject *tail = result, *function = Py_NewRef(((dg_tail *)tail)->function);
         PyObject *const *args = ((dg_tail *)tail)->args;
-        if (PyErr_CheckSignals() < 0)
+        if (interrupted)
             result = NULL;
         else if (Py_IS_TYPE(function, &dg_CompiledFunctionType))
             result = dispatch(function, args, Py_SIZE(tail), NULL, &tail);
@@ -162,7 +165,7 @@ static PyObject *entry_check(entry_object *entry, PyObject *values)
 }
 
 /* in a function of its own: this much memory should not stay on the stack while the result's callee runs */
-static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObject *values, PyObject **callee)
+static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObject *values, PyObject *other, PyObject **callee)
 {
     frame_memory memory;
     dg_frame frame;
@@ -170,7 +173,7 @@ static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObjec
     if (failed == -2)
         return NULL;
     if (failed >= 0)
-        return PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
+        return other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
     Py_INCREF(entry);
     Py_INCREF(values);
     PyObject *result = dg_plan_run(entry->plan, &frame, NULL, callee);
@@ -181,7 +184,15 @@ static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObjec
 
 static PyObject *entry_run(entry_object *entry, PyObject *values)
 {
-    PyObject *callee = NULL, *result = run_plan(entry, values, &callee);
+    PyObject *callee = NULL, *result = run_plan(entry, values, NULL, &callee);
+    return finish(result, callee);
+}
+
+static PyObject *entry_run_or(entry_object *entry, PyObject *const *args, Py_ssize_t n_args)
+{
+    if (n_args != 2)
+        return PyErr_Format(PyExc_TypeError, "run_or: expected values and another result, got %zd arguments", n_args);
+    PyObject *callee = NULL, *result = run_plan(entry, args[0], args[1], &callee);
     return finish(result, callee);
 }
 
@@ -192,6 +203,8 @@ static PyMethodDef entry_methods[] = {
      "check(values) -> None where all guards hold, else the number of the first instruction that does not"},
     {"run", (PyCFunction)entry_run, METH_O,
      "run(values) -> what the plan gives, a Tail perhaps; GuardError where a guard does not hold"},
+    {"run_or", (PyCFunction)(void (*)(void))entry_run_or, METH_FASTCALL,
+     "run_or(values, other) -> run(values), or `other` where a guard does not hold"},
     {"call", (PyCFunction)entry_call, METH_O, "call(values): run(values), and the calls that tails ask for"},
     {0},
 };
@@ -376,13 +389,21 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
     return NULL;
 }
 
+/* Whether a debugger or a coverage tool looks at what this thread runs: then the user's own code runs, every line of it. */
+static inline int is_traced(void)
+{
+    return PyThreadState_Get()->c_tracefunc || (dg_monitoring_tools && (dg_monitoring_tools[0] || dg_monitoring_tools[1]));
+}
+
+PyObject *const *dg_monitoring_tools;
+
 /* One call as far as it goes without following tails.  `owner` (or null): a reference to what keeps the arguments alive,
    which is cleared as soon as they are held where they are needed. */
 static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     compiled_function *self = (compiled_function *)callable;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
-    if (!self->enabled)
+    if (!self->enabled || is_traced())
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
         Py_XSETREF(self->code, Py_NewRef((PyObject *)code));

@@ -109,5 +109,6 @@ extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;
 /* the bound parameters in order of co_varnames as a new tuple; NULL without an exception: the call does not fit */
 PyObject *dg_bind(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames);
 extern PyObject *dg_GuardError;
+extern PyObject *const *dg_monitoring_tools; /* or null: names of sys.monitoring's tools, by number; null where there is none */
 
 #endif

@@ -113,6 +113,15 @@ static PyObject *py_set_full_tracebacks(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
+{
+    void *tools = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred())
+        return NULL;
+    dg_monitoring_tools = tools;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"bind", py_bind, METH_VARARGS, "bind(function, args, kwargs=None) -> bound parameters in order of co_varnames"},
     {"set_threads", py_set_threads, METH_O, "set_threads(n): 0 for as many as this process has processors"},
@@ -124,6 +133,8 @@ static PyMethodDef methods[] = {
     {"set_errstate", py_set_errstate, METH_VARARGS,
      "set_errstate(variable, harmless): NumPy's ContextVar of its error state or None, and what tells whether it only warns;\n"
      "before the first call no \"errstate\" guard holds"},
+    {"set_monitoring_tools", py_set_monitoring_tools, METH_O,
+     "set_monitoring_tools(address): where the names of sys.monitoring's tools stand (_frame_hook.monitoring_tools())"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},
