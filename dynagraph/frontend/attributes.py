@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from typing import Any
@@ -118,13 +119,19 @@ def _of_module(frame: Frame, module: types.ModuleType, name: str) -> Value:
     if stored is not None and stored is not DELETED:
         return frame.ex.resolve(stored)
     if name in entries and stored is None:
-        return frame.ex.wrap(entries[name], DictEntry(entries, name, module.__name__))
+        return frame.ex.wrap(entries[name], DictEntry(entries, name, _name_of_module(module)))
     if "__getattr__" in entries:
-        refuse("ATTRIBUTE", f"module {module.__name__} computes .{name} when asked")
+        refuse("ATTRIBUTE", f"module {_name_of_module(module)} computes .{name} when asked")
     if hasattr(types.ModuleType, name):
-        refuse("ATTRIBUTE", f".{name} of module {module.__name__}")
+        refuse("ATTRIBUTE", f".{name} of module {_name_of_module(module)}")
     frame.ex.guards.absent(entries, name)
+    if type(entries.get("__name__")) is not str:
+        refuse("WOULD_RAISE", f"a module without a name has no attribute {name}")
     throw(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
+
+
+def _name_of_module(module: types.ModuleType) -> str:
+    return str(vars(module).get("__name__"))
 
 
 def _of_container(frame: Frame, value: Any, name: str) -> Value:
@@ -136,17 +143,19 @@ def _of_container(frame: Frame, value: Any, name: str) -> Value:
             return frame.ex.resolve(value.items[kind._fields.index(name)])
         if name == "_fields":
             return frame.ex.constant(kind._fields)
+    if name == "default_factory" and isinstance(value, Dict) and issubclass(kind, collections.defaultdict):
+        return frame.ex.resolve(value.factory) or Const(None)
+    if name == "maxlen" and isinstance(value, Sequence) and issubclass(kind, collections.deque):
+        return Const(value.maxlen)
     found = objects.in_mro(kind, name)
+    if kind.__module__ != "builtins":
+        objects.guard_type(frame, value)
     if kind.__module__ != "builtins" and not (isinstance(found, objects.WRAPPERS) or found is objects.MISSING):
         return objects.bound(frame, value, found, name)
     if not isinstance(value, Set) and name in value.fields:
         return objects.own_attribute(frame, value, name, in_slot=False) or throw(AttributeError(_lacks(kind.__name__, name)))
     if has_method(value, name):
         return Method(name, value)
-    if name == "default_factory" and isinstance(value, Dict):
-        return value.factory or Const(None)
-    if name == "maxlen" and isinstance(value, Sequence):
-        return Const(value.maxlen)
     if found is objects.MISSING:
         throw(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}"))
     return refuse("UNSUPPORTED_FUNCTION", f".{name}() of a {kind.__name__}")
@@ -224,6 +233,8 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
     value = frame.ex.resolve(value)
     if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__ and value.source is None):
         objects.store(frame, value, name, new)
+    elif isinstance(value, Const) and isinstance(value.value, type):
+        objects.store_in_class(frame, value.value, name, new)
     elif isinstance(value, Function) and _may_be_set(name, new):
         value.fields[name] = new
         if name == "__qualname__":

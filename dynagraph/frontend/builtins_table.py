@@ -28,6 +28,8 @@ from dynagraph.frontend.objects import (
     in_mro,
     init_exception,
     instantiate,
+    is_enum_class,
+    members,
     new_object,
     special,
 )
@@ -151,6 +153,8 @@ def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Val
         if obj.__objclass__ in (object, BaseException) or issubclass(obj.__objclass__, BaseException):
             if found is not None:
                 return found(frame, owner, *rest)
+        if obj.__objclass__ in (int, str, float) and hasattr(owner.kind, "__members__"):
+            return pure_call(frame, obj, args, kwargs)
         return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name} of a {owner.kind.__name__}")
     if isinstance(owner, (Sequence, Dict, Set, Array)) or isinstance(owner, Const):
         return call(frame, Method(name, owner), rest, kwargs)
@@ -183,6 +187,8 @@ OF_OBJECT: dict[str, Callable[..., Value]] = {
 def _new(frame: Frame, cls: Any, *args: Any) -> Value:
     kind = plain(frame, cls)
     frame.ex.guards.unmodified(kind)
+    if issubclass(kind, tuple) and args:
+        args = (Sequence(list, items_of(frame, args[0])),)
     base = object.__new__ if issubclass(kind, object) and not issubclass(kind, (tuple, list, dict, BaseException)) else None
     return new_object(frame, base or in_c(kind), kind, list(args))
 
@@ -194,7 +200,7 @@ def in_c(kind: type) -> Any:
 
 EFFECTS = frozenset({input, open, globals})
 PURE_FUNCTIONS = frozenset(
-    {divmod, chr, ord, bin, hex, oct, ascii, complex, hash, bytes, operator.index, operator.truth}
+    {divmod, chr, ord, str.maketrans, bin, hex, oct, ascii, complex, hash, bytes, operator.index, operator.truth}
     | {f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)}
 )
 
@@ -352,6 +358,8 @@ def _len(frame: Frame, value: Any) -> Value:
         return Const(length(frame.ex, value))
     if isinstance(value, DictView):
         return Const(length(frame.ex, value.owner))
+    if is_enum_class(value):
+        return Const(len(members(frame, value.value)))
     if isinstance(value, Object) and found is MISSING:
         throw(TypeError(f"object of type {value.kind.__name__!r} has no len()"))
     return pure_call(frame, len, [value], {})

@@ -14,7 +14,7 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.exceptions import Raised, refuse, said
+from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
 from dynagraph.frontend.profile import Profile
@@ -186,12 +186,14 @@ class Executor:
         self.cells: dict[int, Cell] = {}  # the real ones: one value each
         self.by_identity: dict[int, Value] = {}  # the caller's mutable objects: one value each
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
+        self.class_attributes: dict[tuple[int, str], Value] = {}  # those set by the captured code
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
         self.written: dict[int, Value] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.symbolic_floats: set[Source] = set()
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
+        self.shown: set[int] = set()  # objects whose repr is under way
         self.main = self._main_frame(program)
         self.running = [self.main]  # the frames that run, innermost last
 
@@ -279,6 +281,10 @@ class Executor:
             return Dict({k: self.constant(v) for k, v in value.items()})
         return Const(value)
 
+    def in_try(self) -> bool:
+        """Whether an exception that is raised now is seen by the captured code."""
+        return any(frame.program.handlers[frame.ip - 1] is not None for frame in self.running)
+
     # -- effects ----------------------------------------------------------------------------------------------------------
     def effect(self, function: Any, *args: Value) -> None:
         """Have the program call `function` when the graph has run."""
@@ -308,7 +314,13 @@ class Executor:
         """What a NumPy function gives for values."""
         given = [self.to_door(a) for a in args]
         named = {k: self.to_door(v) for k, v in (kwargs or {}).items()}
-        result = door(self.builder, *given, **named)
+        try:
+            result = door(self.builder, *given, **named)
+        except Unsupported as refusal:
+            error = numpy_error_of(self, door, given, named) if refusal.reason == "NUMPY_ERROR" and self.in_try() else None
+            if error is None:
+                raise
+            throw(error)
         kind = door.returns
         if kind == "same":
             first = next((x for x in (*given, *named.values()) if isinstance(x, Node)), None)

@@ -13,7 +13,7 @@ from typing import Any
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
-from dynagraph.frontend.objects import call_special, special
+from dynagraph.frontend.objects import call_special, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import complete, guard_length, guard_order
@@ -313,6 +313,8 @@ def _iterate(frame: Frame, value: Any) -> Iterator:
         return Rows(value, length_of(frame, value))
     if isinstance(value, Object):
         return _of_object(frame, value)
+    if is_enum_class(value):
+        return Items(list(members(frame, value.value).values()))
     return Items(items_of(frame, value))
 
 
@@ -356,6 +358,8 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
     if isinstance(value, Sequence):
         guard_length_of(ex, value)
         return [ex.resolve(i) for i in value.items]
+    if is_enum_class(value):
+        return list(members(frame, value.value).values())
     if isinstance(value, Const):
         if isinstance(value.value, ITERABLE_CONSTANTS):
             return [ex.constant(v) for v in value.value]

@@ -105,6 +105,8 @@ def _of_constant(frame: Frame, owner: Any, name: str, args: list[Any], kwargs: d
         return refuse("UNSUPPORTED_FUNCTION", f"np.{owner.__name__}.{name}")
     if not isinstance(owner, (str, bytes, int, float, complex, tuple, range, frozenset, SymInt, type(None), type)):
         return refuse("UNSUPPORTED_FUNCTION", f".{name}() of {owner!r}")
+    if name in ("format", "format_map") and type(owner) is str:
+        return ops.texts_of(frame, getattr(owner, name), args, kwargs)
     if name == "join" and args:
         args = [Sequence(list, items_of(frame, args[0]))]
     if isinstance(owner, SymInt):
@@ -138,7 +140,7 @@ def _plain_argument(frame: Frame, value: Any) -> Any:
 
 
 def of_plain(frame: Frame, result: Any) -> Value:
-    if isinstance(result, (*ops.PURE, list, set, dict)):
+    if isinstance(result, (*ops.PURE, list, set, dict)) or result is NotImplemented:
         return frame.ex.constant(result)
     return refuse("UNSUPPORTED_VALUE", f"a result of type {type(result).__name__}")
 
@@ -274,8 +276,17 @@ def _count(frame: Frame, owner: Sequence, item: Any) -> Value:
     return Const(sum(ops.same_or_equal(frame, candidate, item) for candidate in items_of(frame, owner)))
 
 
+def _index_to_write(frame: Frame, owner: Sequence, key: Value) -> Any:
+    try:
+        return ops.index_of(frame, frame.ex.resolve(key))
+    except TypeError:
+        given = ops.type_of(frame, key).__name__
+        is_slice = " or slices" if issubclass(owner.kind, list) else ""
+        return throw(TypeError(f"{'list' if is_slice else 'sequence'} indices must be integers{is_slice}, not {given!r}"[: None if is_slice else -1]))
+
+
 def _set_item(frame: Frame, owner: Sequence, key: Value, value: Value) -> Value:
-    index = ops.index_of(frame, frame.ex.resolve(key))
+    index = _index_to_write(frame, owner, key)
     value = frame.ex.resolve(value)
     if isinstance(index, slice) or not ops.sure_of_index(owner, index):
         length(frame.ex, owner)
@@ -293,7 +304,7 @@ def _set_item(frame: Frame, owner: Sequence, key: Value, value: Value) -> Value:
 
 
 def _del_item(frame: Frame, owner: Sequence, key: Value) -> Value:
-    index = ops.index_of(frame, frame.ex.resolve(key))
+    index = _index_to_write(frame, owner, key)
     length(frame.ex, owner)
     try:
         del owner.items[index]
@@ -304,7 +315,10 @@ def _del_item(frame: Frame, owner: Sequence, key: Value) -> Value:
 
 
 def _repeat_in_place(frame: Frame, owner: Sequence, count: Value) -> Value:
-    replace_items(frame, owner, items_of(frame, owner) * max(_whole(frame, count), 0))
+    times = max(_whole(frame, count), 0)
+    if times * length(frame.ex, owner) > ops.MAX_ITEMS:
+        refuse("UNROLL_LIMIT", f"a list of more than {ops.MAX_ITEMS} items")
+    replace_items(frame, owner, items_of(frame, owner) * times)
     return owner
 
 
@@ -456,12 +470,14 @@ def _move_to_end(frame: Frame, owner: Dict, key: Any, last: Any = Const(True)) -
     if name not in items:
         throw(KeyError(name))
     moved = items.pop(name)
-    if truth(frame, last):
+    at_end = truth(frame, last)
+    if at_end:
         items[name] = moved
     else:
         rest = dict(items)
         items.clear()
         items.update({name: moved, **rest})
+    changes(frame, owner, "move_to_end", key, Const(at_end))
     return NOTHING
 
 
@@ -489,7 +505,7 @@ READ_ONLY: Table = {name: DICT[name] for name in ("get", "keys", "values", "item
 ORDERED: Table = {"move_to_end": _move_to_end}
 
 
-def _most_common(frame: Frame, owner: Dict, n: Any = NOTHING) -> Value:
+def most_common(frame: Frame, owner: Dict, n: Any = NOTHING) -> Value:
     counts = collections.Counter({k: ops.plain(frame, v) for k, v in ops.entries_of(frame, owner).items()})
     return frame.ex.constant(counts.most_common(ops.plain(frame, n)))
 
@@ -510,7 +526,7 @@ def _count_in(sign: str) -> Callable[..., Value]:
 
 COUNTER: Table = {
     **DICT,
-    "most_common": _most_common,
+    "most_common": most_common,
     "update": _count_in("+"),
     "subtract": _count_in("-"),
     "__init__": _count_in("+"),

@@ -10,14 +10,16 @@ import enum
 import functools
 import types
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.frontend.calls import call, caller
 from dynagraph.frontend.exceptions import Raised, exception, refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.source import Attribute, Known, Referent
-from dynagraph.frontend.values import DELETED, Const, Dict, Function, Method, Object, Opaque, Sequence, Super, Value
+from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent
+from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Value
+from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
 from dynagraph.frontend.wrapping import Lazy, class_function
 
 MISSING = object()
@@ -33,6 +35,39 @@ def in_mro(cls: type, name: str) -> Any:
     return MISSING
 
 
+def lookup(frame: Frame, cls: type, name: str) -> Any:
+    """As `in_mro`, but what captured code sets is given as a value, guarded by itself."""
+    for base in cls.__mro__:
+        stored = frame.ex.class_attributes.get((id(base), name))
+        if stored is not None:
+            return Given(stored)
+        if name in base.__dict__:
+            found = base.__dict__[name]
+            if name not in volatile_names(base):
+                return found
+            value = frame.ex.wrap(found, DictEntry(class_namespace(base), name, f"class {base.__name__}'s"))
+            if isinstance(value, Object):
+                guard_type(frame, value)
+            return found if _binds(value) else Given(value)
+    return MISSING
+
+
+@dataclass
+class Given:
+    """A class attribute that is a value already, and no descriptor."""
+
+    value: Any
+
+
+def _binds(value: Any) -> bool:
+    """Whether lookup through an instance may give something else than this."""
+    if isinstance(value, Const):
+        return hasattr(type(value.value), "__get__")
+    if isinstance(value, Object):
+        return any(in_mro(value.kind, name) is not MISSING for name in ("__get__", "__set__", "__delete__"))
+    return not isinstance(value, (Array, Sequence, Dict, Set))
+
+
 def owner_in_mro(cls: type, name: str) -> type:
     return next(k for k in cls.__mro__ if name in k.__dict__)
 
@@ -41,7 +76,7 @@ def guard_type(frame: Frame, value: Any) -> None:
     """The value's type is this one, and is as it is now."""
     source = getattr(value, "source", None)
     if source is not None:
-        frame.ex.guards.add("type_version", source, value.kind, says=f" is an unchanged {value.kind.__name__}")
+        frame.ex.guards.instance(source, value.kind)
     else:
         frame.ex.guards.unmodified(value.kind)
 
@@ -97,7 +132,7 @@ def load(frame: Frame, value: Object, name: str) -> Value:
 def generic(frame: Frame, value: Object, name: str) -> Value:
     """``object.__getattribute__(value, name)``."""
     kind = value.kind
-    found = in_mro(kind, name)
+    found = lookup(frame, kind, name)
     if found is not MISSING and is_data_descriptor(found):
         return bound(frame, value, found, name)
     own = own_attribute(frame, value, name, in_slot=False)
@@ -105,7 +140,7 @@ def generic(frame: Frame, value: Object, name: str) -> Value:
         return own
     if found is MISSING:
         throw(_no_attribute(kind, name), name=Const(name), obj=value)
-    return bound(frame, value, found, name)
+    return found.value if isinstance(found, Given) else bound(frame, value, found, name)
 
 
 def _no_attribute(kind: type, name: str) -> AttributeError:
@@ -166,6 +201,8 @@ def entries_of_object(frame: Frame, value: Object) -> Dict:
 def entries_of_class(frame: Frame, cls: type) -> Dict:
     """``cls.__dict__``."""
     frame.ex.guards.unmodified(cls)
+    if any(id(cls) == owner for owner, _ in frame.ex.class_attributes) or volatile_names(cls):
+        refuse("ATTRIBUTE", f"__dict__ of class {cls.__name__}, which is written to")
     items = {name: Lazy(frame.ex, found, Known(found, f"{cls.__name__}.{name}")) for name, found in vars(cls).items()}
     return Dict(items, kind=types.MappingProxyType, owner=Const(cls))
 
@@ -257,6 +294,28 @@ def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")
 
 
+def is_enum_class(value: Any) -> bool:
+    """Whether a value is an enum whose metaclass does what EnumType does."""
+    if not isinstance(value, Const) or not isinstance(value.value, enum.EnumType):
+        return False
+    kind = type(value.value)
+    return all(in_mro(kind, name) is vars(enum.EnumType)[name] for name in ("__iter__", "__len__", "__getitem__", "__contains__"))
+
+
+def members(frame: Frame, cls: Any) -> dict[str, Value]:
+    """The members of an enum by name, in order, without aliases."""
+    frame.ex.guards.unmodified(cls)
+    return {member.name: known(frame, member, f"{cls.__name__}.{member.name}") for member in cls}
+
+
+def member_of(frame: Frame, cls: Any, name: Any) -> Value:
+    """``cls[name]`` of an enum."""
+    frame.ex.guards.unmodified(cls)
+    if name not in cls.__members__:
+        throw(KeyError(name))
+    return known(frame, cls.__members__[name], f"{cls.__name__}.{name}")
+
+
 # -- of classes, of super() ---------------------------------------------------------------------------------------------------
 
 PLAIN_METACLASSES = ("ABCMeta", "EnumType", "EnumMeta", "_ProtocolMeta", "type")
@@ -271,7 +330,7 @@ def load_from_class(frame: Frame, value: Const, name: str) -> Value:
     frame.ex.guards.unmodified(cls)
     if isinstance(cls, enum.EnumType) and name in cls.__members__:
         return known(frame, cls.__members__[name], f"{cls.__name__}.{name}")
-    found = in_mro(cls, name)
+    found = lookup(frame, cls, name)
     of_metaclass = in_mro(type(cls), name)
     if of_metaclass is not MISSING and (found is MISSING or is_data_descriptor(of_metaclass)):
         return _of_metaclass(frame, value, of_metaclass, name)
@@ -279,7 +338,7 @@ def load_from_class(frame: Frame, value: Const, name: str) -> Value:
         if in_mro(type(cls), "__getattr__") is not MISSING:
             refuse("ATTRIBUTE", f".{name} of class {cls.__name__}, whose metaclass computes attributes")
         throw(AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}"))
-    return unbound(frame, cls, cls, found, name)
+    return found.value if isinstance(found, Given) else unbound(frame, cls, cls, found, name)
 
 
 def _of_metaclass(frame: Frame, value: Const, found: Any, name: str) -> Value:
@@ -319,14 +378,16 @@ def load_from_super(frame: Frame, value: Super, name: str) -> Value:
     owner = value.owner
     of_class = isinstance(owner, Const) and isinstance(owner.value, type)
     kind = owner.value if of_class else owner.kind
-    if of_class and value.cls not in kind.__mro__:
-        refuse("METACLASS", f"super() in a method of {type(kind).__name__}")
+    if value.cls not in kind.__mro__:
+        refuse("METACLASS" if of_class else "ATTRIBUTE", f"super() of {value.cls.__name__} for a {kind.__name__}")
     if of_class:
         frame.ex.guards.unmodified(kind)
     else:
         guard_type(frame, owner)
     mro = kind.__mro__
     for base in mro[mro.index(value.cls) + 1 :]:
+        if (id(base), name) in frame.ex.class_attributes or name in volatile_names(base):
+            refuse("ATTRIBUTE", f"super().{name}, which is written to")
         if name in base.__dict__:
             found = base.__dict__[name]
             return _bound_in(frame, owner, kind, base, found, name, of_class)
@@ -368,6 +429,8 @@ def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
         call(frame, known(frame, found.fset, f"{value.kind.__name__}.{name}"), [value, new], {})
     elif found is not MISSING and is_data_descriptor(found) and not isinstance(found, types.MemberDescriptorType):
         if isinstance(found, types.GetSetDescriptorType) and issubclass(value.kind, BaseException):
+            if not _fits_exception(name, new):
+                refuse("WOULD_RAISE", f".{name} of an exception cannot be this")
             put(frame, value, name, new)
         elif isinstance(in_mro(type(found), "__set__"), types.FunctionType):
             call_special(frame, known(frame, found, f"{value.kind.__name__}.{name}"), "__set__", value, new)
@@ -375,10 +438,33 @@ def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
             refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a descriptor written in C")
     elif name == "__class__":
         refuse("SIDE_EFFECT", "__class__ is assigned")
+    elif isinstance(found, types.MemberDescriptorType) and not found.__objclass__.__flags__ & HEAP_TYPE:
+        refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a member of a class written in C")
     elif not isinstance(found, types.MemberDescriptorType) and not value.kind.__dictoffset__:
         refuse("WOULD_RAISE", f"a {value.kind.__name__} has no attribute {name} and no __dict__")
     else:
         put(frame, value, name, new)
+
+
+def store_in_class(frame: Frame, cls: type, name: str, new: Value) -> None:
+    """``cls.name = new``."""
+    special_name = name.startswith("__") and name.endswith("__")
+    plain_metaclass = in_mro(type(cls), "__setattr__") is type.__setattr__ and in_mro(type(cls), name) is MISSING
+    before = in_mro(cls, name)
+    slot = before is not MISSING and is_data_descriptor(before)
+    if special_name or slot or not plain_metaclass or not cls.__flags__ & HEAP_TYPE or _binds(new) or cls.__module__ == "builtins":
+        refuse("SIDE_EFFECT", f"{cls.__name__}.{name} is set")
+    make_volatile(cls, name)
+    frame.ex.guards.unmodified(cls)
+    frame.ex.class_attributes[id(cls), name] = new
+    frame.ex.effect(type.__setattr__, Const(cls), Const(name), new)
+
+
+def _fits_exception(name: str, new: Value) -> bool:
+    none = isinstance(new, Const) and new.value is None
+    if name in ("__cause__", "__context__"):
+        return none or is_exception(new)
+    return name not in ("args", "__traceback__", "__dict__") or (name == "__traceback__" and none)
 
 
 def put(frame: Frame, value: Object, name: str, new: Value) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import operator
-from collections import Counter, OrderedDict, deque
+import types
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import EQUAL, items_of, iterate
 from dynagraph.frontend.numpy_door import operator_door
-from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, special
+from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
 from dynagraph.frontend.source import Key
 from dynagraph.frontend.truth import length, same, truth, type_of
 from dynagraph.frontend.values import (
@@ -74,6 +77,7 @@ SPECIAL_NAMES |= {
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
 PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range, slice)
+MAX_ITEMS = 100000  # of lists and tuples that are followed
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 
 
@@ -84,6 +88,8 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     """``left symbol right``."""
     ex = frame.ex
     left, right = ex.resolve(left), ex.resolve(right)
+    if symbol == "%" and isinstance(left, Const) and type(left.value) is str and not isinstance(right, Array):
+        return texts_of(frame, left.value.__mod__, [right], {})
     if isinstance(left, Array) or isinstance(right, Array):
         return _of_arrays(frame, symbol, left, right)
     if isinstance(left, Number) or isinstance(right, Number):
@@ -102,12 +108,22 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         return _of_sets(frame, symbol, left, right)
     if isinstance(left, Dict) and isinstance(right, Dict):
         return _of_dicts(frame, symbol, left, right)
+    if isinstance(left, Method) and isinstance(right, Method) and symbol in ("==", "!="):
+        return Const(_same_method(frame, left, right) is (symbol == "=="))
     if symbol in ("==", "!="):
         return Const(same(frame, left, right) is (symbol == "=="))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a {type(left).__name__.lower()} and a {type(right).__name__.lower()}")
 
 
 EQUAL.append(binary)
+
+
+def _same_method(frame: Frame, left: Method, right: Method) -> bool:
+    """Whether two bound methods are equal: one function of one object."""
+    functions = left.function, right.function
+    if any(isinstance(f, str) for f in functions):
+        return functions[0] == functions[1] and same(frame, left.owner, right.owner)
+    return same(frame, *functions) and same(frame, left.owner, right.owner)
 
 
 def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
@@ -173,9 +189,11 @@ def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if symbol == "*":
         sequence, count = (left, right) if isinstance(left, Sequence) else (right, left)
         if isinstance(count, Const) and isinstance(count.value, int):
+            if sequence.kind is tuple and count.value == 1:
+                return sequence
+            if count.value * length(frame.ex, sequence) > MAX_ITEMS:
+                refuse("UNROLL_LIMIT", f"a {sequence.kind.__name__} of more than {MAX_ITEMS} items")
             return Sequence(_base_of(sequence), items_of(frame, sequence) * count.value)
-    if symbol == "%" and isinstance(left, Const) and type(left.value) is str:
-        return Const(pure("%", left.value, plain(frame, right)))
     if symbol in ("==", "!="):
         return Const(symbol == "!=")
     kinds = [type_of(frame, left), type_of(frame, right)]
@@ -348,7 +366,7 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
             return Const(UNARY[name](value.value))
         except TypeError as error:
             throw(error)
-    if isinstance(value, Object) and special(frame, value, f"__{name}__") is not None:
+    if isinstance(value, (Object, Sequence, Dict)) and special(frame, value, f"__{name}__") is not None:
         return call_special(frame, value, f"__{name}__")
     return refuse("UNSUPPORTED_VALUE", f"{name} of a {type(value).__name__.lower()}")
 
@@ -423,6 +441,13 @@ def plain(frame: Frame, value: Any) -> Any:
     return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
 
 
+def runs_code(key: Any) -> bool:
+    """Whether comparing a key with others runs code of the user's."""
+    if isinstance(key, (tuple, frozenset)) and type(key) in (tuple, frozenset):
+        return any(map(runs_code, key))
+    return any(not isinstance(in_mro(type(key), name), types.WrapperDescriptorType) for name in ("__eq__", "__hash__"))
+
+
 def key_of(frame: Frame, value: Any) -> Any:
     """A key of a dict or an element of a set, as the Python object that it is."""
     value = frame.ex.resolve(value)
@@ -465,6 +490,8 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
             return ex.constant(container.value[index])
         except (IndexError, TypeError) as error:
             throw(error)
+    if is_enum_class(container):
+        return member_of(frame, container.value, plain(frame, key))
     if isinstance(container, Const) and isinstance(container.value, type):
         refuse("UNSUPPORTED_FUNCTION", f"{container.value.__name__}[...]")
     if isinstance(container, Const) and not hasattr(type(container.value), "__getitem__"):
@@ -521,6 +548,8 @@ def has_key(frame: Frame, container: Dict, key: Any) -> bool:
     assert container.object is not None and container.source is not None
     if type(key) not in KEYS:
         return key in complete(frame.ex, container)
+    if any(type(k) not in KEYS and runs_code(k) for k in container.object):
+        refuse("UNSUPPORTED_VALUE", f"{container.source} has keys that say themselves what they are equal to")
     if key in container.object:
         container.items[key] = frame.ex.wrap(container.object[key], Key(container.source, key))
         return True
@@ -616,39 +645,104 @@ def delete(frame: Frame, container: Any, key: Any) -> None:
 # -- strings --------------------------------------------------------------------------------------------------------------
 
 
-def formatted(frame: Frame, value: Any, conversion: int, specification: str) -> Const:
-    """What an f-string makes of a value."""
+class Shown:
+    """An object of the captured code as `str.format` and its like see it: its texts are those that its class gives."""
+
+    def __init__(self, frame: Frame, value: Any):
+        self.frame, self.value = frame, value
+
+    def __str__(self) -> str:
+        return text_of(self.frame, self.value, "__str__")
+
+    def __repr__(self) -> str:
+        return text_of(self.frame, self.value, "__repr__")
+
+    def __format__(self, specification: str) -> str:
+        return text_of(self.frame, self.value, "__format__", specification)
+
+
+def shown(frame: Frame, value: Any, done: dict[int, Any] | None = None) -> Any:
+    """A Python object that has the texts of a value."""
+    done = {} if done is None else done
     value = frame.ex.resolve(value)
-    if conversion in (0, 1) and isinstance(value, Object) and not specification:
-        return Const(text_of(frame, value, "__str__" if conversion else "__format__"))
-    if conversion == 2 and isinstance(value, Object):
-        return Const(format(text_of(frame, value, "__repr__"), specification))
-    obj = plain(frame, value)
-    if isinstance(obj, SymInt):
-        obj = int(obj)
-    if not isinstance(obj, (*PURE, list, dict, set)):
-        refuse("UNSUPPORTED_VALUE", "an f-string of an object")
-    obj = {0: lambda x: x, 1: str, 2: repr, 3: ascii}[conversion](obj)
+    if id(value) in done:
+        return done[id(value)]
+    if isinstance(value, (Object, Sequence, Dict)) and _has_own_text(value):
+        return Shown(frame, value)
+    if isinstance(value, Sequence) and value.kind is list:
+        made: Any = []
+        done[id(value)] = made
+        made += [shown(frame, item, done) for item in items_of(frame, value)]
+        return made
+    if isinstance(value, Sequence) and issubclass(value.kind, tuple):
+        return tuple.__new__(value.kind, [shown(frame, item, done) for item in items_of(frame, value)])
+    if isinstance(value, Dict) and value.kind in (dict, OrderedDict):
+        made = done[id(value)] = value.kind()
+        made.update({k: shown(frame, v, done) for k, v in entries_of(frame, value).items()})
+        return made
+    if isinstance(value, Dict) and value.kind is Counter:
+        return Counter({k: known_number(plain(frame, v)) for k, v in entries_of(frame, value).items()})
+    if isinstance(value, Dict) and value.kind is defaultdict:
+        factory = plain(frame, value.factory or Const(None))
+        if type(factory) not in (type, type(None)):
+            refuse("UNSUPPORTED_VALUE", "the text of a defaultdict with a factory that is no class")
+        return defaultdict(factory, {k: shown(frame, v, done) for k, v in entries_of(frame, value).items()})
+    return _with_text(known_number(plain(frame, value)))
+
+
+def _has_own_text(value: Any) -> bool:
+    if isinstance(value, Object):
+        return True
+    found = [in_mro(value.kind, name) for name in ("__str__", "__repr__", "__format__")]
+    return any(isinstance(f, type(_has_own_text)) and f.__module__ != "collections" for f in found)
+
+
+def _with_text(obj: Any) -> Any:
+    """The object itself, if its text is a matter of its value."""
+    if not isinstance(obj, (*PURE, *TEXTUAL)) and type(obj) is not type:
+        refuse("UNSUPPORTED_VALUE", "the text of an object")
+    return obj
+
+
+TEXTUAL = (list, dict, set, deque, np.dtype, type(Ellipsis), type({}.keys()), type({}.values()), type({}.items()))
+
+
+def texts_of(frame: Frame, function: Any, args: Any, kwargs: dict[str, Any]) -> Const:
+    """``str.format`` or ``%``: a text made of texts."""
+    done: dict[int, Any] = {}
+    given = [shown(frame, a, done) for a in args]
+    named = {k: shown(frame, v, done) for k, v in kwargs.items()}
     try:
-        return Const(format(obj, specification))
-    except (ValueError, TypeError) as error:
+        return Const(function(*given, **named))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        if any(isinstance(frame.ex.resolve(a), Object) for a in (*args, *kwargs.values())):
+            refuse("UNSUPPORTED_VALUE", f"text made of an object ({error})")
         return throw(error)
 
 
-def text_of(frame: Frame, value: Object, name: str) -> str:
+def formatted(frame: Frame, value: Any, conversion: int, specification: str) -> Const:
+    """What an f-string makes of a value."""
+    convert = (lambda x: x, str, repr, ascii)[conversion]
+    return texts_of(frame, lambda obj: format(convert(obj), specification), [value], {})
+
+
+def text_of(frame: Frame, value: Any, name: str, specification: str = "") -> str:
     """``str(value)``, ``repr(value)`` or ``format(value)`` of an object whose class says it in Python, or of an exception."""
     found = in_mro(value.kind, name)
     if name == "__format__" and found is object.__format__:
+        if specification:
+            throw(TypeError(f"unsupported format string passed to {value.kind.__name__}.__format__"))
         return text_of(frame, value, "__str__")
     if name == "__str__" and found is object.__str__:
         return text_of(frame, value, "__repr__")
     if isinstance(found, type(text_of)):
-        extra = [Const("")] if name == "__format__" else []
-        return plain(frame, call_special(frame, value, name, *extra))
+        text = plain(frame, call_special(frame, value, name, *([Const(specification)] if name == "__format__" else [])))
+        return text if isinstance(text, str) else throw(TypeError(f"{name} returned non-string (type {type(text).__name__})"))
     if issubclass(value.kind, BaseException) and value.source is None:
         return _text_of_exception(frame, value, name)
-    if value.value is not None and hasattr(value.kind, "__members__"):
-        return format(plain(frame, value), "") if name == "__format__" else getattr(value.kind, name)(plain(frame, value))
+    if getattr(value, "value", None) is not None and hasattr(value.kind, "__members__"):
+        member = plain(frame, value)
+        return format(member, specification) if name == "__format__" else getattr(value.kind, name)(member)
     return refuse("UNSUPPORTED_VALUE", f"{name} of a {value.kind.__name__}")
 
 

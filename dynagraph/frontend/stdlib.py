@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import importlib.util
 import itertools
 import logging
 import operator
 import os
+import reprlib
 import sys
 import types
 import warnings
@@ -21,16 +23,17 @@ from dynagraph._core import _dispatch
 from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.attributes import load_attribute
 from dynagraph.frontend.builtins_table import born, meaning
-from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
+from dynagraph.frontend.calls import SPECIAL_CODES, SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
-from dynagraph.frontend.methods import bases_of, has_method, pairs_of
+from dynagraph.frontend.methods import bases_of, has_method, most_common, pairs_of
 from dynagraph.frontend.objects import in_mro
 from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Method, Object, Sequence, Set, Value
+from dynagraph.frontend.wrapping import load_cell
 
 # -- itertools --------------------------------------------------------------------------------------------------------------------
 
@@ -250,6 +253,17 @@ def _mapping(frame: Frame, made: Dict, args: Any, kwargs: dict[str, Any]) -> Dic
     return made
 
 
+@meaning(collections._count_elements)  # type: ignore[attr-defined]
+def _count_elements(frame: Frame, counts: Any, iterable: Any) -> Value:
+    for item in _each(frame, iterable):
+        before = call(frame, Method("get", counts), [item, Const(0)], {})
+        call(frame, Method("__setitem__", counts), [item, binary(frame, "+", before, Const(1))], {})
+    return Const(None)
+
+
+SPECIAL_FUNCTIONS[collections.Counter.most_common] = most_common
+
+
 # -- copies -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +321,26 @@ def _deep(frame: Frame, value: Any, done: dict[int, Value]) -> Value:
 
 
 SPECIAL_FUNCTIONS |= {copy.copy: _copy, copy.deepcopy: _deepcopy}
+
+
+# -- texts of objects that may hold themselves --------------------------------------------------------------------------------------
+
+
+def _recursive_repr(frame: Frame, wrapper: Function, value: Any) -> Value:
+    value = frame.ex.resolve(value)
+    cells = dict(zip(wrapper.code.co_freevars, wrapper.closure))
+    if id(value) in frame.ex.shown:
+        return load_cell(frame.ex, cells["fillvalue"]) if "fillvalue" in cells else Const("...")
+    frame.ex.shown.add(id(value))
+    try:
+        return call(frame, load_cell(frame.ex, cells["user_function"]), [value], {})
+    finally:
+        frame.ex.shown.discard(id(value))
+
+
+SPECIAL_CODES[reprlib.recursive_repr()(repr).__code__] = _recursive_repr
+if hasattr(dataclasses, "_recursive_repr"):  # until 3.11
+    SPECIAL_CODES[dataclasses._recursive_repr(repr).__code__] = _recursive_repr
 
 
 # -- output, deferred -------------------------------------------------------------------------------------------------------------
@@ -374,16 +408,12 @@ def _line(frame: Frame) -> int:
     return frame.instructions[frame.ip - 1].line
 
 
-def in_try(frame: Frame) -> bool:
-    """Whether an exception would be seen by the captured code."""
-    return any(f.program.handlers[f.ip - 1] is not None for f in frame.ex.running)
-
-
 @meaning(warnings.warn)
 def _warn(frame: Frame, message: Any, category: Any = Const(None), stacklevel: Any = Const(1), **more: Any) -> Value:
     level, running = plain(frame, stacklevel), len(frame.ex.running)
-    if more or in_try(frame):
-        refuse("CALLER", "a warning inside try, or with a source")
+    if more or frame.ex.in_try():
+        above = level > 1 and running == 1  # behind a break there would be no telling which frame that is
+        refuse("FRAME_ACCESS" if above else "CALLER", "a warning inside try, or with a source")
     message = frame.ex.resolve(message)
     if not (isinstance(message, Object) and issubclass(message.kind, Warning)):
         message = Const(plain(frame, message))
