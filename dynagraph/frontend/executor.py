@@ -17,6 +17,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_errors import numpy_error_of
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
 from dynagraph.frontend.source import Closure, Contents, Local, Returned, Source

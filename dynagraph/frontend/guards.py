@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Item, Key, Known, Local, Referent, Source
+from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Field, Item, Key, Known, Local, Referent, Source
+from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
-HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: classes made by Python code, whose attributes may change
-_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item", "deref")
+_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item", "deref", "field")
 
 
 def size_program(expr: IntExpr) -> Any:
@@ -85,6 +85,8 @@ class GuardList:
             return ("item", base, source.index)
         if isinstance(source, Contents):
             return ("contents", base)
+        if isinstance(source, Field):
+            return ("field", base, source.type, source.offset)
         if isinstance(source, Referent):
             return ("deref", base)
         assert isinstance(source, Key)
@@ -99,8 +101,31 @@ class GuardList:
 
     def unmodified(self, cls: type) -> None:
         """The class and its bases are as they are now."""
-        if cls.__flags__ & HEAP_TYPE:
+        if is_volatile(cls):
+            self.add("is", Attribute(Known(cls, f"class {cls.__name__}"), "__mro__"), cls.__mro__, says=" is the same object")
+            for base in cls.__mro__:
+                if is_volatile(base):
+                    self._holds_the_same(base)
+                elif base.__flags__ & HEAP_TYPE:
+                    self._add(("unmodified", base), f"class {base.__name__} is unchanged")
+        elif cls.__flags__ & HEAP_TYPE:
             self._add(("unmodified", cls), f"class {cls.__name__} is unchanged")
+
+    def _holds_the_same(self, cls: type) -> None:
+        """All attributes of the class itself are as they are now, but for those that captured code sets."""
+        entries, names = class_namespace(cls), volatile_names(cls)
+        self.add("dict_keys", Known(entries, f"class {cls.__name__}"), tuple(entries), says=f" has the attributes {list(entries)}")
+        for name, value in entries.items():
+            if name not in names:
+                self.add("is", DictEntry(entries, name, f"class {cls.__name__}'s"), value, says=" is the same object")
+
+    def instance(self, source: Source, cls: type) -> None:
+        """The object is an instance of exactly this class, which is as it is now."""
+        if is_volatile(cls):
+            self.add("type", source, cls, says=f" is a {cls.__name__}")
+            self.unmodified(cls)
+        else:
+            self.add("type_version", source, cls, says=f" is an unchanged {cls.__name__}")
 
     def token(self, function: Any) -> None:
         """``function()`` gives what it gives now."""
@@ -181,6 +206,8 @@ def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...])
         return getattr(base, source.name)
     if isinstance(source, Contents):
         return base.cell_contents
+    if isinstance(source, Field):
+        return source.read(base)
     return base[source.index if isinstance(source, Item) else source.key]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.frontend.calls import call, caller
-from dynagraph.frontend.exceptions import Raised, exception, refuse, throw
+from dynagraph.frontend.exceptions import Raised, exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent
 from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Value
