@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import dis
 import importlib.util
 import inspect
@@ -252,7 +251,7 @@ def test_round_trip_of_all_there_is():
         if "site-packages" in path.parts:
             continue
         try:
-            ast.parse(path.read_bytes())
+            compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
         except (SyntaxError, ValueError):
             continue
         found += check_file(path)
@@ -299,7 +298,6 @@ CPYTHON_LONG = {
     "test_configparser": "configparser",
     "test_decimal": "_pydecimal",
     "test_email": "email",
-    "test_inspect": "inspect",
     "test_json": "json",
     "test_logging": "logging",
     "test_pickle": "pickle",
