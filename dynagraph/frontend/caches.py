@@ -6,6 +6,7 @@ body to know the result, and leaves what the body does to the effect: so it is d
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import gc
 import itertools
@@ -17,7 +18,7 @@ from dynagraph.frontend.exceptions import Raised, refuse
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.objects import OBJECT_CALLERS, guard_type, in_mro
 from dynagraph.frontend.operations import known_number, plain
-from dynagraph.frontend.source import Key, Known, Returned
+from dynagraph.frontend.source import Field, Key, Known, Returned
 from dynagraph.frontend.values import Const, Dict, Object, Sequence, Set, Value
 
 WRAPPER: Any = type(functools.lru_cache(len))
@@ -30,13 +31,29 @@ PARAMETERS = frozenset(  # the codes of cache_parameters, which tell whether the
 ATOMS = (int, str, bytes, float, bool, complex, type(None), type)
 
 
+
+
+def _probe_link() -> tuple[Any, int | None]:
+    """The type of the links in a cache with a bound, and where their structure holds the result."""
+    result = object()
+    probe = functools.lru_cache(maxsize=2)(lambda key: result)
+    probe("key")
+    link = next((held["key"] for held in gc.get_referents(probe) if type(held) is dict and "key" in held), None)
+    size, pointer = type(link).__basicsize__, ctypes.sizeof(ctypes.c_void_p)
+    places = range(object.__basicsize__, size - pointer + 1, pointer)
+    found = [k for k in places if link is not None and ctypes.c_void_p.from_address(id(link) + k).value == id(result)]
+    return type(link), found[0] if len(found) == 1 else None
+
+
+LINK, RESULT = _probe_link()
+
+
 @dataclass
 class Cache:
     """What is known of one cache in one capture; `touched`: keys in the order of their last use, with the results."""
 
     wrapper: Any
     entries: dict[Any, Any]
-    links: dict[int, Any]  # of a cache with a bound: results by the identity of keys
     function: Any
     mark: Any  # what separates keywords in a key
     maxsize: int | None
@@ -51,9 +68,8 @@ class Cache:
 
 def _read(wrapper: Any) -> Cache:
     """What a cache holds, by way of the garbage collector: there is no other."""
-    held, at, links = gc.get_referents(wrapper), 1, {}
+    held, at = gc.get_referents(wrapper), 1
     while len(held) > at + 3 and getattr(held[at + 2], "__name__", "") == "_lru_list_elem":
-        links[id(held[at])] = held[at + 1]
         at += 3
     parameters = getattr(wrapper, "cache_parameters", None)
     known = len(held) > at + 3 and type(held[at]) is dict and type(held[at + 2]) is object
@@ -63,7 +79,7 @@ def _read(wrapper: Any) -> Cache:
     maxsize = wrapper.cache_info().maxsize
     if maxsize == 0 or type(held[at + 1]) is not type(_read):
         refuse("UNSUPPORTED_FUNCTION", "a cache of nothing, or of a function written in C")
-    return Cache(wrapper, held[at], links, held[at + 1], held[at + 2], maxsize, told["typed"])
+    return Cache(wrapper, held[at], held[at + 1], held[at + 2], maxsize, told["typed"])
 
 
 def call_cached(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) -> Value:
@@ -143,16 +159,12 @@ def _held(frame: Frame, cache: Cache, key: Any) -> Value | None:
 
 
 def _held_by_link(frame: Frame, cache: Cache, key: Any, place: Key) -> Value:
-    """In a cache with a bound.  A link is given to another key only when the cache is full, which it then stays until it is cleared, and
-    drops all links: one that is found in a cache that is not full has had its key and result all along."""
-    size = len(cache.entries)
-    if size == cache.maxsize:
-        refuse("UNSUPPORTED_FUNCTION", "a cache that is full")
-    frame.ex.guards.add("len", cache.source, size, says=f" has {size} entries")
+    """In a cache with a bound the entries are links of a list, which hold the results."""
     link = cache.entries[key]
-    frame.ex.guards.add("is", place, link, says=" is the same entry")
-    own = next(k for k in cache.entries if k == key)
-    return frame.ex.wrap(cache.links[id(own)], Known(cache.links[id(own)], str(place)))
+    field = None if RESULT is None else Field(place, type(link), RESULT)
+    if field is None or type(link) is not LINK:
+        return refuse("UNSUPPORTED_FUNCTION", "a cache with a bound")
+    return frame.ex.wrap(field.read(link), field)
 
 
 # -- misses -----------------------------------------------------------------------------------------------------------------------

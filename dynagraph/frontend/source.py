@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from types import CellType
 from typing import Any, Union
@@ -114,6 +115,22 @@ class Known:
         return self.name
 
 
+@dataclass(frozen=True)
+class Field:
+    """An object that the C structure of an object of this type holds."""
+
+    base: "Source"
+    type: type
+    offset: int
+
+    def read(self, obj: Any) -> Any:
+        """The object, of one that is known to be of the type."""
+        return ctypes.py_object.from_address(id(obj) + self.offset).value
+
+    def __str__(self) -> str:
+        return f"{self.base}"
+
+
 @dataclass(frozen=True, eq=False)
 class Returned:
     """What an effect's call of `function` returns: no guard can know it."""
@@ -145,4 +162,15 @@ class Referent:
         return f"{self.base}()"
 
 
-Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent, Returned]
+@dataclass(frozen=True)
+class Owner:
+    """The object that a builtin method is bound to."""
+
+    base: "Source"
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.base}.__self__"
+
+
+Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent, Field, Returned, Owner]

@@ -15,8 +15,8 @@
 typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
-    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED,
-    G_DEREF, G_DEAD, G_NO_SLOT,
+    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED, G_SELF_OF,
+    G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD,
 } opcode;
 
 typedef struct {
@@ -51,8 +51,9 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
     {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
     {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
-    {"unmodified", G_UNMODIFIED, 1}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
+    {"unmodified", G_UNMODIFIED, 1}, {"self_of", G_SELF_OF, 3}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
     {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
+    {"field", G_FIELD, 4},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -441,6 +442,20 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         }
         g->object = Py_NewRef(b);
         return as_index(a, n_registers, "register", &g->src);
+    case G_FIELD:
+        if (!PyType_Check(c)) {
+            PyErr_Format(PyExc_TypeError, "guard program: field takes a type, got %R", c);
+            return -1;
+        }
+        g->object = Py_NewRef(c);
+        g->number = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 4));
+        if (g->number < (Py_ssize_t)sizeof(PyObject) || g->number % sizeof(PyObject *) ||
+            g->number + (Py_ssize_t)sizeof(PyObject *) > ((PyTypeObject *)c)->tp_basicsize) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "guard program: %R has no field at %zd", c, g->number);
+            return -1;
+        }
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
     case G_NO_ITEM:
         g->hash = PyObject_Hash(b);
         if (g->hash == -1)
@@ -463,6 +478,13 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         if (!(g->key = PyUnicode_InternFromString("maxlen")))
             return -1;
         return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
+    case G_SELF_OF:
+        if (!PyUnicode_CheckExact(c)) {
+            PyErr_Format(PyExc_TypeError, "guard program: self_of takes a str, got %R", c);
+            return -1;
+        }
+        g->key = Py_NewRef(c);
+        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
     case G_UNMODIFIED:
         if (!PyType_Check(a)) {
             PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, a);
@@ -562,7 +584,7 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
     for (int k = 0; k < guards->length; ++k) {
         const instruction *g = &guards->code[k];
         int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
-                    g->op == G_DICT_ITEM || g->op == G_CONTENTS || g->op == G_DEREF;
+                    g->op == G_DICT_ITEM || g->op == G_CONTENTS || g->op == G_SELF_OF || g->op == G_DEREF || g->op == G_FIELD;
         int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
                     g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED;
         if (reads && !written[g->src] && g->src >= needed)
@@ -789,6 +811,14 @@ static int slot_is_empty(const instruction *g, PyObject *object)
     return PyObject_TypeCheck(object, PyDescr_TYPE(slot)) && !*(PyObject **)((char *)object + slot->d_member->offset);
 }
 
+/* the owner of a builtin method of that name, borrowed; null for anything else */
+static PyObject *self_of(PyObject *object, PyObject *name)
+{
+    if (!PyCFunction_CheckExact(object) || PyUnicode_CompareWithASCIIString(name, ((PyCFunctionObject *)object)->m_ml->ml_name) != 0)
+        return NULL;
+    return PyCFunction_GET_SELF(object);
+}
+
 static inline int relation_holds(const instruction *g, const int64_t *sizes)
 {
     int64_t left = dg_size_run(&g->left, sizes), right = dg_size_run(&g->right, sizes);
@@ -916,7 +946,11 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_TOKEN: NEED(token_holds(g));
         case G_DEREF: NEED((r[g->dst] = referent(r[g->src])));
         case G_DEAD: NEED(PyWeakref_CheckRef(r[g->src]) && !referent(r[g->src]));
+        case G_FIELD:
+            NEED((PyObject *)Py_TYPE(r[g->src]) == g->object &&
+                 (r[g->dst] = *(PyObject **)((char *)r[g->src] + g->number)));
         case G_NO_SLOT: NEED(slot_is_empty(g, r[g->src]));
+        case G_SELF_OF: NEED((r[g->dst] = self_of(r[g->src], g->key)));
         case G_UNMODIFIED: NEED(type_unchanged(g, (PyTypeObject *)g->object));
         }
     }
