@@ -148,7 +148,7 @@ class Compilation:
         self.refused = False  # a generator or coroutine: never captured
         self.captures: dict[Any, Captured] = {}  # by entry
         self.misses: deque[str] = deque(maxlen=REMEMBERED_MISSES)
-        self.shims: dict[Any, types.CodeType] = {}  # code that runs an entry in the place of the function's own
+        self.shim: tuple[types.CodeType, types.CodeType] | None = None  # code, and code that runs an entry in its place
         self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
         self.stats: Stats = root.stats if root else Stats(self.compiled)
         self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
@@ -156,7 +156,8 @@ class Compilation:
         self.resumes = Resumes(self._part, self.root)
         if target is not None and root is not None:
             self.resumes = root.resumes
-        if _frame_hook is not None:
+        is_callee = root is not None and target is None
+        if _frame_hook is not None and not is_callee:
             _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
 
     def _part(self, target: Target) -> Any:
@@ -212,10 +213,9 @@ class Compilation:
         entry = callee.entry_for(function, values)
         if entry is None:
             return None if len(callee.broken) < 2 else _frame_hook.SKIP
-        shim = callee.shims.get(entry)
-        if shim is None:
-            shim = callee.shims[entry] = call_instead(code, entry.call)
-        return shim
+        if callee.shim is None or callee.shim[0] is not code:
+            callee.shim = code, call_instead(code)
+        return callee.shim[1], entry.call
 
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
@@ -349,7 +349,6 @@ class Compilation:
             self.compiled.clear()
             self.broken.clear()
             self.programs.clear()
-            self.shims.clear()
             self.captures.clear()
             self.misses.clear()
             self.profile = Profile(self.options.dynamic)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Field, Item, Key, Known, Local, Referent, Source
+from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Field, Item, Key, Known, Local, Owner, Referent, Source
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
-_LOADS = ("global", "cell", "closure", "contents", "attr", "item", "dict_item", "deref", "field")
+_LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")
 
 
 def size_program(expr: IntExpr) -> Any:
@@ -85,6 +85,8 @@ class GuardList:
             return ("item", base, source.index)
         if isinstance(source, Contents):
             return ("contents", base)
+        if isinstance(source, Owner):
+            return ("self_of", base, source.name)
         if isinstance(source, Field):
             return ("field", base, source.type, source.offset)
         if isinstance(source, Referent):
@@ -206,6 +208,8 @@ def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...])
         return getattr(base, source.name)
     if isinstance(source, Contents):
         return base.cell_contents
+    if isinstance(source, Owner):
+        return base.__self__
     if isinstance(source, Field):
         return source.read(base)
     return base[source.index if isinstance(source, Item) else source.key]

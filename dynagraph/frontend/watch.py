@@ -12,7 +12,9 @@ SITE_PACKAGES = ("site-packages", "dist-packages")
 
 
 def may_be_captured(function: types.FunctionType, code: types.CodeType) -> bool:
-    """Whether a function is the user's."""
+    """Whether a function is the user's, and not disabled."""
+    if getattr(function, "__dynagraph_disabled__", False):
+        return False
     module = str(function.__globals__.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES or code.co_filename.startswith("<frozen"):
         return False

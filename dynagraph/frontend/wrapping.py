@@ -19,9 +19,24 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
-from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Referent, Source
+from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Owner, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
-from dynagraph.frontend.values import DELETED, NULL, Array, Cell, Const, Dict, Function, Number, Object, Sequence, Set, Slice, Value
+from dynagraph.frontend.values import (
+    DELETED,
+    NULL,
+    Array,
+    Cell,
+    Const,
+    Dict,
+    Function,
+    Method,
+    Number,
+    Object,
+    Sequence,
+    Set,
+    Slice,
+    Value,
+)
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.shapes import Dim
@@ -42,6 +57,7 @@ IDENTITIES = (
     type(np.where),
     types.CodeType,
 )
+BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each time they are read, are followed
 KEYS = (str, int, bytes, bool, float, type(None))
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
@@ -110,6 +126,8 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return Slice((parts[0], parts[1], parts[2]), source)
     if kind is types.FunctionType:
         return function(ex, obj, source)
+    if kind is types.BuiltinFunctionType and type(obj.__self__) in BOUND_TO:
+        return Method(obj.__name__, wrap(ex, obj.__self__, Owner(source, obj.__name__)))
     if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
