@@ -234,9 +234,24 @@ def _reverse(frame: Frame, owner: Sequence) -> Value:
     return NOTHING
 
 
+class Compared:
+    """A value whose class says itself what is less: it is asked as often, and in the order, that Python's sort asks."""
+
+    def __init__(self, frame: Frame, value: Any):
+        self.frame, self.value = frame, value
+
+    def __lt__(self, other: Any) -> bool:
+        right = other.value if isinstance(other, Compared) else self.frame.ex.constant(other)
+        return truth(self.frame, ops.binary(self.frame, "<", self.value, right))
+
+    def __gt__(self, other: Any) -> bool:  # of a plain object with this one
+        return truth(self.frame, ops.binary(self.frame, "<", self.frame.ex.constant(other), self.value))
+
+
 def sorted_items(frame: Frame, items: list[Any], key: Any, reverse: Any) -> list[Any]:
     plain_key = key is None or (isinstance(key, Const) and key.value is None)
-    keys = [ops.plain(frame, item if plain_key else call(frame, key, [item], {})) for item in items]
+    values = [frame.ex.resolve(item if plain_key else call(frame, key, [item], {})) for item in items]
+    keys: list[Any] = [Compared(frame, v) if isinstance(v, (Object, Array)) else ops.plain(frame, v) for v in values]
     try:
         order = sorted(range(len(items)), key=keys.__getitem__, reverse=reverse is not None and truth(frame, reverse))
     except TypeError as error:
@@ -281,8 +296,8 @@ def _index_to_write(frame: Frame, owner: Sequence, key: Value) -> Any:
         return ops.index_of(frame, frame.ex.resolve(key))
     except TypeError:
         given = ops.type_of(frame, key).__name__
-        is_slice = " or slices" if issubclass(owner.kind, list) else ""
-        return throw(TypeError(f"{'list' if is_slice else 'sequence'} indices must be integers{is_slice}, not {given!r}"[: None if is_slice else -1]))
+        of_list = f"list indices must be integers or slices, not {given}"
+        return throw(TypeError(of_list if issubclass(owner.kind, list) else f"sequence index must be integer, not {given!r}"))
 
 
 def _set_item(frame: Frame, owner: Sequence, key: Value, value: Value) -> Value:
