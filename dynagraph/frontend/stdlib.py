@@ -5,7 +5,6 @@ effects, imports and the environment.
 from __future__ import annotations
 
 import collections
-import copy
 import dataclasses
 import importlib.util
 import itertools
@@ -27,12 +26,13 @@ from dynagraph.frontend.calls import SPECIAL_CODES, SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
-from dynagraph.frontend.methods import bases_of, has_method, most_common, pairs_of
+from dynagraph.frontend.methods import bases_of, most_common, pairs_of
 from dynagraph.frontend.objects import in_mro
 from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
+from dynagraph.frontend.resume import STAND_INS
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Method, Object, Sequence, Set, Value
+from dynagraph.frontend.values import NULL, Const, Dict, Function, Method, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import load_cell
 
 # -- itertools --------------------------------------------------------------------------------------------------------------------
@@ -264,65 +264,6 @@ def _count_elements(frame: Frame, counts: Any, iterable: Any) -> Value:
 SPECIAL_FUNCTIONS[collections.Counter.most_common] = most_common
 
 
-# -- copies -----------------------------------------------------------------------------------------------------------------------
-
-
-def _copy(frame: Frame, value: Any) -> Value:
-    value = frame.ex.resolve(value)
-    if isinstance(value, (Const, Function)) or (isinstance(value, Sequence) and value.kind is tuple):
-        return value
-    if isinstance(value, (Sequence, Dict, Set, Array)) and (isinstance(value, Array) or has_method(value, "copy")):
-        return call(frame, Method("copy", value), [], {})
-    if isinstance(value, Object) and value.source is None and "__copy__" not in dir(value.kind) and _reduces_plainly(value.kind):
-        return Object(value.kind, fields=dict(value.fields))
-    return refuse("UNSUPPORTED_FUNCTION", "copy.copy of this kind of object")
-
-
-def _reduces_plainly(kind: type) -> bool:
-    return all(getattr(kind, n, None) is getattr(object, n, None) for n in ("__reduce__", "__reduce_ex__", "__getstate__")) and not (
-        issubclass(kind, BaseException) or hasattr(kind, "__setstate__")
-    )
-
-
-def _deepcopy(frame: Frame, value: Any, memo: Any = None) -> Value:
-    if memo is not None:
-        refuse("UNSUPPORTED_ARGUMENT", "copy.deepcopy with a memo")
-    return _deep(frame, frame.ex.resolve(value), {})
-
-
-def _deep(frame: Frame, value: Any, done: dict[int, Value]) -> Value:
-    value = frame.ex.resolve(value)
-    if id(value) in done:
-        return done[id(value)]
-    if isinstance(value, (Const, Function)):
-        return value
-    if isinstance(value, Array):
-        made: Any = value if value.is_scalar else call(frame, Method("copy", value), [], {})
-        done[id(value)] = made
-        return made
-    if isinstance(value, Sequence) and value.kind in (list, tuple):
-        made = done[id(value)] = Sequence(value.kind, [])
-        made.items += [_deep(frame, item, done) for item in items_of(frame, value)]
-        if value.kind is tuple and all(a is frame.ex.resolve(b) for a, b in zip(made.items, value.items)):
-            done[id(value)] = value
-            return value
-        return made
-    if isinstance(value, Dict) and value.kind is dict:
-        made = done[id(value)] = Dict({})
-        made.items.update({k: _deep(frame, v, done) for k, v in entries_of(frame, value).items()})
-        return made
-    if isinstance(value, Set):
-        return Set(value.kind, value.kind(value.items), bases=bases_of(frame, value))
-    if isinstance(value, Object) and value.source is None and not hasattr(value.kind, "__deepcopy__") and _reduces_plainly(value.kind):
-        made = done[id(value)] = Object(value.kind)
-        made.fields.update({k: _deep(frame, v, done) for k, v in value.fields.items()})
-        return made
-    return refuse("UNSUPPORTED_FUNCTION", "copy.deepcopy of this kind of object")
-
-
-SPECIAL_FUNCTIONS |= {copy.copy: _copy, copy.deepcopy: _deepcopy}
-
-
 # -- texts of objects that may hold themselves --------------------------------------------------------------------------------------
 
 
@@ -412,8 +353,7 @@ def _line(frame: Frame) -> int:
 def _warn(frame: Frame, message: Any, category: Any = Const(None), stacklevel: Any = Const(1), **more: Any) -> Value:
     level, running = plain(frame, stacklevel), len(frame.ex.running)
     if more or frame.ex.in_try():
-        above = level > 1 and running == 1  # behind a break there would be no telling which frame that is
-        refuse("FRAME_ACCESS" if above else "CALLER", "a warning inside try, or with a source")
+        refuse("SIDE_EFFECT", "a warning inside try, where it may be an error, or with a source")
     message = frame.ex.resolve(message)
     if not (isinstance(message, Object) and issubclass(message.kind, Warning)):
         message = Const(plain(frame, message))
@@ -427,17 +367,24 @@ def _warn(frame: Frame, message: Any, category: Any = Const(None), stacklevel: A
     return Const(None)
 
 
-def warn_above(message: Any, category: Any, level: int) -> None:
-    """Warn about the line of the caller of a compiled function, or (`level` > 1) of its callers."""
+def warn_above(message: Any, category: Any = None, stacklevel: int = 1, source: Any = None, **more: Any) -> None:
+    """``warnings.warn`` called by the code of a compiled function, or (level 1) by its caller: frames that the program run as it
+    is would not have do not count.
+    """
+    if more:
+        return warnings.warn(message, category, stacklevel, source, **more)
     frame: Any = sys._getframe(1)
-    while frame is not None and (level > 1 or _is_ours(frame)):
-        level -= not _is_ours(frame)
+    while frame is not None and (stacklevel > 1 or _is_ours(frame)):
+        stacklevel -= not _is_ours(frame)
         frame = frame.f_back
-    kind = type(message) if isinstance(message, Warning) else category or UserWarning
+    kind = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
     scope = vars(sys) if frame is None else frame.f_globals
     place = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     registry = scope.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(message, kind, *place, module=scope.get("__name__", "<string>"), registry=registry)
+    return warnings.warn_explicit(message, kind, *place, scope.get("__name__", "<string>"), registry, None, source)
+
+
+STAND_INS[warnings.warn] = warn_above
 
 
 def _is_ours(frame: types.FrameType) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend import caches, callables  # noqa: F401  (importing them registers meanings)
+from dynagraph.frontend import caches, callables, copies  # noqa: F401  (importing them registers meanings)
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.iterators import items_of
