@@ -5,6 +5,7 @@ It executes nothing of the user's program for effect: what is not known to be pu
 
 from __future__ import annotations
 
+import enum
 import inspect
 import types
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import Lazy, cell_value, guard_cells, wrap
+from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.ops import view_of
 from dynagraph.ir.shapes import ShapeEnv, SymInt
@@ -340,10 +342,20 @@ class Executor:
         if isinstance(value, Sequence) and value.kind in (list, tuple):
             return value.kind(self.to_door(i) for i in value.items)
         if isinstance(value, Slice):
-            return slice(*(self.to_door(p) for p in value.parts))
+            return slice(*(self.index_number(p) for p in value.parts))
         if isinstance(value, Object):
+            if isinstance(value.value, enum.Enum) and isinstance(value.value, int):
+                return self.builder.scalar(self.index_number(value), dtypes.int64)  # to NumPy no weak number
             raise Break("UNSUPPORTED_VALUE", None, f"{value.source} is {describe_value(value.value)}")
         raise Break("UNSUPPORTED_VALUE", None, f"a {type(value).__name__.lower()} as an argument of a NumPy function")
+
+    def index_number(self, value: Value) -> Any:
+        """What stands for a bound or an index: of a member of an enum of integers, the integer."""
+        value = self.resolve(value)
+        if isinstance(value, Object) and isinstance(value.value, enum.Enum) and isinstance(value.value, int) and value.source:
+            self.guards.add("is", value.source, value.value, says=f" is {value.value!r}")
+            return int(value.value)
+        return self.to_door(value)
 
     def from_door(self, result: Any, returns: str) -> Value:
         """What a door gave, as a value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import operator
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -67,6 +68,7 @@ _NAMES = {
 }  # fmt: skip
 SPECIAL_NAMES = {symbol: (f"__{name}__", f"__r{name}__") for symbol, name in _NAMES.items()}
 SPECIAL_NAMES |= {
+    "divmod": ("__divmod__", "__rdivmod__"),
     "==": ("__eq__", "__eq__"),
     "!=": ("__ne__", "__ne__"),
     "<": ("__lt__", "__gt__"),
@@ -130,7 +132,7 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     other = right if isinstance(left, Array) else left
     if isinstance(other, Const) and other.value is None and symbol in ("==", "!="):
         refuse("UNSUPPORTED_ARGUMENT", "an array compared with None")
-    if isinstance(other, Object):
+    if isinstance(other, Object) and not (isinstance(other.value, enum.Enum) and isinstance(other.value, int)):
         name = SPECIAL_NAMES[symbol][0 if other is left else 1]
         kind = other.kind
         declines = in_mro(kind, "__array_ufunc__") is None or other is left
@@ -157,7 +159,8 @@ def _of_numbers(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 def pure(symbol: str, left: Any, right: Any) -> Any:
     """The operator on Python values that have no side effects."""
     comparable = symbol in ("==", "!=") and (callable(left) or callable(right) or _is_dtype(left) or _is_dtype(right))
-    if not comparable and not (isinstance(left, PURE) and isinstance(right, PURE)):
+    union = symbol == "|" and _may_unite(left) and _may_unite(right)
+    if not comparable and not union and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
     if isinstance(left, SymInt) != isinstance(right, SymInt) and not isinstance(right if isinstance(left, SymInt) else left, (int, bool)):
         left, right = known_number(left), known_number(right)
@@ -172,6 +175,11 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
         return result
     except Exception as error:
         return throw(error)
+
+
+def _may_unite(value: Any) -> bool:
+    """Whether ``|`` makes a union of types of it, as Python has it."""
+    return value is None or isinstance(value, types.UnionType) or (isinstance(value, type) and type(value).__or__ is type.__or__)
 
 
 def _is_dtype(value: Any) -> bool:
@@ -310,7 +318,7 @@ def _of_objects(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     names = [k.__name__ for k in kinds]
     if symbol in COMPARISONS:
         throw(TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}"))
-    shown = "** or pow()" if symbol == "**" else symbol
+    shown = {"**": "** or pow()", "divmod": "divmod()"}.get(symbol, symbol)
     return throw(TypeError(f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}"))
 
 
@@ -477,6 +485,8 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
     ex = frame.ex
     container, key = ex.resolve(container), ex.resolve(key)
     if isinstance(container, Array):
+        if isinstance(key, Object):
+            key = Const(ex.index_number(key))
         return ex.call_door(operator_door("getitem"), [container, key])
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__getitem__"), type(subscript)):
         return call_special(frame, container, "__getitem__", key)
@@ -506,6 +516,8 @@ def index_of(frame: Frame, key: Any) -> Any:
         return slice(*(None if p is None else operator.index(p) for p in (index.start, index.stop, index.step)))
     if isinstance(index, Array):
         refuse("DATA_DEPENDENT", "an index into a list is taken from an array")
+    if isinstance(index, Object) and isinstance(index.value, enum.Enum):
+        index = frame.ex.index_number(index)
     if isinstance(index, Object) and special(frame, index, "__index__") is not None:
         index = plain(frame, call_special(frame, index, "__index__"))
     return operator.index(index)
