@@ -148,6 +148,7 @@ class Statement:
 
     text: str = ""
     arms: list[tuple[str, list["Statement"]]] = field(default_factory=list)
+    ends_loop: bool = False  # a loop around it would not end without it
 
     def lines(self, indent: int) -> Iterator[str]:
         margin = "    " * indent
@@ -750,7 +751,8 @@ class Generator:
         i, w = self.new("j_"), self.new("w_")
 
         def direct() -> str:
-            first.append(Statement(arms=[(f"if len({items}) > 9:", [Statement("break")])]))  # which the body may make longer
+            self.frozen.add(items)  # the body may make it longer, by any name; this one stays the list's
+            first.append(Statement(arms=[(f"if len({items}) > 9:", [Statement("break", ends_loop=True)])], ends_loop=True))
             return f"for {v} in {items}:"
 
         def numbered() -> str:
@@ -795,7 +797,7 @@ class Generator:
         if self.chance(0.5):
             condition += f" and {self.condition()}"
         with self.inside(loops=1):
-            arms = [(f"while {condition}:", [Statement(f"{i} += 1"), *self.body()])]
+            arms = [(f"while {condition}:", [Statement(f"{i} += 1", ends_loop=True), *self.body()])]
         if self.chance(0.15):
             arms.append(self.arm("else:"))
         return [Statement(f"{i} = 0", arms)]
@@ -960,6 +962,9 @@ class Hang(BaseException):
     """A call that goes on for too long."""
 
 
+NO_END = "the plain call does not end: no program should be like this"
+
+
 def arguments(program: Program, names: dict[str, Any], variant: int) -> tuple:
     rng = random.Random(program.seed * 3 + variant)
     size = (4, 4, 6)[variant]
@@ -1032,7 +1037,10 @@ def difference(program: Program, counts: Reached | None = None, plain_only: bool
     try:
         with warnings.catch_warnings(), limited(20.0):
             warnings.simplefilter("ignore")
-            expected, state = outcomes(program, source, lambda function: function)
+            try:
+                expected, state = outcomes(program, source, lambda function: function)
+            except Hang:
+                return NO_END
             if counts is not None:
                 counts.calls += CALLS
                 counts.errors += sum(o.error is not None for o in expected)
@@ -1063,7 +1071,7 @@ def difference(program: Program, counts: Reached | None = None, plain_only: bool
 
 def reduced(program: Program, fails: Callable[[Program], bool] | None = None, seconds: float = 20.0) -> Program:
     """The program with statements deleted, or compound ones replaced with a body of theirs, as long as it fails."""
-    fails = fails or (lambda p: difference(p) is not None)
+    fails = fails or (lambda p: difference(p) not in (None, NO_END))
     end = time.monotonic() + seconds
     progress = True
     while progress:
@@ -1096,6 +1104,8 @@ def candidates(program: Program) -> Iterator[Program]:
 
 
 def replacements(statement: Statement) -> Iterator[list[Statement]]:
+    if statement.ends_loop:
+        return
     yield []
     for number, (_, body) in enumerate(statement.arms):
         yield body
