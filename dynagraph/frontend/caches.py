@@ -1,7 +1,7 @@
 """Calls of functions under ``functools.lru_cache``: what the cache holds is guarded, and the real call is made as an effect.
 
-A hit gives what the cache holds; the effect counts it, and makes the entry the most recent one.  A miss, guarded as well, follows the
-body to know the result, and leaves what the body does to the effect: so it is done once, and its result is the one that the cache keeps.
+A hit gives what the cache holds; the effect counts it, and makes the entry the most recent one.  At a miss, guarded as well, the
+body is followed to know the result; what the body does is left to the effect: it is done once, and the cache keeps its result.
 """
 
 from __future__ import annotations
@@ -33,19 +33,29 @@ ATOMS = (int, str, bytes, float, bool, complex, type(None), type)
 
 
 
-def _probe_link() -> tuple[Any, int | None]:
-    """The type of the links in a cache with a bound, and where their structure holds the result."""
-    result = object()
-    probe = functools.lru_cache(maxsize=2)(lambda key: result)
-    probe("key")
-    link = next((held["key"] for held in gc.get_referents(probe) if type(held) is dict and "key" in held), None)
-    size, pointer = type(link).__basicsize__, ctypes.sizeof(ctypes.c_void_p)
-    places = range(object.__basicsize__, size - pointer + 1, pointer)
-    found = [k for k in places if link is not None and ctypes.c_void_p.from_address(id(link) + k).value == id(result)]
-    return type(link), found[0] if len(found) == 1 else None
+def _offset(owner: Any, held: Any) -> int | None:
+    """Where the C structure of an object refers to another one."""
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    places = range(object.__basicsize__, type(owner).__basicsize__ - pointer + 1, pointer)
+    found = [k for k in places if ctypes.c_void_p.from_address(id(owner) + k).value == id(held)]
+    return found[0] if len(found) == 1 else None
 
 
-LINK, RESULT = _probe_link()
+def _probe_links() -> tuple[Any, int | None, int | None, int | None]:
+    """The type of the links in a cache with a bound; where one holds its result, and the next; where a wrapper holds the first."""
+    results = {"older": object(), "newer": object()}
+    probe = functools.lru_cache(maxsize=2)(results.__getitem__)
+    for key in results:
+        probe(key)
+    entries = next((held for held in gc.get_referents(probe) if type(held) is dict and held.keys() == results.keys()), None)
+    if entries is None:
+        return None, None, None, None
+    older, newer = entries["older"], entries["newer"]
+    return type(older), _offset(older, results["older"]), _offset(older, newer), _offset(probe, older)
+
+
+LINK, RESULT, NEXT, ROOT = _probe_links()
+MAX_ORDERED = 16  # entries whose order is worth the guards
 
 
 @dataclass
@@ -54,6 +64,7 @@ class Cache:
 
     wrapper: Any
     entries: dict[Any, Any]
+    keys: list[Any]  # of a cache with a bound, least recently used first
     function: Any
     mark: Any  # what separates keywords in a key
     maxsize: int | None
@@ -68,8 +79,9 @@ class Cache:
 
 def _read(wrapper: Any) -> Cache:
     """What a cache holds, by way of the garbage collector: there is no other."""
-    held, at = gc.get_referents(wrapper), 1
+    held, at, keys = gc.get_referents(wrapper), 1, []
     while len(held) > at + 3 and getattr(held[at + 2], "__name__", "") == "_lru_list_elem":
+        keys.append(held[at])
         at += 3
     parameters = getattr(wrapper, "cache_parameters", None)
     known = len(held) > at + 3 and type(held[at]) is dict and type(held[at + 2]) is object
@@ -79,7 +91,7 @@ def _read(wrapper: Any) -> Cache:
     maxsize = wrapper.cache_info().maxsize
     if maxsize == 0 or type(held[at + 1]) is not type(_read):
         refuse("UNSUPPORTED_FUNCTION", "a cache of nothing, or of a function written in C")
-    return Cache(wrapper, held[at], held[at + 1], held[at + 2], maxsize, told["typed"])
+    return Cache(wrapper, held[at], keys, held[at + 1], held[at + 2], maxsize, told["typed"])
 
 
 def call_cached(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) -> Value:
@@ -148,7 +160,9 @@ def _held(frame: Frame, cache: Cache, key: Any) -> Value | None:
             return None
         frame.ex.guards.add("len", cache.source, len(cache.entries), says=f" has {len(cache.entries)} entries")
         if len(cache.entries) + cache.added > limit:
-            refuse("UNSUPPORTED_FUNCTION", "a cache that has forgotten something meanwhile")
+            older = [k for k in _order(frame, cache) if k not in cache.touched]
+            if key not in older[len(recent) - limit :]:
+                return None
     if key not in cache.entries:
         frame.ex.guards.add("no_item", cache.source, key, says=f" has no {key!r}")
         return None
@@ -156,6 +170,19 @@ def _held(frame: Frame, cache: Cache, key: Any) -> Value | None:
     if limit is None:
         return frame.ex.wrap(cache.entries[key], place)
     return _held_by_link(frame, cache, key, place)
+
+
+def _order(frame: Frame, cache: Cache) -> list[Any]:
+    """The keys, least recently used first, guarded."""
+    if ROOT is None or NEXT is None or len(cache.keys) > MAX_ORDERED or len(cache.keys) != len(cache.entries):
+        refuse("UNSUPPORTED_FUNCTION", "a cache that has forgotten something meanwhile")
+    place: Any = Field(Known(cache.wrapper, cache.wrapper.__name__), WRAPPER, ROOT)
+    for key in cache.keys:
+        link = cache.entries[key]
+        frame.ex.guards.add("is", place, link, says=f" is the entry of {key!r}")
+        frame.ex.guards.add("is", Key(cache.source, key), link, says=" is the same entry")
+        place = Field(place, LINK, NEXT)
+    return cache.keys
 
 
 def _held_by_link(frame: Frame, cache: Cache, key: Any, place: Key) -> Value:
@@ -193,7 +220,7 @@ def _missed(frame: Frame, cache: Cache, made: Returned, args: Arguments, kwargs:
 
 
 def _require_real(frame: Frame, start: int) -> None:
-    """Nothing that the captured code made has been put where the body could find it: it is not there before all effects are done."""
+    """Nothing that the captured code made has been put where the body could find it: it is there only after all effects."""
     for _, args in frame.ex.effects[start:]:
         for value in args:
             if not _is_real(frame, value):

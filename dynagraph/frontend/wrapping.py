@@ -19,7 +19,7 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
-from dynagraph.frontend.source import Attribute, Contents, DictEntry, Item, Key, Known, Owner, Referent, Source
+from dynagraph.frontend.source import Attribute, Contents, DictEntry, Field, Item, Key, Known, Owner, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import (
     DELETED,
@@ -58,7 +58,7 @@ IDENTITIES = (
     types.CodeType,
 )
 BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each time they are read, are followed
-KEYS = (str, int, bytes, bool, float, type(None))
+KEYS = (str, int, bytes, bool, float, type(None), type)
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
 
@@ -215,7 +215,7 @@ def complete(ex: Executor, value: Dict) -> dict[Any, Any]:
 
 def _set(ex: Executor, obj: Any, source: Source) -> Set:
     if not all(type(k) in KEYS for k in obj):
-        refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers")
+        refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers nor classes")
     ex.guards.add("type", source, type(obj), says=f" is a {type(obj).__name__}")
     ex.guards.add("set_is", source, frozenset(obj), says=f" is {set(obj)!r}")
     return Set(type(obj), type(obj)(obj), source)
@@ -409,7 +409,7 @@ def _name_of(source: Source) -> str:
     if isinstance(source, (Attribute, Item, Key)):
         tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
         return f"{_name_of(source.base)}_{tail}"
-    if isinstance(source, (Contents, Referent)):
+    if isinstance(source, (Contents, Referent, Field)):
         return _name_of(source.base)
     return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
 
