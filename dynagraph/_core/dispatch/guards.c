@@ -254,7 +254,7 @@ static int parse_equal(instruction *g, PyObject *value)
 static int is_plain_element(PyObject *object)
 {
     return object == Py_None || PyBool_Check(object) || PyLong_CheckExact(object) || PyFloat_CheckExact(object) ||
-           PyUnicode_CheckExact(object) || PyBytes_CheckExact(object);
+           PyUnicode_CheckExact(object) || PyBytes_CheckExact(object) || Py_IS_TYPE(object, &PyType_Type);
 }
 
 /* as a dict from elements to themselves: finds the element that equals another one */
@@ -265,7 +265,7 @@ static PyObject *elements_of(PyObject *set)
     PyObject *elements = PyDict_New(), *iterator = elements ? PyObject_GetIter(set) : NULL, *element;
     while (iterator && (element = PyIter_Next(iterator))) {
         if (!is_plain_element(element))
-            PyErr_Format(PyExc_TypeError, "guard program: set_is takes str, int, float, bool, bytes and None, got %R", element);
+            PyErr_Format(PyExc_TypeError, "guard program: set_is takes str, int, float, bool, bytes, None and classes, got %R", element);
         else
             PyDict_SetItem(elements, element, element);
         Py_DECREF(element);
