@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.errors import ShapeError
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
@@ -173,6 +174,8 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
         if isinstance(result, SymInt) and any(len(monomial) > 2 for monomial in expr_of(result).terms):
             return BINARY[symbol](known_number(left), known_number(right))  # might not fit the 64 bits of a size
         return result
+    except ShapeError:  # sizes cannot say it
+        return pure(symbol, known_number(left), known_number(right))
     except Exception as error:
         return throw(error)
 
@@ -711,7 +714,8 @@ def _has_own_text(value: Any) -> bool:
 
 def _with_text(obj: Any) -> Any:
     """The object itself, if its text is a matter of its value."""
-    if not isinstance(obj, (*PURE, *TEXTUAL)) and type(obj) is not type:
+    of_module = isinstance(obj, types.BuiltinFunctionType) and isinstance(obj.__self__, types.ModuleType)
+    if not isinstance(obj, (*PURE, *TEXTUAL)) and type(obj) is not type and not of_module:
         refuse("UNSUPPORTED_VALUE", "the text of an object")
     return obj
 
