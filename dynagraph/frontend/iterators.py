@@ -63,8 +63,13 @@ class Entries(Iterator):
         if self.position < 0:
             return NULL
         items = self.owner.items
+        ordered = issubclass(self.owner.kind, collections.OrderedDict)
+        if ordered and self.position == len(self.keys):
+            return NULL  # it has looked one ahead
         if len(items) != len(self.keys):
             self._changed_size()
+        if ordered:
+            self._check_unchanged()
         if self.position == len(self.keys):
             self._check_unchanged()
             self.position = -1
@@ -86,8 +91,9 @@ class Entries(Iterator):
         self.position = -1
         if isinstance(self.owner, Set):
             throw(RuntimeError("Set changed size during iteration"))
-        name = "OrderedDict" if issubclass(kind, collections.OrderedDict) else "dictionary"
-        throw(RuntimeError(f"{name} changed size during iteration"))
+        if issubclass(kind, collections.OrderedDict):
+            throw(RuntimeError("OrderedDict mutated during iteration"))
+        throw(RuntimeError("dictionary changed size during iteration"))
 
     def _check_unchanged(self) -> None:
         if list(self.owner.items) != self.keys:
@@ -240,14 +246,49 @@ EQUAL: list[Callable[..., Value]] = []  # operations.binary, which stands above 
 class Stepped(Iterator):
     """Any other: a Python generator of the executor's own, over values."""
 
-    def __init__(self, what: str, steps: Any):
-        self.what, self.steps = what, steps
+    def __init__(self, what: str, steps: Any, again: Rebuilt | None = None, stateless: bool = False):
+        self.what, self.steps, self.again, self.stateless = what, steps, again, stateless
 
     def step(self, frame: Frame) -> Any:
+        if not self.stateless:
+            self.again = None
         return next(self.steps, NULL)
 
     def rebuilt(self) -> Rebuilt:
+        if self.again is not None:
+            return self.again
         return refuse("UNSUPPORTED_RESULT", f"a half-consumed {self.what}")
+
+
+class Count(Iterator):
+    """``itertools.count``; `add` adds values."""
+
+    def __init__(self, add: Callable[..., Value], value: Any, increment: Any):
+        self.add, self.value, self.increment = add, value, increment
+
+    def step(self, frame: Frame) -> Any:
+        item, self.value = self.value, self.add(frame, "+", self.value, self.increment)
+        return item
+
+    def rebuilt(self) -> Rebuilt:
+        return itertools.count, (self.value, self.increment)
+
+
+class Repeat(Iterator):
+    """``itertools.repeat``."""
+
+    def __init__(self, item: Any, times: int | None):
+        self.item, self.times = item, times
+
+    def step(self, frame: Frame) -> Any:
+        if self.times is not None:
+            if self.times <= 0:
+                return NULL
+            self.times -= 1
+        return frame.ex.resolve(self.item)
+
+    def rebuilt(self) -> Rebuilt:
+        return itertools.repeat, (self.item,) if self.times is None else (self.item, Const(self.times))
 
 
 class Calls(Iterator):
@@ -277,6 +318,10 @@ def iterator_at(iterable: Any, position: int) -> Any:
         for _ in iterable if position < 0 else range(position):
             next(iterator)
     return iterator
+
+
+def called(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    return function(*args, **named)
 
 
 def strict_zip(*iterators: Any) -> Any:
@@ -379,4 +424,7 @@ def guard_length_of(ex: Executor, value: Sequence) -> None:
         guard_length(ex, value)
 
 
-__all__ = ["Calls", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Rows", "Stepped", "Until", "Zip", "items_of", "iterate"]
+__all__ = [
+    "Calls", "Count", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Repeat", "Rows", "Stepped", "Until", "Zip", "called",
+    "items_of", "iterate",
+]  # fmt: skip

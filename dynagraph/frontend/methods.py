@@ -217,7 +217,9 @@ def _remove(frame: Frame, owner: Sequence, item: Value) -> Value:
             del owner.items[position]
             changes(frame, owner, "__delitem__", Const(position))
             return NOTHING
-    return throw(ValueError("deque.remove(x): x not in deque" if owner.kind is collections.deque else "list.remove(x): x not in list"))
+    if owner.kind is collections.deque:
+        return pure_call(frame, collections.deque().remove, [item], {})  # whose error names the item
+    return throw(ValueError("list.remove(x): x not in list"))
 
 
 def _clear(frame: Frame, owner: Sequence) -> Value:

@@ -109,6 +109,9 @@ def call_special(frame: Frame, value: Any, name: str, *args: Value) -> Value:
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
+GENERIC = (object.__getattribute__, BaseException.__getattribute__, int.__getattribute__, str.__getattribute__, float.__getattribute__)
+
+
 def load(frame: Frame, value: Object, name: str) -> Value:
     """``value.name``, by ``__getattribute__`` and ``__getattr__``."""
     kind = value.kind
@@ -119,7 +122,7 @@ def load(frame: Frame, value: Object, name: str) -> Value:
     try:
         if isinstance(getter, types.FunctionType):
             return call(frame, bound(frame, value, getter, "__getattribute__"), [Const(name)], {})
-        if getter is not object.__getattribute__ and getter is not BaseException.__getattribute__:
+        if getter not in GENERIC:
             return refuse("ATTRIBUTE", f"{kind.__name__} computes its attributes in C")
         return generic(frame, value, name)
     except Raised as raised:

@@ -192,7 +192,8 @@ def _is_dtype(value: Any) -> bool:
 def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if isinstance(left, Sequence) and isinstance(right, Sequence):
         if symbol == "+" and _base_of(left) is _base_of(right):
-            return Sequence(_base_of(left), [*items_of(frame, left), *items_of(frame, right)])
+            items = last_of([*items_of(frame, left), *items_of(frame, right)], left.maxlen)
+            return Sequence(_base_of(left), items, maxlen=left.maxlen)
         if symbol in ("==", "!="):
             return Const(_equal(frame, left, right) is (symbol == "=="))
         if symbol in COMPARISONS:
@@ -204,7 +205,8 @@ def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
                 return sequence
             if count.value * length(frame.ex, sequence) > MAX_ITEMS:
                 refuse("UNROLL_LIMIT", f"a {sequence.kind.__name__} of more than {MAX_ITEMS} items")
-            return Sequence(_base_of(sequence), items_of(frame, sequence) * count.value)
+            items = last_of(items_of(frame, sequence) * count.value, sequence.maxlen)
+            return Sequence(_base_of(sequence), items, maxlen=sequence.maxlen)
     if symbol in ("==", "!="):
         return Const(symbol == "!=")
     kinds = [type_of(frame, left), type_of(frame, right)]
@@ -214,6 +216,11 @@ def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if symbol in COMPARISONS:
         throw(TypeError(f"{symbol!r} not supported between instances of {kinds[0].__name__!r} and {kinds[1].__name__!r}"))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of a sequence")
+
+
+def last_of(items: list[Any], maxlen: int | None) -> list[Any]:
+    """What a bounded deque keeps."""
+    return items if maxlen is None else items[max(len(items) - maxlen, 0) :]
 
 
 def _base_of(value: Sequence) -> type:
@@ -326,6 +333,10 @@ def _of_objects(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 
 def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
+    if isinstance(owner, Const) and isinstance(owner.value, PURE) and isinstance(other, Object) and isinstance(other.value, enum.Enum):
+        given = known_number(owner.value)
+        method = getattr(type(given), name, None)
+        return Const(NotImplemented) if method is None else frame.ex.constant(method(given, plain(frame, other)))
     if not isinstance(owner, (Object, Sequence, Dict)):
         return Const(NotImplemented)
     found = special(frame, owner, name)
@@ -357,7 +368,7 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
             result = call(frame, bound(frame, left, found, name), [right], {})
             if not _is_not_implemented(result):
                 return result
-    for kind, symbols in ((list, ("+", "*")), (dict, "|"), (set, ("|", "&", "-", "^"))):
+    for kind, symbols in ((list, ("+", "*")), (deque, ("+", "*")), (dict, "|"), (set, ("|", "&", "-", "^"))):
         if isinstance(left, (Sequence, Dict, Set)) and issubclass(left.kind, kind) and symbol in symbols:
             call(frame, Method(f"__i{_NAMES[symbol]}__", left), [right], {})
             return left
@@ -434,6 +445,8 @@ def plain(frame: Frame, value: Any) -> Any:
         return value.value
     if isinstance(value, Sequence):
         items = [known_number(plain(frame, item)) for item in items_of(frame, value)]
+        if value.kind is deque:
+            return deque(items, value.maxlen)
         return value.kind(*items) if hasattr(value.kind, "_fields") else value.kind(items)
     if isinstance(value, Set):
         guard_order(frame.ex, value)
@@ -684,8 +697,8 @@ def shown(frame: Frame, value: Any, done: dict[int, Any] | None = None) -> Any:
         return done[id(value)]
     if isinstance(value, (Object, Sequence, Dict)) and _has_own_text(value):
         return Shown(frame, value)
-    if isinstance(value, Sequence) and value.kind is list:
-        made: Any = []
+    if isinstance(value, Sequence) and value.kind in (list, deque):
+        made: Any = [] if value.kind is list else deque(maxlen=value.maxlen)
         done[id(value)] = made
         made += [shown(frame, item, done) for item in items_of(frame, value)]
         return made

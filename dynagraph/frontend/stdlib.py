@@ -25,7 +25,7 @@ from dynagraph.frontend.builtins_table import born, meaning
 from dynagraph.frontend.calls import SPECIAL_CODES, SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import Filter, Stepped, items_of, iterate
+from dynagraph.frontend.iterators import Count, Filter, Repeat, Stepped, called, items_of, iterate
 from dynagraph.frontend.methods import bases_of, most_common, pairs_of
 from dynagraph.frontend.objects import in_mro
 from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
@@ -34,17 +34,26 @@ from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Const, Dict, Function, Method, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import load_cell
+from dynagraph.ir.shapes import SymInt
 
 # -- itertools --------------------------------------------------------------------------------------------------------------------
 
 
-def _lazily(what: str, *functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a Python generator over values as the meaning of an iterator class."""
+def _lazily(
+    what: str, function: Any, first: int = 0, last: int | None = 0, stateless: bool = False, take: Callable[..., Any] = iterate
+) -> Callable[..., Any]:
+    """Register a Python generator over values as the meaning of an iterator class.
+
+    The arguments from `first` up to `last` are iterated at once.  `stateless`: what is left is all in their iterators.
+    """
 
     def register(steps: Callable[..., Any]) -> Callable[..., Any]:
-        @meaning(*functions)
+        @meaning(function)
         def make(frame: Frame, *args: Any, **kwargs: Any) -> Value:
-            return born(frame, Stepped(what, steps(frame, *args, **kwargs)))
+            given = list(args)
+            given[first:last] = [take(frame, a) for a in given[first:last]]
+            again = called, (Const(function), Sequence(tuple, list(given)), Dict(dict(kwargs)))
+            return born(frame, Stepped(what, steps(frame, *given, **kwargs), again, stateless))
 
         return steps
 
@@ -69,6 +78,10 @@ def _chain_from(frame: Frame, iterable: Any) -> Any:
         yield from _each(frame, inner)
 
 
+def _all_items(frame: Frame, iterable: Any) -> Value:
+    return Sequence(tuple, items_of(frame, iterable))
+
+
 def _rows(name: str) -> Any:
     function = getattr(itertools, name)
 
@@ -83,10 +96,10 @@ def _rows(name: str) -> Any:
 
 
 for _name in ("product", "permutations", "combinations", "combinations_with_replacement"):
-    _lazily(_name, getattr(itertools, _name))(_rows(_name))
+    _lazily(_name, getattr(itertools, _name), last=None if _name == "product" else 1, take=_all_items)(_rows(_name))
 
 
-@_lazily("islice", itertools.islice)
+@_lazily("islice", itertools.islice, last=1)
 def _islice(frame: Frame, iterable: Any, *bounds: Any) -> Any:
     window = slice(*(plain(frame, b) for b in bounds))
     start, step = window.start or 0, window.step or 1
@@ -104,15 +117,15 @@ def _islice(frame: Frame, iterable: Any, *bounds: Any) -> Any:
             yield item
 
 
-@_lazily("count", itertools.count)
-def _count(frame: Frame, start: Any = Const(0), step: Any = Const(1)) -> Any:
+@meaning(itertools.count)
+def _count(frame: Frame, start: Any = Const(0), step: Any = Const(1)) -> Value:
     value = frame.ex.resolve(start)
-    while True:
-        yield value
-        value = binary(frame, "+", value, step)
+    if isinstance(value, Const) and not isinstance(value.value, (int, float, complex, SymInt)):
+        refuse("WOULD_RAISE", "count() of something that is no number")
+    return born(frame, Count(binary, value, frame.ex.resolve(step)))
 
 
-@_lazily("accumulate", itertools.accumulate)
+@_lazily("accumulate", itertools.accumulate, last=1)
 def _accumulate(frame: Frame, iterable: Any, func: Any = Const(None), *, initial: Any = Const(None)) -> Any:
     total = frame.ex.resolve(initial)
     adds = isinstance(frame.ex.resolve(func), Const) and frame.ex.resolve(func).value in (None, operator.add)
@@ -127,14 +140,15 @@ def _accumulate(frame: Frame, iterable: Any, func: Any = Const(None), *, initial
         yield total
 
 
-@_lazily("repeat", itertools.repeat)
-def _repeat(frame: Frame, item: Any, times: Any = Const(None)) -> Any:
-    n = plain(frame, times)
-    for _ in itertools.count() if n is None else range(n):
-        yield frame.ex.resolve(item)
+@meaning(itertools.repeat)
+def _repeat(frame: Frame, object: Any, times: Any = NULL) -> Value:
+    count = None if times is NULL else plain(frame, times)
+    if times is not NULL and not isinstance(count, (int, SymInt)):
+        refuse("WOULD_RAISE", "repeat() of something that is no number of times")
+    return born(frame, Repeat(object, None if count is None else int(count)))
 
 
-@_lazily("cycle", itertools.cycle)
+@_lazily("cycle", itertools.cycle, last=1)
 def _cycle(frame: Frame, iterable: Any) -> Any:
     seen = []
     for item in _each(frame, iterable):
@@ -144,7 +158,7 @@ def _cycle(frame: Frame, iterable: Any) -> Any:
         yield from seen
 
 
-@_lazily("zip_longest", itertools.zip_longest)
+@_lazily("zip_longest", itertools.zip_longest, last=None, stateless=True)
 def _zip_longest(frame: Frame, *iterables: Any, fillvalue: Any = Const(None)) -> Any:
     columns = [iterate(frame, i) for i in iterables]
     while True:
@@ -154,7 +168,7 @@ def _zip_longest(frame: Frame, *iterables: Any, fillvalue: Any = Const(None)) ->
         yield Sequence(tuple, [frame.ex.resolve(fillvalue) if item is NULL else item for item in row])
 
 
-@_lazily("pairwise", itertools.pairwise)
+@_lazily("pairwise", itertools.pairwise, last=1)
 def _pairwise(frame: Frame, iterable: Any) -> Any:
     before = NULL
     for item in _each(frame, iterable):
@@ -163,13 +177,13 @@ def _pairwise(frame: Frame, iterable: Any) -> Any:
         before = item
 
 
-@_lazily("starmap", itertools.starmap)
+@_lazily("starmap", itertools.starmap, first=1, last=2, stateless=True)
 def _starmap(frame: Frame, function: Any, iterable: Any) -> Any:
     for row in _each(frame, iterable):
         yield call(frame, function, items_of(frame, row), {})
 
 
-@_lazily("takewhile", itertools.takewhile)
+@_lazily("takewhile", itertools.takewhile, first=1, last=2)
 def _takewhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
     for item in _each(frame, iterable):
         if not truth(frame, call(frame, predicate, [item], {})):
@@ -177,7 +191,7 @@ def _takewhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
         yield item
 
 
-@_lazily("dropwhile", itertools.dropwhile)
+@_lazily("dropwhile", itertools.dropwhile, first=1, last=2)
 def _dropwhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
     dropping = True
     for item in _each(frame, iterable):
@@ -186,14 +200,14 @@ def _dropwhile(frame: Frame, predicate: Any, iterable: Any) -> Any:
             yield item
 
 
-@_lazily("compress", itertools.compress)
+@_lazily("compress", itertools.compress, last=2, stateless=True)
 def _compress(frame: Frame, data: Any, selectors: Any) -> Any:
     for item, chosen in zip(_each(frame, data), _each(frame, selectors)):
         if truth(frame, chosen):
             yield item
 
 
-@_lazily("groupby", itertools.groupby)
+@_lazily("groupby", itertools.groupby, last=1)
 def _groupby(frame: Frame, iterable: Any, key: Any = Const(None)) -> Any:
     none = isinstance(frame.ex.resolve(key), Const) and frame.ex.resolve(key).value is None
     groups: list[tuple[Any, list[Any]]] = []
@@ -219,7 +233,7 @@ def _filterfalse(frame: Frame, function: Any, iterable: Any) -> Value:
 def _deque(frame: Frame, iterable: Any = None, maxlen: Any = Const(None)) -> Value:
     limit = plain(frame, maxlen)
     items = [] if iterable is None else items_of(frame, iterable)
-    return Sequence(collections.deque, items if limit is None else items[len(items) - limit :] if limit else [], maxlen=limit)
+    return Sequence(collections.deque, items if limit is None else items[max(len(items) - limit, 0) :], maxlen=limit)
 
 
 @meaning(collections.OrderedDict)
