@@ -425,6 +425,6 @@ def guard_length_of(ex: Executor, value: Sequence) -> None:
 
 
 __all__ = [
-    "Calls", "Count", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Repeat", "Rows", "Stepped", "Until", "Zip", "called",
-    "items_of", "iterate",
+    "Calls", "Count", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Repeat", "Rows", "Stepped", "Until", "Zip",
+    "called", "items_of", "iterate",
 ]  # fmt: skip
