@@ -36,6 +36,7 @@ from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.capture import Captured, capture
 from dynagraph.frontend.guards import size_program
+from dynagraph.frontend.objects import namespace
 from dynagraph.frontend.markers import allow_in_graph, graph_break, is_compiling
 from dynagraph.frontend.markers import thread as _thread
 from dynagraph.frontend.profile import Profile, mark_dynamic
@@ -392,12 +393,13 @@ def _kind(values: tuple) -> tuple:
     """What distinguishes calls for the memory of breaks: layouts of arrays, values of small scalars, types of the rest."""
     parts: list[Any] = []
     for value in values:
-        if isinstance(value, np.ndarray):
-            parts.append((type(value), value.dtype, value.ndim, value.flags.num))
-        elif isinstance(value, (bool, int, str, type(None))):
-            parts.append((type(value), value))
+        kind = type(value)  # isinstance would ask the object
+        if issubclass(kind, np.ndarray):
+            parts.append((kind, value.dtype, value.ndim, value.flags.num))
+        elif kind in (bool, int, str, type(None)):
+            parts.append((kind, value))
         else:
-            parts.append(type(value))
+            parts.append(kind)
     return tuple(parts)
 
 
@@ -633,7 +635,8 @@ def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple)
 
 
 def _holds_arrays(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, list, tuple, dict)) or bool(getattr(value, "__dict__", None))
+    kind = type(value)
+    return issubclass(kind, (np.ndarray, list, tuple, dict)) or (kind.__dictoffset__ != 0 and bool(namespace(value)))
 
 
 def _forget_locks() -> None:

@@ -169,7 +169,7 @@ class _Ending:
     def _continue(self, point: BreakPoint, parts: list[Recipe]) -> Recipe:
         assert self.resumes is not None
         continuation = self.resumes.continuation(point)
-        if self.run_watched is None or (self.stop is not None and self.stop.reason.name == "CALLER"):  # it is a frame too
+        if self.run_watched is None:
             return ("call", continuation, tuple(parts))
         return ("call", self.run_watched, (("const", continuation), *parts))
 
@@ -190,7 +190,7 @@ class _Ending:
 def _may_hold_arrays(value: Any) -> bool:
     """Whether it is worth while to go on behind a break with this."""
     if isinstance(value, Lazy):
-        return not isinstance(value.obj, (int, float, str, bytes, complex, type(None)))
+        return not issubclass(type(value.obj), (int, float, str, bytes, complex, type(None)))
     return isinstance(value, Array) or not isinstance(value, Const)
 
 

@@ -453,9 +453,11 @@ def pairs_of(frame: Frame, value: Any) -> list[tuple[Value, Value]]:
     if isinstance(value, Dict):
         return [(frame.ex.constant(k), v) for k, v in ops.entries_of(frame, value).items()]
     pairs = []
-    for item in items_of(frame, value):
-        key, entry = items_of(frame, item)
-        pairs.append((key, entry))
+    for position, item in enumerate(items_of(frame, value)):
+        parts = items_of(frame, item)
+        if len(parts) != 2:
+            throw(ValueError(f"dictionary update sequence element #{position} has length {len(parts)}; 2 is required"))
+        pairs.append((parts[0], parts[1]))
     return pairs
 
 

@@ -136,7 +136,7 @@ def generic(frame: Frame, value: Object, name: str) -> Value:
     """``object.__getattribute__(value, name)``."""
     kind = value.kind
     found = lookup(frame, kind, name)
-    if found is not MISSING and is_data_descriptor(found):
+    if found is not MISSING and is_data_descriptor(found) and hasattr(type(found), "__get__"):
         return bound(frame, value, found, name)
     own = own_attribute(frame, value, name, in_slot=False)
     if own is not None:

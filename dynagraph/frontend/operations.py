@@ -231,7 +231,10 @@ def _base_of(value: Sequence) -> type:
 def _equal(frame: Frame, left: Sequence, right: Sequence) -> bool:
     if _base_of(left) is not _base_of(right) or length(frame.ex, left) != length(frame.ex, right):
         return False
-    return all(same_or_equal(frame, a, b) for a, b in zip(left.items, right.items))
+    for a, b in zip(left.items, right.items):
+        if not same_or_equal(frame, a, b):
+            return False
+    return len(left.items) == len(right.items)  # which comparing may have changed
 
 
 def same_or_equal(frame: Frame, a: Any, b: Any) -> bool:

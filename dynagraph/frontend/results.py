@@ -325,6 +325,12 @@ def _generator(results: Results, value: Generator) -> Recipe:
     return ("call", call_with, (results.build(function), *parts))
 
 
+def _view_maker(value: DictView) -> Callable[[Any], Any]:
+    if value.owner.kind is types.MappingProxyType:
+        return getattr(types.MappingProxyType, value.name)
+    return getattr(_dict_of(value.owner), value.name)
+
+
 def _super(results: Results, value: Super) -> Recipe:
     return ("call", super, (("const", value.cls), results.build(value.owner)))
 
@@ -336,7 +342,7 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Dict: _dict,
     Set: lambda results, value: ("call", value.kind, (("const", tuple(value.items)),)),
     Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
-    DictView: lambda results, value: ("call", getattr(_dict_of(value.owner), value.name), (results.build(value.owner),)),
+    DictView: lambda results, value: ("call", _view_maker(value), (results.build(value.owner),)),
     Partial: _partial,
     Getter: _getter,
     Method: _method,

@@ -108,9 +108,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return Const(obj, source)
     if kind is np.ndarray:
         return _array_input(ex, obj, source)
-    if isinstance(obj, np.ndarray):
+    if issubclass(kind, np.ndarray):  # isinstance would ask the object
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is {describe_value(obj)}, a subclass of np.ndarray")
-    if isinstance(obj, np.generic):
+    if issubclass(kind, np.generic):
         return _scalar_input(ex, obj, source)
     if kind in (tuple, list, collections.deque) or _is_named_tuple(kind):
         return _sequence(ex, obj, source)
@@ -128,7 +128,7 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return function(ex, obj, source)
     if kind is types.BuiltinFunctionType and type(obj.__self__) in BOUND_TO:
         return Method(obj.__name__, wrap(ex, obj.__self__, Owner(source, obj.__name__)))
-    if isinstance(obj, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
+    if issubclass(kind, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
     return Object(kind, obj, source)

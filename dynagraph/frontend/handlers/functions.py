@@ -6,6 +6,7 @@ from typing import Any
 
 from dynagraph.frontend import caches, callables, copies  # noqa: F401  (importing them registers meanings)
 from dynagraph.frontend.calls import call
+from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.operations import entries_of, plain
@@ -74,4 +75,7 @@ def call_function_ex(frame: Frame, i: Instruction) -> None:
     first = frame.pop() if frame.stack and (frame.stack[-1] is NULL or second is NULL) else NULL
     if not isinstance(keywords, Dict):
         refuse("UNSUPPORTED_VALUE", "** of something that is no dict")
-    frame.push(call(frame, second if second is not NULL else first, positional, entries_of(frame, keywords)))
+    named = entries_of(frame, keywords)
+    if not all(isinstance(name, str) for name in named):
+        throw(TypeError("keywords must be strings"))
+    frame.push(call(frame, second if second is not NULL else first, positional, named))
