@@ -169,17 +169,34 @@ static int swap(PyThreadState *ts, _PyInterpreterFrame *frame, PyCodeObject *cod
     return 1;
 }
 
+/* whether there is a local variable behind the parameters */
+static int has_room_for_value(PyObject *code, const char *name)
+{
+    if (!PyCode_Check(code) || ((PyCodeObject *)code)->co_nlocals > n_parameters((PyCodeObject *)code))
+        return 1;
+    PyErr_Format(PyExc_TypeError, "%s: %R has no local variable for the value", name, code);
+    return 0;
+}
+
 /* does what the callback answered, taking the reference; 1: the frame is to raise the exception that is set */
 static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answer, const char *name)
 {
     int failed = !answer;
+    PyObject *code = answer, *value = NULL;
+    if (answer && PyTuple_CheckExact(answer) && PyTuple_GET_SIZE(answer) == 2) {
+        code = PyTuple_GET_ITEM(answer, 0);
+        value = PyTuple_GET_ITEM(answer, 1);
+    }
     if (answer && answer != Py_None) {
-        if (!fits(frame_code(frame), answer, name))
+        if (!fits(frame_code(frame), code, name) || (value && !has_room_for_value(code, name))) {
             failed = 1;
-        else if (swap(ts, frame, (PyCodeObject *)answer))
+        } else if (swap(ts, frame, (PyCodeObject *)code)) {
             ++n_swapped;
-        else
+            if (value)
+                frame->localsplus[n_parameters((PyCodeObject *)code)] = Py_NewRef(value);
+        } else {
             ++n_without_room;
+        }
     }
     Py_XDECREF(answer);
     return failed;
@@ -426,7 +443,8 @@ static PyMethodDef methods[] = {
     {"call_unwatched", (PyCFunction)(void (*)(void))call_unwatched, METH_FASTCALL | METH_KEYWORDS,
      "call_unwatched(function, *args, **kwargs) -> function(*args, **kwargs), with no frame in its extent offered"},
     {"set_watcher", set_watcher, METH_O,
-     "set_watcher(callback): callback(function, code, values) -> None, the code that the frame runs instead, or SKIP"},
+     "set_watcher(callback): callback(function, code, values) -> None, the code that the frame runs instead, or SKIP;\n"
+     "or (code, value): the value is put into the first local variable behind the parameters"},
     {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
      "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
     {"skipped", skipped, METH_O, "skipped(code) -> whether it is marked"},

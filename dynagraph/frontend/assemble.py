@@ -32,11 +32,15 @@ from dynagraph.frontend.program import CACHES, Instruction, Region
 _CALLABLE = "the callable"
 
 
-def call_instead(code: CodeType, callable: Callable[[tuple], Any]) -> CodeType:
+STANDS_IN = "stands in"  # the local variable of code that has its callable from the frame hook; no name that Python code can have
+
+
+def call_instead(code: CodeType, callable: Callable[[tuple], Any] | None = None) -> CodeType:
     """Code with the parameters and free variables of `code` that does ``return callable((p0, p1, ...))``.
 
     The parameters come in the order of `co_varnames`. Names and the first line are those of `code`, so that
-    tracebacks and profiles show the function that the user wrote.
+    tracebacks and profiles show the function that the user wrote. Without `callable` it is in the first local behind the parameters, where
+    the frame hook puts it: the garbage collector does not see what code objects hold.
     """
     n_parameters = _n_parameters(code)
     flags = code.co_flags
@@ -47,10 +51,11 @@ def call_instead(code: CodeType, callable: Callable[[tuple], Any]) -> CodeType:
         bool(flags & CO_VARARGS),
         bool(flags & CO_VARKEYWORDS),
         len(code.co_freevars),
+        callable is None,
     )
     return template.replace(
         co_consts=tuple(callable if c == _CALLABLE else c for c in template.co_consts),
-        co_varnames=code.co_varnames[:n_parameters],
+        co_varnames=code.co_varnames[:n_parameters] + (STANDS_IN,) * (callable is None),
         co_freevars=code.co_freevars,
         co_name=code.co_name,
         co_qualname=code.co_qualname,
@@ -65,7 +70,7 @@ def _n_parameters(code: CodeType) -> int:
 
 
 @cache
-def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeywords: bool, n_free: int) -> CodeType:
+def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeywords: bool, n_free: int, local: bool) -> CodeType:
     """The code for all functions with such a signature, by CPython's compiler: it knows what a version needs."""
     args = [f"p{k}" for k in range(n_args)]
     kwonly = [f"k{k}" for k in range(n_kwonly)]
@@ -79,10 +84,9 @@ def _template(n_args: int, n_posonly: int, n_kwonly: int, varargs: bool, varkeyw
     values = "".join(f"{name}, " for name in args + kwonly + ["a"] * varargs + ["kw"] * varkeywords)
     # Unreachable uses make the free variables, whose cells a debugger may read.
     # "if True": no warning that a str is called.
-    uses = "".join(f"; {name}" for name in free)
-    source = (
-        f"def outer({', '.join(free)}):\n def shim({', '.join(signature)}): return ({_CALLABLE!r} if True else 0)(({values})){uses}"
-    )
+    uses = "".join(f"; {name}" for name in free) + "; callable = 0" * local
+    called = "callable" if local else f"({_CALLABLE!r} if True else 0)"
+    source = f"def outer({', '.join(free)}):\n def shim({', '.join(signature)}): return {called}(({values})){uses}"
     outer = next(c for c in compile(source, "<dynagraph>", "exec").co_consts if isinstance(c, CodeType))
     shim = next(c for c in outer.co_consts if isinstance(c, CodeType))
     return shim.replace(co_linetable=_first_line_only(len(shim.co_code) // 2))

@@ -75,7 +75,6 @@ _ROWS = (
         "do this outside the compiled function",
         raises=True,
     ),
-    Reason("CALLER", "code asks where it was called from", "do this outside the compiled function, or outside of try"),
     Reason("GRAPH_BREAK", "dg.graph_break() was called", "take the call out"),
     Reason("GENERATOR", "a generator or coroutine is made or run", "use a list, or a plain loop"),
     Reason(

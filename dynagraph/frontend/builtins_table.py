@@ -256,7 +256,7 @@ def is_subclass(frame: Frame, kind: type, classes: tuple[type, ...]) -> bool:
             if not isinstance(cls, abc.ABCMeta) or own_hook or type(cls).__instancecheck__ is not abc.ABCMeta.__instancecheck__:
                 refuse("UNSUPPORTED_VALUE", f"isinstance of {cls!r}")
             frame.ex.guards.token(abc.get_cache_token)
-    return issubclass(kind, classes)
+    return any(issubclass(kind, cls) if isinstance(cls, abc.ABCMeta) else cls in kind.__mro__ for cls in classes)
 
 
 @meaning(isinstance)
@@ -265,7 +265,16 @@ def _isinstance(frame: Frame, value: Any, kinds: Any) -> Value:
     kind, classes = type_of(frame, value), _classes(frame, kinds)
     if isinstance(value, Object) and isinstance(in_mro(kind, "__class__"), property):
         refuse("UNSUPPORTED_VALUE", f"{kind.__name__} says itself what it is")
-    return Const(is_subclass(frame, kind, classes))
+    return Const(any(_is_instance(frame, value, kind, cls) for cls in classes))
+
+
+def _is_instance(frame: Frame, value: Any, kind: type, cls: type) -> bool:
+    hook = in_mro(type(cls), "__instancecheck__")
+    if kind is cls or not isinstance(hook, types.FunctionType) or hook is abc.ABCMeta.__instancecheck__:
+        return is_subclass(frame, kind, (cls,))
+    frame.ex.guards.unmodified(cls)
+    frame.ex.guards.unmodified(type(cls))
+    return truth(frame, call(frame, class_function(frame.ex, hook, type(cls), "__instancecheck__"), [Const(cls), value], {}))
 
 
 @meaning(issubclass)
@@ -274,7 +283,10 @@ def _issubclass(frame: Frame, kind: Any, kinds: Any) -> Value:
     if not isinstance(given, type):
         throw(TypeError("issubclass() arg 1 must be a class"))
     frame.ex.guards.unmodified(given)
-    return Const(is_subclass(frame, given, _classes(frame, kinds)))
+    classes = _classes(frame, kinds)
+    if any(type(cls).__subclasscheck__ not in (type.__subclasscheck__, abc.ABCMeta.__subclasscheck__) for cls in classes):
+        refuse("UNSUPPORTED_VALUE", "a metaclass that says what a subclass is")
+    return Const(is_subclass(frame, given, classes))
 
 
 @meaning(type)
@@ -414,6 +426,14 @@ def _absolute(frame: Frame, value: Any) -> Value:
 @meaning(pow)
 def _power(frame: Frame, base: Any, exponent: Any, mod: Any = None) -> Value:
     return binary(frame, "**", base, exponent) if mod is None else pure_call(frame, pow, [base, exponent, mod], {})
+
+
+@meaning(divmod)
+def _divmod(frame: Frame, left: Any, right: Any) -> Value:
+    left, right = frame.ex.resolve(left), frame.ex.resolve(right)
+    if isinstance(left, Object) or isinstance(right, Object):
+        return binary(frame, "divmod", left, right)
+    return pure_call(frame, divmod, [left, right], {})
 
 
 @meaning(round)

@@ -18,7 +18,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.liveness import live_names, reachable, sees_frame
 from dynagraph.frontend.program import JUMPS, VERSION, Instruction, Program, Region, decode
-from dynagraph.frontend.values import NULL, Opaque, Outer
+from dynagraph.frontend.values import NULL, Const, Opaque, Outer
 
 HANDLED = "handled"  # in a shape: what the interpreter keeps on the stack while an exception is handled, which the slot holds
 CALLABLE_FIRST = VERSION >= (3, 13)  # [f, NULL] on the stack rather than [NULL, f]
@@ -132,7 +132,16 @@ def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
         if value is not NULL:
             names.append(name)
             values.append(value)
-    return BreakPoint(target, index, list(frame.stack), names, values, list(frame.ex.handling))
+    return BreakPoint(target, index, [_stand_in(v) for v in frame.stack], names, values, list(frame.ex.handling))
+
+
+STAND_INS: dict[Any, Any] = {}  # functions that look at who calls them: what continuations call in their place
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, Const) and isinstance(value.value, types.BuiltinFunctionType):
+        return Const(STAND_INS.get(value.value, value.value))
+    return value
 
 
 _live: dict[int, tuple[Program, list[frozenset[str]]]] = {}
@@ -172,8 +181,10 @@ class Resumes:
         region = program.handlers[point.index]
         if region is not None:
             builder.append_rest(program, [region.target], Region(start, end, region.target, region.depth, region.push_lasti))
-        parameters = point.names + _slots(shape)
+        # in defaults, not constants: the garbage collector does not see what code objects hold
+        parameters = point.names + _slots(shape) + [_goes_on(k + 1) for k in range(len(builder.goes_on))]
         made = builder.function(point.target.root, parameters)
+        made.__defaults__ = tuple(builder.goes_on)
         made.compilation = self.compilation  # type: ignore[attr-defined]
         return made
 
@@ -218,6 +229,10 @@ def _slot(k: int) -> str:
     return f"stack {k}"  # no name that Python code can have
 
 
+def _goes_on(k: int) -> str:
+    return f"resume {k}"
+
+
 def _slots(shape: Iterable[Any]) -> list[str]:
     return [_slot(k) for k, there in enumerate(shape) if there]
 
@@ -244,6 +259,7 @@ class _Builder:
         self.instructions: list[Instruction] = []
         self.index_of: list[int] = []
         self.regions: list[Region] = []
+        self.goes_on: list[Any] = []  # compiled functions that the function leaves to
         if program.code.co_freevars:
             self.add("COPY_FREE_VARS", len(program.code.co_freevars))
 
@@ -287,19 +303,19 @@ class _Builder:
         names = tuple(n for n in point.names if n in live)
         resume = resumes.resume(point, index, tuple(shape), names)
         parameters = list(names) + _slots(shape)
-        self.call(_dispatch.Tail, resume, parameters)
+        self.goes_on.append(resume)
+        self.call(_dispatch.Tail, [_goes_on(len(self.goes_on)), *parameters])
         self.add("RETURN_VALUE", None)
 
-    def call(self, function: Any, first: Any, names: list[str]) -> None:
+    def call(self, function: Any, names: list[str]) -> None:
         if not CALLABLE_FIRST:
             self.add("PUSH_NULL", None)
         self.add("LOAD_CONST", function)
         if CALLABLE_FIRST:
             self.add("PUSH_NULL", None)
-        self.add("LOAD_CONST", first)
         for name in names:
             self.add(self._load_of(name), name)
-        self.add("CALL", len(names) + 1)
+        self.add("CALL", len(names))
 
     def _load_of(self, name: str) -> str:
         return "LOAD_CLOSURE" if name in self.code.co_cellvars else "LOAD_FAST"

@@ -1073,7 +1073,7 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
 
     state = []
 
-    @dg.compile(backend="numpy")
+    @dg.compile
     def f(x):
         try:
             while True:
@@ -1083,7 +1083,7 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
         finally:
             state.append("left")
 
-    @dg.compile(backend="numpy")
+    @dg.compile
     def g(x):
         while x.min() > -1:
             x = x + 0.0
@@ -1134,6 +1134,8 @@ def test_under_a_debugging_allocator():
         import gc
         import numpy as np
         import dynagraph as dg
+
+        dg.config.entry_limit = 100
 
         class Config:
             def __init__(self):

@@ -3,17 +3,15 @@
 
 int dg_full_tracebacks; /* to see dynagraph's own frames */
 
-/* Code that stands in for a user's frame and only runs an entry (frontend/assemble.py, call_instead): a constant of it is the entry's
-   bound method. The frames behind it tell the user's line. */
+/* Code that stands in for a user's frame and only runs an entry (frontend/assemble.py, call_instead) has a local variable with
+   a name that no other code has. The frames behind it tell the user's line. */
 static int stands_in(PyTracebackObject *tb)
 {
     PyCodeObject *code = PyFrame_GetCode(tb->tb_frame);
-    int found = 0;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(code->co_consts) && !found; ++k) {
-        PyObject *constant = PyTuple_GET_ITEM(code->co_consts, k);
-        found = PyCFunction_Check(constant) && PyCFunction_GET_SELF(constant) &&
-                Py_IS_TYPE(PyCFunction_GET_SELF(constant), &dg_EntryType);
-    }
+    PyObject *names = PyCode_GetVarnames(code);
+    Py_ssize_t n = names ? PyTuple_GET_SIZE(names) : 0;
+    int found = n > 0 && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, n - 1), "stands in") == 0;
+    Py_XDECREF(names);
     Py_DECREF(code);
     return found;
 }
