@@ -192,9 +192,11 @@ class Compilation:
         return plainly if entry is None else _dispatch.Tail(entry.run_or, values, plainly)
 
     def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
-        """`entry_for`, or None where the stack has no room for it."""
+        """`entry_for`, or None where the stack has no room for it.  A miss may be in a broken part's extent: the compiler itself is not watched."""
         try:
-            return self.entry_for(function, values)
+            if _frame_hook is None:
+                return self.entry_for(function, values)
+            return _frame_hook.call_unwatched(self.entry_for, function, values)
         except RecursionError:
             return None
 
