@@ -1,0 +1,400 @@
+"""One compiled function: its programs, how a call that none of them serves becomes a new one, and what that cost.
+
+On a hit a `CompiledFunction` (C) runs by itself; on a miss it calls `Compilation.on_miss`, which captures the call, compiles the
+graph, adds an entry, and runs it.  Where the capture ends at a break, the entry goes on in a continuation and a resume function,
+which is a compiled function too; Python frames that the broken part enters are captured through the frame hook (runtime.py).
+Whatever cannot be captured runs as it always did.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+import time
+import types
+import warnings
+import weakref
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dynagraph import config, control
+from dynagraph._core import _dispatch
+from dynagraph.backends.executable import Backend, Executable
+from dynagraph.backends.registry import get_backend
+from dynagraph.errors import CaptureError
+from dynagraph.frontend.assemble import call_instead
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.capture import Captured, capture
+from dynagraph.frontend.guards import size_program
+from dynagraph.frontend.markers import is_compiling
+from dynagraph.frontend.markers import thread as _thread
+from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.resume import Resumes, Target
+from dynagraph.ir.graph import Graph
+
+try:
+    from dynagraph._core import _frame_hook
+except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
+    _frame_hook = None  # type: ignore[assignment]
+
+MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
+MAX_CALLEES = 256
+REMEMBERED_MISSES = 100
+REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is remembered
+
+
+class RecompileLimitWarning(UserWarning):
+    """A compiled function met more kinds of arguments than it keeps programs for."""
+
+_log = logging.getLogger("dynagraph.capture")
+compilations: "weakref.WeakSet[Compilation]" = weakref.WeakSet()  # those that are alive
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+
+class Stats:
+    """Counters of one compiled function, live.
+
+    hits: calls that a program served; misses: calls that none did; compiles: programs made, those of the parts behind breaks
+    included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and
+    compilation; breaks: reasons why captures ended before the function did, with counts.
+    """
+
+    def __init__(self, compiled: Any):
+        self._compiled = weakref.ref(compiled)
+        self.compiles = 0
+        self.fallbacks = 0
+        self.compile_seconds = 0.0
+        self.breaks: Counter[str] = Counter()
+        self.last_error: BaseException | None = None
+
+    def _counter(self, name: str) -> int:
+        compiled = self._compiled()
+        return compiled.counters()[name] if compiled is not None else 0
+
+    @property
+    def hits(self) -> int:
+        return self._counter("hits")
+
+    @property
+    def misses(self) -> int:
+        return self._counter("misses")
+
+    @property
+    def entries(self) -> int:
+        compiled = self._compiled()
+        return len(compiled.entries) if compiled is not None else 0
+
+    def __repr__(self) -> str:
+        return (f"<hits {self.hits}, misses {self.misses}, compiles {self.compiles}, fallbacks {self.fallbacks}, "
+                f"breaks {sum(self.breaks.values())}, compile seconds {self.compile_seconds:.3f}>")
+
+
+@dataclass
+class Program:
+    """What one capture came to: kept for `dump`, `explain` and `f.last_graph`."""
+
+    captured: Captured
+    executable: Executable | None
+    capture_seconds: float
+    compile_seconds: float
+
+    @property
+    def graph(self) -> Graph:
+        return self.captured.graph
+
+
+# -- one compiled function --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Options:
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: Backend = field(default_factory=lambda: get_backend("cpu"))
+    backend_name: str = "cpu"
+
+
+class Compilation:
+    """The slow path of one compiled function: everything that happens on a miss."""
+
+    def __init__(
+        self, function: types.FunctionType, options: Options, root: "Compilation | None" = None, target: Target | None = None
+    ):
+        self.options = options
+        self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
+        self.target = target
+        self.lock = threading.Lock()
+        compilations.add(self)
+        self.profile = Profile(options.dynamic)
+        self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
+        self.programs: list[Program] = root.programs if root else []
+        self.full = False
+        self.refused = False  # a generator or coroutine: never captured
+        self.captures: dict[Any, Captured] = {}  # by entry
+        self.misses: deque[str] = deque(maxlen=REMEMBERED_MISSES)
+        self.shim: tuple[types.CodeType, types.CodeType] | None = None  # code, and code that runs an entry in its place
+        self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
+        self.stats: Stats = root.stats if root else Stats(self.compiled)
+        self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
+        self.callees: dict[types.FunctionType, Compilation] = {}  # of the root: what its broken parts call
+        self.resumes = Resumes(self._part, self.root)
+        if target is not None and root is not None:
+            self.resumes = root.resumes
+        is_callee = root is not None and target is None
+        if _frame_hook is not None and not is_callee:
+            _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
+
+    def _part(self, target: Target) -> Any:
+        """The compiled function of what stands behind a break."""
+        part = Compilation(target.function, self.options, self.root, target)
+        self.root.parts.append(part)
+        part.compiled.__name__ = target.function.__name__
+        return part.compiled
+
+    # -- a miss -----------------------------------------------------------------------------------------------------
+    def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
+        """Run a call that no entry serves: capture it if that may help, else just call the function.
+
+        Gives a `Tail`, so that no frame of dynagraph's stands between the caller and the user's code: debuggers stop in each.
+        """
+        function = compiled.__wrapped__
+        plainly = _dispatch.Tail(partial(function, **kwargs) if kwargs else function, *args)
+        if self.full or control.is_disabled() or is_compiling():
+            return plainly
+        if self._declines(control.current_stance()):
+            return plainly
+        if not _capturable(function):
+            self._refuse(function)
+            return plainly
+        try:
+            values = _dispatch.bind(function, args, kwargs)
+        except TypeError:
+            return plainly  # which raises the right error
+        entry = self._entry_if_there_is_room(function, values)
+        # another thread may have changed what the guards look at meanwhile
+        return plainly if entry is None else _dispatch.Tail(entry.run_or, values, plainly)
+
+    def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
+        """`entry_for`, or None where the stack has no room for it.  A miss may be in a broken part's extent: the compiler itself is
+        not watched.
+        """
+        try:
+            if _frame_hook is None:
+                return self.entry_for(function, values)
+            return _frame_hook.call_unwatched(self.entry_for, function, values)
+        except RecursionError:
+            return None
+
+    def _declines(self, stance: str) -> bool:
+        """Whether the stance wants a call that no program serves to run eagerly."""
+        return stance == "force_eager" or (stance == "eager_on_recompile" and bool(self.compiled.entries))
+
+    # -- frames that a broken part enters ---------------------------------------------------------------------------
+    def on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
+        """The code that the frame of a function called by a broken part shall run; None: its own."""
+        callee = self.callees.get(function)
+        if callee is None:
+            if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
+                return _frame_hook.SKIP
+            callee = self.callees[function] = Compilation(function, self.options, self.root)
+            callee.resumes = Resumes(callee._part, self.root)
+        entry = callee.entry_for(function, values)
+        if entry is None:
+            return None if len(callee.broken) < 2 else _frame_hook.SKIP
+        if callee.shim is None or callee.shim[0] is not code:
+            callee.shim = code, call_instead(code)
+        return callee.shim[1], entry.call
+
+    def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
+        """An entry that serves these arguments, made now if need be; None: run eagerly."""
+        _thread.compiling = True
+        try:
+            with self.lock:
+                for entry in self.compiled.entries:  # another thread may have made it meanwhile
+                    if entry.check(values) is None:
+                        return entry
+                kind = _kind(values)
+                if self._shall_wait(kind) or self._is_full(function):
+                    return None
+                self._note_misses(function, values)
+                return self._try(function, values, kind)
+        finally:
+            _thread.compiling = False
+
+    def _try(self, function: types.FunctionType, values: tuple, kind: tuple) -> Any | None:
+        start = time.perf_counter()
+        try:
+            return self._compile(function, values)
+        except Break as stop:
+            self._note_break(function, stop, kind)
+        except RecursionError:  # the caller's stack is nearly full
+            self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
+        except Exception as error:
+            self._note_failure(function, error, kind)
+        finally:
+            self.stats.compile_seconds += time.perf_counter() - start
+        return None
+
+    def _compile(self, function: types.FunctionType, values: tuple) -> Any | None:
+        start = time.perf_counter()
+        captured = capture(
+            self.target or function,
+            values,
+            profile=self.profile,
+            resumes=None if self.options.fullgraph else self.resumes,
+            run_watched=None if _frame_hook is None else _frame_hook.call_watched,
+        )
+        captured_at = time.perf_counter()
+        executable = self.options.backend(captured.graph) if captured.has_operations else None
+        entry = make_entry(captured, executable, function.__closure__)
+        failed = entry.check(values)
+        if failed is not None:
+            raise _guard_break(captured, values, failed)
+        if captured.stop is not None:
+            self.stats.breaks[str(captured.stop)] += 1
+            _log.info("%s breaks: %s", function.__qualname__, captured.stop)
+        self.stats.compiles += 1
+        self.programs.append(Program(captured, executable, captured_at - start, time.perf_counter() - captured_at))
+        self.compiled.add_entry(entry)
+        self.captures[entry] = captured
+        self.root.compiled.last_graph = captured.graph
+        _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * (time.perf_counter() - start))
+        return entry
+
+    def _note_misses(self, function: types.FunctionType, values: tuple) -> None:
+        """Remember why the program that came closest does not serve a call."""
+        failed = [(entry.check(values), captured) for entry, captured in self.captures.items()]
+        if not failed:
+            return
+        index, captured = max(failed, key=lambda pair: pair[0] or 0)
+        line = captured.guards.explain(values, index or 0, function.__closure__ or ())
+        self.root.misses.append(f"{function.__qualname__}: {line}")
+        if control.current_stance() == "fail_on_recompile":
+            raise CaptureError(f"{function.__qualname__} would be compiled again, under dg.stance('fail_on_recompile'): {line}")
+        _log.info("recompiling %s: guard failed\n  %s", function.__qualname__, line)
+
+    def explain_misses(self) -> list[str]:
+        """A line for each of the last calls that no program served though there were some: the guard that failed, old and new
+        value.
+        """
+        return list(self.root.misses)
+
+    # -- what goes wrong --------------------------------------------------------------------------------------------
+    def _note_break(self, function: types.FunctionType, stop: Break, kind: tuple) -> None:
+        if self is self.root or stop.reason.name != "NOTHING_TO_COMPILE":  # a part without arrays is no news
+            self.stats.breaks[str(stop)] += 1
+        self._remember(kind)
+        _log.info("%s runs eagerly: %s", function.__qualname__, stop)
+        # a call without array operations is whole as it is
+        if self.options.fullgraph and stop.reason.name != "NOTHING_TO_COMPILE":
+            raise CaptureError(f"{function.__qualname__}: {stop}") from None
+
+    def _note_failure(self, function: types.FunctionType, error: Exception, kind: tuple) -> None:
+        self.stats.fallbacks += 1
+        self.stats.last_error = error
+        self._remember(kind)
+        if self.options.fullgraph or config.strict:
+            raise error
+        _log.warning("%s runs eagerly: the compiler failed", function.__qualname__, exc_info=error)
+
+    def _refuse(self, function: types.FunctionType) -> None:
+        reason = f"{function.__qualname__}: generators and coroutines run eagerly"
+        if self.options.fullgraph:
+            raise CaptureError(reason)
+        self.stats.breaks[reason] += 1
+        self.refused, self.compiled.enabled = True, False
+
+    def _shall_wait(self, kind: tuple) -> bool:
+        """Whether a break of this kind of arguments is too recent to try again: the waits double."""
+        state = self.broken.get(kind)
+        if state is None:
+            return False
+        state[0] += 1
+        if state[0] < state[1]:
+            return True
+        state[0], state[1] = 0, state[1] * 2
+        return False
+
+    def _remember(self, kind: tuple) -> None:
+        if kind not in self.broken and not self.options.fullgraph:
+            if len(self.broken) >= REMEMBERED_BREAKS:
+                self.broken.clear()
+            self.broken[kind] = [0, 8]
+
+    def _is_full(self, function: types.FunctionType) -> bool:
+        if len(self.compiled.entries) < config.entry_limit:
+            return False
+        self.full = True
+        warnings.warn(
+            f"{function.__qualname__} has {config.entry_limit} programs for as many kinds of arguments; further kinds run "
+            "eagerly. Pass dynamic=True if sizes vary, pass what changes as an array, or raise dg.config.entry_limit.",
+            RecompileLimitWarning,
+            stacklevel=4,
+        )
+        return True
+
+    def reset(self) -> None:
+        """Forget all programs and what was learnt about breaks."""
+        with self.lock:
+            self.compiled.clear()
+            self.broken.clear()
+            self.programs.clear()
+            self.captures.clear()
+            self.misses.clear()
+            self.profile = Profile(self.options.dynamic)
+            self.full = False
+        for inner in (*self.parts, *self.callees.values()):
+            if inner is not self:
+                inner.reset()
+
+
+def make_entry(captured: Captured, executable: Executable | None, closure: tuple[Any, ...] | None = None) -> Any:
+    """The guards and the plan of a capture, as the dispatcher takes them; `executable` is None for a graph without operations."""
+    native = executable.native if executable is not None else None
+    plan: _dispatch.NativePlan | _dispatch.PythonPlan
+    if executable is None:
+        plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
+    elif native is None:
+        scalars = tuple(scalar for _, _, scalar in captured.outputs)
+        plan = _dispatch.PythonPlan(
+            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars
+        )
+    else:
+        plan = _dispatch.NativePlan(
+            native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
+            captured.result, native.release_gil, captured.n_symbols,
+        )
+    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
+
+
+def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
+    """Guards that do not hold on the frame that made them: a bug, unless the floating-point error state asks for errors."""
+    if captured.guards.program()[failed][0] == "errstate":
+        return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
+    return AssertionError(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
+
+
+def _capturable(function: types.FunctionType) -> bool:
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+    return not function.__code__.co_flags & flags
+
+
+def _kind(values: tuple) -> tuple:
+    """What distinguishes calls for the memory of breaks: layouts of arrays, values of small scalars, types of the rest."""
+    parts: list[Any] = []
+    for value in values:
+        kind = type(value)  # isinstance would ask the object
+        if issubclass(kind, np.ndarray):
+            parts.append((kind, value.dtype, value.ndim, value.flags.num))
+        elif kind in (bool, int, str, type(None)):
+            parts.append((kind, value))
+        else:
+            parts.append(kind)
+    return tuple(parts)
