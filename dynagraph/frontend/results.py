@@ -45,6 +45,7 @@ from dynagraph.ir.shapes import SymInt, expr_of
 
 Recipe = tuple[Any, ...]
 SET_CONTENTS = types.CellType.cell_contents.__set__  # type: ignore[attr-defined]
+DESCRIPTORS_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
 
 
 class CannotBuild(Break):
@@ -301,6 +302,9 @@ def _getter(results: Results, value: Getter) -> Recipe:
 def _method(results: Results, value: Method) -> Recipe:
     if isinstance(value.function, str):
         return ("call", getattr, (results.build(value.owner), ("const", value.function)))
+    if isinstance(value.function, Const) and isinstance(value.function.value, DESCRIPTORS_IN_C):
+        found = value.function.value  # which a subclass may have redefined
+        return ("call", type(found).__get__, (("const", found), results.build(value.owner)))
     if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
         return ("call", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
     return ("call", types.MethodType, (results.build(value.function), results.build(value.owner)))
