@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
-.PHONY: demo test test-frontend lint types imports fuzz soak bench extensions asan clean
+.PHONY: demo test test-frontend contract lint types imports fuzz soak bench extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -13,8 +13,12 @@ test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "not fuzz and not soak"
 
 test-frontend: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not fuzz and not soak" $(wildcard tests/core tests/frame_hook tests/frontend tests/door tests/api \
-		tests/test_*.py)
+	$(BIN)/python -m pytest -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython \
+		tests/door $(wildcard tests/test_*.py)
+
+# which class each behaviour of Python and NumPy reaches: one graph, break and resume, eager
+contract: $(VENV)/.installed
+	$(BIN)/python -m tests.behaviours
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -19,7 +19,6 @@ import contextlib
 import functools
 import io
 import itertools
-import sys
 import traceback
 import types
 from collections.abc import Callable
@@ -31,6 +30,8 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends.reference import reference
+
+from .shortfalls import SHORT
 
 RANKS = {"1": 0, "B": 1, "E": 2}  # one graph; break and resume; eager
 _rows: dict[str, list["Behaviour"]] = {}
@@ -133,8 +134,22 @@ def reached(compiled: Any, backend: RecordingBackend) -> str:
     return "B" if sum(compiled.stats.breaks.values()) else "1"
 
 
-def check(row: Behaviour) -> str:
-    """Compare a row's plain and compiled calls; the class that was reached."""
+def check(row: Behaviour) -> None:
+    """A row does compiled what it does plainly, and reaches the class that it asks for, or the one that shortfalls.py admits."""
+    found, breaks = compare(row)
+    admitted = SHORT.get(f"{row.factory.__module__.rpartition('.test_')[2]}.{row.name}")
+    if admitted is None:
+        assert RANKS[found] <= RANKS[row.asked], f"{row.name}: class {found}, asked {row.asked}\n" + "\n".join(breaks)
+    else:
+        assert found == admitted.reached, (
+            f"{row.name}: class {found}, shortfalls.py says {admitted.reached}: if it is better now, take it out there\n" + "\n".join(breaks)
+        )
+    if row.reason is not None and found != "1":
+        assert any(row.reason in text for text in breaks), breaks
+
+
+def compare(row: Behaviour) -> tuple[str, list[str]]:
+    """Compare a row's plain and compiled calls; the class that was reached, and the breaks."""
     plain, maker = row.factory()
     file = row.factory.__code__.co_filename
     expected = run(plain, maker, row.calls, file)
@@ -145,14 +160,8 @@ def check(row: Behaviour) -> str:
         got = run(compiled, maker, row.calls, file)
     for number, (e, g) in enumerate(zip(expected, got), 1):
         assert_same(e, g, f"{row.name}, call {number}")
-    found = reached(compiled, backend)
     assert compiled.stats.fallbacks == 0, compiled.stats.last_error
-    assert RANKS[found] <= RANKS[row.asked], (
-        f"{row.name}: class {found}, asked {row.asked}; graphs {len(backend.graphs)}\n" + "\n".join(compiled.stats.breaks)
-    )
-    if row.reason is not None and found != "1":
-        assert any(row.reason in text for text in compiled.stats.breaks), compiled.stats.breaks
-    return found
+    return reached(compiled, backend), list(compiled.stats.breaks)
 
 
 def assert_same(expected: Outcome, got: Outcome, who: str) -> None:
@@ -279,14 +288,13 @@ def _attributes(expected: Any, got: Any) -> list[tuple[str, Any, Any]]:
     return parts
 
 
-def table(*modules: str) -> str:
-    """The contract as a table: asked and reached, for the running version."""
-    lines = [f"CPython {sys.version.split()[0]}"]
-    for module in modules:
-        for row in _rows.get(module, []):
-            try:
-                found = check(row)
-            except AssertionError as error:
-                found = f"failed: {str(error).splitlines()[0]}"
-            lines.append(f"{module.rsplit('.', 1)[-1]:24s} {row.name:50s} asked {row.asked}  reached {found}")
-    return "\n".join(lines)
+def outcome(row: Behaviour) -> str:
+    """The class that a row reached, or how it failed."""
+    try:
+        return compare(row)[0]
+    except AssertionError as error:
+        return f"failed: {str(error).splitlines()[0]}"
+
+
+def rows(module: str) -> list[Behaviour]:
+    return _rows.get(module, [])
