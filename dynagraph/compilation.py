@@ -28,7 +28,7 @@ from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
 from dynagraph.errors import CaptureError
 from dynagraph.frontend.assemble import call_instead
-from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
 from dynagraph.frontend.guards import size_program
 from dynagraph.frontend.markers import is_compiling
@@ -130,6 +130,7 @@ class Compilation:
         self.options = options
         self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
         self.target = target
+        self.code = function.__code__
         self.lock = threading.Lock()
         compilations.add(self)
         self.profile = Profile(options.dynamic)
@@ -144,9 +145,7 @@ class Compilation:
         self.stats: Stats = root.stats if root else Stats(self.compiled)
         self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
         self.callees: dict[types.FunctionType, Compilation] = {}  # of the root: what its broken parts call
-        self.resumes = Resumes(self._part, self.root)
-        if target is not None and root is not None:
-            self.resumes = root.resumes
+        self.resumes = Resumes(self._part, self.root)  # a part has those of the function that it is a part of
         is_callee = root is not None and target is None
         if _frame_hook is not None and not is_callee:
             _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
@@ -154,6 +153,7 @@ class Compilation:
     def _part(self, target: Target) -> Any:
         """The compiled function of what stands behind a break."""
         part = Compilation(target.function, self.options, self.root, target)
+        part.resumes = self.resumes
         self.root.parts.append(part)
         part.compiled.__name__ = target.function.__name__
         return part.compiled
@@ -200,7 +200,7 @@ class Compilation:
     def on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
         """The code that the frame of a function called by a broken part shall run; None: its own."""
         callee = self.callees.get(function)
-        if callee is None:
+        if callee is None or callee.code is not code:  # function.__code__ was replaced
             if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
                 return _frame_hook.SKIP
             callee = self.callees[function] = Compilation(function, self.options, self.root)
@@ -233,7 +233,7 @@ class Compilation:
         try:
             return self._compile(function, values)
         except Break as stop:
-            self._note_break(function, stop, kind)
+            self._note_break(function, bare(stop), kind)
         except RecursionError:  # the caller's stack is nearly full
             self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
         except Exception as error:

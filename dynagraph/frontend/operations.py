@@ -15,7 +15,7 @@ from dynagraph.errors import ShapeError
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import EQUAL, items_of, iterate
+from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
 from dynagraph.frontend.source import Key
@@ -38,7 +38,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import KEYS, complete, guard_order
+from dynagraph.frontend.wrapping import KEYS, complete, guard_order, is_container
 from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
@@ -78,6 +78,7 @@ SPECIAL_NAMES |= {
     ">=": ("__ge__", "__le__"),
 }
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+SAID_OF_SIZES = COMPARISONS | {"+", "-", "*", "//", "%"}
 UNARY: dict[str, Callable[[Any], Any]] = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert}
 PURE = (bool, int, float, complex, str, bytes, type(None), tuple, frozenset, SymInt, range, slice)
 MAX_ITEMS = 100000  # of lists and tuples that are followed
@@ -163,7 +164,7 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
     union = symbol == "|" and _may_unite(left) and _may_unite(right)
     if not comparable and not union and not (isinstance(left, PURE) and isinstance(right, PURE)):
         refuse("UNSUPPORTED_VALUE", f"{left!r} {symbol} {right!r}")
-    if isinstance(left, SymInt) != isinstance(right, SymInt) and not isinstance(right if isinstance(left, SymInt) else left, (int, bool)):
+    if symbol not in SAID_OF_SIZES or not all(isinstance(v, (int, SymInt)) for v in (left, right)):
         left, right = known_number(left), known_number(right)
     if symbol in ("**", "<<", "*") and type(left) is int and type(right) is int and right > 0:
         digits = left.bit_length() * right if symbol == "**" else left.bit_length() + right
@@ -192,7 +193,7 @@ def _is_dtype(value: Any) -> bool:
 def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if isinstance(left, Sequence) and isinstance(right, Sequence):
         if symbol == "+" and _base_of(left) is _base_of(right):
-            items = last_of([*items_of(frame, left), *items_of(frame, right)], left.maxlen)
+            items = last_of([*held_items(frame, left), *held_items(frame, right)], left.maxlen)
             return Sequence(_base_of(left), items, maxlen=left.maxlen)
         if symbol in ("==", "!="):
             return Const(_equal(frame, left, right) is (symbol == "=="))
@@ -205,7 +206,7 @@ def _of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
                 return sequence
             if count.value * length(frame.ex, sequence) > MAX_ITEMS:
                 refuse("UNROLL_LIMIT", f"a {sequence.kind.__name__} of more than {MAX_ITEMS} items")
-            items = last_of(items_of(frame, sequence) * count.value, sequence.maxlen)
+            items = last_of(held_items(frame, sequence) * count.value, sequence.maxlen)
             return Sequence(_base_of(sequence), items, maxlen=sequence.maxlen)
     if symbol in ("==", "!="):
         return Const(symbol == "!=")
@@ -261,12 +262,17 @@ def of_sets(frame: Frame, result: Any, *operands: Any) -> Value:
 
 def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
     if symbol == "|":
-        return Dict({**entries_of(frame, left), **entries_of(frame, right)}, kind=left.kind, factory=left.factory)
+        return Dict({**entries_of(frame, left), **entries_of(frame, right)}, kind=kind_of_copy(left), factory=left.factory)
     ours, theirs = entries_of(frame, left), entries_of(frame, right)
     if symbol in ("==", "!="):
         equal = ours.keys() == theirs.keys() and all(same_or_equal(frame, v, theirs[k]) for k, v in ours.items())
         return Const(equal is (symbol == "=="))
     return refuse("UNSUPPORTED_VALUE", f"{symbol} of dicts")
+
+
+def kind_of_copy(value: Dict) -> type:
+    """The type that ``|`` and ``copy`` of a dict give."""
+    return dict if in_mro(value.kind, "copy") is vars(dict)["copy"] else value.kind
 
 
 def view_object(frame: Frame, view: DictView) -> Any:
@@ -420,7 +426,7 @@ def contains(frame: Frame, container: Any, item: Any) -> bool:
         except TypeError as error:
             throw(error)
     if isinstance(container, Sequence):
-        return any(same_or_equal(frame, candidate, item) for candidate in items_of(frame, container))
+        return any(same_or_equal(frame, candidate, item) for candidate in held_items(frame, container))
     if isinstance(container, (Object, Iterator, DictView)):
         iterator = iterate(frame, container)
         while (candidate := iterator.step(frame)) is not NULL:
@@ -450,7 +456,11 @@ def plain(frame: Frame, value: Any) -> Any:
         items = [known_number(plain(frame, item)) for item in items_of(frame, value)]
         if value.kind is deque:
             return deque(items, value.maxlen)
-        return value.kind(*items) if hasattr(value.kind, "_fields") else value.kind(items)
+        if value.kind in (list, tuple):
+            return value.kind(items)
+        if issubclass(value.kind, tuple) and not is_container(value.kind):
+            return tuple.__new__(value.kind, items)
+        return refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} where a number or string is needed")
     if isinstance(value, Set):
         guard_order(frame.ex, value)
         return value.kind(value.items)
@@ -556,7 +566,7 @@ def item_of(frame: Frame, container: Sequence, key: Any) -> Value:
     if isinstance(index, slice) and container.kind is deque:
         throw(TypeError("sequence index must be integer, not 'slice'"))
     depends = isinstance(index, slice) or not sure_of_index(container, index)
-    items = items_of(frame, container) if depends else container.items
+    items = held_items(frame, container) if depends else container.items
     try:
         if isinstance(index, slice):
             return Sequence(_base_of(container), items[index])

@@ -218,7 +218,8 @@ class Resumes:
 
     def resume(self, point: BreakPoint, index: int, shape: tuple[Any, ...], names: tuple[str, ...]) -> Any:
         """The compiled function that goes on at `index` of the original program."""
-        key = (index, shape, names)
+        # functions of one code have closures of their own, and a function may be given other code
+        key = (point.target.root, id(point.target.original.code), index, shape, names)
         found = self.made.get(key)
         if found is None:
             found = self.made[key] = self.compile(_resume_target(point.target, index, shape, names))
@@ -304,18 +305,12 @@ class _Builder:
         resume = resumes.resume(point, index, tuple(shape), names)
         parameters = list(names) + _slots(shape)
         self.goes_on.append(resume)
-        self.call(_dispatch.Tail, [_goes_on(len(self.goes_on)), *parameters])
-        self.add("RETURN_VALUE", None)
-
-    def call(self, function: Any, names: list[str]) -> None:
-        if not CALLABLE_FIRST:
-            self.add("PUSH_NULL", None)
-        self.add("LOAD_CONST", function)
-        if CALLABLE_FIRST:
-            self.add("PUSH_NULL", None)
-        for name in names:
+        self.add("LOAD_CONST", _dispatch.tails)  # no call: signals would be handled behind it, outside of the user's try block
+        for name in (_goes_on(len(self.goes_on)), *parameters):
             self.add(self._load_of(name), name)
-        self.add("CALL", len(names))
+        self.add("BUILD_TUPLE", 1 + len(parameters))
+        self.add("BINARY_SUBSCR", None)
+        self.add("RETURN_VALUE", None)
 
     def _load_of(self, name: str) -> str:
         return "LOAD_CLOSURE" if name in self.code.co_cellvars else "LOAD_FAST"
