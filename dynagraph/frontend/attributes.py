@@ -33,6 +33,7 @@ from dynagraph.frontend.values import (
     Super,
     Value,
 )
+from dynagraph.frontend.wrapping import is_container, is_named_tuple
 from dynagraph.ir.shapes import SymInt
 
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
@@ -136,6 +137,8 @@ def _name_of_module(module: types.ModuleType) -> str:
 
 def _of_container(frame: Frame, value: Any, name: str) -> Value:
     kind = value.kind
+    if not isinstance(value, Set) and is_container(kind) and not is_named_tuple(kind):
+        return objects.load(frame, value, name)
     if name == "__class__":
         return Const(kind)
     if isinstance(value, Sequence) and hasattr(kind, "_fields"):
@@ -231,7 +234,7 @@ def _of_method(frame: Frame, value: Method, name: str) -> Value:
 def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
     """``value.name = new``."""
     value = frame.ex.resolve(value)
-    if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__ and value.source is None):
+    if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__):
         objects.store(frame, value, name, new)
     elif isinstance(value, Const) and isinstance(value.value, type):
         objects.store_in_class(frame, value.value, name, new)
@@ -262,7 +265,7 @@ def _may_be_set(name: str, new: Any) -> bool:
 def delete_attribute(frame: Frame, value: Any, name: str) -> None:
     """``del value.name``."""
     value = frame.ex.resolve(value)
-    if not isinstance(value, Object):
+    if not isinstance(value, Object) and not (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__):
         refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is deleted")
     objects.delete(frame, value, name)
 

@@ -484,12 +484,15 @@ def _iter(frame: Frame, value: Any, *sentinel: Any) -> Value:
     return born(frame, Until(call, frame.ex.resolve(value), *sentinel)) if sentinel else iterate(frame, value)
 
 
+OF_REVERSED = ("__reversed__", "__iter__", "__getitem__", "__len__")
+
+
 @meaning(reversed)
 def _reversed(frame: Frame, value: Any) -> Value:
     value = frame.ex.resolve(value)
     if isinstance(value, Object) and special(frame, value, "__reversed__") is not None:
         return iterate(frame, call_special(frame, value, "__reversed__"))
-    if isinstance(value, (Object, Set)):
+    if isinstance(value, (Object, Set)) or any(isinstance(in_mro(type_of(frame, value), n), types.FunctionType) for n in OF_REVERSED):
         refuse("UNSUPPORTED_VALUE", "reversed() of an object")
     return born(frame, Reversed(items_of(frame, value)[::-1]))
 

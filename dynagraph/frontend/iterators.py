@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import itertools
+import types
 from collections.abc import Callable
 from typing import Any
 
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
-from dynagraph.frontend.objects import call_special, is_enum_class, members, special
+from dynagraph.frontend.objects import call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import complete, guard_length, guard_order
@@ -343,6 +344,8 @@ def _iterate(frame: Frame, value: Any) -> Iterator:
     value = ex.resolve(value)
     if isinstance(value, Iterator):
         return value
+    if isinstance(value, (Sequence, Dict)) and says_itself(value, "__iter__"):
+        return _of_object(frame, value)
     if isinstance(value, Sequence):
         return Items(value.items, value)
     if isinstance(value, Const) and type(value.value) is range:
@@ -400,9 +403,8 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
     """The items of an iterable, all of them."""
     ex = frame.ex
     value = ex.resolve(value)
-    if isinstance(value, Sequence):
-        guard_length_of(ex, value)
-        return [ex.resolve(i) for i in value.items]
+    if isinstance(value, Sequence) and not says_itself(value, "__iter__"):
+        return held_items(frame, value)
     if is_enum_class(value):
         return list(members(frame, value.value).values())
     if isinstance(value, Const):
@@ -411,7 +413,7 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
         if hasattr(type(value.value), "__iter__"):
             refuse("UNSUPPORTED_VALUE", f"iteration over {value.value!r}")
         throw(TypeError(f"{type(value.value).__name__!r} object is not iterable"))
-    if isinstance(value, (Dict, DictView, Set, Iterator, Array, Object)):
+    if isinstance(value, (Sequence, Dict, DictView, Set, Iterator, Array, Object)):
         iterator, items = iterate(frame, value), []
         while (item := iterator.step(frame)) is not NULL:
             items.append(item)
@@ -419,12 +421,26 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
     return refuse("UNSUPPORTED_VALUE", f"iteration over a {type(value).__name__.lower()}")
 
 
-def guard_length_of(ex: Executor, value: Sequence) -> None:
+def held_items(frame: Frame, value: Sequence) -> list[Value]:
+    """What a list or tuple holds, whatever its class says."""
     if not value.sized:
-        guard_length(ex, value)
+        guard_length(frame.ex, value)
+    return [frame.ex.resolve(i) for i in value.items]
+
+
+def held_iterator(frame: Frame, value: Any) -> Iterator:
+    """What the ``__iter__`` of the built-in type gives."""
+    made = Items(value.items, value) if isinstance(value, Sequence) else Entries(value, list(complete(frame.ex, value)))
+    made.born = frame.ex.steps
+    return made
+
+
+def says_itself(value: Any, name: str) -> bool:
+    """Whether the class of a container redefines a method, in Python."""
+    return value.kind.__module__ != "builtins" and isinstance(in_mro(value.kind, name), types.FunctionType)
 
 
 __all__ = [
     "Calls", "Count", "Enumerate", "Filter", "Generator", "Items", "Map", "Numbers", "Repeat", "Rows", "Stepped", "Until", "Zip",
-    "called", "items_of", "iterate",
+    "called", "held_items", "held_iterator", "items_of", "iterate", "says_itself",
 ]  # fmt: skip

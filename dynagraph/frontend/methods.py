@@ -17,7 +17,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
 from dynagraph.frontend.exceptions import exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator, Raised
-from dynagraph.frontend.iterators import items_of, iterate
+from dynagraph.frontend.iterators import held_items, held_iterator, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import lookup, method
 from dynagraph.frontend.truth import length, truth
 from dynagraph.frontend.values import (
@@ -212,7 +212,7 @@ def _list_pop(frame: Frame, owner: Sequence, position: Any = None) -> Value:
 
 
 def _remove(frame: Frame, owner: Sequence, item: Value) -> Value:
-    for position, candidate in enumerate(items_of(frame, owner)):
+    for position, candidate in enumerate(held_items(frame, owner)):
         if ops.same_or_equal(frame, candidate, item):
             del owner.items[position]
             changes(frame, owner, "__delitem__", Const(position))
@@ -262,7 +262,7 @@ def sorted_items(frame: Frame, items: list[Any], key: Any, reverse: Any) -> list
 
 
 def _sort(frame: Frame, owner: Sequence, *, key: Any = None, reverse: Any = None) -> Value:
-    replace_items(frame, owner, sorted_items(frame, items_of(frame, owner), key, reverse))
+    replace_items(frame, owner, sorted_items(frame, held_items(frame, owner), key, reverse))
     return NOTHING
 
 
@@ -278,7 +278,7 @@ def replace_items(frame: Frame, owner: Sequence, items: list[Any]) -> None:
 
 
 def _index(frame: Frame, owner: Sequence, item: Any, start: Any = None, stop: Any = None) -> Value:
-    items = items_of(frame, owner)
+    items = held_items(frame, owner)
     first = 0 if start is None else slice(_whole(frame, start), None).indices(len(items))[0]
     last = len(items) if stop is None else slice(None, _whole(frame, stop)).indices(len(items))[1]
     for position in range(first, last):
@@ -290,7 +290,7 @@ def _index(frame: Frame, owner: Sequence, item: Any, start: Any = None, stop: An
 
 
 def _count(frame: Frame, owner: Sequence, item: Any) -> Value:
-    return Const(sum(ops.same_or_equal(frame, candidate, item) for candidate in items_of(frame, owner)))
+    return Const(sum(ops.same_or_equal(frame, candidate, item) for candidate in held_items(frame, owner)))
 
 
 def _index_to_write(frame: Frame, owner: Sequence, key: Value) -> Any:
@@ -335,7 +335,7 @@ def _repeat_in_place(frame: Frame, owner: Sequence, count: Value) -> Value:
     times = max(_whole(frame, count), 0)
     if times * length(frame.ex, owner) > ops.MAX_ITEMS:
         refuse("UNROLL_LIMIT", f"a list of more than {ops.MAX_ITEMS} items")
-    replace_items(frame, owner, items_of(frame, owner) * times)
+    replace_items(frame, owner, held_items(frame, owner) * times)
     return owner
 
 
@@ -372,8 +372,8 @@ TUPLE: Table = {
     "count": _count,
     "__len__": lambda frame, owner: Const(length(frame.ex, owner)),
     "__getitem__": lambda frame, owner, key: ops.item_of(frame, owner, key),
-    "__iter__": lambda frame, owner: iterate(frame, owner),
-    "__contains__": lambda frame, owner, item: Const(any(ops.same_or_equal(frame, i, item) for i in items_of(frame, owner))),
+    "__iter__": lambda frame, owner: held_iterator(frame, owner),
+    "__contains__": lambda frame, owner, item: Const(any(ops.same_or_equal(frame, i, item) for i in held_items(frame, owner))),
 }
 LIST: Table = {
     **TUPLE,
@@ -385,7 +385,7 @@ LIST: Table = {
     "clear": _clear,
     "reverse": _reverse,
     "sort": _sort,
-    "copy": lambda frame, owner: Sequence(list, items_of(frame, owner)),
+    "copy": lambda frame, owner: Sequence(list, held_items(frame, owner)),
     "__setitem__": _set_item,
     "__delitem__": _del_item,
     "__iadd__": lambda frame, owner, more: (_extend(frame, owner, more), owner)[1],
@@ -398,7 +398,7 @@ DEQUE: Table = {
     "popleft": _pop_left,
     "extendleft": _extend_left,
     "rotate": _rotate,
-    "copy": lambda frame, owner: Sequence(owner.kind, items_of(frame, owner), maxlen=owner.maxlen),
+    "copy": lambda frame, owner: Sequence(owner.kind, held_items(frame, owner), maxlen=owner.maxlen),
 }
 
 
@@ -450,6 +450,8 @@ def _setdefault(frame: Frame, owner: Dict, key: Any, default: Any = NOTHING) -> 
 def pairs_of(frame: Frame, value: Any) -> list[tuple[Value, Value]]:
     """The entries that ``dict(value)`` takes."""
     value = frame.ex.resolve(value)
+    if isinstance(value, Dict) and says_itself(value, "__iter__"):
+        refuse("UNSUPPORTED_VALUE", f"the entries of a {value.kind.__name__}, which says itself what they are")
     if isinstance(value, Dict):
         return [(frame.ex.constant(k), v) for k, v in ops.entries_of(frame, value).items()]
     pairs = []
@@ -510,13 +512,13 @@ DICT: Table = {
     "setdefault": _setdefault,
     "update": _update,
     "clear": _dict_clear,
-    "copy": lambda frame, owner: Dict(dict(ops.entries_of(frame, owner)), kind=owner.kind, factory=owner.factory),
+    "copy": lambda frame, owner: Dict(dict(ops.entries_of(frame, owner)), kind=ops.kind_of_copy(owner), factory=owner.factory),
     "__len__": lambda frame, owner: Const(length(frame.ex, owner)),
     "__contains__": lambda frame, owner, key: Const(ops.has_key(frame, owner, ops.key_of(frame, key))),
     "__getitem__": lambda frame, owner, key: ops.dict_value(frame, owner, key),
     "__setitem__": lambda frame, owner, key, value: (ops.put_key(frame, owner, key, value), NOTHING)[1],
     "__delitem__": _del_key,
-    "__iter__": lambda frame, owner: iterate(frame, owner),
+    "__iter__": lambda frame, owner: held_iterator(frame, owner),
     "__ior__": lambda frame, owner, more: (_update(frame, owner, more), owner)[1],
     "__init__": _update,
 }

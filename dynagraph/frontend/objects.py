@@ -6,6 +6,7 @@ guarded to have no such attribute.
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 import types
@@ -109,7 +110,7 @@ def call_special(frame: Frame, value: Any, name: str, *args: Value) -> Value:
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-GENERIC = (object.__getattribute__, BaseException.__getattribute__, int.__getattribute__, str.__getattribute__, float.__getattribute__)
+GENERIC = tuple(k.__getattribute__ for k in (object, BaseException, int, str, float, list, tuple, dict, collections.OrderedDict))
 
 
 def load(frame: Frame, value: Object, name: str) -> Value:

@@ -18,6 +18,7 @@ from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
+from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import Key
 from dynagraph.frontend.truth import length, same, truth, type_of
 from dynagraph.frontend.values import (
@@ -172,7 +173,7 @@ def pure(symbol: str, left: Any, right: Any) -> Any:
             refuse("UNSUPPORTED_VALUE", "a number of more than 10000 digits")
     try:
         result = BINARY[symbol](left, right)
-        if isinstance(result, SymInt) and any(len(monomial) > 2 for monomial in expr_of(result).terms):
+        if isinstance(result, SymInt) and expr_of(result).magnitude(LARGEST) >= 1 << 63:
             return BINARY[symbol](known_number(left), known_number(right))  # might not fit the 64 bits of a size
         return result
     except ShapeError:  # sizes cannot say it

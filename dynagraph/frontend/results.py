@@ -263,7 +263,8 @@ def _sequence(results: Results, value: Sequence) -> Recipe:
     if value.kind is collections.deque:
         return ("call", collections.deque, (("list", parts), ("const", value.maxlen)))
     if issubclass(value.kind, tuple):
-        return ("call", tuple.__new__, (("const", value.kind), ("tuple", parts)))
+        made = ("call", tuple.__new__, (("const", value.kind), ("tuple", parts)))
+        return ("call", with_fields, (made, _fields(results, value))) if value.fields else made
     return ("call", new_list, (("const", value.kind), ("list", parts), _fields(results, value)))
 
 
@@ -399,16 +400,22 @@ def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, 
 
 
 def new_list(cls: type, items: list[Any], fields: dict[str, Any]) -> Any:
-    made = cls.__new__(cls)
+    made = list.__new__(cls)
     list.extend(made, items)
-    vars(made).update(fields)
-    return made
+    return with_fields(made, fields)
 
 
 def new_dict(cls: type, items: dict[Any, Any], fields: dict[str, Any]) -> Any:
-    made = cls.__new__(cls)
-    dict.update(made, items)
-    vars(made).update(fields)
+    base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
+    made = base.__new__(cls)
+    for key, value in items.items():
+        base.__setitem__(made, key, value)
+    return with_fields(made, fields)
+
+
+def with_fields(made: Any, fields: dict[str, Any]) -> Any:
+    for name, value in fields.items():
+        object.__setattr__(made, name, value)
     return made
 
 

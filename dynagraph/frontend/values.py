@@ -63,6 +63,7 @@ class Sequence:
     sized: bool = True  # whether its length is guarded already
     maxlen: int | None = None  # of a deque
     fields: dict[str, Any] = field(default_factory=dict)  # attributes of an instance of a subclass
+    set_again: set[str] = field(default_factory=set)  # attributes deleted and set again: they come last
 
 
 @dataclass(eq=False)
@@ -82,6 +83,7 @@ class Dict:
     factory: Any = None  # of a defaultdict
     owner: Any = None  # the object made here, or the class, whose ``__dict__`` this is
     fields: dict[str, Any] = field(default_factory=dict)
+    set_again: set[str] = field(default_factory=set)
 
     @property
     def is_namespace(self) -> bool:

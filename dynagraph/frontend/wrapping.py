@@ -21,6 +21,7 @@ from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import Attribute, Contents, DictEntry, Field, Item, Key, Known, Owner, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
+from dynagraph.frontend.volatile import HEAP_TYPE
 from dynagraph.frontend.values import (
     DELETED,
     NULL,
@@ -59,6 +60,7 @@ IDENTITIES = (
 )
 BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each time they are read, are followed
 KEYS = (str, int, bytes, bool, float, type(None), type)
+DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
 
@@ -112,9 +114,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is {describe_value(obj)}, a subclass of np.ndarray")
     if issubclass(kind, np.generic):
         return _scalar_input(ex, obj, source)
-    if kind in (tuple, list, collections.deque) or _is_named_tuple(kind):
+    if kind in (tuple, list, collections.deque) or is_named_tuple(kind):
         return _sequence(ex, obj, source)
-    if kind in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter):
+    if kind in DICTS:
         return _dict(ex, obj, source)
     if kind in (set, frozenset):
         return _set(ex, obj, source)
@@ -131,7 +133,31 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if issubclass(kind, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
+    if is_container(kind):
+        return _of_subclass(ex, obj, source)
     return Object(kind, obj, source)
+
+
+def is_container(kind: type) -> bool:
+    """Whether a class is a subclass of a list, tuple or dict, written in Python."""
+    base = next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE), object)
+    return base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
+
+
+def _of_subclass(ex: Executor, obj: Any, source: Source) -> Any:
+    """What an instance of such a class holds, as a plain container: what the class redefines is asked by those who use it."""
+    kind = type(obj)
+    ex.guards.instance(source, kind)
+    if issubclass(kind, dict):
+        ordered = issubclass(kind, collections.OrderedDict)
+        held = dict(collections.OrderedDict.items(obj) if ordered else dict.items(obj))
+        return Dict({}, source, held, kind, complete=False)
+    base = tuple if issubclass(kind, tuple) else list
+    plain = list(base.__iter__(obj))
+    if base is tuple:
+        ex.guards.add("len", source, len(plain), says=f" has {len(plain)} items")
+    items = [Lazy(ex, item, Item(source, k)) for k, item in enumerate(plain)]
+    return Sequence(kind, items, source, plain, sized=base is tuple)
 
 
 def _number(ex: Executor, obj: Any, source: Source) -> Value:
@@ -151,7 +177,7 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
     return Const(obj, source)
 
 
-def _is_named_tuple(kind: type) -> bool:
+def is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and kind.__bases__ == (tuple,) and hasattr(kind, "_fields")
 
 
