@@ -15,7 +15,7 @@ from dynagraph.errors import ShapeError
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate
+from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
 from dynagraph.frontend.profile import LARGEST
@@ -262,7 +262,7 @@ def of_sets(frame: Frame, result: Any, *operands: Any) -> Value:
 
 
 def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
-    if symbol == "|":
+    if symbol == "|" and not says_itself(right, "__iter__"):
         return Dict({**entries_of(frame, left), **entries_of(frame, right)}, kind=kind_of_copy(left), factory=left.factory)
     ours, theirs = entries_of(frame, left), entries_of(frame, right)
     if symbol in ("==", "!="):
@@ -273,6 +273,8 @@ def _of_dicts(frame: Frame, symbol: str, left: Dict, right: Dict) -> Value:
 
 def kind_of_copy(value: Dict) -> type:
     """The type that ``|`` and ``copy`` of a dict give."""
+    if says_itself(value, "__iter__"):
+        refuse("UNSUPPORTED_VALUE", f"a copy of a {value.kind.__name__}, which says itself what its keys are")
     return dict if in_mro(value.kind, "copy") is vars(dict)["copy"] else value.kind
 
 

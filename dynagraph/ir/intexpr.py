@@ -12,6 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 from typing import Union
 
 
@@ -167,6 +168,10 @@ class IntExpr:
             high = None if high is None or hi is None else high + coefficient * hi
         return low, high
 
+    def magnitude(self, largest: int) -> int:
+        """What no value is above, with either sign, where no symbol is above `largest`."""
+        return sum(abs(c) * prod(_atom_magnitude(a, largest) for a in monomial) for monomial, c in self.terms.items())
+
     def substitute(self, values: Mapping[str, IntLike]) -> "IntExpr":
         total = IntExpr({})
         for monomial, coefficient in self.terms.items():
@@ -239,6 +244,13 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
     if atom.function == "max":
         return _either(max, ll, rl), _both(max, lh, rh)
     return None, None
+
+
+def _atom_magnitude(atom: Atom, largest: int) -> int:
+    if isinstance(atom, Symbol):
+        return largest
+    left, right = atom.left.magnitude(largest), atom.right.magnitude(largest)
+    return left if atom.function == "//" else right if atom.function == "%" else max(left, right)
 
 
 def _both(choose: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:

@@ -2253,6 +2253,33 @@ def coroutine_is_driven_inside():
     return f, lambda: (line(),)
 
 
+@behaviour("B", calls=4)
+def closures_made_anew_that_break_in_a_loop():
+    def f(x, numbers):
+        def fill(k):
+            for i in range(len(x)):
+                x[i] = i * 3
+
+        fill(int(numbers[1]))
+
+    return f, lambda: (line(), np.arange(3))
+
+
+@behaviour("B", calls=4)
+def closures_made_anew_that_write_in_place():
+    def f(x, n):
+        def grow(items):
+            for _ in x[::-1][:3]:
+                np.add(x, 1, out=x)
+
+        match n % 3:
+            case 1 | 2:
+                grow([v for v in range(n)])
+        return x + n
+
+    return f, given(4, 5, 7, 8)
+
+
 @behaviour("E")
 def async_for_async_with_and_async_generators():
     class Block:

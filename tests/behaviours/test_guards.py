@@ -298,6 +298,40 @@ def code_of_the_function_itself():
 
 
 @changes
+def code_of_the_function_itself_behind_a_break():
+    def f(x):
+        y = x + 1
+        dg.graph_break()
+        return y * 2
+
+    def g(x):
+        y = x + 1
+        dg.graph_break()
+        return y * 3
+
+    return f, arange, *patched(f, "__code__", g.__code__)
+
+
+@changes
+def code_of_a_callee_of_a_broken_part():
+    def helper(v):
+        w = v + 1
+        dg.graph_break()
+        return w * 2
+
+    def other(v):
+        w = v + 1
+        dg.graph_break()
+        return w * 3
+
+    def f(x):
+        y = helper(x)
+        return y * 2
+
+    return f, arange, *patched(helper, "__code__", other.__code__)
+
+
+@changes
 def defaults_of_the_function_itself():
     f = defaulting(1)
     return f, arange, *patched(f, "__defaults__", (9,))
@@ -1303,6 +1337,50 @@ def test_new_sizes_of_a_symbolic_dimension_take_the_program(options, first):
         for n in (6, 9, 100):
             compared(scaled_rows, compiled, lambda: (np.ones((n, 3)),), f"size {n}")
     assert (compiled.stats.compiles, compiled.stats.hits) == (compiles, hits + 3)
+
+
+OPERATORS = (
+    operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod, operator.truediv, operator.pow, operator.and_,
+    operator.or_, operator.xor, operator.lshift, operator.rshift, operator.lt, operator.le, operator.eq, operator.ne, divmod,
+)  # fmt: skip
+OPERANDS = {
+    "itself": lambda x, n: n,
+    "another size": lambda x, n: x.shape[0],
+    "a product": lambda x, n: n * n,
+    "a difference": lambda x, n: n - 5,
+    "an int": lambda x, n: -2,
+    "a large int": lambda x, n: (1 << 61) + 3,
+    "a float": lambda x, n: 2.5,
+    "a str": lambda x, n: "ab",
+    "a list": lambda x, n: [1],
+    "None": lambda x, n: None,
+}
+
+
+@pytest.mark.parametrize("operand", OPERANDS.values(), ids=OPERANDS)
+@pytest.mark.parametrize("operation", OPERATORS, ids=lambda o: o.__name__)
+def test_operators_on_ints_that_change(operation, operand):
+    def f(x, n):
+        found = []
+        for swapped in (False, True):
+            pair = (operand(x, n), n) if swapped else (n, operand(x, n))
+            if operation in (operator.pow, operator.lshift) and max(map(abs, filter(of_int, pair)), default=0) > 50:
+                continue
+            try:
+                found.append(operation(*pair))
+            except Exception as error:
+                found.append(repr(error))
+        return x + 1, found
+
+    compiled = dg.compile(f, backend=RecordingBackend())
+    with dg.config.override(strict=True):
+        for n in (3, 4, 5, 6, 1 << 40):
+            compared(f, compiled, lambda: (np.ones(min(n, 9)), n), f"{n}")
+    assert compiled.stats.fallbacks == 0, compiled.stats.last_error
+
+
+def of_int(value: Any) -> bool:
+    return isinstance(value, int)
 
 
 # -- counts ---------------------------------------------------------------------------------------------------------------

@@ -86,6 +86,11 @@ def test_values_lie_within_the_bounds(tree: Tree, values: dict[str, int]) -> Non
     assert (low is None or low <= value) and (high is None or value <= high)
 
 
+@given(trees(), assignments())
+def test_no_value_is_above_the_magnitude(tree: Tree, values: dict[str, int]) -> None:
+    assert abs(value_of(tree, values)) <= build(tree).magnitude(max(values.values()))
+
+
 @given(trees(), trees(), assignments())
 def test_below_is_never_claimed_wrongly(tree: Tree, limit: Tree, values: dict[str, int]) -> None:
     if below(build(tree), build(limit)):
