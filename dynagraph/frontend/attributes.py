@@ -142,7 +142,7 @@ def _of_container(frame: Frame, value: Any, name: str) -> Value:
     if name == "__class__":
         return Const(kind)
     if isinstance(value, Sequence) and hasattr(kind, "_fields"):
-        if name in kind._fields:
+        if name in kind._fields and type(objects.in_mro(kind, name)) is objects.TUPLE_GETTER:
             return frame.ex.resolve(value.items[kind._fields.index(name)])
         if name == "_fields":
             return frame.ex.constant(kind._fields)
@@ -234,7 +234,7 @@ def _of_method(frame: Frame, value: Method, name: str) -> Value:
 def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
     """``value.name = new``."""
     value = frame.ex.resolve(value)
-    if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__):
+    if isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and is_container(value.kind)):
         objects.store(frame, value, name, new)
     elif isinstance(value, Const) and isinstance(value.value, type):
         objects.store_in_class(frame, value.value, name, new)
@@ -265,7 +265,7 @@ def _may_be_set(name: str, new: Any) -> bool:
 def delete_attribute(frame: Frame, value: Any, name: str) -> None:
     """``del value.name``."""
     value = frame.ex.resolve(value)
-    if not isinstance(value, Object) and not (isinstance(value, (Sequence, Dict)) and value.kind.__dictoffset__):
+    if not isinstance(value, Object) and not (isinstance(value, (Sequence, Dict)) and is_container(value.kind)):
         refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is deleted")
     objects.delete(frame, value, name)
 

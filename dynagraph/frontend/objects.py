@@ -24,6 +24,7 @@ from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatil
 from dynagraph.frontend.wrapping import Lazy, class_function
 
 MISSING = object()
+TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]  # noqa: PYI024
 CACHED: Any = type(functools.lru_cache(len))
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
@@ -245,6 +246,8 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
         return slot if slot is not None else throw(AttributeError(name))
     if isinstance(found, WRAPPERS):
         return Method(Const(found), value)
+    if type(found) is TUPLE_GETTER and isinstance(value, Sequence):
+        return frame.ex.resolve(value.items[found.__reduce__()[1][0]])
     if isinstance(found, types.GetSetDescriptorType):
         return _computed_in_c(frame, value, name)
     if isinstance(found, CACHED):
