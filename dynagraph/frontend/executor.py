@@ -109,7 +109,8 @@ class Frame:
             again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.value == 0)
             if raised.value.source is None and not again:
                 raised.value.raised_at.append((self.code, instruction.line, self.function.globals))
-            self.unwind(raised, self.program.handlers[index])
+            if not self.unwind(raised.value, self.program.handlers[index]):
+                raise  # here, where no variable stays with it: a cycle would keep the caller's objects
         except Unsupported as refusal:
             raise Break(refusal.reason, location, refusal.detail) from None
         except Break as stop:
@@ -117,18 +118,19 @@ class Frame:
                 raise Break(stop.reason.name, location, stop.detail) from None
             raise
 
-    def unwind(self, raised: Raised, region: Region | None) -> None:
-        """Go on in the handler of the region that an exception was raised in."""
-        error, handling = raised.value, self.ex.handling
+    def unwind(self, error: Object, region: Region | None) -> bool:
+        """Go on in the handler of the region that an exception was raised in; False where there is none."""
+        handling = self.ex.handling
         if handling and handling[-1] is not error and error.source is None:
             error.fields.setdefault("__context__", handling[-1])
         if region is None:
-            raise raised
+            return False
         del self.stack[region.depth :]
         if region.push_lasti:
             self.stack.append(Const(0))  # where a reraise says it came from: no captured code looks at it
         self.stack.append(error)
         self.ip = region.target
+        return True
 
     # -- the stack ----------------------------------------------------------------------------------------------------------
     def push(self, value: Any) -> None:
@@ -193,6 +195,7 @@ class Executor:
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
         self.written: dict[int, Value] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
+        self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (error_state.py)
         self.symbolic_floats: set[Source] = set()
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
@@ -422,7 +425,8 @@ class Generator(Iterator):
 
         def raise_there(own: Frame) -> None:
             own.push(NULL)
-            own.unwind(Raised(error), own.program.handlers[own.ip - 1])
+            if not own.unwind(error, own.program.handlers[own.ip - 1]):
+                raise Raised(error)
 
         return self._go(raise_there)
 

@@ -171,18 +171,22 @@ class Results:
         if found is not None:
             return found(self, value)
         if isinstance(value, Iterator):
-            rebuilt = getattr(value, "rebuilt", None)
-            if rebuilt is None:
-                raise CannotBuild("an iterator", value.born)
-            try:
-                function, args = rebuilt()
-            except CannotBuild:
-                raise
-            except Break as stop:
-                raise CannotBuild(stop.detail, value.born) from None
-            return ("call", function, tuple(self.build(a) for a in args))
+            return self._remade(value)
         what = value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
         raise CannotBuild(what)
+
+    def _remade(self, value: Any) -> Recipe:
+        """What says itself how it is made."""
+        rebuilt = getattr(value, "rebuilt", None) or getattr(value, "remade", None)
+        if rebuilt is None:
+            raise CannotBuild("an iterator", value.born)
+        try:
+            function, args = rebuilt()
+        except CannotBuild:
+            raise
+        except Break as stop:
+            raise CannotBuild(stop.detail, value.born) from None
+        return ("call", function, tuple(self.build(a) for a in args))
 
     def _made_empty(self, value: Any) -> Recipe:
         """An object that is made empty first, and filled when all others are there: others may refer to it."""
@@ -207,6 +211,8 @@ class Results:
         return recipe
 
     def _object(self, value: Object) -> tuple[Recipe, list[tuple[Any, tuple[Any, ...]]]]:
+        if hasattr(value, "remade"):
+            return self._remade(value), []
         fields = {k: v for k, v in value.fields.items() if v is not DELETED}
         cls = value.kind
         setter = object.__setattr__
