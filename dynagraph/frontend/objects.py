@@ -19,7 +19,7 @@ from dynagraph.frontend.calls import call, caller
 from dynagraph.frontend.exceptions import Raised, exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent
-from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Value
+from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Traceback, Value
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
 from dynagraph.frontend.wrapping import Lazy, class_function
 
@@ -290,7 +290,7 @@ def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     fields = value.fields
     if issubclass(value.kind, BaseException) and value.source is None:
         if name == "__traceback__":
-            return Opaque("a traceback")
+            return traceback_of(value)
         return frame.ex.resolve(fields.get(name, Const((name == "__suppress_context__" and "__cause__" in fields) or None)))
     if issubclass(value.kind, BaseException) and name in OF_EXCEPTION:
         own = fields.get(name)
@@ -299,6 +299,10 @@ def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     if name == "__dict__" and isinstance(value, Object):
         return entries_of_object(frame, value)
     return refuse("ATTRIBUTE", f".{name} of a {value.kind.__name__}")
+
+
+def traceback_of(error: Object) -> Traceback:
+    return Traceback("a traceback", tuple(error.raised_at))
 
 
 def is_enum_class(value: Any) -> bool:
@@ -438,7 +442,12 @@ def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
         if isinstance(found, types.GetSetDescriptorType) and issubclass(value.kind, BaseException):
             if not _fits_exception(name, new):
                 refuse("WOULD_RAISE", f".{name} of an exception cannot be this")
-            put(frame, value, name, new)
+            if name == "__traceback__" and value.source is None:
+                value.raised_at[:] = new.places if isinstance(new, Traceback) else ()
+            elif isinstance(new, Traceback):
+                refuse("SIDE_EFFECT", "the traceback of an exception of the caller's is set")
+            else:
+                put(frame, value, name, new)
         elif isinstance(in_mro(type(found), "__set__"), types.FunctionType):
             call_special(frame, known(frame, found, f"{value.kind.__name__}.{name}"), "__set__", value, new)
         else:
@@ -471,7 +480,7 @@ def _fits_exception(name: str, new: Value) -> bool:
     none = isinstance(new, Const) and new.value is None
     if name in ("__cause__", "__context__"):
         return none or is_exception(new)
-    return name not in ("args", "__traceback__", "__dict__") or (name == "__traceback__" and none)
+    return name not in ("args", "__traceback__", "__dict__") or (name == "__traceback__" and (none or isinstance(new, Traceback)))
 
 
 def put(frame: Frame, value: Object, name: str, new: Value) -> None:

@@ -199,6 +199,13 @@ class Opaque:
     what: str
 
 
+@dataclass(eq=False)
+class Traceback(Opaque):
+    """The traceback of an exception made here, as it was then."""
+
+    places: tuple[Any, ...] = ()  # as Object.raised_at
+
+
 class Outer(Opaque):
     """What stands on the stack below an exception that is being handled: the one that was handled before."""
 

@@ -8,10 +8,10 @@ from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, is_exception, throw
 from dynagraph.frontend.executor import Frame, handler, refuse
 from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.objects import bound, guard_type, in_mro, instantiate, special
+from dynagraph.frontend.objects import bound, guard_type, in_mro, instantiate, special, traceback_of
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
-from dynagraph.frontend.values import Const, Object, Opaque, Outer, Sequence
+from dynagraph.frontend.values import Const, Object, Outer, Sequence
 
 
 @handler("RAISE_VARARGS")
@@ -20,21 +20,21 @@ def raise_varargs(frame: Frame, i: Instruction) -> None:
     if i.value == 0:
         if not frame.ex.handling:
             throw(RuntimeError("No active exception to reraise"))
-        raise Raised(frame.ex.handling[-1])
+        raise Raised(frame.ex.handling[-1], chained=True)
     error = to_exception(frame, frame.pop())
     if cause is not None:
         none = isinstance(cause, Const) and cause.value is None
-        error.fields["__cause__"] = cause if none else to_exception(frame, cause)
+        error.fields["__cause__"] = cause if none else to_exception(frame, cause, "exception causes")
         error.fields["__suppress_context__"] = Const(True)
     raise Raised(error)
 
 
-def to_exception(frame: Frame, value: Any) -> Object:
+def to_exception(frame: Frame, value: Any, what: str = "exceptions") -> Object:
     """What is raised: an instance, or a class that is called without arguments."""
     if isinstance(value, Const) and isinstance(value.value, type) and issubclass(value.value, BaseException):
         value = instantiate(frame, value, [], {})
     if not is_exception(value):
-        throw(TypeError("exceptions must derive from BaseException"))
+        throw(TypeError(f"{what} must derive from BaseException"))
     if value.source is not None:
         refuse("WOULD_RAISE", "an exception that was made outside")
     return value
@@ -68,7 +68,7 @@ def check_exc_match(frame: Frame, i: Instruction) -> None:
 
 @handler("RERAISE")
 def reraise(frame: Frame, i: Instruction) -> None:
-    raise Raised(frame.pop())
+    raise Raised(frame.pop(), chained=True)
 
 
 # -- with -------------------------------------------------------------------------------------------------------------------------
@@ -90,5 +90,5 @@ def before_with(frame: Frame, i: Instruction) -> None:
 @handler("WITH_EXCEPT_START")
 def with_except_start(frame: Frame, i: Instruction) -> None:
     leave, error = frame.stack[-4], frame.stack[-1]
-    frame.push(call(frame, leave, [Const(error.kind), error, Opaque("a traceback")], {}))
+    frame.push(call(frame, leave, [Const(error.kind), error, traceback_of(error)], {}))
 
