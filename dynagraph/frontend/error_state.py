@@ -6,6 +6,7 @@ follows finds it set and runs eagerly.  That a state was entered and left again 
 
 from __future__ import annotations
 
+import io
 import types
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +19,7 @@ from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.objects import own_attribute
 from dynagraph.frontend.operations import plain
-from dynagraph.frontend.values import Const, Function, Object, Value
+from dynagraph.frontend.values import Const, Dict, Function, Object, Value
 from dynagraph.frontend.wrapping import load_cell
 
 KINDS = ("divide", "over", "under", "invalid")
@@ -118,7 +119,36 @@ def _decorated(frame: Frame, function: Function, *args: Any, **kwargs: Any) -> V
     return result
 
 
+class Outside(io.IOBase):
+    """Tells NumPy's state by ``tell``, a builtin without arguments, as guards take one."""
+
+    def seek(self, *args: Any) -> Any:
+        state = np.geterr()
+        return " ".join(state[kind] for kind in KINDS)
+
+
+STATE_OUTSIDE = Outside().tell
+
+
+def _geterr(frame: Frame) -> Value:
+    """The state outside, which is guarded, and what the captured code has changed."""
+    outside: dict[str, str] = {}
+    if not all(kind in frame.ex.error_state for kind in KINDS):
+        frame.ex.guards.token(STATE_OUTSIDE, "np.geterr")
+        outside = np.geterr()
+    return Dict({kind: Const(mode) for kind, mode in {**outside, **frame.ex.error_state}.items()})
+
+
+def _seterr(frame: Frame, all: Any = NONE, divide: Any = NONE, over: Any = NONE, under: Any = NONE, invalid: Any = NONE) -> Value:
+    before = _geterr(frame)
+    given = (all, divide, over, under, invalid)
+    _set(frame, _modes(frame, dict(zip(("all", *KINDS), given))))
+    frame.ex.effect(np.seterr, *given)
+    return before
+
+
 SPECIAL_FUNCTIONS |= {np.errstate.__enter__: _enter, np.errstate.__exit__: _leave}  # type: ignore[dict-item]
+SPECIAL_FUNCTIONS |= {np.geterr: _geterr, np.seterr: _seterr}
 for _code in np.errstate.__call__.__code__.co_consts:
     if isinstance(_code, types.CodeType) and set(_code.co_freevars) == {"self", "func"}:
         SPECIAL_CODES[_code] = _decorated

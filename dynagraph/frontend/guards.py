@@ -129,10 +129,10 @@ class GuardList:
         else:
             self.add("type_version", source, cls, says=f" is an unchanged {cls.__name__}")
 
-    def token(self, function: Any) -> None:
+    def token(self, function: Any, name: str | None = None) -> None:
         """``function()`` gives what it gives now."""
         value = function()
-        self._add(("token", function, value), f"{function.__name__}() is {value}")
+        self._add(("token", function, value), f"{name or function.__name__}() is {value}")
 
     def absent(self, owner: dict[str, Any], key: str) -> None:
         self._add(("absent", owner, key), f"global {key} is not defined")
