@@ -74,6 +74,11 @@ class Tail:
     @property
     def args(self) -> tuple[Any, ...]: ...
 
+class _Tails:
+    def __getitem__(self, parts: tuple[Any, ...]) -> Tail: ...
+
+tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; the interpreter looks for signals behind a call, not behind this
+
 @final
 class CompiledFunction:
     """A function whose calls are served by the first entry whose guards hold; where none does, by `on_miss`."""

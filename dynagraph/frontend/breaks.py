@@ -106,3 +106,9 @@ class Break(Exception):
         return (
             f"{where}{self.reason.what}{detail}\n  fix: {self.reason.cure}\n  more: dynagraph explain --reason {self.reason.slug}"
         )
+
+
+def bare(stop: Break) -> Break:
+    """A break without the frames that it came through, which hold the caller's objects, and perhaps the break: a cycle."""
+    stop.__context__ = stop.__cause__ = None
+    return stop.with_traceback(None)

@@ -15,7 +15,7 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph.frontend import handlers, markers  # noqa: F401  (importing them registers what they mean)
-from dynagraph.frontend.breaks import Break, Reason
+from dynagraph.frontend.breaks import Break, Reason, bare
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList, size_program
 from dynagraph.frontend.profile import Profile
@@ -95,7 +95,7 @@ def capture(
         except CannotBuild as refusal:
             if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
                 raise stop or refusal from None
-            stop_at, stop = refusal.born, _bare(refusal)
+            stop_at, stop = refusal.born, bare(refusal)
         except Break as reason:
             if suspects is None and ex.symbolic_floats:
                 suspects = _Suspects(profile, set(ex.symbolic_floats), ex.steps, reason.reason)
@@ -104,7 +104,7 @@ def capture(
                 suspects.acquit_if_same(ex.steps, reason.reason)
             if resumes is None or stop is not None:
                 raise
-            stop_at, stop = ex.steps, _bare(reason)
+            stop_at, stop = ex.steps, bare(reason)
         finally:
             ex.release()
     raise stop or Break("RECURSION", None, "too many attempts")
@@ -121,12 +121,6 @@ class _Suspects:
         """They were not the cause if the capture ends at the same step as constants, too."""
         if step == self.step and reason is self.reason:
             self.profile.specialised -= self.floats
-
-
-def _bare(stop: Any) -> Any:
-    """A break without the frames that it came through, which hold the caller's objects."""
-    stop.__context__ = stop.__cause__ = None
-    return stop.with_traceback(None)
 
 
 def _target(function: types.FunctionType) -> Target:

@@ -25,28 +25,39 @@ static PyObject *finish(PyObject *result, PyObject *callee)
     return result;
 }
 
-static PyObject *dispatch(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner);
+/* whether finish() calls a Python function, or what calls the one that it is given first, as call_watched does */
+static int starts_function(PyObject *args, PyObject *callee)
+{
+    return callee && (PyFunction_Check(callee) || (PyTuple_GET_SIZE(args) > 0 && PyFunction_Check(PyTuple_GET_ITEM(args, 0))));
+}
+
+static PyObject *dispatch(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner,
+                          int *quiet);
 
 /* makes the calls that tails ask for, until there is a result; takes the reference */
 static PyObject *follow_tails(PyObject *result)
 {
-    for (unsigned n = 1; result && Py_IS_TYPE(result, &dg_TailType); ++n) {
-        /* What the interpreter does in its loops: plans alone may go on for ever. Continuations look for signals themselves, and
-           should: their code is within the try blocks of the user's. */
-        int interrupted = 0;
-        if (n % 1024 == 0) {
+    unsigned n_quiet = 0; /* calls in a row in which no Python function started */
+    while (result && Py_IS_TYPE(result, &dg_TailType)) {
+        /* What the interpreter does in its loops: plans alone may go on for ever. Where continuations run between them it is left
+           to those, always: their code is within the try blocks of the user's, and an exception from here is not. */
+        int interrupted = 0, quiet;
+        if (n_quiet == 1024) {
+            n_quiet = 0;
             Py_BEGIN_ALLOW_THREADS
             Py_END_ALLOW_THREADS
             interrupted = PyErr_CheckSignals() < 0;
         }
         PyObject *tail = result, *function = Py_NewRef(((dg_tail *)tail)->function);
         PyObject *const *args = ((dg_tail *)tail)->args;
+        quiet = !PyFunction_Check(function);
         if (interrupted)
             result = NULL;
         else if (Py_IS_TYPE(function, &dg_CompiledFunctionType))
-            result = dispatch(function, args, Py_SIZE(tail), NULL, &tail);
+            result = dispatch(function, args, Py_SIZE(tail), NULL, &tail, &quiet);
         else
             result = PyObject_Vectorcall(function, args, (size_t)Py_SIZE(tail), NULL);
+        n_quiet = quiet ? n_quiet + 1 : 0;
         Py_XDECREF(tail);
         Py_DECREF(function);
     }
@@ -398,10 +409,12 @@ static inline int is_traced(void)
 PyObject *const *dg_monitoring_tools;
 
 /* One call as far as it goes without following tails.  `owner` (or null): a reference to what keeps the arguments alive,
-   which is cleared as soon as they are held where they are needed. */
-static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
+   which is cleared as soon as they are held where they are needed.  *quiet: whether it was left to C code alone. */
+static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner,
+                          int *quiet)
 {
     compiled_function *self = (compiled_function *)callable;
+    *quiet = 0;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
     if (!self->enabled || is_traced())
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
@@ -424,15 +437,18 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
             result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served, &bound, &callee);
             Py_XDECREF(bound);
         }
-        if (served)
+        if (served) {
+            *quiet = !starts_function(result, callee);
             return finish(result, callee);
+        }
     }
     return miss(self, args, n_args, kwnames, owner);
 }
 
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL));
+    int quiet;
+    PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet));
     if (!result)
         dg_hide_our_frames();
     return result;

@@ -99,6 +99,7 @@ typedef struct {
     PyObject *args[1];
 } dg_tail;
 extern PyTypeObject dg_TailType;
+PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 
 /* -- tracebacks.c -- */
 extern int dg_full_tracebacks;

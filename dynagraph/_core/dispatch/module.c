@@ -158,7 +158,10 @@ PyMODINIT_FUNC PyInit__dispatch(void)
             goto fail;
     dg_GuardError = PyErr_NewExceptionWithDoc("dynagraph._core._dispatch.GuardError",
                                               "An entry was run on values that its guards refuse.", PyExc_RuntimeError, NULL);
-    if (!dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
+    PyObject *tails = dg_tails_new();
+    int added = tails ? PyModule_AddObjectRef(module, "tails", tails) : -1;
+    Py_XDECREF(tails);
+    if (added < 0 || !dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
         dg_threads_start() != 0)
         goto fail;
     return module;

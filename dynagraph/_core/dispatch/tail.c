@@ -2,10 +2,9 @@
    leaves the graph again and again (a loop around a graph break) nests neither C frames nor Python frames. */
 #include "core.h"
 
-static PyObject *tail_new(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static PyObject *make_tail(PyObject *const *args, Py_ssize_t n)
 {
-    Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if (n < 1 || (kwnames && PyTuple_GET_SIZE(kwnames)))
+    if (n < 1)
         return PyErr_Format(PyExc_TypeError, "Tail: expected a callable and positional arguments");
     if (!PyCallable_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "Tail: expected a callable, got %R", args[0]);
@@ -17,6 +16,11 @@ static PyObject *tail_new(PyObject *type, PyObject *const *args, size_t nargsf, 
         tail->args[k - 1] = Py_NewRef(args[k]);
     PyObject_GC_Track(tail);
     return (PyObject *)tail;
+}
+
+static PyObject *tail_new(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    return make_tail(args, kwnames && PyTuple_GET_SIZE(kwnames) ? 0 : PyVectorcall_NARGS(nargsf));
 }
 
 static void tail_dealloc(dg_tail *tail)
@@ -65,3 +69,24 @@ PyTypeObject dg_TailType = {
     .tp_free = PyObject_GC_Del,
     .tp_getset = tail_getset,
 };
+
+/* The interpreter handles signals behind every call, and a continuation is no longer in the user's try block when it makes its
+   tail: so it subscripts, behind which nothing is handled. */
+static PyObject *tail_of(PyObject *ignored, PyObject *parts)
+{
+    if (!PyTuple_CheckExact(parts))
+        return PyErr_Format(PyExc_TypeError, "tails: expected a tuple, got %R", parts);
+    return make_tail(&PyTuple_GET_ITEM(parts, 0), PyTuple_GET_SIZE(parts));
+}
+
+static PyMappingMethods tails_mapping = {.mp_subscript = tail_of};
+
+static PyTypeObject tails_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Tails",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "tails[function, *args] is Tail(function, *args).",
+    .tp_as_mapping = &tails_mapping,
+};
+
+PyObject *dg_tails_new(void) { return PyType_Ready(&tails_type) < 0 ? NULL : PyObject_New(PyObject, &tails_type); }
