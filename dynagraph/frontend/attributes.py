@@ -12,7 +12,7 @@ import numpy as np
 from dynagraph.frontend import objects
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator
-from dynagraph.frontend.methods import has_method
+from dynagraph.frontend.methods import READ_ONLY, has_method
 from dynagraph.frontend.numpy_door import ATTRIBUTES, method
 from dynagraph.frontend.source import Attribute, DictEntry
 from dynagraph.frontend.values import (
@@ -33,7 +33,7 @@ from dynagraph.frontend.values import (
     Super,
     Value,
 )
-from dynagraph.frontend.wrapping import is_container, is_named_tuple
+from dynagraph.frontend.wrapping import behind, is_container, is_named_tuple
 from dynagraph.ir.shapes import SymInt
 
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
@@ -42,12 +42,24 @@ DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFuncti
 def load_attribute(frame: Frame, value: Any, name: str) -> Value:
     """``value.name``."""
     value = frame.ex.resolve(value)
+    try:
+        return _load(frame, value, name)
+    except Raised as raised:
+        fields = raised.value.fields
+        if issubclass(raised.value.kind, AttributeError) and not {"name", "obj"} & fields.keys() and raised.value.source is None:
+            fields.update(name=Const(name), obj=value)  # as Python does for whatever raised it
+        raise
+
+
+def _load(frame: Frame, value: Any, name: str) -> Value:
     if isinstance(value, Array):
         return _of_array(frame, value, name)
     if isinstance(value, Const):
         return _of_constant(frame, value, name)
     if isinstance(value, (Sequence, Dict, Set)):
         return _of_container(frame, value, name)
+    if isinstance(value, Object) and value.kind is types.MappingProxyType and name in READ_ONLY:
+        return _of_proxy(frame, value, name)
     if isinstance(value, Object):
         return objects.load(frame, value, name)
     if isinstance(value, Super):
@@ -67,6 +79,11 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
     if isinstance(value, Opaque):
         return refuse("UNSUPPORTED_VALUE", f".{name} of {value.what}")
     return refuse("ATTRIBUTE", f".{name} of a {type(value).__name__.lower()}")
+
+
+def _of_proxy(frame: Frame, value: Object, name: str) -> Value:
+    mapping = behind(frame.ex, value)
+    return Method(name, mapping) if isinstance(mapping, Dict) else refuse("ATTRIBUTE", f".{name} of a mappingproxy")
 
 
 def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
@@ -247,10 +264,18 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
             frame.ex.effect(setattr, value, Const(name), new)
     elif isinstance(value, Partial) and not hasattr(functools.partial, name):
         value.fields[name] = new
+    elif isinstance(value, Const) and type(value.value) is types.ModuleType and not hasattr(types.ModuleType, name):
+        _store_in_module(frame, value.value, name, new)
     elif isinstance(value, Array):
         refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
     else:
         refuse("SIDE_EFFECT", f"the attribute {name} of a {type(value).__name__.lower()} is set")
+
+
+def _store_in_module(frame: Frame, module: types.ModuleType, name: str, new: Value) -> None:
+    entries = vars(module)
+    frame.ex.stored[id(entries), name] = new
+    frame.ex.effect(dict.__setitem__, Const(entries), Const(name), new)
 
 
 def _may_be_set(name: str, new: Any) -> bool:

@@ -16,7 +16,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import Enumerate, Filter, Map, Reversed, Until, Zip, items_of, iterate
+from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Map, Reversed, Until, Zip, items_of, iterate, listed
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, set_of, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
 from dynagraph.frontend.objects import (
@@ -66,7 +66,7 @@ from dynagraph.frontend.values import (
     Super,
     Value,
 )
-from dynagraph.frontend.wrapping import class_function, load_cell
+from dynagraph.frontend.wrapping import behind, class_function, load_cell
 from dynagraph.ir.shapes import SymInt
 
 SPECIAL: dict[Any, Callable[..., Value]] = {}
@@ -167,6 +167,8 @@ def _nothing(result: Any = None) -> Const:
 
 def _init_object(frame: Frame, owner: Object, *args: Any) -> Value:
     if issubclass(owner.kind, BaseException):
+        if owner.source is not None:
+            refuse("SIDE_EFFECT", "__init__() of an exception that was made outside")
         init_exception(owner, list(args))
     return Const(None)
 
@@ -359,7 +361,7 @@ def _names_of(frame: Frame, *args: Any) -> Value:
 
 @meaning(len)
 def _len(frame: Frame, value: Any) -> Value:
-    value = frame.ex.resolve(value)
+    value = behind(frame.ex, frame.ex.resolve(value))
     if isinstance(value, Array):
         return frame.ex.call_door(operator_door("len"), [value])
     if isinstance(value, (Object, Sequence, Dict)):
@@ -494,6 +496,9 @@ def _reversed(frame: Frame, value: Any) -> Value:
         return iterate(frame, call_special(frame, value, "__reversed__"))
     if isinstance(value, (Object, Set)) or any(isinstance(in_mro(type_of(frame, value), n), types.FunctionType) for n in OF_REVERSED):
         refuse("UNSUPPORTED_VALUE", "reversed() of an object")
+    if isinstance(value, Sequence) and value.kind in (list, tuple):
+        length(frame.ex, value)
+        return born(frame, Backwards(value))
     return born(frame, Reversed(items_of(frame, value)[::-1]))
 
 
@@ -578,11 +583,13 @@ def _tuple(frame: Frame, iterable: Any = None) -> Value:
 
 @meaning(list)
 def _list(frame: Frame, iterable: Any = None) -> Value:
-    return Sequence(list, [] if iterable is None else list(items_of(frame, iterable)))
+    return Sequence(list, [] if iterable is None else list(listed(frame, iterable)))
 
 
 @meaning(dict)
 def _dict(frame: Frame, *args: Any, **kwargs: Any) -> Value:
+    if len(args) > 1:
+        throw(TypeError(f"dict expected at most 1 argument, got {len(args)}"))
     entries = {key_of(frame, k): v for arg in args for k, v in pairs_of(frame, arg)}
     return Dict({**entries, **kwargs})
 

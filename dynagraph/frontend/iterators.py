@@ -17,7 +17,7 @@ from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
-from dynagraph.frontend.wrapping import complete, guard_length, guard_order
+from dynagraph.frontend.wrapping import behind, complete, guard_length, guard_order
 from dynagraph.ir.shapes import SymInt
 
 ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
@@ -54,11 +54,38 @@ class Reversed(Items):
         return reversed, (Sequence(list, rest[::-1]),)
 
 
+class Backwards(Iterator):
+    """``reversed`` of a list or tuple, which may change meanwhile."""
+
+    def __init__(self, owner: Sequence):
+        self.owner, self.position = owner, len(owner.items) - 1
+
+    def step(self, frame: Frame) -> Any:
+        if not 0 <= self.position < len(self.owner.items):
+            self.position = -1
+            return NULL
+        self.position -= 1
+        return frame.ex.resolve(self.owner.items[self.position + 1])
+
+    def rebuilt(self) -> Rebuilt:
+        return reversed_at, (self.owner, Const(self.position))
+
+
+def reversed_at(owner: Any, position: int) -> Any:
+    """``reversed(owner)``, with `position` to come next; -1: at the end."""
+    iterator = reversed(owner)
+    iterator.__setstate__(position)
+    if position < 0:
+        next(iterator, None)  # which lets go of the list
+    return iterator
+
+
 class Entries(Iterator):
     """Over a dict, a view of one, or a set: a change of its size meanwhile is an error."""
 
     def __init__(self, owner: Any, keys: list[Any], name: str = "keys"):
         self.owner, self.keys, self.name, self.position = owner, keys, name, 0
+        self.deletions = owner.deletions
 
     def step(self, frame: Frame) -> Any:
         if self.position < 0:
@@ -69,6 +96,8 @@ class Entries(Iterator):
             return NULL  # it has looked one ahead
         if len(items) != len(self.keys):
             self._changed_size()
+        if self.owner.deletions != self.deletions:
+            refuse("ITERATOR", "a dict or set whose keys change meanwhile")
         if ordered:
             self._check_unchanged()
         if self.position == len(self.keys):
@@ -97,7 +126,7 @@ class Entries(Iterator):
         throw(RuntimeError("dictionary changed size during iteration"))
 
     def _check_unchanged(self) -> None:
-        if list(self.owner.items) != self.keys:
+        if list(self.owner.items) != self.keys or self.owner.deletions != self.deletions:
             refuse("ITERATOR", "a dict or set whose keys change meanwhile")
 
     def rebuilt(self) -> Rebuilt:
@@ -341,7 +370,7 @@ def iterate(frame: Frame, value: Any) -> Iterator:
 
 def _iterate(frame: Frame, value: Any) -> Iterator:
     ex = frame.ex
-    value = ex.resolve(value)
+    value = behind(ex, ex.resolve(value))
     if isinstance(value, Iterator):
         return value
     if isinstance(value, (Sequence, Dict)) and says_itself(value, "__iter__"):
@@ -402,7 +431,7 @@ def length_of(frame: Frame, array: Array) -> int:
 def items_of(frame: Frame, value: Any) -> list[Value]:
     """The items of an iterable, all of them."""
     ex = frame.ex
-    value = ex.resolve(value)
+    value = behind(ex, ex.resolve(value))
     if isinstance(value, Sequence) and not says_itself(value, "__iter__"):
         return held_items(frame, value)
     if is_enum_class(value):
@@ -419,6 +448,21 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
             items.append(item)
         return items
     return refuse("UNSUPPORTED_VALUE", f"iteration over a {type(value).__name__.lower()}")
+
+
+def listed(frame: Frame, value: Any) -> list[Value]:
+    """The items that ``list(value)`` takes: an object is asked first how many they may be."""
+    value = frame.ex.resolve(value)
+    hints = [in_mro(value.kind, name) for name in ("__len__", "__length_hint__")] if isinstance(value, Object) else []
+    if all(hint is MISSING or isinstance(hint, types.WrapperDescriptorType | types.MethodDescriptorType) for hint in hints):
+        return items_of(frame, value)
+    if hints[0] is MISSING or hints[0] is None:
+        refuse("UNSUPPORTED_VALUE", f"the length hint of a {value.kind.__name__}")
+    iterator, items = iterate(frame, value), []
+    call_special(frame, value, "__len__")
+    while (item := iterator.step(frame)) is not NULL:
+        items.append(item)
+    return items
 
 
 def held_items(frame: Frame, value: Sequence) -> list[Value]:

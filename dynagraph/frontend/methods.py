@@ -35,7 +35,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import guard_order
+from dynagraph.frontend.wrapping import behind, guard_order
 from dynagraph.ir.shapes import SymInt
 
 Table = dict[str, Callable[..., Value]]
@@ -340,7 +340,7 @@ def _repeat_in_place(frame: Frame, owner: Sequence, count: Value) -> Value:
 
 
 def _list_init(frame: Frame, owner: Sequence, items: Any = None) -> Value:
-    owner.items[:] = [] if items is None else items_of(frame, items)
+    replace_items(frame, owner, [] if items is None else items_of(frame, items))
     return NOTHING
 
 
@@ -449,7 +449,7 @@ def _setdefault(frame: Frame, owner: Dict, key: Any, default: Any = NOTHING) -> 
 
 def pairs_of(frame: Frame, value: Any) -> list[tuple[Value, Value]]:
     """The entries that ``dict(value)`` takes."""
-    value = frame.ex.resolve(value)
+    value = behind(frame.ex, frame.ex.resolve(value))
     if isinstance(value, Dict) and says_itself(value, "__iter__"):
         refuse("UNSUPPORTED_VALUE", f"the entries of a {value.kind.__name__}, which says itself what they are")
     if isinstance(value, Dict):
@@ -474,6 +474,7 @@ def _update(frame: Frame, owner: Dict, *more: Any, **named: Any) -> Value:
 
 def _dict_clear(frame: Frame, owner: Dict) -> Value:
     ops.entries_of(frame, owner).clear()
+    owner.deletions += 1
     changes(frame, owner, "clear")
     return NOTHING
 
@@ -491,6 +492,7 @@ def _move_to_end(frame: Frame, owner: Dict, key: Any, last: Any = Const(True)) -
     if name not in items:
         throw(KeyError(name))
     moved = items.pop(name)
+    owner.deletions += 1
     at_end = truth(frame, last)
     if at_end:
         items[name] = moved
@@ -596,6 +598,7 @@ def _discard(must: bool) -> Callable[..., Value]:
         name = ops.key_of(frame, item)
         if name in owner.items:
             owner.items.remove(name)
+            owner.deletions += 1
             changes(frame, owner, "discard", item)
         elif must:
             throw(KeyError(name))
@@ -609,6 +612,7 @@ def _set_pop(frame: Frame, owner: Set) -> Value:
         throw(KeyError("pop from an empty set"))
     guard_order(frame.ex, owner)
     item = frame.ex.constant(owner.items.pop())
+    owner.deletions += 1
     changes(frame, owner, "discard", item)
     return item
 
@@ -628,6 +632,7 @@ def _algebra_in_place(name: str) -> Callable[..., Value]:
         given = [_elements(frame, o) for o in others]
         copies = [frame.ex.constant(type(g)(g)) for g in given]
         getattr(owner.items, name)(*given)
+        owner.deletions += name != "update"
         owner.bases = bases_of(frame, owner, *others)
         changes(frame, owner, name, *copies)
         return NOTHING
@@ -637,22 +642,37 @@ def _algebra_in_place(name: str) -> Callable[..., Value]:
 
 def _operator_in_place(name: str) -> Callable[..., Value]:
     combine = _algebra_in_place(name)
-    return lambda frame, owner, other: (combine(frame, owner, other), owner)[1]
+
+    def change(frame: Frame, owner: Set, other: Value) -> Value:
+        if not isinstance(frame.ex.resolve(other), Set):
+            return Const(NotImplemented)
+        combine(frame, owner, other)
+        return owner
+
+    return change
+
+
+def _set_init(frame: Frame, owner: Set, more: Any = None) -> Value:
+    given = None if more is None else set_of(frame, set, more)
+    SET["clear"](frame, owner)
+    return NOTHING if given is None else SET["update"](frame, owner, given)
 
 
 FROZENSET: Table = {
     **{
         name: _algebra(name)
-        for name in ("union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint", "copy")
+        for name in ("union", "intersection", "difference", "symmetric_difference", "issubset", "issuperset", "isdisjoint")
     },
+    "copy": lambda frame, owner: owner,
     "__len__": lambda frame, owner: Const(len(owner.items)),
     "__contains__": lambda frame, owner, item: Const(ops.key_of(frame, item) in owner.items),
     "__iter__": lambda frame, owner: iterate(frame, owner),
 }
 SET: Table = {
     **FROZENSET,
+    "copy": _algebra("copy"),
     "pop": _set_pop,
-    "__init__": lambda frame, owner, more=None: NOTHING if more is None else SET["update"](frame, owner, more),
+    "__init__": _set_init,
     "add": _add,
     "discard": _discard(False),
     "remove": _discard(True),

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from dynagraph.errors import ShapeError
+from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
-from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import operator_door
@@ -39,7 +40,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import KEYS, complete, guard_order, is_container
+from dynagraph.frontend.wrapping import KEYS, behind, complete, guard_order, is_container
 from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
@@ -92,7 +93,7 @@ MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     """``left symbol right``."""
     ex = frame.ex
-    left, right = ex.resolve(left), ex.resolve(right)
+    left, right = behind(ex, ex.resolve(left)), behind(ex, ex.resolve(right))
     if symbol == "%" and isinstance(left, Const) and type(left.value) is str and not isinstance(right, Array):
         return texts_of(frame, left.value.__mod__, [right], {})
     if isinstance(left, Array) or isinstance(right, Array):
@@ -233,10 +234,12 @@ def _base_of(value: Sequence) -> type:
 def _equal(frame: Frame, left: Sequence, right: Sequence) -> bool:
     if _base_of(left) is not _base_of(right) or length(frame.ex, left) != length(frame.ex, right):
         return False
-    for a, b in zip(left.items, right.items):
-        if not same_or_equal(frame, a, b):
-            return False
-    return len(left.items) == len(right.items)  # which comparing may have changed
+    k = 0  # comparing may change the lists
+    while k < len(left.items) and k < len(right.items):
+        if not same_or_equal(frame, left.items[k], right.items[k]):
+            break
+        k += 1
+    return (k >= len(left.items) or k >= len(right.items)) and len(left.items) == len(right.items)
 
 
 def same_or_equal(frame: Frame, a: Any, b: Any) -> bool:
@@ -382,9 +385,26 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
                 return result
     for kind, symbols in ((list, ("+", "*")), (deque, ("+", "*")), (dict, "|"), (set, ("|", "&", "-", "^"))):
         if isinstance(left, (Sequence, Dict, Set)) and issubclass(left.kind, kind) and symbol in symbols:
+            if kind is set and not isinstance(right, Set):
+                break
             call(frame, Method(f"__i{_NAMES[symbol]}__", left), [right], {})
             return left
-    return binary(frame, symbol, left, right)
+    try:
+        return binary(frame, symbol, left, right)
+    except Raised as raised:
+        _say_in_place(frame, symbol, left, right, raised.value)
+        raise
+
+
+def _say_in_place(frame: Frame, symbol: str, left: Any, right: Any, error: Object) -> None:
+    """Let an error of a binary operator name the operator that the code has."""
+    args = error.fields.get("args")
+    if error.kind is not TypeError or not isinstance(args, Sequence) or len(args.items) != 1 or not isinstance(args.items[0], Const):
+        return
+    names = " and ".join(repr(type_of(frame, v).__name__) for v in (left, right))
+    shown = "** or pow()" if symbol == "**" else symbol
+    if args.items[0].value == f"unsupported operand type(s) for {shown}: {names}":
+        args.items[0] = Const(f"unsupported operand type(s) for {symbol}=: {names}")
 
 
 def unary(frame: Frame, name: str, value: Any) -> Value:
@@ -408,7 +428,7 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
 def contains(frame: Frame, container: Any, item: Any) -> bool:
     """``item in container``."""
     ex = frame.ex
-    container, item = ex.resolve(container), ex.resolve(item)
+    container, item = behind(ex, ex.resolve(container)), ex.resolve(item)
     if isinstance(container, Array):
         ex.call_door(operator_door("contains"), [container, item])
     if isinstance(container, (Object, Sequence, Dict)):
@@ -515,7 +535,7 @@ def _is_immutable(value: Object) -> bool:
 def subscript(frame: Frame, container: Any, key: Any) -> Value:
     """``container[key]``."""
     ex = frame.ex
-    container, key = ex.resolve(container), ex.resolve(key)
+    container, key = behind(ex, ex.resolve(container)), ex.resolve(key)
     if isinstance(container, Array):
         if isinstance(key, Object):
             key = Const(ex.index_number(key))
@@ -644,6 +664,7 @@ def drop_key(frame: Frame, container: Dict, key: Value) -> Value:
     """``dict.pop(key)`` of a key that is there."""
     name = key_of(frame, key)
     value = frame.ex.resolve(container.items[name])
+    container.deletions += 1
     if container.complete:
         del container.items[name]
     else:
@@ -705,6 +726,29 @@ class Shown:
         return text_of(self.frame, self.value, "__format__", specification)
 
 
+class Hidden:
+    """What has no text that is known: a text that needs it is not made."""
+
+    def __init__(self, stop: Break):
+        self.stop = stop.with_traceback(None)
+
+    def _refuse(self, *args: Any) -> Any:
+        raise self.stop
+
+    __str__ = __repr__ = __format__ = __int__ = __float__ = __index__ = __getitem__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        raise self.stop
+
+
+def shown_if_asked(frame: Frame, value: Any, done: dict[int, Any]) -> Any:
+    """As `shown`, for one of several values that a text may name."""
+    try:
+        return shown(frame, value, done)
+    except Break as stop:
+        return Hidden(stop)
+
+
 def shown(frame: Frame, value: Any, done: dict[int, Any] | None = None) -> Any:
     """A Python object that has the texts of a value."""
     done = {} if done is None else done
@@ -722,7 +766,7 @@ def shown(frame: Frame, value: Any, done: dict[int, Any] | None = None) -> Any:
         return tuple.__new__(value.kind, [shown(frame, item, done) for item in items_of(frame, value)])
     if isinstance(value, Dict) and value.kind in (dict, OrderedDict):
         made = done[id(value)] = value.kind()
-        made.update({k: shown(frame, v, done) for k, v in entries_of(frame, value).items()})
+        made.update({k: shown_if_asked(frame, v, done) for k, v in entries_of(frame, value).items()})
         return made
     if isinstance(value, Dict) and value.kind is Counter:
         return Counter({k: known_number(plain(frame, v)) for k, v in entries_of(frame, value).items()})
@@ -756,7 +800,7 @@ def texts_of(frame: Frame, function: Any, args: Any, kwargs: dict[str, Any]) -> 
     """``str.format`` or ``%``: a text made of texts."""
     done: dict[int, Any] = {}
     given = [shown(frame, a, done) for a in args]
-    named = {k: shown(frame, v, done) for k, v in kwargs.items()}
+    named = {k: shown_if_asked(frame, v, done) for k, v in kwargs.items()}
     try:
         return Const(function(*given, **named))
     except (ValueError, TypeError, LookupError, AttributeError) as error:

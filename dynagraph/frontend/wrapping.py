@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import builtins
 import collections
-import sys
+import gc
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ IDENTITIES = (
 )
 BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each time they are read, are followed
 KEYS = (str, int, bytes, bool, float, type(None), type)
+OF_NAMESPACES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__")  # what every module holds
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
@@ -210,12 +211,22 @@ def guard_length(ex: Executor, value: Sequence) -> None:
 
 def _dict(ex: Executor, obj: Any, source: Source) -> Dict:
     kind = type(obj)
-    module = sys.modules.get(obj.get("__name__")) if isinstance(obj.get("__name__"), str) else None
-    if module is not None and vars(module) is obj:
+    if all(name in obj for name in OF_NAMESPACES):
         refuse("SIDE_EFFECT", f"{source} is the namespace of a module")
     ex.guards.add("type", source, kind, says=f" is a {kind.__name__}")
     factory = Lazy(ex, obj.default_factory, Attribute(source, "default_factory")) if kind is collections.defaultdict else None
     return Dict({}, source, obj, kind, complete=False, factory=factory)
+
+
+def behind(ex: Executor, value: Any) -> Any:
+    """The dict that a read-only view (types.MappingProxyType) of the caller's shows; any other value as it is."""
+    if not (isinstance(value, Object) and value.kind is types.MappingProxyType and value.source is not None):
+        return value
+    mapping = gc.get_referents(value.value)[0]
+    if type(mapping) not in DICTS or "__module__" in mapping:  # of a class
+        return value
+    ex.guards.add("type", value.source, value.kind, says=" is a mappingproxy")
+    return wrap(ex, mapping, Field(value.source, value.kind, object.__basicsize__))
 
 
 def complete(ex: Executor, value: Dict) -> dict[Any, Any]:

@@ -12,6 +12,7 @@ from dynagraph.frontend.operations import has_key, key_of, plain, put_key
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import type_of
 from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
+from dynagraph.frontend.wrapping import behind
 
 
 @handler("BUILD_TUPLE")
@@ -108,7 +109,7 @@ def dict_merge(frame: Frame, i: Instruction) -> None:
 
 
 def _check_mapping(frame: Frame, value: Any) -> None:
-    if not isinstance(value, Dict):
+    if not isinstance(behind(frame.ex, value), Dict):
         throw(TypeError(f"{type_of(frame, value).__name__!r} object is not a mapping"))
 
 
