@@ -179,7 +179,10 @@ class Resumes:
         start = len(builder.instructions) - 1  # RESUME, where signals are handled, is within the user's try block too
         end = self._execute(builder, point, i, shape)
         region = program.handlers[point.index]
-        if region is not None:
+        if region is not None and program.instructions[region.target].op == "PUSH_EXC_INFO" and not region.push_lasti:
+            builder.regions.append(Region(start, end, len(builder.instructions), region.depth, False))
+            self._leave_to_handler(builder, point, region, shape)
+        elif region is not None:
             builder.append_rest(program, [region.target], Region(start, end, region.target, region.depth, region.push_lasti))
         # in defaults, not constants: the garbage collector does not see what code objects hold
         parameters = point.names + _slots(shape) + [_goes_on(k + 1) for k in range(len(builder.goes_on))]
@@ -205,6 +208,13 @@ class Resumes:
         end = len(builder.instructions)
         builder.leave(self, point, point.index + 1, after)
         return end
+
+    def _leave_to_handler(self, builder: "_Builder", point: BreakPoint, region: Region, shape: list[Any]) -> None:
+        """Where the instruction raises: go on behind the PUSH_EXC_INFO of the handler."""
+        builder.add("PUSH_EXC_INFO", None)
+        builder.add("COPY", 1)
+        builder.add("STORE_FAST", _slot(region.depth))
+        builder.leave(self, point, region.target + 1, [*shape[: region.depth], HANDLED, True])
 
     def _execute_for_iter(self, builder: "_Builder", point: BreakPoint, i: Instruction, shape: list[Any]) -> int:
         at = builder.add("FOR_ITER", None)
@@ -310,6 +320,10 @@ class _Builder:
             self.add(self._load_of(name), name)
         self.add("BUILD_TUPLE", 1 + len(parameters))
         self.add("BINARY_SUBSCR", None)
+        if HANDLED in shape:  # whose traceback may hold this frame
+            for name in _slots(shape):
+                self.add("LOAD_CONST", None)
+                self.add("STORE_FAST", name)
         self.add("RETURN_VALUE", None)
 
     def _load_of(self, name: str) -> str:
@@ -319,9 +333,11 @@ class _Builder:
         """The original instructions that control may come to; `extra`: a region of what stands here, with an original target."""
         jump = None if jump_to is None else self.add("JUMP", None)
         kept = reachable(program, *starts)
-        new = {old: len(self.instructions) + k for k, old in enumerate(kept)}
+        new = {old: len(self.instructions) + k + (jump is not None and old >= jump_to) for k, old in enumerate(kept)}  # type: ignore[operator]
         for old in kept:
             i = program.instructions[old]
+            if old == jump_to:  # 3.13 finds the handler of a call that fails by the instruction before it
+                self.add("NOP", None)
             self.instructions.append(Instruction(i.op, new[i.value], i.line, i.positions) if i.op in JUMPS else i)
             self.index_of.append(old)
         if jump is not None:
@@ -329,7 +345,8 @@ class _Builder:
         for r in program.regions:
             inside = [new[old] for old in range(r.start, r.end) if old in new]
             if inside:
-                self.regions.append(Region(inside[0], inside[-1] + 1, new[r.target], r.depth, r.push_lasti))
+                first = inside[0] - (jump_to is not None and inside[0] == new[jump_to])
+                self.regions.append(Region(first, inside[-1] + 1, new[r.target], r.depth, r.push_lasti))
         if extra is not None:
             self.regions.append(Region(extra.start, extra.end, new[extra.target], extra.depth, extra.push_lasti))
 

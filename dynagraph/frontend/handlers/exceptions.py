@@ -56,9 +56,17 @@ def pop_except(frame: Frame, i: Instruction) -> None:
     frame.ex.handling.pop()
 
 
+def _top(frame: Frame) -> Any:
+    """The exception on top of the stack, which may have been handed over at a break."""
+    error = frame.stack[-1] = frame.ex.resolve(frame.stack[-1])
+    if error.source is not None:
+        guard_type(frame, error)
+    return error
+
+
 @handler("CHECK_EXC_MATCH")
 def check_exc_match(frame: Frame, i: Instruction) -> None:
-    wanted, error = frame.pop(), frame.stack[-1]
+    wanted, error = frame.pop(), _top(frame)
     classes = [frame.ex.resolve(c) for c in items_of(frame, wanted)] if isinstance(wanted, Sequence) else [wanted]
     for c in classes:
         if not (isinstance(c, Const) and isinstance(c.value, type) and issubclass(c.value, BaseException)):
@@ -89,6 +97,6 @@ def before_with(frame: Frame, i: Instruction) -> None:
 
 @handler("WITH_EXCEPT_START")
 def with_except_start(frame: Frame, i: Instruction) -> None:
-    leave, error = frame.stack[-4], frame.stack[-1]
+    leave, error = frame.stack[-4], _top(frame)
     frame.push(call(frame, leave, [Const(error.kind), error, traceback_of(error)], {}))
 
