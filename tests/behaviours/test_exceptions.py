@@ -6,6 +6,7 @@ PYTEST_DONT_REWRITE: an assert inside a row is captured as it stands.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import threading
 
@@ -1724,6 +1725,44 @@ def except_star_wraps_a_plain_exception():
         return x
 
     return f, lambda: (four(),)
+
+
+@behaviour("B", calls=3)
+def argument_breaks_and_the_callee_raises():
+    turn = itertools.cycle((1, 3, 3))
+
+    def check(n):
+        if n % 3 == 0:
+            raise ValueError(f"a multiple of 3: {n}")
+        return n
+
+    def f(x):
+        try:
+            check(int(x[0]))
+        except ValueError as error:
+            return x * 2, str(error)
+        return x + 1
+
+    return f, lambda: (four() + 1 + next(turn),)
+
+
+@behaviour("B", calls=3)
+def argument_breaks_and_the_callee_raises_within_with():
+    turn = itertools.cycle((1, 3, 3))
+    stack, mode = modes()
+
+    def check(n):
+        if n % 3 == 0:
+            raise ValueError(f"a multiple of 3: {n}")
+        return n
+
+    def f(x, stack):
+        y = x * 2
+        with mode():
+            check(int(x[0]))
+        return y + len(stack)
+
+    return f, lambda: (four() + 1 + next(turn), stack)
 
 
 test_exceptions = collected(__name__)
