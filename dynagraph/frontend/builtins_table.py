@@ -567,7 +567,7 @@ def _any(frame: Frame, iterable: Any) -> Value:
 
 @meaning(sorted)
 def _sorted(frame: Frame, iterable: Any, *, key: Any = None, reverse: Any = None) -> Value:
-    return Sequence(list, sorted_items(frame, items_of(frame, iterable), key, reverse))
+    return Sequence(list, sorted_items(frame, list(listed(frame, iterable)), key, reverse))
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------------
@@ -578,7 +578,7 @@ def _tuple(frame: Frame, iterable: Any = None) -> Value:
     iterable = frame.ex.resolve(iterable)
     if isinstance(iterable, Sequence) and iterable.kind is tuple:
         return iterable
-    return Sequence(tuple, [] if iterable is None else items_of(frame, iterable))
+    return Sequence(tuple, [] if iterable is None else list(listed(frame, iterable)))
 
 
 @meaning(list)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import operator
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -97,7 +98,11 @@ SPECIAL_FUNCTIONS[functools.update_wrapper] = _update_wrapper
 def _dispatch(frame: Frame, function: Function, cls: Any) -> Value:
     """The implementation for a class: what the registry holds for it, or for the nearest base."""
     kind = plain(frame, cls)
-    registry = load_cell(frame.ex, dict(zip(function.code.co_freevars, function.closure))["registry"])
+    cells = dict(zip(function.code.co_freevars, function.closure))
+    registry = load_cell(frame.ex, cells["registry"])
+    cache = cells["dispatch_cache"].real
+    if cache is None or type(cache.cell_contents) is not weakref.WeakKeyDictionary:
+        return refuse("UNSUPPORTED_FUNCTION", "functools.singledispatch with a cache of another kind")
     if not isinstance(registry, Dict) or registry.object is None or registry.source is None or not isinstance(kind, type):
         return refuse("UNSUPPORTED_FUNCTION", "functools.singledispatch")
     entries: dict[Any, Any] = registry.object

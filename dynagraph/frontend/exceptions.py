@@ -13,8 +13,9 @@ _LITERALS = (bool, int, float, complex, str, bytes, type(None), type)
 class Raised(Exception):
     """The captured code raised `value`, an Object whose kind is an exception class."""
 
-    def __init__(self, value: Object):
+    def __init__(self, value: Object, chained: bool = False):
         self.value = value
+        self.chained = chained  # whether the exception has its context, or is raised again with the one that it has
         super().__init__(value.kind.__name__)
 
 

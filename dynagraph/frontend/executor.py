@@ -109,6 +109,9 @@ class Frame:
             again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.value == 0)
             if raised.value.source is None and not again:
                 raised.value.raised_at.append((self.code, instruction.line, self.function.globals))
+            if not raised.chained:
+                raised.chained = True
+                self.ex.chain(raised.value)
             if not self.unwind(raised.value, self.program.handlers[index]):
                 raise  # here, where no variable stays with it: a cycle would keep the caller's objects
         except Unsupported as refusal:
@@ -120,9 +123,6 @@ class Frame:
 
     def unwind(self, error: Object, region: Region | None) -> bool:
         """Go on in the handler of the region that an exception was raised in; False where there is none."""
-        handling = self.ex.handling
-        if handling and handling[-1] is not error and error.source is None:
-            error.fields.setdefault("__context__", handling[-1])
         if region is None:
             return False
         del self.stack[region.depth :]
@@ -291,6 +291,22 @@ class Executor:
         """Whether an exception that is raised now is seen by the captured code."""
         return any(frame.program.handlers[frame.ip - 1] is not None for frame in self.running)
 
+    def chain(self, error: Object) -> None:
+        """Give an exception that is raised its context: the one that is being handled, which then has it not in its own chain."""
+        link = self.handling[-1] if self.handling else error
+        if link is error or error.source is not None:
+            return
+        first, seen = link, {id(link)}
+        while isinstance(context := self.resolve(link.fields.get("__context__")), Object) and id(context) not in seen:
+            if context is error:
+                if link.source is not None:
+                    refuse("SIDE_EFFECT", "the context of an exception that was made outside is cut off")
+                link.fields["__context__"] = Const(None)
+                break
+            seen.add(id(context))
+            link = context
+        error.fields["__context__"] = first
+
     # -- effects ----------------------------------------------------------------------------------------------------------
     def effect(self, function: Any, *args: Value) -> None:
         """Have the program call `function` when the graph has run."""
@@ -425,8 +441,9 @@ class Generator(Iterator):
 
         def raise_there(own: Frame) -> None:
             own.push(NULL)
+            own.ex.chain(error)
             if not own.unwind(error, own.program.handlers[own.ip - 1]):
-                raise Raised(error)
+                raise Raised(error, chained=True)
 
         return self._go(raise_there)
 

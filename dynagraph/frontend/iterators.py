@@ -9,12 +9,13 @@ import collections
 import itertools
 import types
 from collections.abc import Callable
+from collections.abc import Generator as Generated
 from typing import Any
 
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
-from dynagraph.frontend.objects import call_special, in_mro, is_enum_class, members, special
+from dynagraph.frontend.objects import MISSING, call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import behind, complete, guard_length, guard_order
@@ -450,19 +451,28 @@ def items_of(frame: Frame, value: Any) -> list[Value]:
     return refuse("UNSUPPORTED_VALUE", f"iteration over a {type(value).__name__.lower()}")
 
 
-def listed(frame: Frame, value: Any) -> list[Value]:
-    """The items that ``list(value)`` takes: an object is asked first how many they may be."""
+def listed(frame: Frame, value: Any) -> Generated[Value, None, None]:
+    """The items that ``list(value)`` takes, one by one: an object is asked first how many they may be."""
     value = frame.ex.resolve(value)
-    hints = [in_mro(value.kind, name) for name in ("__len__", "__length_hint__")] if isinstance(value, Object) else []
-    if all(hint is MISSING or isinstance(hint, types.WrapperDescriptorType | types.MethodDescriptorType) for hint in hints):
-        return items_of(frame, value)
-    if hints[0] is MISSING or hints[0] is None:
-        refuse("UNSUPPORTED_VALUE", f"the length hint of a {value.kind.__name__}")
-    iterator, items = iterate(frame, value), []
-    call_special(frame, value, "__len__")
+    if not isinstance(value, (Iterator, Object)):
+        yield from items_of(frame, value)
+        return
+    iterator = iterate(frame, value)
+    if isinstance(value, Object):
+        _ask_length(frame, value)
     while (item := iterator.step(frame)) is not NULL:
-        items.append(item)
-    return items
+        yield item
+
+
+def _ask_length(frame: Frame, value: Object) -> None:
+    for name in ("__len__", "__length_hint__"):
+        found = in_mro(value.kind, name)
+        if found is MISSING or isinstance(found, (types.WrapperDescriptorType, types.MethodDescriptorType)):
+            continue
+        if name == "__len__" and found is not None:
+            call_special(frame, value, name)
+            return
+        refuse("UNSUPPORTED_VALUE", f"the length hint of a {value.kind.__name__}")
 
 
 def held_items(frame: Frame, value: Sequence) -> list[Value]:

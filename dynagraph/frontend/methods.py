@@ -17,7 +17,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
 from dynagraph.frontend.exceptions import exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator, Raised
-from dynagraph.frontend.iterators import held_items, held_iterator, items_of, iterate, says_itself
+from dynagraph.frontend.iterators import held_items, held_iterator, items_of, iterate, listed, says_itself
 from dynagraph.frontend.numpy_door import lookup, method
 from dynagraph.frontend.truth import length, truth
 from dynagraph.frontend.values import (
@@ -182,7 +182,7 @@ def _append_left(frame: Frame, owner: Sequence, item: Value) -> Value:
 
 
 def _extend(frame: Frame, owner: Sequence, more: Value) -> Value:
-    for item in items_of(frame, more):
+    for item in listed(frame, more):
         _append(frame, owner, item)
     return NOTHING
 

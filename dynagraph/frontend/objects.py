@@ -244,6 +244,10 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
         if slot is None and found.__objclass__.__module__ == "builtins" and issubclass(kind, BaseException):
             return Const(None)  # .name of a NameError that nobody gave one
         return slot if slot is not None else throw(AttributeError(name))
+    if isinstance(found, types.BuiltinFunctionType):
+        return known(frame, found, f"{kind.__name__}.{name}")  # it does not bind
+    if isinstance(found, types.ClassMethodDescriptorType):
+        return Const(getattr(kind, name))
     if isinstance(found, WRAPPERS):
         return Method(Const(found), value)
     if type(found) is TUPLE_GETTER and isinstance(value, Sequence):
@@ -280,6 +284,11 @@ def _cached(frame: Frame, value: Any, found: functools.cached_property, name: st
 
 
 def _enum_attribute(frame: Frame, value: Object, name: str) -> Value:
+    getter = getattr(in_mro(value.kind, name), "fget", None)
+    if isinstance(getter, types.FunctionType) and getter.__module__ != "enum":
+        return call(frame, known(frame, getter, f"{value.kind.__name__}.{name}"), [value], {})
+    if value.source is not None:
+        frame.ex.guards.add("is", value.source, value.value, says=f" is {value.value!r}")
     return known(frame, getattr(value.value, name), f"{value.value}.{name}")
 
 
@@ -360,7 +369,7 @@ def _of_metaclass(frame: Frame, value: Const, found: Any, name: str) -> Value:
         return frame.ex.constant(getattr(cls, name))
     if isinstance(found, types.FunctionType):
         return Method(known(frame, found, f"{type(cls).__name__}.{name}"), value)
-    if isinstance(found, WRAPPERS):
+    if isinstance(found, WRAPPERS) and not isinstance(found, types.BuiltinFunctionType):
         return Method(Const(found), value)
     return refuse("ATTRIBUTE", f".{name} of class {cls.__name__}")
 
@@ -557,6 +566,8 @@ def _new(frame: Frame, cls_value: Const, args: list[Any], kwargs: dict[str, Any]
 
 def new_object(frame: Frame, new: Any, cls: type, args: list[Any]) -> Value:
     """``new(cls, *args)`` for the ``__new__`` of a base that is written in C."""
+    if in_mro(cls, "__del__") is not MISSING:
+        refuse("SIDE_EFFECT", f"a {cls.__name__} is finalised when nothing refers to it any more")
     if new is object.__new__:
         return Object(cls)
     if new is BaseException.__new__ or (issubclass(cls, BaseException) and getattr(new, "__self__", None) in cls.__mro__):
@@ -601,6 +612,10 @@ def _init(frame: Frame, made: Any, args: list[Any], kwargs: dict[str, Any]) -> N
 def init_exception(made: Object, args: list[Any]) -> None:
     """What ``BaseException.__init__`` and its C overrides do."""
     made.fields["args"] = Sequence(tuple, list(args))
+    if issubclass(made.kind, (ImportError, NameError, AttributeError)):
+        for name in ("name", "obj", "path"):
+            if isinstance(in_mro(made.kind, name), types.MemberDescriptorType):
+                made.fields.pop(name, None)
     if issubclass(made.kind, StopIteration):
         made.fields["value"] = args[0] if args else Const(None)
     elif issubclass(made.kind, SystemExit):

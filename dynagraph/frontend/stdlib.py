@@ -28,7 +28,7 @@ from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Count, Filter, Repeat, Stepped, called, items_of, iterate
 from dynagraph.frontend.methods import bases_of, most_common, pairs_of
 from dynagraph.frontend.objects import in_mro
-from dynagraph.frontend.operations import binary, entries_of, key_of, plain, put_key, same_or_equal
+from dynagraph.frontend.operations import binary, entries_of, key_of, known_number, plain, put_key, same_or_equal
 from dynagraph.frontend.resume import STAND_INS
 from dynagraph.frontend.source import Attribute, DictEntry, Key
 from dynagraph.frontend.truth import truth
@@ -88,9 +88,12 @@ def _rows(name: str) -> Any:
     def steps(frame: Frame, *iterables: Any, **options: Any) -> Any:
         split = len(iterables) if name == "product" else 1
         columns = [items_of(frame, i) for i in iterables[:split]]
-        rest = [plain(frame, i) for i in iterables[split:]]
-        for row in function(*columns, *rest, **{k: plain(frame, v) for k, v in options.items()}):
-            yield Sequence(tuple, list(row))
+        rest = [known_number(plain(frame, i)) for i in iterables[split:]]
+        try:
+            rows = function(*columns, *rest, **{k: known_number(plain(frame, v)) for k, v in options.items()})
+        except (TypeError, ValueError, OverflowError, MemoryError) as error:
+            return throw(error)
+        return (Sequence(tuple, list(row)) for row in rows)
 
     return steps
 
@@ -101,10 +104,16 @@ for _name in ("product", "permutations", "combinations", "combinations_with_repl
 
 @_lazily("islice", itertools.islice, last=1)
 def _islice(frame: Frame, iterable: Any, *bounds: Any) -> Any:
-    window = slice(*(plain(frame, b) for b in bounds))
-    start, step = window.start or 0, window.step or 1
-    if start < 0 or step < 1 or (window.stop is not None and window.stop < 0):
-        refuse("WOULD_RAISE", "islice() takes no negative numbers")
+    window = [known_number(plain(frame, b)) for b in bounds]
+    try:
+        itertools.islice((), *window)
+    except (TypeError, ValueError) as error:
+        throw(error)
+    return _window(frame, iterable, slice(*window))
+
+
+def _window(frame: Frame, iterable: Any, window: slice) -> Any:
+    start, step = (window.start or 0), (window.step or 1)
     iterator, wanted = iterate(frame, iterable), start
     for position in itertools.count():
         if window.stop is not None and position >= window.stop:
@@ -326,6 +335,11 @@ def _print(frame: Frame, *args: Any, **options: Any) -> Value:
     file = frame.ex.resolve(options.pop("file", Const(None)))
     if not (isinstance(file, Const) and file.value is None):
         return _print_to(frame, file, args, {k: plain(frame, v) for k, v in options.items()})
+    out, place = vars(sys).get("stdout"), DictEntry(vars(sys), "stdout", "sys")
+    if out is not None and not isinstance(in_mro(type(out), "write"), types.MethodDescriptorType):
+        return _print_to(frame, frame.ex.wrap(out, place), args, {k: plain(frame, v) for k, v in options.items()})
+    if out is not None:
+        frame.ex.guards.add("type", place, type(out), says=f" is a {type(out).__name__}")
     shown = [snapshot(frame, a) for a in args]
     named = {k: plain(frame, v) for k, v in options.items()}
     frame.ex.effect(called_with(print, named), *shown)

@@ -81,6 +81,7 @@ class Dict:
     absent: set[Any] = field(default_factory=set)  # keys known not to be in one of the caller's
     added_again: set[Any] = field(default_factory=set)  # keys deleted and set again: they come last
     factory: Any = None  # of a defaultdict
+    deletions: int = 0  # a key that comes back is not where it was: iterators look at this
     owner: Any = None  # the object made here, or the class, whose ``__dict__`` this is
     fields: dict[str, Any] = field(default_factory=dict)
     set_again: set[str] = field(default_factory=set)
@@ -101,6 +102,7 @@ class Set:
     items: Any
     source: Source | None = None
     bases: tuple["Set", ...] = ()  # of the caller's: the order of this one depends on theirs
+    deletions: int = 0  # as of a Dict
     ordered: bool = False  # whether the order of one of the caller's is guarded
 
 

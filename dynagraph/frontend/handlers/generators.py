@@ -61,7 +61,7 @@ def cleanup_throw(frame: Frame, i: Instruction) -> None:
     """[receiver, sent value, exception]: a StopIteration ends the `yield from`, anything else goes on."""
     error = frame.pop()
     if not issubclass(error.kind, StopIteration):
-        raise Raised(error)
+        raise Raised(error, chained=True)
     frame.popn(2)
     value = error.fields.get("value", Const(None))
     if RECEIVER_STAYS:

@@ -9,7 +9,7 @@ from dynagraph.frontend.attributes import attribute_or
 from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import Frame, handler, refuse
 from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.objects import in_mro
+from dynagraph.frontend.objects import MISSING, in_mro
 from dynagraph.frontend.operations import has_key, plain
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.truth import length, type_of
@@ -49,11 +49,15 @@ def match_keys(frame: Frame, i: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.ex.resolve(frame.stack[-2])
     if not isinstance(subject, Dict) or subject.kind not in (dict, collections.OrderedDict):
         refuse("UNSUPPORTED_VALUE", "a mapping pattern on something that is no dict")
-    names = [plain(frame, k) for k in items_of(frame, keys)]
-    if all(has_key(frame, subject, n) for n in names):
-        frame.push(Sequence(tuple, [subject.items[n] for n in names]))
-    else:
-        frame.push(Const(None))
+    seen: dict[Any, Any] = {}
+    for name in [plain(frame, k) for k in items_of(frame, keys)]:
+        if name in seen:
+            throw(ValueError(f"mapping pattern checks duplicate key ({name!r})"))
+        if not has_key(frame, subject, name):
+            frame.push(Const(None))
+            return
+        seen[name] = subject.items[name]
+    frame.push(Sequence(tuple, list(seen.values())))
 
 
 @handler("MATCH_CLASS")
@@ -64,7 +68,7 @@ def match_class(frame: Frame, i: Instruction) -> None:
     if not issubclass(type_of(frame, subject), cls):
         frame.push(Const(None))
         return
-    found = _attributes(frame, subject, [*_positional(cls, i.value), *names])
+    found = _attributes(frame, subject, cls, [*_positional(cls, i.value), *names])
     frame.push(Const(None) if found is None else Sequence(tuple, found))
 
 
@@ -72,15 +76,26 @@ def _positional(cls: type, count: int) -> list[str | None]:
     if count == 1 and cls in SELF_MATCHING:
         return [None]
     names = in_mro(cls, "__match_args__")
-    names = names if isinstance(names, tuple) else ()
+    if names is not MISSING and count and not isinstance(names, tuple):
+        throw(TypeError(f"{cls.__name__}.__match_args__ must be a tuple (got {type(names).__name__})"))
+    names = () if names is MISSING else names
     if len(names) < count:
-        throw(TypeError(f"{cls.__name__}() accepts {len(names)} positional sub-patterns ({count} given)"))
-    return list(names[:count])
+        plural = "" if len(names) == 1 else "s"
+        throw(TypeError(f"{cls.__name__}() accepts {len(names)} positional sub-pattern{plural} ({count} given)"))
+    return [(name if name is not None else _NO_NAME) for name in names[:count]]
 
 
-def _attributes(frame: Frame, subject: Any, names: list[str | None]) -> list[Any] | None:
-    found = []
-    for name in names:
+_NO_NAME: Any = ()  # in the place of a None in __match_args__
+
+
+def _attributes(frame: Frame, subject: Any, cls: type, names: list[Any]) -> list[Any] | None:
+    found: list[Any] = []
+    for k, name in enumerate(names):
+        if name is not None and not isinstance(name, str):
+            given = type(None if name is _NO_NAME else name).__name__
+            throw(TypeError(f"__match_args__ elements must be strings (got {given})"))
+        if name is not None and name in names[:k]:
+            throw(TypeError(f"{cls.__name__}() got multiple sub-patterns for attribute {name!r}"))
         value = subject if name is None else attribute_or(frame, subject, name, NULL)
         if value is NULL:
             return None
