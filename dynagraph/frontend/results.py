@@ -388,6 +388,7 @@ def set_traceback(error: BaseException, places: tuple[tuple[Any, int, dict[str, 
     while first is not None:
         first.tb_frame.clear()  # the error is in there
         first = first.tb_next
+    del error, function, args, last  # the frames refer to this one
 
 
 def _raise(error: BaseException) -> None:
