@@ -29,6 +29,11 @@ from dynagraph.frontend.emission import (
 )
 from dynagraph.frontend.program import CACHES, Instruction, Region
 
+try:
+    from dynagraph._core._frame_hook import skip
+except ImportError:  # a CPython version that the hook does not know
+    skip = None  # type: ignore[assignment]
+
 _CALLABLE = "the callable"
 
 
@@ -200,10 +205,13 @@ def _entries(emitted: Sequence[Opcode]) -> Iterator[ExceptionTableEntry]:
 def called_from(code: CodeType, line: int) -> CodeType:
     """Code of ``lambda function, *args: function(*args)`` that stands, for tracebacks, warnings and logs, on a line of `code`."""
     shim = (lambda function, *args: function(*args)).__code__
-    return shim.replace(
+    made = shim.replace(
         co_name=code.co_name,
         co_qualname=code.co_qualname,
         co_filename=code.co_filename,
         co_firstlineno=line,
         co_linetable=_first_line_only(len(shim.co_code) // 2),
     )
+    if skip is not None:
+        skip(made)  # it stands for a frame of the user's that ran already
+    return made

@@ -29,15 +29,17 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     Function,
+    Identity,
     Iterator,
     Number,
     Object,
+    ObjectKey,
     Sequence,
     Set,
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import Lazy, cell_value, guard_cells, wrap
+from dynagraph.frontend.wrapping import Lazy, cell_value, guard_cells, guard_length, wrap
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.ops import view_of
@@ -285,7 +287,9 @@ class Executor:
             return Set(kind, kind(value))
         if kind is dict:
             return Dict({k: self.constant(v) for k, v in value.items()})
-        return Const(value)
+        if kind is ObjectKey:
+            return value.value
+        return value if kind is Identity else Const(value)
 
     def in_try(self) -> bool:
         """Whether an exception that is raised now is seen by the captured code."""
@@ -359,6 +363,8 @@ class Executor:
         if isinstance(value, Number):
             return WeakFloat(value.node)
         if isinstance(value, Sequence) and value.kind in (list, tuple):
+            if not value.sized:
+                guard_length(self, value)
             return value.kind(self.to_door(i) for i in value.items)
         if isinstance(value, Slice):
             return slice(*(self.index_number(p) for p in value.parts))
