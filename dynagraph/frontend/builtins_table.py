@@ -57,6 +57,7 @@ from dynagraph.frontend.values import (
     DictView,
     Function,
     Getter,
+    Identity,
     Method,
     Object,
     Partial,
@@ -638,9 +639,17 @@ def _hash(frame: Frame, value: Any) -> Value:
     return pure_call(frame, hash, [value], {})
 
 
+def _is_held(frame: Frame, value: Any) -> bool:
+    """Whether a variable keeps the object alive, so that no other has its id."""
+    return any(v is value for f in frame.ex.running for v in (*f.locals.values(), *(c.value for c in f.cells.values())))
+
+
 @meaning(id)
 def _id(frame: Frame, value: Any) -> Value:
-    source = getattr(frame.ex.resolve(value), "source", None)
+    value = frame.ex.resolve(value)
+    source = getattr(value, "source", None)
+    if source is None and isinstance(value, (Object, Sequence, Dict, Array)) and _is_held(frame, value):
+        return Identity(value, frame.ex.steps)
     if source is None or source not in frame.ex.objects:
         return refuse("UNSUPPORTED_FUNCTION", "id() of an object made here")
     obj = frame.ex.objects[source]

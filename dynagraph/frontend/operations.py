@@ -20,6 +20,7 @@ from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, s
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
 from dynagraph.frontend.profile import LARGEST
+from dynagraph.frontend.program import decode
 from dynagraph.frontend.source import Key
 from dynagraph.frontend.truth import length, same, truth, type_of
 from dynagraph.frontend.values import (
@@ -30,10 +31,12 @@ from dynagraph.frontend.values import (
     Dict,
     DictView,
     Function,
+    Identity,
     Iterator,
     Method,
     Number,
     Object,
+    ObjectKey,
     Opaque,
     Sequence,
     Set,
@@ -94,6 +97,8 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     """``left symbol right``."""
     ex = frame.ex
     left, right = behind(ex, ex.resolve(left)), behind(ex, ex.resolve(right))
+    if isinstance(left, Identity) or isinstance(right, Identity):
+        return _of_identities(symbol, left, right)
     if symbol == "%" and isinstance(left, Const) and type(left.value) is str and not isinstance(right, Array):
         return texts_of(frame, left.value.__mod__, [right], {})
     if isinstance(left, Array) or isinstance(right, Array):
@@ -122,6 +127,13 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 
 EQUAL.append(binary)
+
+
+def _of_identities(symbol: str, left: Any, right: Any) -> Value:
+    known = all(isinstance(v, Identity) or (isinstance(v, Const) and type(v.value) is int) for v in (left, right))
+    if symbol not in ("==", "!=") or not known:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of the id() of an object made here")
+    return Const((left == right) is (symbol == "=="))
 
 
 def _same_method(frame: Frame, left: Method, right: Method) -> bool:
@@ -511,12 +523,40 @@ def runs_code(key: Any) -> bool:
 def key_of(frame: Frame, value: Any) -> Any:
     """A key of a dict or an element of a set, as the Python object that it is."""
     value = frame.ex.resolve(value)
+    if isinstance(value, Identity):
+        return value
+    if isinstance(value, Object) and isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not _is_immutable(value):
+        return _object_key(frame, value)
     key = frozenset(value.items) if isinstance(value, Set) and value.kind is frozenset else known_number(plain(frame, value))
     try:
         hash(key)
     except TypeError as error:
         throw(error)
     return key
+
+
+def _object_key(frame: Frame, value: Object) -> ObjectKey:
+    """The hash is asked for once, as Python does; what is equal to the key may be asked more often, so nobody may see it."""
+    hashed = known_number(plain(frame, call_special(frame, value, "__hash__")))
+    equals = in_mro(value.kind, "__eq__")
+    if not isinstance(hashed, int) or not isinstance(equals, types.FunctionType) or _writes(equals.__code__):
+        refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
+    return ObjectKey(value, hashed, lambda key, other: _is_key(frame, key, other), frame.ex.steps)
+
+
+def _writes(code: types.CodeType) -> bool:
+    return any(i.op.startswith("STORE_") and i.op != "STORE_FAST" for i in decode(code).instructions)
+
+
+def _is_key(frame: Frame, key: ObjectKey, other: Any) -> bool:
+    right = other.value if isinstance(other, ObjectKey) else frame.ex.constant(other)
+    if same(frame, key.value, right):
+        return True
+    before = len(frame.ex.effects)
+    found = truth(frame, binary(frame, "==", key.value, right))
+    if len(frame.ex.effects) != before:
+        refuse("UNSUPPORTED_VALUE", f"a {key.value.kind.__name__} as a key, whose __eq__ is seen outside")
+    return found
 
 
 def known_number(value: Any) -> Any:

@@ -20,6 +20,7 @@ from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     DELETED,
     NULL,
+    UNKNOWN_KEYS,
     Array,
     Cell,
     Const,
@@ -27,6 +28,7 @@ from dynagraph.frontend.values import (
     DictView,
     Function,
     Getter,
+    Identity,
     Iterator,
     Method,
     Number,
@@ -172,6 +174,8 @@ class Results:
             return found(self, value)
         if isinstance(value, Iterator):
             return self._remade(value)
+        if isinstance(value, Identity):
+            raise CannotBuild("the id() of an object made here", value.born)
         what = value.what if isinstance(value, Opaque) else f"a {type(value).__name__.lower()}"
         raise CannotBuild(what)
 
@@ -278,7 +282,21 @@ def _fields(results: Results, value: Any) -> Recipe:
     return ("dict", tuple((k, results.build(v)) for k, v in value.fields.items() if v is not DELETED))
 
 
+def _check_keys(keys: Any) -> None:
+    for key in keys:
+        if isinstance(key, UNKNOWN_KEYS):
+            raise CannotBuild("a dict or set with keys whose classes say what they are equal to", key.born)
+        if isinstance(key, (tuple, frozenset)):
+            _check_keys(key)
+
+
+def _set(results: Results, value: Set) -> Recipe:
+    _check_keys(value.items)
+    return ("call", value.kind, (("const", tuple(value.items)),))
+
+
 def _dict(results: Results, value: Dict) -> Recipe:
+    _check_keys(value.items)
     plain = ("dict", tuple((k, results.build(v)) for k, v in value.items.items()))
     if value.kind is dict:
         return plain
@@ -351,7 +369,7 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Number: lambda results, value: ("call", float, (results._output(value.node, True),)),
     Sequence: _sequence,
     Dict: _dict,
-    Set: lambda results, value: ("call", value.kind, (("const", tuple(value.items)),)),
+    Set: _set,
     Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
     DictView: lambda results, value: ("call", _view_maker(value), (results.build(value.owner),)),
     Partial: _partial,

@@ -20,6 +20,7 @@ from dynagraph.frontend.values import (
     DictView,
     Function,
     Getter,
+    Identity,
     Iterator,
     Method,
     Number,
@@ -145,6 +146,8 @@ def type_of(frame: Frame, value: Any) -> type:
         return int if isinstance(value.value, SymInt) else type(value.value)
     if isinstance(value, Number):
         return float
+    if isinstance(value, Identity):
+        return int
     if isinstance(value, (Sequence, Dict, Set)):
         return value.kind
     if isinstance(value, DictView):

@@ -6,10 +6,12 @@ the captured code; they are built in their last state where they leave it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
 
+from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import Source
 from dynagraph.ir.graph import Node
 
@@ -184,6 +186,45 @@ class Object:
 
 
 DELETED = Null()
+
+
+@dataclass(eq=False)
+class Identity:
+    """``id()`` of an object made here: a number of which nothing is known but whose it is.  As a key it is itself."""
+
+    value: Any
+    born: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Identity) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        raise Break("UNSUPPORTED_VALUE", None, "the text of the id() of an object made here")
+
+
+@dataclass(eq=False)
+class ObjectKey:
+    """What stands in a dict or set for an object whose class says in Python what it is equal to."""
+
+    value: Object
+    hashed: int
+    equal: Callable[["ObjectKey", Any], bool]
+    born: int = 0
+
+    def __eq__(self, other: object) -> bool:
+        return self.equal(self, other)
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+    def __repr__(self) -> str:
+        raise Break("UNSUPPORTED_VALUE", None, "the text of a key that is an object")
+
+
+UNKNOWN_KEYS = (Identity, ObjectKey)
 
 
 @dataclass(eq=False)
