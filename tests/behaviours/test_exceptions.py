@@ -1727,6 +1727,21 @@ def except_star_wraps_a_plain_exception():
     return f, lambda: (four(),)
 
 
+@behaviour("B")
+def the_finally_of_a_callee_that_raises_breaks():
+    def f(x, text):
+        def scaled(v):
+            try:
+                return v * (text + 1)
+            finally:
+                x.fill(2.0)
+
+        y = x % 9
+        return scaled(y) / 4
+
+    return f, lambda: (four(), "text")
+
+
 @behaviour("B", calls=3)
 def argument_breaks_and_the_callee_raises():
     turn = itertools.cycle((1, 3, 3))

@@ -298,6 +298,12 @@ def code_of_the_function_itself():
 
 
 @changes
+def length_of_a_list_that_becomes_an_array():
+    values = [np.float64(2), np.float64(3)]
+    return lambda x, items: (x * 2, np.array(items)), lambda: (np.arange(4.0), values), lambda: values.append(values[0]), values.pop
+
+
+@changes
 def code_of_the_function_itself_behind_a_break():
     def f(x):
         y = x + 1
