@@ -157,8 +157,12 @@ def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Val
         if obj.__objclass__ in (int, str, float) and hasattr(owner.kind, "__members__"):
             return pure_call(frame, obj, args, kwargs)
         return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name} of a {owner.kind.__name__}")
-    if isinstance(owner, (Sequence, Dict, Set, Array)) or isinstance(owner, Const):
-        return call(frame, Method(name, owner), rest, kwargs)
+    if isinstance(owner, (Sequence, Dict, Set, Array, Const)):
+        kind = type_of(frame, owner)
+        in_c = (vars(k).get(name) for k in kind.__mro__)
+        if next((m for m in in_c if isinstance(m, type(obj))), None) is obj:
+            return call(frame, Method(name, owner), rest, kwargs)
+        return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name} of a {kind.__name__}")
     return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name}")
 
 
@@ -321,7 +325,12 @@ def make_super(frame: Frame, cls: Any, owner: Any) -> Super:
     of_class = isinstance(owner, Const) and isinstance(owner.value, type)
     if not of_class and not isinstance(owner, (Object, Sequence, Dict)):
         refuse("UNSUPPORTED_VALUE", "super() of this kind of object")
-    return Super(plain(frame, cls), owner)
+    kind = plain(frame, cls)
+    if not isinstance(kind, type):
+        refuse("WOULD_RAISE", "super() of something that is no class")
+    if kind not in (owner.value if of_class else owner.kind).__mro__:  # type: ignore[union-attr]
+        refuse("WOULD_RAISE", f"super() of {kind.__name__} for an object that may be no instance of it")
+    return Super(kind, owner)
 
 
 @meaning(locals)

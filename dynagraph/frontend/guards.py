@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Field, Item, Key, Known, Local, Owner, Referent, Source
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
+MAX_REGISTERS = 512  # of a guard program
 _LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")
 
 
@@ -62,6 +64,8 @@ class GuardList:
         found = self._registers.get(source)
         if found is None:
             load = self._load(source)
+            if self.n_registers >= MAX_REGISTERS:
+                raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_REGISTERS} objects of the caller's are looked at")
             found = self._registers[source] = self.n_registers
             self._sources[found] = source
             self.n_registers += 1

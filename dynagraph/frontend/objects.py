@@ -18,7 +18,7 @@ from dynagraph._core import _dispatch
 from dynagraph.frontend.calls import call, caller
 from dynagraph.frontend.exceptions import Raised, exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent
+from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent, Returned
 from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Traceback, Value
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
 from dynagraph.frontend.wrapping import Lazy, class_function
@@ -77,7 +77,7 @@ def owner_in_mro(cls: type, name: str) -> type:
 def guard_type(frame: Frame, value: Any) -> None:
     """The value's type is this one, and is as it is now."""
     source = getattr(value, "source", None)
-    if source is not None:
+    if source is not None and not isinstance(source, Returned):
         frame.ex.guards.instance(source, value.kind)
     else:
         frame.ex.guards.unmodified(value.kind)
@@ -164,7 +164,7 @@ def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Valu
     if name in value.fields:
         field = value.fields[name]
         return None if field is DELETED else frame.ex.resolve(field)
-    if value.source is None:
+    if value.source is None or isinstance(value.source, Returned):
         return None
     obj = frame.ex.objects[value.source]
     found = _in_slot(obj, in_mro(value.kind, name)) if in_slot else namespace(obj).get(name, MISSING)

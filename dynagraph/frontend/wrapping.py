@@ -131,6 +131,8 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return function(ex, obj, source)
     if kind is types.BuiltinFunctionType and type(obj.__self__) in BOUND_TO:
         return Method(obj.__name__, wrap(ex, obj.__self__, Owner(source, obj.__name__)))
+    if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
+        return Object(kind, obj, source)  # its class may compute attributes
     if issubclass(kind, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
@@ -142,7 +144,7 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
 def is_container(kind: type) -> bool:
     """Whether a class is a subclass of a list, tuple or dict, written in Python."""
     base = next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE), object)
-    return base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
+    return base is not kind and base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
 
 
 def _of_subclass(ex: Executor, obj: Any, source: Source) -> Any:
