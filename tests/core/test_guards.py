@@ -818,6 +818,19 @@ def test_sets_run_no_user_code() -> None:
     assert not holds(("set_is", 0, frozenset({"a"})), {Shy()}) and not holds(("set_is", 0, frozenset({"a"})), Sub({"a"}))
 
 
+def test_values_of_subclasses() -> None:
+    for wanted, other in ((7, 8), (2**70, 2**70 + 1), (1.5, 2.5), (0.0, -0.0), (1j, 2j), ("text", "test"), (b"text", b"test")):
+        base = type(wanted)
+        cls = type("Sub", (base,), {"__eq__": lambda *_: 1 / 0, "__hash__": None, "__int__": lambda _: 1 / 0, "__float__": lambda _: 1 / 0})
+        e = entry(("value", 0, wanted))
+        assert e.check((cls(wanted),)) is None and e.check((wanted,)) is None
+        assert e.check((cls(other),)) == 0 and e.check((None,)) == 0
+    assert entry(("value", 0, 7)).check((type("Sub", (int,), {})(2**70),)) == 0
+    assert entry(("value", 0, float("nan"))).check((type("Sub", (float,), {})("nan"),)) is None
+    with pytest.raises(TypeError, match="takes an int"):
+        entry(("value", 0, type("Sub", (int,), {})(7)))
+
+
 def test_tokens() -> None:
     token = abc.get_cache_token()
     e = entry(("token", abc.get_cache_token, token))
@@ -1042,6 +1055,7 @@ NAMES = [
     "same",
     "not_same",
     "equal",
+    "value",
     "array",
     "scalar",
     "dim",

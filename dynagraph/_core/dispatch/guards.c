@@ -15,7 +15,7 @@
 typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
-    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED, G_SELF_OF,
+    G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED, G_SELF_OF, G_VALUE,
     G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD,
 } opcode;
 
@@ -53,7 +53,7 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
     {"unmodified", G_UNMODIFIED, 1}, {"self_of", G_SELF_OF, 3}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
     {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
-    {"field", G_FIELD, 4},
+    {"field", G_FIELD, 4}, {"value", G_VALUE, 2},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -395,6 +395,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
     case G_NOT_SAME:
         return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_registers, "register", &g->dst);
     case G_EQUAL:
+    case G_VALUE:
         return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : parse_equal(g, b);
     case G_ARRAY:
         return parse_array(g, row, n_registers, n_inputs);
@@ -657,20 +658,9 @@ static inline int scalar_holds(const instruction *g, PyObject *object, dg_frame 
     return 1;
 }
 
-static inline int equal_holds(const instruction *g, PyObject *object)
+/* whether an object of this type, or of a subclass, has the value; what the subclass redefines is not asked */
+static inline int has_value(const instruction *g, PyObject *object, PyTypeObject *type)
 {
-    if (object == g->object)
-        return 1;
-    PyTypeObject *type = Py_TYPE(g->object);
-    if (Py_TYPE(object) != type)
-        return 0;
-    if (type == &PyLong_Type) {
-        int overflow;
-        int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
-        if (g->fits64)
-            return !overflow && number == g->integer;
-        return overflow && PyObject_RichCompareBool(object, g->object, Py_EQ) == 1;
-    }
     if (type == &PyFloat_Type) {
         double number = PyFloat_AS_DOUBLE(object);
         return memcmp(&number, &g->integer, 8) == 0;
@@ -679,7 +669,31 @@ static inline int equal_holds(const instruction *g, PyObject *object)
         Py_complex a = ((PyComplexObject *)object)->cval, b = ((PyComplexObject *)g->object)->cval;
         return memcmp(&a, &b, sizeof a) == 0;
     }
-    return PyObject_RichCompareBool(object, g->object, Py_EQ) == 1;
+    if (type == &PyLong_Type) {
+        int overflow;
+        int64_t number = PyLong_AsLongLongAndOverflow(object, &overflow);
+        if (g->fits64)
+            return !overflow && number == g->integer;
+        if (!overflow)
+            return 0;
+    }
+    PyObject *equal = type->tp_richcompare(object, g->object, Py_EQ);
+    int holds = equal == Py_True;
+    Py_XDECREF(equal);
+    PyErr_Clear();
+    return holds;
+}
+
+static inline int equal_holds(const instruction *g, PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(g->object);
+    return object == g->object || (Py_TYPE(object) == type && has_value(g, object, type));
+}
+
+static int value_holds(const instruction *g, PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(g->object);
+    return PyType_IsSubtype(Py_TYPE(object), type) && has_value(g, object, type);
 }
 
 /* the value of a dict entry, borrowed, or null; fast while the dict does not change */
@@ -932,6 +946,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_SAME: NEED(r[g->src] == r[g->dst]);
         case G_NOT_SAME: NEED(r[g->src] != r[g->dst]);
         case G_EQUAL: NEED(equal_holds(g, r[g->src]));
+        case G_VALUE: NEED(value_holds(g, r[g->src]));
         case G_DIM:
             frame->sizes[g->dst] = PyArray_DIM((PyArrayObject *)frame->input_objects[g->slot], (int)g->number);
             break;
