@@ -62,6 +62,7 @@ BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each
 KEYS = (str, int, bytes, bool, float, type(None), type)
 OF_NAMESPACES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__")  # what every module holds
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
+MRO_OF = vars(type)["__mro__"].__get__
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
 
@@ -133,6 +134,8 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return Method(obj.__name__, wrap(ex, obj.__self__, Owner(source, obj.__name__)))
     if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
         return Object(kind, obj, source)  # its class may compute attributes
+    if issubclass(kind, type) and MRO_OF(obj) is None:
+        refuse("METACLASS", "a class that is being made")
     if issubclass(kind, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
