@@ -67,7 +67,7 @@ from dynagraph.frontend.values import (
     Super,
     Value,
 )
-from dynagraph.frontend.wrapping import behind, class_function, load_cell
+from dynagraph.frontend.wrapping import behind, class_function, held_value, load_cell
 from dynagraph.ir.shapes import SymInt
 
 SPECIAL: dict[Any, Callable[..., Value]] = {}
@@ -156,6 +156,9 @@ def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Val
                 return found(frame, owner, *rest)
         if obj.__objclass__ in (int, str, float) and hasattr(owner.kind, "__members__"):
             return pure_call(frame, obj, args, kwargs)
+        held = held_value(frame.ex, owner)
+        if held is not None and obj.__objclass__ in (type(held.value), object):
+            return call(frame, Method(name, held), rest, kwargs)
         return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name} of a {owner.kind.__name__}")
     if isinstance(owner, (Sequence, Dict, Set, Array, Const)):
         kind = type_of(frame, owner)

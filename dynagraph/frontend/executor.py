@@ -39,7 +39,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import Lazy, cell_value, guard_cells, guard_length, wrap
+from dynagraph.frontend.wrapping import Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.ops import view_of
@@ -371,8 +371,19 @@ class Executor:
         if isinstance(value, Object):
             if isinstance(value.value, enum.Enum) and isinstance(value.value, int):
                 return self.builder.scalar(self.index_number(value), dtypes.int64)  # to NumPy no weak number
+            held = self.held_number(value)
+            if held is not None:
+                return self.builder.scalar(held, dtypes.int64 if type(held) is int else dtypes.float64)
             raise Break("UNSUPPORTED_VALUE", None, f"{value.source} is {describe_value(value.value)}")
         raise Break("UNSUPPORTED_VALUE", None, f"a {type(value).__name__.lower()} as an argument of a NumPy function")
+
+    def held_number(self, value: Object) -> int | float | None:
+        """What an instance of a subclass of int or float is to NumPy; None for anything else."""
+        if acts_as_array(value.kind):
+            return None
+        held = held_value(self, value)
+        fits = held is not None and (type(held.value) is float or (type(held.value) is int and -(2**63) <= held.value < 2**63))
+        return held.value if held is not None and fits else None
 
     def index_number(self, value: Value) -> Any:
         """What stands for a bound or an index: of a member of an enum of integers, the integer."""

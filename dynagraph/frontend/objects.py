@@ -21,7 +21,7 @@ from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent, Returned
 from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Traceback, Value
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
-from dynagraph.frontend.wrapping import Lazy, class_function
+from dynagraph.frontend.wrapping import EXACT, Lazy, class_function
 
 MISSING = object()
 TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]  # noqa: PYI024
@@ -93,6 +93,11 @@ def known(frame: Frame, obj: Any, name: str) -> Value:
 # -- special methods ----------------------------------------------------------------------------------------------------------
 
 
+def is_plain_value(value: Any) -> bool:
+    """Whether functions written in C take the object for the number or text that it holds."""
+    return not any(isinstance(in_mro(value.kind, name), types.FunctionType) for name in dir(value.kind) if name[:2] == "__" == name[-2:])
+
+
 def special(frame: Frame, value: Any, name: str) -> Any:
     """What implicit lookup of a special method finds in the type, or None."""
     guard_type(frame, value)
@@ -111,7 +116,7 @@ def call_special(frame: Frame, value: Any, name: str, *args: Value) -> Value:
 # -- reading ------------------------------------------------------------------------------------------------------------------
 
 
-GENERIC = tuple(k.__getattribute__ for k in (object, BaseException, int, str, float, list, tuple, dict, collections.OrderedDict))
+GENERIC = tuple(k.__getattribute__ for k in (object, BaseException, *EXACT, list, tuple, dict, collections.OrderedDict))
 
 
 def load(frame: Frame, value: Object, name: str) -> Value:

@@ -18,7 +18,16 @@ from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import operator_door
-from dynagraph.frontend.objects import MISSING, bound, call_special, in_mro, is_enum_class, member_of, special
+from dynagraph.frontend.objects import (
+    MISSING,
+    bound,
+    call_special,
+    in_mro,
+    is_enum_class,
+    is_plain_value,
+    member_of,
+    special,
+)
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.program import decode
 from dynagraph.frontend.source import Key
@@ -43,7 +52,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
-from dynagraph.frontend.wrapping import KEYS, behind, complete, guard_order, is_container
+from dynagraph.frontend.wrapping import KEYS, acts_as_array, base_of_value, behind, complete, guard_order, held_value, is_container
 from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
@@ -156,7 +165,9 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
             result = call_special(frame, other, name, left if other is right else right)
             if not _is_not_implemented(result):
                 return result
-        refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
+        array, held = (right if other is left else left), held_value(frame.ex, other)
+        if held is None or array.is_scalar or acts_as_array(kind):
+            refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
     return frame.ex.call_door(operator_door(symbol), [left, right])
 
 
@@ -364,6 +375,10 @@ def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
         given = known_number(owner.value)
         method = getattr(type(given), name, None)
         return Const(NotImplemented) if method is None else frame.ex.constant(method(given, plain(frame, other)))
+    if isinstance(owner, Const) and isinstance(owner.value, PURE) and base_of_value(getattr(other, "kind", object)) is not None:
+        given, right = known_number(owner.value), plain(frame, other)
+        method = getattr(type(given), name, None)
+        return Const(NotImplemented) if method is None else frame.ex.constant(method(given, right))
     if not isinstance(owner, (Object, Sequence, Dict)):
         return Const(NotImplemented)
     found = special(frame, owner, name)
@@ -510,6 +525,9 @@ def plain(frame: Frame, value: Any) -> Any:
         return value.value
     if isinstance(value, Function) and value.object is not None:
         return value.object
+    held = held_value(frame.ex, value)
+    if held is not None and is_plain_value(value):
+        return held.value
     return refuse("UNSUPPORTED_VALUE", f"a {type(value).__name__.lower()} where a number or string is needed")
 
 
@@ -527,6 +545,9 @@ def key_of(frame: Frame, value: Any) -> Any:
         return value
     if isinstance(value, Object) and isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not _is_immutable(value):
         return _object_key(frame, value)
+    held = held_value(frame.ex, value)
+    if held is not None:
+        return _value_key(frame, value, held.value)
     key = frozenset(value.items) if isinstance(value, Set) and value.kind is frozenset else known_number(plain(frame, value))
     try:
         hash(key)
@@ -542,6 +563,19 @@ def _object_key(frame: Frame, value: Object) -> ObjectKey:
     if not isinstance(hashed, int) or not isinstance(equals, types.FunctionType) or _writes(equals.__code__):
         refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
     return ObjectKey(value, hashed, lambda key, other: _is_key(frame, key, other), frame.ex.steps)
+
+
+def _value_key(frame: Frame, value: Object, held: Any) -> ObjectKey:
+    if not is_plain_value(value):
+        refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
+
+    def equal(key: ObjectKey, other: Any) -> bool:
+        if not isinstance(other, ObjectKey):
+            return bool(held == other)
+        right = held_value(frame.ex, other.value)
+        return held == right.value if right is not None and other.of_value else _is_key(frame, other, key)
+
+    return ObjectKey(value, hash(held), equal, frame.ex.steps, of_value=True)
 
 
 def _writes(code: types.CodeType) -> bool:
@@ -872,6 +906,11 @@ def text_of(frame: Frame, value: Any, name: str, specification: str = "") -> str
     if getattr(value, "value", None) is not None and hasattr(value.kind, "__members__"):
         member = plain(frame, value)
         return format(member, specification) if name == "__format__" else getattr(value.kind, name)(member)
+    held = held_value(frame.ex, value) if isinstance(value, Object) else None
+    if held is not None and name == "__format__" and not specification:
+        return text_of(frame, value, "__str__")
+    if held is not None:
+        return format(held.value, specification) if name == "__format__" else getattr(type(held.value), name)(held.value)
     return refuse("UNSUPPORTED_VALUE", f"{name} of a {value.kind.__name__}")
 
 

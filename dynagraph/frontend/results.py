@@ -33,6 +33,7 @@ from dynagraph.frontend.values import (
     Method,
     Number,
     Object,
+    ObjectKey,
     Opaque,
     Partial,
     Sequence,
@@ -207,7 +208,8 @@ class Results:
         elif isinstance(value, Dict) and value.is_namespace:
             made, fills = ("call", getattr, (self.build(value.owner), ("const", "__dict__"))), []
         elif isinstance(value, Dict) and value.kind is dict:
-            made, fills = ("dict", ()), [(dict.__setitem__, (Const(k), v)) for k, v in value.items.items()]
+            made, fills = ("dict", ()), [(dict.__setitem__, (self.ex.constant(k), v)) for k, v in value.items.items()]
+            _check_keys(value.items)
         else:
             raise CannotBuild("an object that holds itself")
         recipe = self._memos[id(value)] = ("memo", number, made)
@@ -284,7 +286,7 @@ def _fields(results: Results, value: Any) -> Recipe:
 
 def _check_keys(keys: Any) -> None:
     for key in keys:
-        if isinstance(key, UNKNOWN_KEYS):
+        if isinstance(key, UNKNOWN_KEYS) and not (isinstance(key, ObjectKey) and key.of_value):
             raise CannotBuild("a dict or set with keys whose classes say what they are equal to", key.born)
         if isinstance(key, (tuple, frozenset)):
             _check_keys(key)
@@ -292,12 +294,18 @@ def _check_keys(keys: Any) -> None:
 
 def _set(results: Results, value: Set) -> Recipe:
     _check_keys(value.items)
+    for key in value.items:
+        if isinstance(key, ObjectKey):
+            raise CannotBuild("a set of instances of subclasses of numbers or texts", key.born)
     return ("call", value.kind, (("const", tuple(value.items)),))
 
 
 def _dict(results: Results, value: Dict) -> Recipe:
     _check_keys(value.items)
     plain = ("dict", tuple((k, results.build(v)) for k, v in value.items.items()))
+    if any(isinstance(k, ObjectKey) for k in value.items):
+        keys = ("tuple", tuple(results.build(results.ex.constant(k)) for k in value.items))
+        plain = ("call", dict_of, (keys, ("tuple", tuple(built for _, built in plain[1]))))
     if value.kind is dict:
         return plain
     if value.kind is collections.defaultdict:
@@ -422,6 +430,10 @@ def new_function(code: Any, scope: Any, name: str, defaults: Any, closure: Any, 
     made.__qualname__ = name
     made.__kwdefaults__ = named
     return made
+
+
+def dict_of(keys: tuple[Any, ...], values: tuple[Any, ...]) -> dict[Any, Any]:
+    return dict(zip(keys, values))
 
 
 def new_list(cls: type, items: list[Any], fields: dict[str, Any]) -> Any:

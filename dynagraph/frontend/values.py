@@ -207,12 +207,13 @@ class Identity:
 
 @dataclass(eq=False)
 class ObjectKey:
-    """What stands in a dict or set for an object whose class says in Python what it is equal to."""
+    """What stands in a dict or set for an object whose class says what it is equal to."""
 
     value: Object
     hashed: int
     equal: Callable[["ObjectKey", Any], bool]
     born: int = 0
+    of_value: bool = False  # of a subclass of a number or text, which is equal to what these are
 
     def __eq__(self, other: object) -> bool:
         return self.equal(self, other)

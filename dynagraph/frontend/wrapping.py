@@ -341,6 +341,36 @@ def _scalar_input(ex: Executor, scalar: np.generic, source: Source) -> Array:
     return ex.own(Array(node, is_scalar=True, source=source))
 
 
+# -- instances of subclasses of int, float, str and their like ---------------------------------------------------------------------
+
+EXACT: dict[type, Any] = {
+    int: int.__pos__, float: float.__pos__, complex: complex.__pos__, str: str.__str__, bytes: bytes.__bytes__,
+}  # fmt: skip
+OF_ARRAYS = ("__array_ufunc__", "__array_priority__", "__array__", "__array_interface__", "__array_struct__")
+
+
+def base_of_value(kind: type) -> type | None:
+    """The built-in type that an immutable value's class extends, in Python; None of enums and other classes."""
+    base = next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE), object)
+    return base if base in EXACT and base is not kind and not hasattr(kind, "__members__") else None
+
+
+def acts_as_array(kind: type) -> bool:
+    """Whether a class tells NumPy what its instances are in operators."""
+    return any(name in vars(k) for k in kind.__mro__ for name in OF_ARRAYS)
+
+
+def held_value(ex: Executor, value: Any) -> Const | None:
+    """What an instance of such a class is as a plain number or text, guarded; None for anything else."""
+    base = base_of_value(value.kind) if isinstance(value, Object) and value.source is not None else None
+    if base is None:
+        return None
+    plain = EXACT[base](value.value)
+    ex.guards.instance(value.source, value.kind)
+    ex.guards.add("value", value.source, plain, says=f" has the value {plain!r}")
+    return Const(plain)
+
+
 # -- functions and names ----------------------------------------------------------------------------------------------------
 
 
