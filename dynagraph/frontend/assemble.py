@@ -27,7 +27,7 @@ from dynagraph.frontend.emission import (
     straighten,
     stream_of,
 )
-from dynagraph.frontend.program import CACHES, Instruction, Region
+from dynagraph.frontend.program import CACHES, Instruction, Region, Same
 
 try:
     from dynagraph._core._frame_hook import skip
@@ -201,9 +201,14 @@ def _entries(emitted: Sequence[Opcode]) -> Iterator[ExceptionTableEntry]:
             yield ExceptionTableEntry(opcodes[0].offset, opcodes[-1].end - 1, target, handler.depth, handler.push_lasti)
 
 
-@cache
 def called_from(code: CodeType, line: int) -> CodeType:
     """Code of ``lambda function, *args: function(*args)`` that stands, for tracebacks, warnings and logs, on a line of `code`."""
+    return _called_from(Same(code), line)
+
+
+@lru_cache(maxsize=512)
+def _called_from(same: Same, line: int) -> CodeType:
+    code = same.code
     shim = (lambda function, *args: function(*args)).__code__
     made = shim.replace(
         co_name=code.co_name,

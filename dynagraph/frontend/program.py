@@ -78,10 +78,10 @@ BINARY_OPERATORS = tuple(symbol for _, symbol in _opcode._nb_ops)  # type: ignor
 
 def decode(code: CodeType) -> Program:
     """The normalised program of a code object; UndecodableCode if it has none."""
-    return _decode(_Same(code))
+    return _decode(Same(code))
 
 
-class _Same:
+class Same:
     """A code object as itself: equal ones may have other files, and their constants need not be hashable."""
 
     __slots__ = ("code",)
@@ -97,7 +97,7 @@ class _Same:
 
 
 @functools.lru_cache(maxsize=512)
-def _decode(same: _Same) -> Program:
+def _decode(same: Same) -> Program:
     code = same.code
     if not set(code.co_cellvars).isdisjoint(code.co_freevars):
         # an inlined comprehension's cell is named like a free variable; CPython itself confuses the two

@@ -9,8 +9,11 @@ import contextlib
 import itertools
 import sys
 import threading
+import traceback
 
 import numpy as np
+
+import dynagraph as dg
 
 from .harness import behaviour, collected
 
@@ -1780,4 +1783,79 @@ def argument_breaks_and_the_callee_raises_within_with():
     return f, lambda: (four() + 1 + next(turn), stack)
 
 
+@behaviour("1")
+def context_of_an_exception_that_is_raised_again():
+    def f(x):
+        first = ValueError("first")
+        try:
+            try:
+                raise first
+            except ValueError as a:
+                try:
+                    raise KeyError("second")
+                except KeyError:
+                    raise a  # noqa: B904
+        except ValueError as e:
+            chain = type(e.__context__).__name__, e.__context__.__context__ is None
+        try:
+            raise TypeError("third")
+        except TypeError:
+            try:
+                raise first  # noqa: B904
+            except ValueError as e:
+                again = type(e.__context__).__name__
+        return x * 2, chain, again
+
+    return f, lambda: (four(),)
+
+
+@behaviour("1")
+def cause_that_is_no_exception():
+    def f(x):
+        try:
+            raise ValueError("v") from 5  # type: ignore[misc]
+        except TypeError as e:
+            return x * 2, str(e)
+
+    return f, lambda: (four(),)
+
+
+@behaviour("1")
+def attribute_errors_have_name_and_obj():
+    class Guarded:
+        def __getattr__(self, name):
+            raise AttributeError("not here")
+
+    def f(x, guarded):
+        found = []
+        for owner in (guarded, [1], 3):
+            try:
+                owner.colour  # noqa: B018
+            except AttributeError as e:
+                found.append((str(e), e.name, e.obj is owner))
+        return x * 2, found
+
+    return f, lambda: (four(), Guarded())
+
+
+@behaviour("B")
+def exception_of_the_callers_is_initialised_again():
+    def f(x, error):
+        y = x * 2
+        error.__init__()
+        return y + 1, error.args, error.msg, error.name
+
+    return f, lambda: (four(), ImportError("text", name="n", path="p"))
+
+
 test_exceptions = collected(__name__)
+
+
+def test_tracebacks_of_equal_functions_of_two_files():
+    """Equal code of another file is no reason to show that one."""
+    source = "def f(x):\n    try:\n        raise ValueError('here')\n    except ValueError as error:\n        return x + 1, error\n"
+    for name in ("one.py", "another.py"):
+        scope: dict = {}
+        exec(compile(source, name, "exec"), scope)
+        error = dg.compile(scope["f"])(four())[1]
+        assert [f.filename for f in traceback.extract_tb(error.__traceback__)] == [name]
