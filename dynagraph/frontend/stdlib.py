@@ -336,6 +336,8 @@ def _print(frame: Frame, *args: Any, **options: Any) -> Value:
     if not (isinstance(file, Const) and file.value is None):
         return _print_to(frame, file, args, {k: plain(frame, v) for k, v in options.items()})
     out, place = vars(sys).get("stdout"), DictEntry(vars(sys), "stdout", "sys")
+    if (id(vars(sys)), "stdout") in frame.ex.stored:
+        return _print_to(frame, load_attribute(frame, Const(sys), "stdout"), args, {k: plain(frame, v) for k, v in options.items()})
     if out is not None and not isinstance(in_mro(type(out), "write"), types.MethodDescriptorType):
         return _print_to(frame, frame.ex.wrap(out, place), args, {k: plain(frame, v) for k, v in options.items()})
     if out is not None:

@@ -1685,4 +1685,135 @@ def array_as_a_key_that_escapes():
     return f, lambda: (line(), {})
 
 
+@behaviour("B")
+def key_that_is_deleted_and_comes_back_during_iteration():
+    def f(x, table):
+        y = x * 2
+        try:
+            for key in table:
+                del table[key]
+                table[key] = 0
+        except RuntimeError as e:
+            return y + 1, str(e)
+        return y
+
+    return f, lambda: (line(), {"a": 1})
+
+
+@behaviour("1")
+def reversed_follows_the_list():
+    def f(x, items):
+        backwards = reversed(items)
+        found = [next(backwards)]
+        items[0] = 7
+        items.append(9)
+        found += backwards
+        return x * 2, found, list(backwards)
+
+    return f, lambda: (line(), [1, 2, 3])
+
+
+@behaviour("B")
+def reversed_is_half_consumed_at_a_break():
+    def f(x, items):
+        backwards, done = reversed(items), reversed((1,))
+        found = [next(backwards), *done]
+        first = float(x[0])
+        items[0] = 7
+        items.append(9)
+        return x * first, [*found, *backwards, *done]
+
+    return f, lambda: (line(), [1, 2, 3])
+
+
+@behaviour("1")
+def lists_that_change_while_they_are_compared():
+    def f(x):
+        def clear():
+            left.clear()
+            right.clear()
+            return False
+
+        left, right = [Asked(clear)], [Asked(clear)]
+        return x * 2, left == right
+
+    class Asked:
+        def __init__(self, answer):
+            self.answer = answer
+
+        def __eq__(self, other):
+            return self.answer()
+
+        __hash__ = None
+
+    return f, lambda: (line(),)
+
+
+@behaviour("B")
+def set_operators_in_place_want_sets():
+    def f(x, names, more):
+        y = x * 2
+        try:
+            names |= more
+        except TypeError as e:
+            return y + 1, str(e), names.__ior__(more) is NotImplemented
+        return y
+
+    return f, lambda: (line(), {"a"}, {"b": 1})
+
+
+@behaviour("1")
+def containers_are_initialised_again():
+    def f(x, items, names):
+        items.__init__([4, 5])
+        names.__init__("cd")
+        frozen = frozenset("ab")
+        return x * len(items), frozen.copy() is frozen
+
+    return f, lambda: (line(), [1, 2, 3], {"a"})
+
+
+@behaviour("1")
+def in_place_operators_in_errors():
+    def f(x, n):
+        try:
+            n **= 2
+        except TypeError as e:
+            return x * 2, str(e)
+        return x
+
+    return f, lambda: (line(), None)
+
+
+@behaviour("1")
+def dict_of_two_arguments():
+    def f(x):
+        try:
+            dict({}, {})
+        except TypeError as e:
+            return x * 2, str(e)
+        return x
+
+    return f, lambda: (line(),)
+
+
+@behaviour("1", calls=4)
+def values_of_members_of_an_enum_one_after_the_other():
+    class Bits(enum.IntFlag):
+        A = 1
+        B = 2
+        C = 4
+
+        @enum.property
+        def label(self):
+            return f"bit {self.value}"
+
+    turn = itertools.cycle(Bits)
+
+    def f(x, bit):
+        return x * bit.value, bit.name, bit.label
+
+    return f, lambda: (line(), next(turn))
+
+
 test_containers = collected(__name__)

@@ -2274,7 +2274,7 @@ def closures_made_anew_that_write_in_place():
 
         match n % 3:
             case 1 | 2:
-                grow([v for v in range(n)])
+                grow(list(range(n)))
         return x + n
 
     return f, given(4, 5, 7, 8)
@@ -2304,6 +2304,31 @@ def async_for_async_with_and_async_generators():
             async for part in parts(x):
                 total = total + part * scale
         return total, log, [p + 1 async for p in parts(x)]
+
+    return f, lambda: (line(),)
+
+
+@behaviour("1", calls=4)
+def itertools_with_sizes_that_change():
+    turn = itertools.cycle((1, 2, 3, 2))
+
+    def f(x, r):
+        rows = list(itertools.permutations("abc", r)), list(itertools.combinations("abc", r))
+        return x * len(rows[0]), rows, list(itertools.islice(itertools.product("ab", repeat=r), r))
+
+    return f, lambda: (line(), next(turn))
+
+
+@behaviour("1")
+def itertools_that_raise_at_once():
+    def f(x):
+        said = []
+        for make in (lambda: itertools.permutations("abc", "s"), lambda: itertools.combinations("abc", -1), lambda: itertools.islice("abc", -1)):
+            try:
+                make()
+            except (TypeError, ValueError) as e:
+                said.append((type(e).__name__, str(e)))
+        return x * 2, said
 
     return f, lambda: (line(),)
 

@@ -880,4 +880,24 @@ def an_iterator_of_the_caller_is_advanced():
     return f, lambda: (four(),)
 
 
+@behaviour("B")
+def print_to_a_stdout_that_raises():
+    class Closed:
+        def write(self, text):
+            raise RuntimeError(f"no {text!r}")
+
+    def f(x):
+        y = x * 2
+        before, sys.stdout = sys.stdout, Closed()
+        try:
+            print("text")
+        except RuntimeError as e:
+            said = str(e)
+        finally:
+            sys.stdout = before
+        return y + 1, said
+
+    return f, lambda: (four(),)
+
+
 test_globals = collected(__name__)

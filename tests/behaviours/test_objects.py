@@ -7,6 +7,7 @@ import collections
 import functools
 import numbers
 import operator
+import types
 import typing
 import weakref
 
@@ -1622,6 +1623,159 @@ def metaclass_call():
         return x * first.k + second.k, first is second
 
     return f, lambda: (four(),)
+
+
+@behaviour("B", calls=3)
+def objects_that_are_finalised():
+    log = []
+
+    class Noted:
+        def __init__(self, k):
+            self.k = k
+
+        def __del__(self):
+            log.append(self.k)
+
+    def f(x):
+        y = x * 2
+        made = Noted(3.0)
+        return y * made.k, list(log)
+
+    return f, lambda: (four(),)
+
+
+@behaviour("1")
+def builtin_function_as_an_attribute_of_a_class():
+    class Owner:
+        size = len
+        kind = dict.fromkeys
+
+    def f(x, owner):
+        return x * owner.size("abc"), owner.kind("ab")
+
+    return f, lambda: (four(), Owner())
+
+
+@behaviour("1")
+def list_asks_an_object_for_its_length():
+    class Asked:
+        def __init__(self):
+            self.log = []
+
+        def __len__(self):
+            self.log.append("len")
+            return 2
+
+        def __iter__(self):
+            self.log.append("iter")
+            yield 1
+            self.log.append("next")
+            yield 2
+
+    def f(x, asked):
+        items = list(asked)
+        items.extend(asked)
+        return x * len(items), tuple(asked), asked.log
+
+    return f, lambda: (four(), Asked())
+
+
+@behaviour("B")
+def module_of_a_class_of_its_own():
+    class Loud(types.ModuleType):
+        def __getattribute__(self, name):
+            log.append(name)
+            return super().__getattribute__(name)
+
+    log = []
+
+    def f(x, module):
+        y = x * 2
+        return y * module.scale, list(log)
+
+    def make():
+        log.clear()
+        module = Loud("loud")
+        module.scale = 3.0
+        return four(), module
+
+    return f, make
+
+
+@behaviour("B")
+def super_of_an_object_that_is_no_instance():
+    class A:
+        pass
+
+    class B(A):
+        pass
+
+    def f(x, a):
+        y = x * 2
+        try:
+            super(B, a)
+        except TypeError as e:
+            return y + 1, str(e)
+        return y
+
+    return f, lambda: (four(), A())
+
+
+@behaviour("1")
+def class_patterns_that_are_wrong():
+    class Twice:
+        __match_args__ = ("a", "a")
+        a = 1
+
+    class NoName:
+        __match_args__ = (None,)
+
+    class NoTuple:
+        __match_args__ = ["a"]  # noqa: RUF012
+
+    def two(thing):
+        match thing:
+            case Twice(y, z):
+                return y, z
+
+    def one(kind):
+        match kind():
+            case NoName(y) | NoTuple(y):
+                return y
+
+    def f(x, keys):
+        said = []
+        for function, given in ((two, Twice()), (one, NoName), (one, NoTuple)):
+            try:
+                function(given)
+            except TypeError as e:
+                said.append(str(e))
+        try:
+            match {"a": 1, "b": 2}:
+                case {keys.KEY: _, "a": _}:
+                    pass
+        except ValueError as e:
+            said.append(str(e))
+        return x * 2, said
+
+    class Keys:
+        KEY = "a"
+
+    return f, lambda: (four(), Keys)
+
+
+@behaviour("B")
+def unbound_methods_of_c_types_on_other_owners():
+    def f(x, items):
+        y, said = x * 2, []
+        for method, owner in ((list.append, items), (tuple.index, items), (int.__add__, 1.5), (set.add, frozenset())):
+            try:
+                said.append(method(owner, 2))
+            except TypeError as e:
+                said.append(str(e))
+        return y, said, object.__eq__((1,), (1,))
+
+    return f, lambda: (four(), collections.deque([1]))
 
 
 test_objects = collected(__name__)
