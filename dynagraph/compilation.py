@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import inspect
 import logging
+import signal
 import threading
 import time
+import traceback
 import types
 import warnings
 import weakref
@@ -237,6 +239,8 @@ class Compilation:
         except RecursionError:  # the caller's stack is nearly full
             self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
         except Exception as error:
+            if _is_of_signal(error):
+                raise
             self._note_failure(function, error, kind)
         finally:
             self.stats.compile_seconds += time.perf_counter() - start
@@ -364,7 +368,8 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
     elif native is None:
         scalars = tuple(scalar for _, _, scalar in captured.outputs)
         plan = _dispatch.PythonPlan(
-            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars
+            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
+            executable.repeatable,
         )
     else:
         plan = _dispatch.NativePlan(
@@ -379,6 +384,13 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
     return AssertionError(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
+
+
+def _is_of_signal(error: Exception) -> bool:
+    """Whether a signal's handler raised it, which is no failure of the compiler's: Python calls handlers anywhere."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = {id(getattr(getattr(h, "__func__", h), "__code__", h)) for h in handlers if callable(h)}
+    return any(id(frame.f_code) in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _capturable(function: types.FunctionType) -> bool:

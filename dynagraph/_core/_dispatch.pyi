@@ -38,6 +38,7 @@ class PythonPlan:
         n_symbols: int = 0,
         n_outputs: int = 256,
         scalars: tuple[bool, ...] = (),
+        repeatable: bool = False,
     ) -> None: ...
 
 @final

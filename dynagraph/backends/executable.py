@@ -32,6 +32,7 @@ class Executable:
     native: NativeProgram | None = None
     artifacts: Mapping[str, str] = field(default_factory=dict)  # for dump: "loops", "kernels"
     cached: bool = False  # the machine code came from the disk cache
+    repeatable: bool = True  # a function of its inputs: it may run again where a signal came between
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         return self.call(*arrays)

@@ -89,7 +89,7 @@ def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
     def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays))
 
-    return Executable(call)
+    return Executable(call, repeatable=False)
 
 
 def _checked(name: str, expected: Sequence[Node], results: Any, sizes: Sizes) -> tuple[np.ndarray, ...]:

@@ -11,6 +11,7 @@ import gc
 import io
 import os
 import pstats
+import signal
 import subprocess
 import sys
 import textwrap
@@ -1102,6 +1103,96 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     assert h.stats.hits == 1 and h.stats.compiles == 1
     """)
     assert output == "interrupted\n" * 3 + "['left', 'left']\n"
+
+
+@pytest.mark.parametrize("backend", ["numpy", "c"])
+def test_signals_at_any_moment_are_handled_within_the_try_block(backend):
+    succeeds(f"""
+    import random, signal
+    import numpy as np
+    import dynagraph as dg
+
+    class Stop(BaseException):
+        pass
+
+    def stop(*args):
+        raise Stop
+
+    signal.signal(signal.SIGALRM, stop)
+
+    @dg.compile(backend={backend!r})
+    def straight(x, log):
+        try:
+            log.append("in")
+            while True:
+                x = x * 1.5
+                if x.max() > 10:
+                    x = x / 20
+        finally:
+            log.append("out")
+
+    @dg.compile(backend={backend!r})
+    def within_loops(x, log):
+        for _ in [1]:
+            for _ in [1]:
+                try:
+                    log.append("in")
+                    while True:
+                        x = x * 1.5
+                        if x.max() > 10:
+                            x = x / 20
+                finally:
+                    log.append("out")
+
+    for f in (straight, within_loops):
+        for round in range(150):
+            log = []
+            try:
+                signal.setitimer(signal.ITIMER_REAL, (0.002 if round else 2.0) + random.random() * 0.002)
+                f(np.ones(3), log)
+            except Stop:
+                pass
+            assert log in ([], ["out"], ["in", "out"]), (f.__name__, round, log)
+        assert f.stats.fallbacks == 0 and f.stats.hits > 0
+    """)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_a_signal_while_a_part_is_compiled(error):
+    """It is no failure of the compiler's; of a KeyboardInterrupt the part's try block knows."""
+    log: list[str] = []
+    graphs: list[Any] = []
+
+    def handler(*_):
+        raise error
+
+    def backend(graph, examples=None):
+        from dynagraph.backends.reference import reference
+
+        graphs.append(graph)
+        if len(graphs) == 2:
+            signal.raise_signal(signal.SIGALRM)
+        return reference(graph)
+
+    def f(x):
+        y = x * 2
+        try:
+            if y.sum() > 0:
+                y = y + 1
+        finally:
+            log.append("left")
+        return y
+
+    compiled = dg.compile(f, backend=backend)
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(error):
+            compiled(X)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(graphs) == 2 and compiled.stats.fallbacks == 0
+    assert log == ["left"] or error is not KeyboardInterrupt
+    assert compiled(X).tolist() == f(X).tolist()
 
 
 def test_an_interrupt_while_compiling():

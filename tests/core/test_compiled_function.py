@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
+import os
 import pickle
 import sys
 import threading
@@ -509,4 +510,5 @@ def test_no_leaks_in_many_calls() -> None:
         once()
     gc.collect()
     after = resident_kilobytes(), sys.getrefcount(array), sys.getrefcount(thing), sys.getrefcount(cf)
-    assert after[1:] == before[1:] and after[0] - before[0] < 1000
+    assert after[1:] == before[1:]
+    assert after[0] - before[0] < 1000 or "ASAN_OPTIONS" in os.environ  # which keeps back what is freed

@@ -101,6 +101,14 @@ typedef struct {
 extern PyTypeObject dg_TailType;
 PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 
+/* -- signals.c: exceptions of signals' handlers wait until code of the user's runs -- */
+typedef struct {
+    PyObject *type, *value, *traceback;
+} dg_raised;
+int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is none of a handler's, this is not the main thread */
+void dg_drop_raised(dg_raised *raised);
+int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
+
 /* -- tracebacks.c -- */
 extern int dg_full_tracebacks;
 void dg_hide_our_frames(void); /* from the exception that is set */

@@ -20,6 +20,7 @@ struct dg_plan {
     dg_entry_point entry;      /* native; null: nothing to compute, the recipe only */
     PyObject *keepalive;       /* what owns the code; or the callable */
     int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
+    int repeatable; /* the callable is a function of its inputs: what it raises it raises again */
     output *outputs;
     dg_size workspace;
     dg_recipe *recipe;
@@ -157,11 +158,11 @@ fail:
 
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", NULL};
+    static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable", NULL};
     PyObject *callable, *result, *scalars = NULL;
-    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
-                                     &n_outputs, &PyTuple_Type, &scalars))
+    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!p:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
@@ -172,6 +173,7 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_inputs = n_inputs;
     plan->n_symbols = n_symbols;
     plan->n_outputs = n_outputs;
+    plan->repeatable = repeatable;
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
         parse_recipe(plan, result) < 0)
         goto fail;
@@ -288,9 +290,25 @@ static PyObject *python_input(PyObject *object)
     return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
 }
 
+/* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,
+   which may be within a try block. The program runs again. */
+static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, int *late)
+{
+    PyObject *given = PyObject_CallObject(plan->keepalive, args);
+    if (given || !plan->repeatable || !dg_take_raised(raised))
+        return given;
+    given = PyObject_CallObject(plan->keepalive, args);
+    *late = given != NULL;
+    if (!given)
+        dg_drop_raised(raised);
+    return given;
+}
+
 static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
     PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
+    dg_raised raised;
+    int late = 0;
     for (int k = 0; args && k < plan->n_inputs; ++k) {
         PyObject *input = python_input(frame->input_objects[k]);
         if (!input) {
@@ -299,7 +317,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         }
         PyTuple_SET_ITEM(args, k, input);
     }
-    if (args && (given = PyObject_CallObject(plan->keepalive, args)))
+    if (args && (given = call_program(plan, args, &raised, &late)))
         items = PySequence_Fast(given, "a backend's program must return a tuple or list of arrays");
     if (items) {
         PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
@@ -325,6 +343,12 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     Py_XDECREF(items);
     Py_XDECREF(given);
     Py_XDECREF(args);
+    if (late && !result)
+        dg_drop_raised(&raised);
+    else if (late && dg_raise_later(&raised) < 0) { /* recipes may run Python code too: only now */
+        Py_CLEAR(result);
+        Py_CLEAR(*callee);
+    }
     return result;
 }
 

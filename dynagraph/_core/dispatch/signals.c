@@ -1,0 +1,44 @@
+/* Python calls signals' handlers in the main thread, anywhere in Python code: in the compiler and in the program of a graph too, where
+   the user's frame is within a try block and ours is not. What they raise is put off until code of the user's runs. */
+#include "core.h"
+
+#if PY_VERSION_HEX >= 0x030D0000
+PyAPI_FUNC(int) _PyOS_IsMainThread(void); /* exported as ever, but declared in an internal header */
+#endif
+
+int dg_take_raised(dg_raised *raised)
+{
+    if (!_PyOS_IsMainThread())
+        return 0;
+    dg_hide_our_frames();
+    PyErr_Fetch(&raised->type, &raised->value, &raised->traceback);
+    return 1;
+}
+
+void dg_drop_raised(dg_raised *raised)
+{
+    Py_XDECREF(raised->type);
+    Py_XDECREF(raised->value);
+    Py_XDECREF(raised->traceback);
+}
+
+static int raise_now(void *argument)
+{
+    dg_raised *raised = argument;
+    PyErr_Restore(raised->type, raised->value, raised->traceback);
+    PyMem_RawFree(raised);
+    return -1;
+}
+
+int dg_raise_later(dg_raised *raised)
+{
+    dg_raised *kept = PyMem_RawMalloc(sizeof *kept);
+    if (kept) {
+        *kept = *raised;
+        if (Py_AddPendingCall(raise_now, kept) == 0)
+            return 0;
+        PyMem_RawFree(kept);
+    }
+    PyErr_Restore(raised->type, raised->value, raised->traceback);
+    return -1;
+}
