@@ -63,6 +63,7 @@ KEYS = (str, int, bytes, bool, float, type(None), type)
 OF_NAMESPACES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__")  # what every module holds
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 MRO_OF = vars(type)["__mro__"].__get__
+IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C, heap types too
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
 
@@ -146,8 +147,13 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
 
 def is_container(kind: type) -> bool:
     """Whether a class is a subclass of a list, tuple or dict, written in Python."""
-    base = next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE), object)
+    base = base_in_c(kind)
     return base is not kind and base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
+
+
+def base_in_c(kind: type) -> type:
+    """The nearest class in the MRO that is written in C."""
+    return next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE or k.__flags__ & IMMUTABLE_TYPE), object)
 
 
 def _of_subclass(ex: Executor, obj: Any, source: Source) -> Any:
@@ -351,7 +357,7 @@ OF_ARRAYS = ("__array_ufunc__", "__array_priority__", "__array__", "__array_inte
 
 def base_of_value(kind: type) -> type | None:
     """The built-in type that an immutable value's class extends, in Python; None of enums and other classes."""
-    base = next((k for k in kind.__mro__ if not k.__flags__ & HEAP_TYPE), object)
+    base = base_in_c(kind)
     return base if base in EXACT and base is not kind and not hasattr(kind, "__members__") else None
 
 
