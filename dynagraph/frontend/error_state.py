@@ -24,7 +24,7 @@ from dynagraph.frontend.wrapping import load_cell
 
 KINDS = ("divide", "over", "under", "invalid")
 HARMLESS = ("ignore", "warn")
-UNSEEING = (types.MethodDescriptorType, types.WrapperDescriptorType, type(list().append.__call__))  # methods of C types
+UNSEEING = (types.MethodDescriptorType, types.WrapperDescriptorType, type([].append.__call__))  # methods of C types
 NONE = Const(None)
 UNSET: Any = getattr(__import__("numpy._core._ufunc_config", fromlist=["_"]), "_Unspecified", None)
 

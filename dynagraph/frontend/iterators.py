@@ -13,7 +13,7 @@ from collections.abc import Generator as Generated
 from typing import Any
 
 from dynagraph.frontend.exceptions import Raised, refuse, throw
-from dynagraph.frontend.executor import Executor, Frame, Generator
+from dynagraph.frontend.executor import Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth

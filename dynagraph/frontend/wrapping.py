@@ -21,7 +21,6 @@ from dynagraph.frontend.numpy_door import lookup
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import Attribute, Contents, DictEntry, Field, Item, Key, Known, Owner, Referent, Source
 from dynagraph.frontend.source import Cell as CellSource
-from dynagraph.frontend.volatile import HEAP_TYPE
 from dynagraph.frontend.values import (
     DELETED,
     NULL,
@@ -38,6 +37,7 @@ from dynagraph.frontend.values import (
     Slice,
     Value,
 )
+from dynagraph.frontend.volatile import HEAP_TYPE
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.shapes import Dim
