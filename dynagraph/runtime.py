@@ -15,7 +15,7 @@ from dynagraph import config
 from dynagraph._core import _dispatch
 from dynagraph.backends.blas import find_blas
 from dynagraph.compilation import compilations
-from dynagraph.frontend.objects import namespace
+from dynagraph.frontend.objects import shown_namespace
 from dynagraph.frontend.watch import may_be_captured
 
 try:
@@ -49,7 +49,7 @@ def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple)
 
 def _holds_arrays(value: Any) -> bool:
     kind = type(value)
-    return issubclass(kind, (np.ndarray, list, tuple, dict)) or (kind.__dictoffset__ != 0 and bool(namespace(value)))
+    return issubclass(kind, (np.ndarray, list, tuple, dict)) or bool(shown_namespace(value))
 
 
 def _forget_locks() -> None:

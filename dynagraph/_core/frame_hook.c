@@ -222,6 +222,9 @@ static PyObject *watcher;               /* the callback, or NULL */
 static PyObject *skip_answer;           /* what _frame_hook.SKIP is */
 /* The function whose call this thread watches, borrowed: its own frames are not offered. NULL: nothing is watched. */
 static _Thread_local PyObject *watched;
+/* Watched frames nest on the C stack, of which 3.12 grants far less than the recursion limit: in deeper ones nothing is watched. */
+enum { MOST_NESTED = 200 };
+static _Thread_local int nested;
 static _Thread_local PyObject *asked_for; /* what was watched, while the watcher is asked; borrowed */
 
 static int mark_of(PyCodeObject *code)
@@ -306,8 +309,12 @@ static PyObject *evaluate_watched(PyThreadState *ts, _PyInterpreterFrame *frame,
         mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
         Py_DECREF(code);
     }
-    if (!(mark & MARK_DEEP))
-        return next(ts, frame, throwflag);
+    if (!(mark & MARK_DEEP) && nested < MOST_NESTED) {
+        ++nested;
+        PyObject *result = next(ts, frame, throwflag);
+        --nested;
+        return result;
+    }
     PyObject *function = stop_watching();
     PyObject *result = next(ts, frame, throwflag);
     watch_again(function);

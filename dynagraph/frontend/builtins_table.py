@@ -131,11 +131,11 @@ def _unknown(obj: Any) -> Value:
 
 def _call_class(frame: Frame, function: Const, args: Arguments, kwargs: Keywords) -> Value:
     cls = function.value
-    if hasattr(cls, "__members__") and len(args) == 1 and not kwargs and "_missing_" not in vars(cls):
+    if hasattr(cls, "__members__") and len(args) == 1 and not kwargs and _is_pythons(in_mro(cls, "_missing_")):
         member = plain(frame, args[0])
         try:
             return frame.ex.wrap(cls(member), Known(cls(member), f"{cls.__name__}({member!r})"))
-        except ValueError as error:
+        except (TypeError, ValueError) as error:
             throw(error)
     user = cls.__module__ not in ("builtins", "collections", "itertools", "functools", "types", "weakref", "threading")
     if not user and not issubclass(cls, BaseException):
@@ -143,6 +143,11 @@ def _call_class(frame: Frame, function: Const, args: Arguments, kwargs: Keywords
     if str(cls.__module__).split(".")[0] in ("numpy", "random", "threading", "logging", "decimal", "datetime", "pathlib", "re"):
         return _unknown(cls)
     return instantiate(frame, function, args, kwargs)
+
+
+def _is_pythons(method: Any) -> bool:
+    """Whether a method of an enum is the one that module enum has."""
+    return getattr(getattr(method, "__func__", method), "__module__", None) == "enum"
 
 
 def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Value:

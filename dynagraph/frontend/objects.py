@@ -226,7 +226,17 @@ def _in_slot(obj: Any, slot: Any) -> Any:
 
 def namespace(obj: Any) -> dict[str, Any]:
     """``obj.__dict__``, by no code of the user's."""
-    return object.__getattribute__(obj, "__dict__") if type(obj).__dictoffset__ else {}
+    found = shown_namespace(obj)
+    return found if found is not None else refuse("ATTRIBUTE", f"a {type(obj).__name__} does not show its attributes")
+
+
+def shown_namespace(obj: Any) -> dict[str, Any] | None:
+    """As `namespace`; None where an object does not show it."""
+    if not type(obj).__dictoffset__:
+        return {}
+    in_c = (types.GetSetDescriptorType, types.MemberDescriptorType)
+    found = [vars(k)["__dict__"] for k in type(obj).__mro__ if isinstance(vars(k).get("__dict__"), in_c)]
+    return found[0].__get__(obj) if found else None
 
 
 def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:

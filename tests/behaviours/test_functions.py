@@ -2333,4 +2333,17 @@ def itertools_that_raise_at_once():
     return f, lambda: (line(),)
 
 
+@behaviour("B")
+def deep_recursion_behind_a_break():
+    def down(n):
+        return 0 if n == 0 else 1 + down(n - 1)
+
+    def f(x):
+        y = x * 2
+        first = float(y[0])
+        return y * first + down(600)
+
+    return f, lambda: (line(),)
+
+
 test_functions = collected(__name__)

@@ -1778,4 +1778,31 @@ def unbound_methods_of_c_types_on_other_owners():
     return f, lambda: (four(), collections.deque([1]))
 
 
+@behaviour("B")
+def attributes_of_objects_without_dict_of_their_own():
+    marker = typing.TypeVar("marker")
+
+    def f(x, marker):
+        y = x * 2
+        return y + 1, marker.__name__, getattr(marker, "other", None)
+
+    return f, lambda: (four(), marker)
+
+
+@behaviour("1")
+def objects_that_say_what_their_namespace_is():
+    class Odd:
+        def __init__(self):
+            self.scale = 3.0
+
+        @property
+        def __dict__(self):
+            return {"scale": 9.0}
+
+    def f(x, odd):
+        return x * odd.scale
+
+    return f, lambda: (four(), Odd())
+
+
 test_objects = collected(__name__)

@@ -13,9 +13,13 @@ BUILTINS = "puts a function of its own in the place of a builtin that the compil
 QUIRK = "is expected to fail, for a flaw of CPython that shows in the plain run only"
 SLOTS = "wants a class to be looked up while a key of its namespace changes that class"
 LAYOUT = "looks at how much memory a dict of an instance takes, which depends on how it came about"
+VECTORCALL = "replaces how C calls a function, by means of C that leave no trace in Python"
 TYPE = "expects that what stands for the compiled function is of the type function, or has its __code__"
 
 EXCLUDED: dict[str, str] = {
+    "test_call.TestPEP590.test_setvectorcall": VECTORCALL,
+    "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_deopt": VECTORCALL,
+    "test_call.TestPEP590.test_setvectorcall_load_attr_specialization_skip": VECTORCALL,
     "test_descr.ClassPropertiesAndMethods.test_cycle_through_dict": LIFETIME,
     "test_descr.ClassPropertiesAndMethods.test_recursive_call": DEPTH,
     "test_descr.ClassPropertiesAndMethods.test_remove_subclass": LIFETIME,
