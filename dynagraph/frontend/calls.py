@@ -5,6 +5,7 @@ What a kind means when it is called is registered by the module that knows it.
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -130,11 +131,23 @@ def _bind_keywords(function: Function, bound: dict[str, Any], kwargs: Keywords) 
         elif position >= 0:
             positional_only.append(name)
         else:
-            throw(TypeError(f"{function.name}() got an unexpected keyword argument {name!r}"))
+            throw(_unexpected(function, name))
     if positional_only:
         text = ", ".join(positional_only)
         throw(TypeError(f"{function.name}() got some positional-only arguments passed as keyword arguments: '{text}'"))
     return extra
+
+
+def _unexpected(function: Function, name: str) -> TypeError:
+    """The error of a keyword that a function does not take, with what Python suggests instead."""
+    closure = tuple(types.CellType() for _ in function.code.co_freevars)
+    made = types.FunctionType(function.code, {}, closure=closure)
+    made.__qualname__ = function.name
+    try:
+        made(**{name: None})
+    except TypeError as error:
+        return error
+    return TypeError(f"{function.name}() got an unexpected keyword argument {name!r}")
 
 
 def _too_many(function: Function, bound: dict[str, Any], given: int) -> None:

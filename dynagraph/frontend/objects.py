@@ -24,6 +24,7 @@ from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatil
 from dynagraph.frontend.wrapping import EXACT, Lazy, class_function
 
 MISSING = object()
+IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C that are made at run time
 TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]  # noqa: PYI024
 CACHED: Any = type(functools.lru_cache(len))
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -492,7 +493,8 @@ def store_in_class(frame: Frame, cls: type, name: str, new: Value) -> None:
     plain_metaclass = in_mro(type(cls), "__setattr__") is type.__setattr__ and in_mro(type(cls), name) is MISSING
     before = in_mro(cls, name)
     slot = before is not MISSING and is_data_descriptor(before)
-    if special_name or slot or not plain_metaclass or not cls.__flags__ & HEAP_TYPE or _binds(new) or cls.__module__ == "builtins":
+    may_be_set = cls.__flags__ & HEAP_TYPE and not cls.__flags__ & IMMUTABLE
+    if special_name or slot or not plain_metaclass or not may_be_set or _binds(new) or cls.__module__ == "builtins":
         refuse("SIDE_EFFECT", f"{cls.__name__}.{name} is set")
     make_volatile(cls, name)
     frame.ex.guards.unmodified(cls)

@@ -2346,4 +2346,18 @@ def deep_recursion_behind_a_break():
     return f, lambda: (line(),)
 
 
+@behaviour("1")
+def unexpected_keyword_with_a_suggestion():
+    def callee(x, *, bluchin=None):
+        return x
+
+    def f(x):
+        try:
+            callee(x, bluch=1)
+        except TypeError as e:
+            return x * 2, str(e)
+
+    return f, lambda: (line(),)
+
+
 test_functions = collected(__name__)

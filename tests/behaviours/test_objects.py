@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import collections
 import functools
+import itertools
 import numbers
 import operator
 import types
@@ -1789,7 +1790,7 @@ def attributes_of_objects_without_dict_of_their_own():
     return f, lambda: (four(), marker)
 
 
-@behaviour("1")
+@behaviour("B")
 def objects_that_say_what_their_namespace_is():
     class Odd:
         def __init__(self):
@@ -1803,6 +1804,19 @@ def objects_that_say_what_their_namespace_is():
         return x * odd.scale
 
     return f, lambda: (four(), Odd())
+
+
+@behaviour("B")
+def attribute_of_an_immutable_class_is_set():
+    def f(x):
+        y = x * 2
+        try:
+            itertools.accumulate.other = 1
+        except TypeError as e:
+            return y + 1, str(e)
+        return y
+
+    return f, lambda: (four(),)
 
 
 test_objects = collected(__name__)
