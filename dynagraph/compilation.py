@@ -18,6 +18,7 @@ import types
 import warnings
 import weakref
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -366,9 +367,9 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
     if executable is None:
         plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
     elif native is None:
-        scalars = tuple(scalar for _, _, scalar in captured.outputs)
+        scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
         plan = _dispatch.PythonPlan(
-            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
+            writing_back(executable, captured.graph.into), captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
             executable.repeatable,
         )
     else:
@@ -377,6 +378,22 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
             captured.result, native.release_gil, captured.n_symbols,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
+
+
+def writing_back(executable: Executable, into: tuple[int | None, ...]) -> Callable[..., tuple[Any, ...]]:
+    """The program, with outputs that are meant for the memory of inputs copied there."""
+    if all(position is None for position in into):
+        return executable
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        results = list(executable(*arrays))
+        for k, position in enumerate(into):
+            if position is not None:
+                np.copyto(arrays[position], results[k])
+                results[k] = arrays[position]
+        return tuple(results)
+
+    return call
 
 
 def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:

@@ -5,7 +5,8 @@ from typing import Any, final, overload
 
 Size = int | tuple[Any, ...]  # a size program: see docs/internals.md
 Recipe = tuple[Any, ...]
-Output = tuple[Any, tuple[Size, ...], bool]  # dtype, shape, whether it is given as a NumPy scalar
+# dtype, shape, whether it is given as a NumPy scalar; the input slot whose memory it is written to, or -1
+Output = tuple[Any, tuple[Size, ...], bool] | tuple[Any, tuple[Size, ...], bool, int]
 
 class GuardError(RuntimeError):
     """An entry was run on values that its guards refuse."""

@@ -101,7 +101,7 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
     reader = ATTRIBUTES.get(name)
     if reader is not None:
-        return frame.ex.from_door(reader(frame.ex.builder, array.node), "value" if array.is_scalar else "array")
+        return frame.ex.from_door(reader(frame.ex.builder, frame.ex.memories.present(array)), "value" if array.is_scalar else "array")
     if method(name) is not None:
         return Method(name, array)
     kind = array.node.dtype.numpy.type if array.is_scalar else np.ndarray

@@ -37,7 +37,8 @@ _ROWS = (
         "a Python value or a shape depends on the values of an array",
         "do this step outside the compiled function, or keep the value in an array",
     ),
-    Reason("IN_PLACE_WRITE", "an array is written in place", "build a new array: np.where, np.concatenate, x = x + y"),
+    Reason("IN_PLACE_WRITE", "an array is written in a way that is not captured", "assign to slices or masks, or build a new array"),
+    Reason("OVERLAP", "an array is written that shares memory with another one of the caller's", "pass a copy of one of them"),
     Reason(
         "SIDE_EFFECT",
         "something that outlives the call is changed, or the world outside is asked",

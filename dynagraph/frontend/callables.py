@@ -12,6 +12,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from dynagraph.frontend import array_writes
 from dynagraph.frontend.attributes import attribute_or, load_attribute, store_attribute
 from dynagraph.frontend.builtins_table import SPECIAL, meaning
 from dynagraph.frontend.calls import SPECIAL_CODES, SPECIAL_FUNCTIONS, Arguments, Keywords, call, caller
@@ -241,3 +244,12 @@ def _length_hint(frame: Frame, value: Any, default: Any = Const(0)) -> Value:
             refuse("UNSUPPORTED_ARGUMENT", "length_hint() of this kind of object")
         return call(frame, Const(len), [value], {})
     return Const(length(frame.ex, value))
+
+
+# -- writes into arrays -----------------------------------------------------------------------------------------------------------
+
+
+@meaning(np.copyto)
+def _copy_to(frame: Frame, dst: Any, src: Any, casting: Any = Const("same_kind"), where: Any = Const(True)) -> Value:
+    array_writes.copy_to(frame.ex, frame.ex.resolve(dst), src, plain(frame, casting), where)
+    return Const(None)

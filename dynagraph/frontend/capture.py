@@ -28,7 +28,7 @@ from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.shapes import expr_of
 
-Output = tuple[np.dtype, tuple[Any, ...], bool]
+Output = tuple[np.dtype, tuple[Any, ...], bool, int]
 MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 
 
@@ -36,7 +36,7 @@ MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 class Captured:
     """A call, or its part up to a break, as a graph.
 
-    `outputs`: dtype, shape as size programs, and whether it is given as a NumPy scalar.  `stop`: why the capture ends before the return.
+    `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, and the input that it is written to, or -1.  `stop`: why the capture ends before the return.
     """
 
     graph: Graph
@@ -169,15 +169,16 @@ class _Ending:
 
     def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
         ex, graph = self.ex, self.ex.graph
-        graph.output(results.nodes)
+        graph.output(results.nodes, results.into)
         outputs = tuple(
-            (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar)
-            for n, scalar in zip(results.nodes, results.scalars)
+            (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar, -1 if into is None else into)
+            for n, scalar, into in zip(results.nodes, results.scalars, results.into)
         )
+        written = tuple(into for into in results.into if into is not None)
         if stop is None and not any(n.kind == "call_function" for n in graph.nodes):
             raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
         floats = any(n.kind == "call_function" and (n.dtype.is_float or any(a.dtype.is_float for a in n.args)) for n in graph.nodes)
-        ex.guards.finish(ex.dims, list(ex.env.relations), floats)
+        ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
         return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop)
 
 

@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph import config
+from dynagraph.frontend import array_writes
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
+from dynagraph.frontend.memory import Memories
 from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
 from dynagraph.frontend.numpy_errors import numpy_error_of
 from dynagraph.frontend.profile import Profile
@@ -42,7 +44,6 @@ from dynagraph.frontend.values import (
 from dynagraph.frontend.wrapping import Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Node
-from dynagraph.ir.ops import view_of
 from dynagraph.ir.shapes import ShapeEnv, SymInt
 
 Handler = Callable[["Frame", Instruction], None]
@@ -187,7 +188,7 @@ class Executor:
         self.dims: list[tuple[int, int, int]] = []  # symbol, input slot, axis
         self.scalars: set[Node] = set()
         self.arrays: dict[Node, Array] = {}  # which value a node is the current one of
-        self.viewed: set[Node] = set()  # whose memory some other value looks at
+        self.memories = Memories(self)  # of arrays that are written to
         self.wrapped: dict[Source, Value] = {}
         self.objects: dict[Source, Any] = {}  # the caller's objects that were wrapped
         self.cells: dict[int, Cell] = {}  # the real ones: one value each
@@ -239,7 +240,7 @@ class Executor:
 
     def release(self) -> None:
         """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
-        self.main = self.running = self.builder = self.values = None  # type: ignore[assignment]
+        self.main = self.running = self.builder = self.values = self.memories = None  # type: ignore[assignment]
         for held in (self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.written, self.caches, self.handling):
             held.clear()  # type: ignore[attr-defined]
 
@@ -338,8 +339,11 @@ class Executor:
 
     def call_door(self, door: Door, args: Iterable[Value], kwargs: dict[str, Value] | None = None) -> Value:
         """What a NumPy function gives for values."""
+        args, kwargs = list(args), kwargs or {}
+        if array_writes.has_out(self, door, args, kwargs):
+            return array_writes.call_with_out(self, door, args, kwargs)
         given = [self.to_door(a) for a in args]
-        named = {k: self.to_door(v) for k, v in (kwargs or {}).items()}
+        named = {k: self.to_door(v) for k, v in kwargs.items()}
         try:
             result = door(self.builder, *given, **named)
         except Unsupported as refusal:
@@ -357,7 +361,7 @@ class Executor:
         """A value as the door takes it."""
         value = self.resolve(value)
         if isinstance(value, Array):
-            return value.node
+            return self.memories.present(value)
         if isinstance(value, Const):
             return value.value
         if isinstance(value, Number):
@@ -405,29 +409,13 @@ class Executor:
         known = self.arrays.get(node)
         if known is not None:
             return known  # np.asarray(x) is x
-        found = view_of(node)
         scalar = returns == "value" and node.ndim == 0
         if scalar:
             self.scalars.add(node)
-        elif found is not None:
-            self.viewed.add(found[0])
-        return self.own(Array(node, is_scalar=scalar))
-
-    def write_in_place(self, array: Array, result: Array) -> bool:
-        """Give `array` the value of `result`, where nobody else sees its memory; False where that is not known."""
-        node = array.node
-        if array.source is not None or array.is_scalar or node.kind != "call_function" or node in self.viewed:
-            return False
-        if view_of(node) is not None or not _same_static_shape(node, result.node):
-            return False
-        if not np.can_cast(result.node.dtype.numpy, node.dtype.numpy, "same_kind"):
-            return False
-        new = self.builder.cast(result.node, node.dtype)
-        if new is result.node and (new in self.arrays and self.arrays[new] is not result):
-            new = self.builder.call("copy", new)
-        array.node = new
-        self.arrays[new] = array
-        return True
+            return self.own(Array(node, is_scalar=True))
+        array = self.own(Array(self.memories.rebased(node)))
+        self.arrays[node] = array
+        return array
 
 
 class Generator(Iterator):
@@ -500,10 +488,6 @@ def _decoded(code: types.CodeType) -> Program:
         return decode(code)
     except UndecodableCode as error:
         raise Break("UNKNOWN_OPCODE", None, str(error)) from None
-
-
-def _same_static_shape(a: Node, b: Node) -> bool:
-    return a.ndim == b.ndim and all(x == y for x, y in zip(a.shape, b.shape))
 
 
 __all__ = ["HANDLERS", "NULL", "Executor", "Frame", "Generator", "SymInt", "handler", "refuse"]

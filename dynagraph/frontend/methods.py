@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.frontend import array_writes
 from dynagraph.frontend import operations as ops
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
@@ -45,6 +46,9 @@ NOTHING = Const(None)
 def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
     """``owner.name(*args, **kwargs)`` of a followed value."""
     if isinstance(owner, Array):
+        if name == "fill" and not owner.is_scalar and len(args) == 1 and not kwargs:
+            array_writes.fill(frame.ex, owner, args[0])
+            return NOTHING
         door = method(name)
         assert door is not None
         return frame.ex.call_door(door, [owner, *args], kwargs)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.errors import ShapeError
+from dynagraph.frontend import array_writes
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
@@ -400,9 +401,7 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     left, right = ex.resolve(left), ex.resolve(right)
     if isinstance(left, Array) and not left.is_scalar:
         result = binary(frame, symbol, left, right)
-        if not isinstance(result, Array) or not ex.write_in_place(left, result):
-            refuse("IN_PLACE_WRITE", f"{symbol}= writes into an array that others may see")
-        return left
+        return array_writes.store_result(ex, left, result, who=f"{symbol}=")
     if isinstance(left, (Object, Sequence, Dict)):
         name = f"__i{_NAMES[symbol]}__"
         found = in_mro(left.kind, name)
@@ -757,7 +756,8 @@ def store(frame: Frame, container: Any, key: Any, value: Any) -> None:
     """``container[key] = value``."""
     container, value = frame.ex.resolve(container), frame.ex.resolve(value)
     if isinstance(container, Array):
-        refuse("IN_PLACE_WRITE", "x[...] = value writes into an array")
+        array_writes.store_item(frame.ex, container, key, value)
+        return
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__setitem__"), type(store)):
         call_special(frame, container, "__setitem__", key, value)
         return

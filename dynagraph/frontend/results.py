@@ -66,6 +66,7 @@ class Results:
         self.ex = ex
         self.nodes: list[Node] = []
         self.scalars: list[bool] = []
+        self.into: list[int | None] = []  # for each node the input whose memory it is written to
         self._uses: dict[int, int] = {}
         self._circular: set[int] = set()
         self._memos: dict[int, Recipe] = {}
@@ -84,8 +85,17 @@ class Results:
         while self._pending:
             owner, function, args = self._pending.pop(0)
             fills.append(("call", function, (owner, *(self.build(a) for a in args))))
+        self._write_inputs()
         before = [*effects, *fills]
         return ("do", tuple(before), result) if before else result
+
+    def _write_inputs(self) -> None:
+        """Memory of the caller's gets its last value."""
+        inputs = self.ex.graph.placeholders
+        for memory in self.ex.memories.written_inputs():
+            self.nodes.append(memory.value)
+            self.scalars.append(False)
+            self.into.append(inputs.index(memory.base))
 
     def _effect(self, function: Any, args: tuple[Any, ...]) -> Recipe:
         built = tuple(self.build(a) for a in args)
@@ -243,18 +253,18 @@ class Results:
     def _array(self, array: Array) -> Recipe:
         found = None if array.is_scalar else view_of(array.node)
         if found is None:
-            return self._output(array.node, array.is_scalar)
+            return self._output(array.node, True) if array.is_scalar else self._base(array.node)
         base, strided = found
         owner = self._base(base)
         return ("view", owner, array.node.dtype.numpy, *_layout(strided), not _is_broadcast(array.node))
 
     def _base(self, base: Node) -> Recipe:
-        if base.kind != "placeholder":
-            return self._output(base, False)
-        owner = self.ex.arrays[base]
-        if owner.source is None or owner.is_scalar:
-            return self._output(base, False)
-        return ("arg", self.ex.guards.register(owner.source))
+        """The array whose memory a value lies in."""
+        owner = self.ex.arrays.get(base)
+        if base.kind == "placeholder" and owner is not None and owner.source is not None and not owner.is_scalar:
+            return ("arg", self.ex.guards.register(owner.source))
+        memory = self.ex.memories.of.get(base)
+        return self._output(base if memory is None else memory.value, False)
 
     def _output(self, node: Node, scalar: bool) -> Recipe:
         for position, (known, is_scalar) in enumerate(zip(self.nodes, self.scalars)):
@@ -262,6 +272,7 @@ class Results:
                 return ("out", position)
         self.nodes.append(node)
         self.scalars.append(scalar)
+        self.into.append(None)
         return ("out", len(self.nodes) - 1)
 
 

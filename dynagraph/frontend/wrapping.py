@@ -96,7 +96,7 @@ def _shared(ex: Executor, obj: Any, source: Source) -> Value:
         ex.guards.relate("same", source, known.source, "is")  # type: ignore[union-attr, arg-type]
         return known
     value = _wrap(ex, obj, source)
-    if isinstance(value, (Sequence, Dict, Set, Object, Function)) and value.source is not None and type(obj) is not tuple:
+    if (isinstance(value, (Sequence, Dict, Set, Object, Function)) or type(obj) is np.ndarray) and value.source is not None and type(obj) is not tuple:
         ex.by_identity[id(obj)] = value
     return value
 
@@ -298,6 +298,7 @@ def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
     if not array.flags.aligned or array.ndim > 8:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than 8 dimensions")
+    ex.memories.check_new_input(array, source)
     slot = _slot(ex)
     contiguous = array.flags.c_contiguous
     if not contiguous and any(s % array.itemsize for s in array.strides):

@@ -116,7 +116,11 @@ class Node:
     def describe(self) -> str:
         """One line: ``add_1 = add(x, y) : float32[2, 3]   # model.py:12``."""
         if self.kind == "output":
-            return f"return {', '.join(a.name for a in self.args)}"
+            into = self.attrs.get("into") or (None,) * len(self.args)
+            inputs = self.graph.placeholders if self.attrs else []
+            return "return " + ", ".join(
+                a.name if k is None else f"{a.name} into {inputs[k].name}" for a, k in zip(self.args, into)
+            )
         target = self.target if isinstance(self.target, str) else self.target.name
         operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.attrs.items()]
         call = f"{target}({', '.join(operands)})" if self.kind == "call_function" else f"{self.kind}[{target}]"
@@ -172,6 +176,11 @@ class Graph:
     def outputs(self) -> tuple[Node, ...]:
         return self.output_node.args
 
+    @property
+    def into(self) -> tuple[int | None, ...]:
+        """For each output the position of the input whose memory it is written to; None: it is an array of its own."""
+        return self.output_node.attrs.get("into") or (None,) * len(self.outputs)
+
     def __len__(self) -> int:
         return sum(1 for _ in self.nodes)
 
@@ -200,8 +209,10 @@ class Graph:
         meta = op.infer(tuple(a.meta for a in args), attrs)
         return self._add("call_function", op.name, op, args, attrs, meta)
 
-    def output(self, nodes: Sequence[Node]) -> Node:
-        return self._add("output", "output", "output", tuple(nodes), {}, None)
+    def output(self, nodes: Sequence[Node], into: Sequence[int | None] = ()) -> Node:
+        """What the graph returns.  `into`: for each output the position of the input whose memory it is written to, or None."""
+        attrs = {"into": tuple(into)} if any(position is not None for position in into) else {}
+        return self._add("output", "output", "output", tuple(nodes), attrs, None)
 
     def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any],
              meta: Meta | None) -> Node:
@@ -294,6 +305,8 @@ class Graph:
         for user in node.users:
             if node not in user.args:
                 return f"lists {user.name} as a user, which does not use it"
+        if node.kind == "output":
+            return self._fault_of_output(node)
         if node.kind == "get_attr" and node.target not in self.constants:
             return f"the graph holds no constant {node.target!r}"
         if node.kind == "call_function":
@@ -303,6 +316,21 @@ class Graph:
                 return f"its op refuses its operands: {refusal}"
             if meta.dtype is not node.dtype or not same_shape(meta.shape, node.shape):
                 return f"holds {node.meta}, its op gives {meta}"
+        return None
+
+    def _fault_of_output(self, output: Node) -> str | None:
+        into = output.attrs.get("into") or (None,) * len(output.args)
+        written = [k for k in into if k is not None]
+        if len(into) != len(output.args) or len(set(written)) != len(written):
+            return f"says {into} of where its {len(output.args)} outputs go; one entry for each, no input twice"
+        inputs = self.placeholders
+        for node, k in zip(output.args, into):
+            if k is None:
+                continue
+            if not 0 <= k < len(inputs):
+                return f"writes {node.name} into input {k} of {len(inputs)}"
+            if inputs[k].dtype is not node.dtype or not same_shape(inputs[k].shape, node.shape):
+                return f"writes {node.meta} into {inputs[k].meta}"
         return None
 
 

@@ -11,7 +11,7 @@ from dynagraph.ir.shapes import hint_of
 
 
 def run_native(graph: Graph, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The outputs of the C program for a graph with static sizes."""
+    """The outputs of the C program for a graph with static sizes; those into inputs are these."""
     executable = compile_graph(graph)
     native = executable.native
     assert native is not None
@@ -19,7 +19,10 @@ def run_native(graph: Graph, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         ("array", k, k, a.dtype, a.ndim, a.shape, None if a.flags.c_contiguous else element_strides(a), None)
         for k, a in enumerate(arrays)
     )
-    outputs = tuple((n.dtype.numpy, tuple(hint_of(d) for d in n.shape), False) for n in graph.outputs)
+    outputs = tuple(
+        (n.dtype.numpy, tuple(hint_of(d) for d in n.shape), False, -1 if into is None else into)
+        for n, into in zip(graph.outputs, graph.into)
+    )
     recipe = ("tuple", tuple(("out", k) for k in range(len(outputs))))
     plan = _dispatch.NativePlan(
         native.address,

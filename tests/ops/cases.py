@@ -175,6 +175,17 @@ MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] =
         (((4, 5),), {"starts": (0, 4), "steps": (3, -4), "shape": (2, 2)}),
         (((),), {"starts": (), "steps": (), "shape": ()}),
     ],
+    "update_slice": [
+        (((7,), (3,)), {"starts": (1,), "steps": (2,)}),
+        (((7,), (7,)), {"starts": (0,), "steps": (1,)}),
+        (((7,), (7,)), {"starts": (6,), "steps": (-1,)}),
+        (((7,), (3,)), {"starts": (5,), "steps": (-2,)}),
+        (((7,), (0,)), {"starts": (7,), "steps": (1,)}),
+        (((4, 5), (2, 2)), {"starts": (0, 4), "steps": (3, -4)}),
+        (((4, 5), (1, 5)), {"starts": (2, 0), "steps": (1, 1)}),
+        (((), ()), {"starts": (), "steps": ()}),
+        (((0, 2), (0, 1)), {"starts": (0, 1), "steps": (1, 1)}),
+    ],
     "concatenate": [
         (((3,),), {"axis": 0}),
         (((3,), (0,), (2,)), {"axis": 0}),

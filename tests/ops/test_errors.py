@@ -135,6 +135,12 @@ SHAPES = [
     ),
     ("concatenate", X, {"axis": -1}, "concatenate: axis must be from 0 to 1, got -1"),
     (
+        "update_slice",
+        [(f64, (2, 3)), (f64, (2, 2))],
+        {"starts": (0, 2), "steps": (1, 1)},
+        "slice: axis 1 of size 3 has no elements 2 + 1*i for i < 2",
+    ),
+    (
         "pad",
         X,
         {"widths": ((1, 1),)},

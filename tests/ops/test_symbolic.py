@@ -32,6 +32,10 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], dict
         lambda n, m: {"starts": (1, 0), "steps": (1, 1), "shape": (n - 2, m)},
     ),
     "flip": ("slice", lambda n, m: [(n, m)], lambda n, m: {"starts": (0, m - 1), "steps": (1, -1), "shape": (n, m)}),
+    "update the middle": (
+        "update_slice", lambda n, m: [(n, m), (n - 2, m)], lambda n, m: {"starts": (1, 0), "steps": (1, 1)},
+    ),
+    "update from behind": ("update_slice", lambda n, m: [(n, m), (n, 1)], lambda n, m: {"starts": (n - 1, 1), "steps": (-1, 1)}),
     "concatenate": ("concatenate", lambda n, m: [(n, 3), (m, 3), (2, 3)], lambda n, m: {"axis": 0}),
     "pad": ("pad", lambda n, m: [(n, m)], lambda n, m: {"widths": ((1, 0), (0, 2)), "value": 7.0}),
     "roll": ("roll", lambda n, m: [(n, m)], lambda n, m: {"shift": -4, "axis": 0}),

@@ -16,7 +16,7 @@ typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
     G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED, G_SELF_OF, G_VALUE,
-    G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD,
+    G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD, G_DISJOINT,
 } opcode;
 
 typedef struct {
@@ -53,7 +53,7 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
     {"unmodified", G_UNMODIFIED, 1}, {"self_of", G_SELF_OF, 3}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
     {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
-    {"field", G_FIELD, 4}, {"value", G_VALUE, 2},
+    {"field", G_FIELD, 4}, {"value", G_VALUE, 2}, {"disjoint", G_DISJOINT, 1},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -177,6 +177,26 @@ static int as_index(PyObject *value, int limit, const char *what, int *out)
         return -1;
     }
     *out = (int)number;
+    return 0;
+}
+
+/* the slots of the inputs that are written to, as a byte for each input */
+static int parse_disjoint(instruction *g, PyObject *slots, int n_inputs)
+{
+    if (!PyTuple_Check(slots)) {
+        PyErr_Format(PyExc_TypeError, "guard program: disjoint takes a tuple of input slots, got %R", slots);
+        return -1;
+    }
+    if (!(g->object = PyBytes_FromStringAndSize(NULL, n_inputs)))
+        return -1;
+    char *written = PyBytes_AS_STRING(g->object);
+    memset(written, 0, (size_t)n_inputs);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(slots); ++k) {
+        int slot;
+        if (as_index(PyTuple_GET_ITEM(slots, k), n_inputs, "input slot", &slot) < 0)
+            return -1;
+        written[slot] = 1;
+    }
     return 0;
 }
 
@@ -408,6 +428,9 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         }
         g->object = Py_NewRef(c);
         return 0;
+    case G_DISJOINT:
+        g->number = n_inputs;
+        return parse_disjoint(g, a, n_inputs);
     case G_DIM:
         if (as_index(a, n_symbols, "symbol", &g->dst) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
             return -1;
@@ -587,7 +610,8 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
         int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
                     g->op == G_DICT_ITEM || g->op == G_CONTENTS || g->op == G_SELF_OF || g->op == G_DEREF || g->op == G_FIELD;
         int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
-                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED;
+                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED &&
+                    g->op != G_DISJOINT;
         if (reads && !written[g->src] && g->src >= needed)
             needed = g->src + 1;
         if ((g->op == G_SAME || g->op == G_NOT_SAME) && !written[g->dst] && g->dst >= needed)
@@ -631,6 +655,53 @@ static inline int array_holds(const instruction *g, PyObject *object, dg_frame *
     }
     frame->inputs[g->slot] = PyArray_DATA(array);
     frame->input_objects[g->slot] = object;
+    return 1;
+}
+
+typedef struct {
+    const char *low, *high; /* the first byte, and the one behind the last */
+    int written;
+} extent;
+
+/* 0: it has no elements, or is no array */
+static int extent_of(PyObject *object, extent *e)
+{
+    if (!object || !PyArray_Check(object) || PyArray_SIZE((PyArrayObject *)object) == 0)
+        return 0;
+    PyArrayObject *array = (PyArrayObject *)object;
+    e->low = e->high = PyArray_BYTES(array);
+    for (int k = 0; k < PyArray_NDIM(array); ++k) {
+        npy_intp reach = (PyArray_DIM(array, k) - 1) * PyArray_STRIDE(array, k);
+        *(reach < 0 ? &e->low : &e->high) += reach;
+    }
+    e->high += PyArray_ITEMSIZE(array);
+    return 1;
+}
+
+/* Whether the inputs that are written to share no memory with one another or with any other; by extents, as most that do not overlap. */
+static int disjoint_holds(const instruction *g, const dg_frame *frame)
+{
+    extent extents[DG_MAX_ARRAYS];
+    const char *written = PyBytes_AS_STRING(g->object);
+    int n = 0;
+    for (int slot = 0; slot < g->number; ++slot) {
+        extent e = {.written = written[slot]};
+        if (!extent_of(frame->input_objects[slot], &e))
+            continue;
+        int place = n++;
+        for (; place > 0 && extents[place - 1].low > e.low; --place)
+            extents[place] = extents[place - 1];
+        extents[place] = e;
+    }
+    const char *end = NULL, *written_end = NULL; /* of those that start before */
+    for (int k = 0; k < n; ++k) {
+        const extent *e = &extents[k];
+        if ((e->written ? end : written_end) > e->low)
+            return 0;
+        end = end > e->high ? end : e->high;
+        if (e->written && e->high > written_end)
+            written_end = e->high;
+    }
     return 1;
 }
 
@@ -951,6 +1022,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
             frame->sizes[g->dst] = PyArray_DIM((PyArrayObject *)frame->input_objects[g->slot], (int)g->number);
             break;
         case G_RELATION: NEED(relation_holds(g, frame->sizes));
+        case G_DISJOINT: NEED(disjoint_holds(g, frame));
         case G_ERRSTATE: NEED(errstate_holds());
         case G_INT: NEED(int_holds(g, r[g->src], frame->sizes));
         case G_CONTENTS: NEED(PyCell_Check(r[g->src]) && (r[g->dst] = PyCell_GET(r[g->src])));

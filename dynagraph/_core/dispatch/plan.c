@@ -8,6 +8,7 @@ enum { SCALAR_SIZE = 16 };
 typedef struct {
     PyArray_Descr *descr;
     int ndim, scalar;
+    int into; /* the input whose memory it is written to; -1: a new array */
     dg_size shape[DG_MAX_DIMS];
     /* where all sizes are constants */
     int fixed;
@@ -35,14 +36,19 @@ int dg_plan_reads(PyObject *plan, unsigned char *read) { return dg_recipe_reads(
 
 /* -- making ---------------------------------------------------------------------------------------------------------------- */
 
-static int parse_output(output *out, PyObject *row, int n_symbols)
+static int parse_output(output *out, PyObject *row, int n_symbols, int n_inputs)
 {
     PyObject *shape;
+    out->into = -1;
     if (!PyTuple_Check(row) ||
-        !PyArg_ParseTuple(row, "O&O!p;an output is (dtype, shape, scalar)", PyArray_DescrConverter, &out->descr, &PyTuple_Type,
-                          &shape, &out->scalar)) {
+        !PyArg_ParseTuple(row, "O&O!p|i;an output is (dtype, shape, scalar[, input])", PyArray_DescrConverter, &out->descr,
+                          &PyTuple_Type, &shape, &out->scalar, &out->into)) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "plan: an output is (dtype, shape, scalar), got %R", row);
+            PyErr_Format(PyExc_TypeError, "plan: an output is (dtype, shape, scalar[, input]), got %R", row);
+        return -1;
+    }
+    if (out->into >= n_inputs || (out->into >= 0 && out->scalar)) {
+        PyErr_Format(PyExc_ValueError, "plan: an output into input %d of %d", out->into, n_inputs);
         return -1;
     }
     if (PyTuple_GET_SIZE(shape) > DG_MAX_DIMS) {
@@ -144,7 +150,7 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)plan->n_outputs + 1, sizeof *plan->outputs)))
         goto fail;
     for (int k = 0; k < plan->n_outputs; ++k)
-        if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols) < 0)
+        if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols, n_inputs) < 0)
             goto fail;
     if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_recipe(plan, result) < 0)
         goto fail;
@@ -232,6 +238,11 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         outputs[made] = NULL;
         if (out->scalar) {
             buffers[n + made] = scalars[made];
+            continue;
+        }
+        if (out->into >= 0) {
+            outputs[made] = Py_NewRef(frame->input_objects[out->into]);
+            buffers[n + made] = buffers[out->into];
             continue;
         }
         npy_intp dims[DG_MAX_DIMS];

@@ -17,6 +17,7 @@ from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import collapse
 from dynagraph.ir.passes.fuse import fuse
+from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
@@ -47,7 +48,8 @@ def compile_graph(graph: Graph) -> Executable:
 def lower_graph(graph: Graph) -> LoopProgram:
     """The loops of a simplified and decomposed graph, planned in memory."""
     legal = legalize(graph.copy())
-    program = lower(legal, fuse(legal))
+    takeovers = inplace(legal)
+    program = lower(legal, fuse(legal, takeovers))
     steps = tuple(collapse(s) if isinstance(s, Kernel) else s for s in program.steps)
     return memory_plan(LoopProgram(program.buffers, steps))
 

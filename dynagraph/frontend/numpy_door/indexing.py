@@ -19,6 +19,17 @@ from dynagraph.ir.shapes import Dim, SymInt
 @operator("getitem")
 def getitem(b: Builder, x: Node, key: Any) -> Node:
     """A view of `x`, or a NumPy scalar where integers take every axis."""
+    if isinstance(key, tuple) and any(e is Ellipsis for e in key) and _takes_one(key, x):
+        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out")
+    return region(b, x, key)
+
+
+def _takes_one(key: tuple[Any, ...], x: Node) -> bool:
+    return sum(isinstance(e, (int, np.integer, SymInt)) for e in key) == x.ndim and None not in key
+
+
+def region(b: Builder, x: Node, key: Any) -> Node:
+    """The elements of `x` that a basic index stands for, as a view."""
     entries = key if isinstance(key, tuple) else (key,)
     for entry in entries:
         _check(entry)
@@ -38,8 +49,6 @@ def getitem(b: Builder, x: Node, key: Any) -> Node:
         sizes.append(size)
         if isinstance(entry, slice):
             shape.append(size)
-    if not shape and any(e is Ellipsis for e in entries):
-        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out")
     return _emit(b, x, tuple(starts), tuple(steps), tuple(sizes), tuple(shape))
 
 
@@ -112,4 +121,4 @@ def _bound(value: Any, default: Dim, dim: Dim, low: Dim, high: Dim) -> Dim:
     return high if position > high else position
 
 
-__all__ = ["getitem", "slice_range"]
+__all__ = ["getitem", "region", "slice_range"]

@@ -301,6 +301,59 @@ _rearrange(
 )
 
 
+# -- update_slice ---------------------------------------------------------------------------------------------------
+
+
+def _update_dtype(metas: Metas, attrs: Attrs) -> DType:
+    return one_dtype("update_slice", metas)
+
+
+def _update_shape(metas: Metas, attrs: Attrs) -> Shape:
+    whole, part = metas
+    _slice_shape((whole,), {**attrs, "shape": part.shape})  # the part must lie inside
+    return whole.shape
+
+
+def _update_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) -> Sequence[Piece]:
+    condition: Condition = ()
+    inside: list[IntExpr] = []
+    for i, size, dim, start, step in zip(position, metas[1].shape, out.shape, attrs["starts"], attrs["steps"]):
+        if same_dim(size, dim) and same_dim(step, 1):  # starts at 0: the part lies inside
+            inside.append(i)
+            continue
+        first, forward = (start, step) if step > 0 else (start + step * (size - 1), -step)
+        offset = i - expr_of(first)
+        if not same_dim(first, 0):
+            condition += ((i, ">=", expr_of(first)),)
+        condition += ((i, "<", expr_of(first + forward * (size - 1) + 1)),)
+        if not same_dim(forward, 1):
+            condition += ((offset % expr_of(forward), "<", IntExpr.of(1)),)
+            offset = offset // expr_of(forward)
+        inside.append(offset if step > 0 else expr_of(size - 1) - offset)
+    if any(same_dim(d, 0) for d in metas[1].shape):
+        return [(None, 0, position)]
+    return [(condition, 1, tuple(inside)), (None, 0, position)] if condition else [(None, 1, tuple(inside))]
+
+
+def _update_eager(xp: Any, x: Any, part: Any, starts: tuple[int, ...], steps: tuple[int, ...]) -> Any:
+    result = xp.array(x, order="C")
+    result[tuple(map(_python_slice, starts, steps, part.shape)) + (...,)] = part
+    return result
+
+
+define_op(
+    "update_slice",
+    arity=2,
+    attrs={"starts": REQUIRED, "steps": REQUIRED},
+    dtype=_update_dtype,
+    shape=_update_shape,
+    eager=_update_eager,
+    lowering=Movement(_update_source),
+    exact=True,
+    doc="x with result[start + step*i] = part[i] along each axis; backends write into the memory of x where nothing else wants it",
+)
+
+
 # -- concatenate and pad --------------------------------------------------------------------------------------------
 
 

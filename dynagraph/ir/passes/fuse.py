@@ -1,6 +1,6 @@
 """Group nodes into kernels.
 
-Comes after decomposition and `legalize`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where it
+Comes after decomposition, `legalize` and `inplace`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where it
 is used, as part of an expression) or *real* (computed once, by the kernel of its group).  A group has a row space (`outer`)
 and, once it holds a reduction, an `inner` space that is reduced: softmax and layernorm are one group, because everything
 that one row needs comes from that row.
@@ -14,6 +14,7 @@ from dynagraph.ir.expr import FUNCTIONS
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import Creation, Elementwise, Index, Library, Movement, Reduction, Scan, strided_of, view_of
 from dynagraph.ir.passes.demand import ZERO, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
+from dynagraph.ir.passes.inplace import Takeovers
 from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
@@ -24,7 +25,7 @@ LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so n
 
 @dataclass
 class Group:
-    """Nodes that one kernel computes.  `kind`: row (maps too: no inner space), column, scan or library."""
+    """Nodes that one kernel computes.  `kind`: row (maps too: no inner space), column, scan, update or library."""
 
     kind: str
     outer: Shape
@@ -35,29 +36,31 @@ class Group:
 
 @dataclass
 class FusionPlan:
-    """Groups in execution order, where each real node is, and the real nodes that need memory."""
+    """Groups in execution order, where each real node is, the real nodes that need memory, and those that take over that of others."""
 
     groups: list[Group]
     group_of: dict[Node, int]
     stored: dict[Node, None]
+    takeovers: Takeovers
 
 
 def is_input(node: Node) -> bool:
     return node.kind in ("placeholder", "get_attr")
 
 
-def fuse(graph: Graph) -> FusionPlan:
+def fuse(graph: Graph, takeovers: Takeovers) -> FusionPlan:
     """Group elementwise chains, reductions with their producers, and row-local consumers; changes no values.
 
     Needs: no Composite left, outputs distinct and none of them an input (`legalize`).  Leaves: every real node in exactly
     one group, groups in an order in which they can run.
     """
-    return _Fuser(graph).run()
+    return _Fuser(graph, takeovers).run()
 
 
 class _Fuser:
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, takeovers: Takeovers):
         self.graph = graph
+        self.takeovers = takeovers
         self.nodes = [n for n in graph.nodes if n.kind == "call_function"]
         self.inlined_cost: dict[Node, tuple[float, frozenset[Node]]] = {}
         self.real: set[Node] = set()
@@ -76,11 +79,13 @@ class _Fuser:
                 for source in self._sources(node):
                     if not is_input(source) and self.group_of[source] != self.group_of[node]:
                         stored[source] = None
-        return FusionPlan(self.groups, self.group_of, stored)
+        return FusionPlan(self.groups, self.group_of, stored, self.takeovers)
 
     # -- which nodes are real ---------------------------------------------------------------------------------------
     def _choose_real(self) -> None:
         outputs = set(self.graph.outputs)
+        written_over = set(self.takeovers.previous.values()) | self.takeovers.kept
+        self.real |= {n for n in (*self.takeovers.previous, *written_over) if not is_input(n)}
         for node in self.nodes:
             lowering = node.op.lowering
             if isinstance(lowering, Library):
@@ -140,7 +145,7 @@ class _Fuser:
         lowering = node.op.lowering
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
-        group = _own_group(node)
+        group = self._own_group(node)
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in range(len(self.groups) - 1, earliest - 1, -1):
                 candidate = self.groups[position]
@@ -154,6 +159,14 @@ class _Fuser:
         group.members.append(node)
         self.group_of[node] = len(self.groups)
         self.groups.append(group)
+
+    def _own_group(self, node: Node) -> Group:
+        """Writes over other values stand alone, behind everything that reads these."""
+        if node.is_op("update_slice"):
+            return Group("update", node.args[1].shape, (), joinable=False)
+        if node in self.takeovers.previous:
+            return Group("row", node.shape, (), joinable=False)
+        return _own_group(node)
 
     def _shares(self, group: Group, node: Node, sources: frozenset[Node]) -> bool:
         """Whether one kernel for both saves anything: one reads what the other makes, or both read the same large memory."""

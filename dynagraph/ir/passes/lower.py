@@ -41,6 +41,7 @@ from dynagraph.ir.passes.demand import (
     reduction_index,
 )
 from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
+from dynagraph.ir.passes.inplace import stored_index
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
 
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
@@ -67,14 +68,22 @@ class Buffers:
     def __init__(self, graph: Graph, plan: FusionPlan):
         self.by_name: dict[str, Buffer] = {}
         self.of: dict[Node, Buffer] = {}
+        self.owner = plan.takeovers.owner
         for position, node in enumerate(graph.placeholders):
             self._add(node, Buffer(f"in{position}", node.dtype, _extent(node), "input", position))
         for position, node in enumerate(graph.outputs):
-            self._add(node, Buffer(f"out{position}", node.dtype, expr_of(numel(node.shape)), "output", position))
+            buffer = Buffer(f"out{position}", node.dtype, expr_of(numel(node.shape)), "output", position)
+            owner = self.owner(node)
+            if owner in self.of:  # it is written into an input
+                self.by_name[buffer.name] = buffer
+            else:
+                self._add(owner, buffer)
         for node in graph.nodes:
             if node.kind == "get_attr":
                 data = graph.constants[node.target]
                 self._add(node, Buffer(f"c_{node.name}", node.dtype, IntExpr.of(data.size), "constant", data=data))
+            elif node in plan.takeovers.previous:
+                self.of[node] = self.of[self.owner(node)]
             elif node in plan.stored and node not in self.of:
                 self._add(node, Buffer(f"t_{node.name}", node.dtype, expr_of(numel(node.shape)), "temp"))
 
@@ -88,7 +97,7 @@ class Buffers:
 
     def flat(self, node: Node, index: Index) -> IntExpr:
         """The offset of an element of a node in its buffer."""
-        return flat_index(_strides(node), index)
+        return flat_index(_strides(self.owner(node)), index)
 
 
 def _strides(node: Node) -> Shape:
@@ -139,8 +148,8 @@ class _KernelLowering:
         self.scratch: dict[Node, Buffer] = {}
 
     def run(self) -> Kernel:
-        lower_body = {"row": self._row_body, "column": self._column_body, "scan": self._scan_body}[self.group.kind]
-        axes, body = lower_body()
+        lower_body = {"row": self._row_body, "column": self._column_body, "scan": self._scan_body, "update": self._update_body}
+        axes, body = lower_body[self.group.kind]()
         return Kernel(self.name, axes, body, comment=self._comment(), cost=_cost(axes, body))
 
     def _comment(self) -> str:
@@ -330,6 +339,14 @@ class _KernelLowering:
         (running,) = [a for a in axes if a.symbol in self.rows[along].symbols()]
         outer = tuple(a for a in axes if a is not running)
         return outer, (*self.defines, Running(running, accumulator, (store,)))
+
+    # -- writes over a part of a value ----------------------------------------------------------------------------------
+    def _update_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        """Only the part is stored: the rest is there already."""
+        (node,) = self.group.members
+        place = self.buffers.flat(node, stored_index(node, self.rows))
+        store = Store(self.buffers.of[node].name, place, self.value(node.args[1], self.rows))
+        return make_axes(self.group.outer, self.rows), (*self.defines, store)
 
     # -- expressions --------------------------------------------------------------------------------------------------
     def value(self, node: Node, index: Index) -> Expr:

@@ -1,0 +1,158 @@
+"""What writes into arrays mean: item assignment, operators in place, ``out=``, np.copyto, fill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.memory import same_place
+from dynagraph.frontend.numpy_door import Door, Unsupported, lookup
+from dynagraph.frontend.numpy_door.indexing import region
+from dynagraph.frontend.values import Array, Const, Sequence
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import same_dim, same_shape
+
+if TYPE_CHECKING:
+    from dynagraph.frontend.executor import Executor
+
+
+def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
+    """``array[key] = value``."""
+    if array.is_scalar:
+        refuse("WOULD_RAISE", "a NumPy scalar takes no item")
+    index = ex.to_door(key)
+    if _is_mask(index):
+        mask = _spread_mask(ex, index, array.node)
+        new = _for_each_chosen(ex, ex.builder.as_node(ex.to_door(value), array.node.dtype), array.node.ndim - index.ndim)
+        new = _fitted(ex, new, array.node)
+        ex.memories.write(array, _chosen(ex, mask, new, ex.memories.present(array)))
+        return
+    there = ex.memories.rebased(region(ex.builder, ex.memories.present(array), index))
+    if isinstance(value, Array) and not value.is_scalar and same_place(there, value.node):
+        return  # a[key] += 1 stores what has been written already
+    ex.memories.write(Array(there), _assigned(ex, value, there))
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Node) and index.dtype is dtypes.bool_ and index.ndim > 0
+
+
+def _spread_mask(ex: Executor, mask: Node, array: Node) -> Node:
+    if mask.ndim > array.ndim or not same_shape(mask.shape, array.shape[: mask.ndim]):
+        refuse("WOULD_RAISE", f"a mask of shape {mask.shape} for an array of shape {array.shape}")
+    return ex.builder.call("reshape", mask, shape=mask.shape + (1,) * (array.ndim - mask.ndim))
+
+
+def _for_each_chosen(ex: Executor, node: Node, ndim: int) -> Node:
+    """A value that is the same for each place of a mask: how many there are is not known."""
+    while node.ndim > ndim and same_dim(node.shape[0], 1):
+        node = ex.builder.call("reshape", node, shape=node.shape[1:])
+    if node.ndim > ndim:
+        refuse("DATA_DEPENDENT", "how many elements a mask chooses must be known to assign them one by one")
+    return node
+
+
+def _assigned(ex: Executor, value: Any, target: Node) -> Node:
+    """The value as elements of the target: cast to its dtype as an assignment does, broadcast to its shape."""
+    node = ex.builder.as_node(ex.to_door(value), target.dtype)
+    if target.ndim == 0 and node.ndim > 0:
+        refuse("WOULD_RAISE", "an array is assigned to a single element")
+    return _fitted(ex, node, target)
+
+
+def _fitted(ex: Executor, node: Node, target: Node) -> Node:
+    while node.ndim > target.ndim and same_dim(node.shape[0], 1):
+        node = ex.builder.call("reshape", node, shape=node.shape[1:])
+    return node if same_shape(node.shape, target.shape) else ex.builder.call("broadcast_to", node, shape=target.shape)
+
+
+def _chosen(ex: Executor, mask: Node, value: Node, otherwise: Node) -> Node:
+    return ex.builder.call("where", mask, value, otherwise)
+
+
+def store_result(ex: Executor, array: Array, result: Any, where: Node | None = None, who: str = "out=") -> Array:
+    """Have an array take what an operation gave, as ``out=`` and operators in place do."""
+    if not isinstance(result, Array):
+        return refuse("IN_PLACE_WRITE", f"{who} of several results")
+    node, target = result.node, array.node
+    if not np.can_cast(node.dtype.numpy, target.dtype.numpy, "same_kind"):
+        refuse("WOULD_RAISE", f"{who}: {node.dtype} is not cast to {target.dtype} in place")
+    if node.ndim > target.ndim:
+        refuse("WOULD_RAISE", f"{who}: a result of shape {node.shape} for an array of shape {target.shape}")
+    if result is not array and result.source is None and ex.arrays.get(node) is result:
+        del ex.arrays[node]  # nobody but the array has it
+    new = _fitted(ex, ex.builder.cast(node, target.dtype), target)
+    if where is not None:
+        new = _chosen(ex, where, new, ex.memories.present(array))
+    ex.memories.write(array, new)
+    return array
+
+
+def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """A NumPy function that writes its result into an array that is there."""
+    out, rest = _out_of(ex, door, args, kwargs)
+    if not isinstance(out, Array) or out.is_scalar:
+        return refuse("IN_PLACE_WRITE", f"{door.name}: out= is no array")
+    ufunc = _ufunc_of(door)
+    where = rest.pop("where", None) if ufunc is not None else None
+    mask = None if where is None or (isinstance(where, Const) and where.value is True) else ex.to_door(where)
+    if mask is not None and not (isinstance(mask, Node) and mask.dtype is dtypes.bool_):
+        refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: where= that is no array of bools")
+    result = ex.call_door(door, args[: ufunc.nin] if ufunc is not None else args, rest)
+    if ufunc is None and isinstance(result, Array) and result.node.dtype is not out.node.dtype:
+        refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: out= of another dtype decides how it is computed")
+    if ufunc is None and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
+        refuse("WOULD_RAISE", f"{door.name}: out= has another shape than the result")
+    return store_result(ex, out, result, mask, door.name)
+
+
+def _out_of(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    rest = dict(kwargs)
+    ufunc = _ufunc_of(door)
+    given = ex.resolve(rest.pop("out")) if "out" in rest else args[ufunc.nin] if ufunc is not None else None
+    given = ex.resolve(given)
+    if isinstance(given, Sequence) and given.kind is tuple and len(given.items) == 1:
+        given = ex.resolve(given.items[0])
+    return given, rest
+
+
+def has_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    out = ex.resolve(kwargs.get("out"))
+    if out is not None and not (isinstance(out, Const) and out.value is None):
+        return True
+    ufunc = _ufunc_of(door)
+    return ufunc is not None and ufunc.nout == 1 and len(args) == ufunc.nin + 1
+
+
+def _ufunc_of(door: Door) -> np.ufunc | None:
+    found = getattr(np, door.name, None)
+    return found if isinstance(found, np.ufunc) and lookup(found) is door else None
+
+
+def copy_to(ex: Executor, target: Any, source: Any, casting: str = "same_kind", where: Any = None) -> None:
+    """``np.copyto(target, source, casting, where)``."""
+    if not isinstance(target, Array) or target.is_scalar:
+        refuse("WOULD_RAISE", "copyto: the target is no array")
+    given = ex.to_door(source)
+    node = ex.builder.as_node(given) if isinstance(given, Node) else ex.builder.as_node(given, target.node.dtype)
+    if not np.can_cast(node.dtype.numpy, target.node.dtype.numpy, casting):
+        refuse("WOULD_RAISE", f"copyto: {node.dtype} is not cast to {target.node.dtype}")
+    new = _fitted(ex, ex.builder.cast(node, target.node.dtype), target.node)
+    mask = None if where is None else ex.to_door(where)
+    if mask is True or mask is None:
+        ex.memories.write(target, new)
+        return
+    if not (isinstance(mask, Node) and mask.dtype is dtypes.bool_):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "copyto: where= that is no array of bools")
+    ex.memories.write(target, _chosen(ex, mask, new, ex.memories.present(target)))
+
+
+def fill(ex: Executor, array: Array, value: Any) -> None:
+    """``array.fill(value)``."""
+    ex.memories.write(array, _assigned(ex, value, array.node))
+
+
+__all__ = ["call_with_out", "copy_to", "fill", "has_out", "store_item", "store_result"]

@@ -1,0 +1,234 @@
+"""Arrays that the captured code writes to: what their memory holds now, for all values that look at it.
+
+The graph knows values only.  A `Memory` is what a value and its views look at; a write gives it a new value, in which the part that was
+written is replaced, and whoever looks at it later reads from that one.  The last value of an input's memory is an output of the graph, meant for
+the input itself.
+"""
+
+from __future__ import annotations
+
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.source import Source
+from dynagraph.frontend.values import Array, Const, Number
+from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import Creation, Elementwise, Strided, strided_of, view_of
+from dynagraph.ir.shapes import contiguous_strides, same_dim, same_shape
+
+if TYPE_CHECKING:
+    from dynagraph.frontend.executor import Executor
+
+
+@dataclass(eq=False)
+class Memory:
+    """`base`: the value that it held first, of which views are views; `value`: what it holds now."""
+
+    base: Node
+    value: Node
+    seen: dict[Node, Node] = field(default_factory=dict)  # views of the base as views of the present value
+
+
+class Memories:
+    """All memory that is written to in one capture."""
+
+    def written_inputs(self) -> list[Memory]:
+        return [memory for memory in self if memory.base.kind == "placeholder"]
+
+    def __init__(self, ex: Executor):
+        self.ex = ex
+        self.of: dict[Node, Memory] = {}  # by each value that it held
+
+    def __iter__(self) -> Any:
+        return iter(dict.fromkeys(self.of.values()))
+
+    # -- reading --------------------------------------------------------------------------------------------------------
+    def present(self, array: Array) -> Node:
+        """The node of what an array holds now."""
+        if not self.of or array.is_scalar:
+            return array.node
+        way, base = way_to(array.node)
+        memory = self.of.get(base)
+        if memory is None or memory.value is base:
+            return array.node
+        node = self._again(way, memory.value, memory.seen)
+        self.ex.arrays.setdefault(node, array)
+        return node
+
+    def rebased(self, node: Node) -> Node:
+        """A view of what a memory holds now as the same view of what it held first: by this its place is known."""
+        way, base = way_to(node)
+        memory = self.of.get(base)
+        return node if memory is None or memory.base is base else self._again(way, memory.base, {})
+
+    def _again(self, way: list[Node], base: Node, seen: dict[Node, Node]) -> Node:
+        for view in way:
+            if view not in seen:
+                seen[view] = self.ex.graph.call(view.op, base, **view.attrs)
+            base = seen[view]
+        return base
+
+    # -- writing ----------------------------------------------------------------------------------------------------------
+    def write(self, array: Array, new: Node) -> None:
+        """Have the array hold what `new` gives, of its dtype and shape."""
+        way, base = way_to(array.node)
+        self._check(array, way, base)
+        memory = self.of.get(base)
+        if memory is None:
+            memory = self.of[base] = Memory(base, base)
+        held = [memory.value]
+        for view in way[:-1]:
+            held.append(self._again([view], held[-1], memory.seen))
+        for view, before in zip(reversed(way), reversed(held)):
+            new = self._put_back(view, before, new)
+        memory.value = self._own(new)
+        memory.seen = {}
+        self.of[memory.value] = memory
+
+    def _put_back(self, view: Node, before: Node, new: Node) -> Node:
+        """What was viewed, with the view's elements replaced."""
+        build = self.ex.builder.call
+        if view.is_op("reshape"):
+            return build("reshape", new, shape=before.shape)
+        if view.is_op("transpose"):
+            axes = view.attrs["axes"]
+            return build("transpose", new, axes=tuple(axes.index(k) for k in range(len(axes))))
+        if view.is_op("slice"):
+            starts, steps = view.attrs["starts"], view.attrs["steps"]
+            if same_shape(view.shape, before.shape) and all(same_dim(s, 1) for s in steps):
+                return new
+            return build("update_slice", before, new, starts=starts, steps=steps)
+        if view.is_op("broadcast_to") and same_shape(view.shape, before.shape):
+            return new
+        return refuse("IN_PLACE_WRITE", f"through a view that {view.op.name} gives")
+
+    def _own(self, node: Node) -> Node:
+        """A value that is nothing else."""
+        known = node in self.ex.arrays or node in self.of or node in self.ex.scalars
+        if known or node.kind != "call_function" or view_of(node) is not None:
+            return self.ex.builder.call("copy", node)
+        return node
+
+    # -- what may be written to ---------------------------------------------------------------------------------------------
+    def _check(self, array: Array, way: list[Node], base: Node) -> None:
+        if array.is_scalar or base in self.ex.scalars or base.kind == "get_attr":
+            refuse("IN_PLACE_WRITE", "a value that cannot change")
+        if base.kind == "placeholder":
+            self._check_input(base)
+        elif any(map(_splits, way)) or self._is_viewed_apart(base):
+            if not _is_in_c_order(base):
+                refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
+        if any(_shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
+            refuse("IN_PLACE_WRITE", "after an effect that may look at the array")
+
+    def _check_input(self, base: Node) -> None:
+        given = self.object_of(base)
+        if not given.flags.writeable:
+            refuse("WOULD_RAISE", "an array that is read-only is written")
+        if _overlaps_itself(given):
+            refuse("IN_PLACE_WRITE", "an array whose elements share memory is written")
+        for node in self.ex.graph.placeholders:
+            other = None if node is base or node in self.ex.scalars else self.object_of(node)
+            if other is not None and np.may_share_memory(given, other):
+                refuse("OVERLAP", f"{self.ex.arrays[base].source} and {self.ex.arrays[node].source}")
+
+    def check_new_input(self, given: Any, source: Source) -> None:
+        """An array that is looked at only now shares nothing with those that were written to."""
+        for memory in self:
+            if memory.base.kind == "placeholder" and np.may_share_memory(self.object_of(memory.base), given):
+                refuse("OVERLAP", f"{self.ex.arrays[memory.base].source} and {source}")
+
+    def object_of(self, node: Node) -> Any:
+        """The caller's array that a placeholder stands for."""
+        owner = self.ex.arrays.get(node)
+        return None if owner is None or owner.source is None else self.ex.objects[owner.source]
+
+    def _is_viewed_apart(self, base: Node) -> bool:
+        """Whether some value is a view of `base` through a reshape, which NumPy may have made a copy."""
+        for node in self.ex.arrays:
+            way, other = way_to(node)
+            if other is base and any(map(_splits, way)):
+                return True
+        return False
+
+
+def way_to(node: Node) -> tuple[list[Node], Node]:
+    """The views, outermost last, by which a node looks at another one's memory; and that node."""
+    found = view_of(node)
+    if found is None:
+        return [], node
+    way: list[Node] = []
+    while node is not found[0]:
+        way.append(node)
+        node = node.args[0]
+    way.reverse()
+    return way, node
+
+
+def same_place(left: Node, right: Node) -> bool:
+    """Whether two nodes look at the same elements in the same memory."""
+    (base, one), (other_base, other) = _place(left), _place(right)
+    return base is other_base and same_shape(one.shape, other.shape) and same_shape(one.strides, other.strides) and (
+        same_dim(one.offset, other.offset)
+    )
+
+
+def _place(node: Node) -> tuple[Node, Strided]:
+    return view_of(node) or (node, strided_of(node))
+
+
+def _splits(view: Node) -> bool:
+    """Whether a view is a reshape that does more than adding and dropping axes of size 1."""
+    if not view.is_op("reshape"):
+        return False
+    given, made = ([d for d in shape if not same_dim(d, 1)] for shape in (view.args[0].shape, view.shape))
+    return not same_shape(given, made)
+
+
+def _is_in_c_order(node: Node) -> bool:
+    """Whether NumPy lays this value out in C order for certain."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n in seen or n.ndim < 2:
+            continue
+        seen.add(n)
+        if n.kind == "placeholder" and n.meta.strides is not None:
+            return False
+        found = view_of(n)
+        if found is not None:
+            if not same_shape(found[1].strides, contiguous_strides(n.shape)):
+                return False
+            stack.append(found[0])
+        elif n.kind == "call_function" and not isinstance(n.op.lowering, Creation):
+            if not isinstance(n.op.lowering, Elementwise) and not n.is_op("copy", "update_slice", "cast"):
+                return False
+            stack += n.args
+    return True
+
+
+def _overlaps_itself(array: Any) -> bool:
+    """Whether two elements may lie at one place (a window view, a broadcast array)."""
+    reach = array.itemsize
+    for stride, dim in sorted((abs(s), d) for s, d in zip(array.strides, array.shape) if d > 1):
+        if stride < reach:
+            return True
+        reach = stride * (dim - 1) + reach
+    return False
+
+
+def _shows(function: Any) -> bool:
+    """Whether an effect looks into its arguments, rather than storing them."""
+    return not isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (Const, Number)) or (isinstance(value, Array) and value.is_scalar)
+
+
+__all__ = ["Memories", "Memory", "same_place", "way_to"]

@@ -1,0 +1,205 @@
+"""Decide which values are written over the memory of others: what in-place writes of the captured code come back to.
+
+Comes after `legalize`, before `fuse`.  In the graph a write is a new value, ``update_slice(x, part)`` or any elementwise function of x, and an
+output may be meant for the memory of an input (`Graph.output`, `into`).  Where nothing reads the old value later, the new one
+takes its memory over and only the changed elements are stored; elsewhere the old one is copied first, as the write demands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import OPS, Creation, Elementwise, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.passes.demand import index_of, operand_indices
+from dynagraph.ir.shapes import expr_of, same_shape
+
+
+@dataclass
+class Takeovers:
+    """`previous`: from a value to the one whose memory it is written over.  `kept`: values to be computed where they stand, because
+    what they read is overwritten before they are used."""
+
+    previous: dict[Node, Node] = field(default_factory=dict)
+    kept: set[Node] = field(default_factory=set)
+
+    def owner(self, node: Node) -> Node:
+        """The value that had the memory first."""
+        while node in self.previous:
+            node = self.previous[node]
+        return node
+
+
+def stored_index(update: Node, position: Index) -> Index:
+    """Where an update_slice stores the element of its part at `position`."""
+    starts, steps = update.attrs["starts"], update.attrs["steps"]
+    return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, starts, steps))
+
+
+def inplace(graph: Graph) -> Takeovers:
+    """Needs: a legalized graph.  Leaves: every update_slice, and every output into an input, written over its predecessor.
+
+    Inserts copies where the memory is still wanted, or lies otherwise.
+    """
+    return _Planner(graph).run()
+
+
+class _Planner:
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.takeovers = Takeovers()
+        self.taken: set[Node] = set()
+        self.position: dict[Node, int] = {}
+        self.writable: dict[Node, Node] = {}  # values on the way from an input to the output that is meant for it
+
+    def run(self) -> Takeovers:
+        self._number()
+        self._find_ways()
+        for node in list(self.graph.nodes):
+            if node.is_op("update_slice"):
+                self._update(node)
+            elif node in self.writable:
+                self._elementwise(node)
+        self._finish_outputs()
+        return self.takeovers
+
+    def _number(self) -> None:
+        self.position = {node: k for k, node in enumerate(self.graph.nodes)}
+
+    # -- from an input to the output that is meant for it ---------------------------------------------------------------
+    def _find_ways(self) -> None:
+        for output, target in zip(self.graph.outputs, self._targets()):
+            if target is not None:
+                self.writable |= dict.fromkeys(self._way(output, target), target)
+
+    def _targets(self) -> list[Node | None]:
+        """For each output the input that it is meant for."""
+        inputs = self.graph.placeholders
+        return [None if k is None else inputs[k] for k in self.graph.into]
+
+    def _way(self, output: Node, target: Node) -> list[Node]:
+        """The values behind one another that lie where `target` did, the last one first."""
+        way: list[Node] = []
+        node: Node | None = output
+        while node is not None and node is not target:
+            way.append(node)
+            node = self._before(node, target)
+        return way
+
+    def _before(self, node: Node, target: Node) -> Node | None:
+        """The value that `node` is written over: the one that it updates, or that it is computed from; None: it cannot be."""
+        if node.is_op("update_slice"):
+            return node.args[0]
+        if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation)):
+            return None
+        fitting = [a for a in node.args if a.dtype is node.dtype and same_shape(a.shape, node.shape)]
+        if target in fitting or not isinstance(node.op.lowering, Elementwise):
+            return target
+        return next((a for a in fitting if self._leads(a, target)), target)
+
+    def _leads(self, node: Node, target: Node) -> bool:
+        """Whether a value lies on the way to `target` itself; looks a few steps back only."""
+        for _ in range(8):
+            if node.is_op("update_slice"):
+                node = node.args[0]
+            elif node.kind == "call_function" and isinstance(node.op.lowering, Elementwise):
+                return target in node.args
+            if node is target:
+                return True
+        return False
+
+    # -- single values ----------------------------------------------------------------------------------------------------
+    def _update(self, node: Node) -> None:
+        base, part = node.args
+        if not self._may_take(node, base):
+            with self.graph.inserting_before(node):
+                base = self.graph.call(OPS["copy"], base)
+            node.set_args((base, part))
+            self._number()
+        rows = index_of(part.shape, "i")
+        if not self._reads_only(part, rows, base, stored_index(node, rows)):
+            if part.kind == "call_function":
+                self.takeovers.kept.add(part)
+            else:  # the memory itself, read at other places
+                with self.graph.inserting_before(node):
+                    part = self.graph.call(OPS["copy"], part)
+                node.set_args((base, part))
+                self.takeovers.kept.add(part)
+                self._number()
+        self._take(node, base)
+
+    def _elementwise(self, node: Node) -> None:
+        base = self._before(node, self.writable[node])
+        if base is None or not self._may_take(node, base):
+            return
+        rows = index_of(node.shape, "i")
+        if all(self._reads_only(a, i, base, rows) for a, i in operand_indices(node, rows)):
+            self._take(node, base)
+
+    def _may_take(self, node: Node, base: Node) -> bool:
+        """Whether nothing wants the memory of `base` once `node` is there, and it is the program's to write to."""
+        if base in self.taken or not self._is_own(node, base):
+            return False
+        here = self.position[node]
+        return all(user is node or self.position[user] < here for user in base.users)
+
+    def _is_own(self, node: Node, base: Node) -> bool:
+        return base.kind == "call_function" or self.writable.get(node) is base
+
+    def _take(self, node: Node, base: Node) -> None:
+        self.takeovers.previous[node] = base
+        self.taken.add(base)
+        here = self.position[node]
+        self._walk_readers(base, here, lambda reader: any(u is not node and self.position[u] > here for u in reader.users))
+
+    def _walk_readers(self, base: Node, here: int, is_late: Callable[[Node], bool]) -> None:
+        """Keep what reads `base` before `here`, perhaps through other values, and is used behind it."""
+        seen: set[Node] = set()
+        stack = [u for u in base.users if self.position[u] < here]
+        while stack:
+            reader = stack.pop()
+            if reader in seen or reader.kind != "call_function":
+                continue
+            seen.add(reader)
+            if isinstance(reader.op.lowering, (Reduction, Scan, Library)) or reader in self.takeovers.previous:
+                continue  # computed where it stands anyway
+            if is_late(reader):
+                self.takeovers.kept.add(reader)
+                continue
+            stack += [u for u in reader.users if self.position[u] < here]
+
+    def _reads_only(self, node: Node, index: Index, base: Node, allowed: Index) -> bool:
+        """Whether what `node` needs of `base` for its element at `index` is the element that is stored."""
+        seen: set[tuple[Node, Index]] = set()
+        stack = [(node, index)]
+        while stack:
+            source, at = stack.pop()
+            if source is base:
+                if at != allowed:
+                    return False
+                continue
+            if (source, at) in seen or source.kind != "call_function" or source in self.takeovers.kept:
+                continue
+            seen.add((source, at))
+            if isinstance(source.op.lowering, (Elementwise, Movement)):
+                stack += operand_indices(source, at)
+        return True
+
+    # -- outputs ------------------------------------------------------------------------------------------------------
+    def _finish_outputs(self) -> None:
+        """Copy into its input what was computed elsewhere, when all else is done."""
+        output = self.graph.output_node
+        args = list(output.args)
+        for k, target in enumerate(self._targets()):
+            if target is None or self.takeovers.owner(args[k]) is target:
+                continue
+            with self.graph.inserting_before(output):
+                copied = self.graph.call(OPS["copy"], args[k])
+            self.takeovers.previous[copied] = target
+            self.takeovers.kept.add(args[k])
+            args[k] = copied
+        output.set_args(tuple(args))
+
+
+__all__ = ["Takeovers", "inplace", "stored_index"]

@@ -1,0 +1,214 @@
+"""In-place writes: the graph's new values, written over the memory of the old ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dynagraph.ir.optable  # noqa: F401  (fills OPS)
+from dynagraph.backends.c.backend import lower_graph
+from dynagraph.errors import GraphError
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Graph, Meta
+from dynagraph.ir.interpreter import interpret
+from dynagraph.ir.loops import Kernel, stored_buffers
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes.pipeline import run as run_passes
+from tests.backends.native import element_strides, run_native
+
+F64 = dtypes.float64
+
+
+def inputs(n: int, shape: tuple[int, ...] = (6,)) -> list[np.ndarray]:
+    return [np.random.default_rng(k).uniform(-2, 2, shape) for k in range(n)]
+
+
+def check(graph: Graph, *arrays: np.ndarray) -> list[set[str]]:
+    """The program gives what the graph says, writes into the inputs that it shall and no others; the buffers that its kernels store to."""
+    graph.lint()
+    expected = interpret(graph, arrays)
+    given = [a.copy(order="K") for a in arrays]
+    results = run_native(graph, *given)
+    for result, wanted in zip(results, expected):
+        np.testing.assert_array_equal(result, wanted)
+    written = {into: wanted for into, wanted in zip(graph.into, expected) if into is not None}
+    for k, (now, before) in enumerate(zip(given, arrays)):
+        np.testing.assert_array_equal(now, written.get(k, before))
+    for result, into in zip(results, graph.into):
+        assert into is None or result is given[into]
+    program = lower_graph(run_passes(graph))
+    return [stored_buffers(s.body) for s in program.steps if isinstance(s, Kernel)]
+
+
+def part(graph: Graph, x, start: int, size: int, step: int = 1):
+    return graph.call(OPS["slice"], x, starts=(start,), steps=(step,), shape=(size,))
+
+
+def updated(graph: Graph, x, value, start: int, step: int = 1):
+    return graph.call(OPS["update_slice"], x, value, starts=(start,), steps=(step,))
+
+
+def one_input() -> tuple:
+    graph = Graph()
+    return graph, graph.placeholder("x", Meta(F64, (6,)))
+
+
+def test_an_input_is_changed_where_it_lies():
+    graph, x = one_input()
+    graph.output([graph.call(OPS["add"], x, x)], into=[0])
+    assert check(graph, *inputs(1)) == [{"in0"}]
+
+
+def test_only_the_part_is_stored():
+    graph, x = one_input()
+    middle = part(graph, x, 1, 4)
+    graph.output([updated(graph, x, graph.call(OPS["multiply"], middle, middle), 1)], into=[0])
+    assert check(graph, *inputs(1)) == [{"in0"}]
+    program = lower_graph(run_passes(graph))
+    assert program.workspace == 0 and "i0 < 4" in str(program)
+
+
+def test_neighbours_are_read_before_they_are_overwritten():
+    graph, x = one_input()
+    total = graph.call(OPS["add"], part(graph, x, 0, 4), part(graph, x, 2, 4))
+    graph.output([updated(graph, x, total, 1)], into=[0])
+    stored = check(graph, *inputs(1))
+    assert len(stored) == 2 and stored[1] == {"in0"}
+
+
+def test_a_reversed_input():
+    graph, x = one_input()
+    graph.output([part(graph, x, 5, 6, -1)], into=[0])
+    check(graph, *inputs(1))
+
+
+def test_a_part_onto_the_next():
+    graph, x = one_input()
+    graph.output([updated(graph, x, part(graph, x, 0, 5), 1)], into=[0])
+    check(graph, *inputs(1))
+
+
+def test_what_was_computed_from_the_old_value_stays():
+    graph, x = one_input()
+    before = graph.call(OPS["floor"], x)
+    after = updated(graph, x, part(graph, before, 0, 2), 3)
+    graph.output([after, graph.call(OPS["add"], before, after)], into=[0, None])
+    check(graph, *inputs(1))
+
+
+def test_the_old_value_is_still_wanted():
+    graph, x = one_input()
+    after = updated(graph, x, part(graph, x, 0, 2), 3)
+    graph.output([after, graph.call(OPS["add"], x, after)], into=[0, None])
+    check(graph, *inputs(1))
+
+
+def test_two_inputs_change_places():
+    graph = Graph()
+    x, y = (graph.placeholder(name, Meta(F64, (6,))) for name in "xy")
+    graph.output([y, x], into=[0, 1])
+    check(graph, *inputs(2))
+
+
+def test_an_input_gets_a_reduction_or_a_product():
+    graph = Graph()
+    x, y = (graph.placeholder(name, Meta(F64, (4, 4))) for name in "xy")
+    total = graph.call(OPS["sum"], x, axis=(0,), keepdims=True)
+    product = graph.call(OPS["matmul"], x, y)
+    graph.output([graph.call(OPS["subtract"], x, total), product], into=[0, 1])
+    x, y = (a.round(1) for a in inputs(2, (4, 4)))
+    check(graph, x.round(), y.round())
+
+
+def test_a_chain_of_writes_moves_nothing():
+    graph, x = one_input()
+    value = x
+    for k in range(3):
+        value = updated(graph, value, part(graph, value, k, 1), k + 2)
+    graph.output([graph.call(OPS["negative"], value)], into=[0])
+    assert all(s == {"in0"} or len(s) == 1 for s in check(graph, *inputs(1)))
+    assert check(graph, *inputs(1))[-1] == {"in0"}
+
+
+def test_a_new_array_is_filled_in_place():
+    graph, x = one_input()
+    value = graph.call(OPS["full"], shape=(6,), value=0.0, dtype=F64)
+    value = updated(graph, value, part(graph, x, 0, 3), 0, 2)
+    value = updated(graph, value, part(graph, x, 3, 3), 5, -2)
+    graph.output([value])
+    assert check(graph, *inputs(1)) == [{"out0"}] * 3
+
+
+def test_a_copy_is_made_where_the_caller_s_array_must_stay():
+    graph, x = one_input()
+    graph.output([updated(graph, x, part(graph, x, 0, 1), 3)])
+    assert check(graph, *inputs(1)) == [{"out0"}, {"out0"}]
+
+
+def test_strided_inputs_are_written_as_they_lie():
+    graph = Graph()
+    meta = Meta(F64, (3, 4), strides=(1, 3))
+    x = graph.placeholder("x", meta)
+    y = graph.call(OPS["multiply"], x, x)
+    row = graph.call(OPS["slice"], y, starts=(1, 0), steps=(1, 1), shape=(1, 4))
+    graph.output([graph.call(OPS["update_slice"], y, row, starts=(2, 0), steps=(1, 1))], into=[0])
+    array = np.asfortranarray(inputs(1, (3, 4))[0])
+    assert element_strides(array) == (1, 3)
+    check(graph, array)
+
+
+def test_lint_knows_where_outputs_may_go():
+    graph, x = one_input()
+    small = graph.call(OPS["sum"], x, axis=(0,), keepdims=False)
+    graph.output([small], into=[0])
+    with pytest.raises(GraphError, match="writes float64"):
+        graph.lint()
+
+
+@st.composite
+def programs(draw) -> Graph:
+    """Three inputs, some of which are written to, in steps of parts, whole values and other memory."""
+    graph = Graph()
+    first = [graph.placeholder(name, Meta(F64, (6,))) for name in "xyz"]
+    memory = list(first)  # the present value of each input
+    others = [graph.call(OPS["full"], shape=(6,), value=1.5, dtype=F64)]
+    for _ in range(draw(st.integers(1, 8))):
+        readable = memory + others
+        source, target = draw(st.sampled_from(readable)), draw(st.integers(0, 3))
+        size = draw(st.integers(1, 6))
+        steps = [s for s in (1, -1, 2, -2) if abs(s) * (size - 1) < 6]
+        taken, put = draw(st.sampled_from(steps)), draw(st.sampled_from(steps))
+        value = part(graph, source, draw(first_of(taken, size)), size, taken)
+        kind = draw(st.sampled_from(["move", "add", "scaled", "whole", "compare"]))
+        if kind == "add":
+            value = graph.call(OPS["add"], value, part(graph, draw(st.sampled_from(readable)), draw(first_of(1, size)), size))
+        elif kind == "scaled":
+            value = graph.call(OPS["multiply"], value, graph.call(OPS["max"], source, axis=(0,), keepdims=True))
+        if target == 3:
+            others.append(graph.call(OPS["floor"], source))
+            continue
+        if kind == "whole":
+            memory[target] = graph.call(OPS["subtract"], memory[target], source)
+        elif kind == "compare":
+            smaller = graph.call(OPS["less"], source, memory[target])
+            memory[target] = graph.call(OPS["where"], smaller, memory[target], draw(st.sampled_from(readable)))
+        else:
+            memory[target] = updated(graph, memory[target], value, draw(first_of(put, size)), put)
+    changed = [k for k in range(3) if memory[k] is not first[k] and draw(st.booleans())]
+    free = draw(st.lists(st.sampled_from(memory + others), max_size=2))
+    graph.output([memory[k] for k in changed] + free, into=[*changed, *([None] * len(free))])
+    return graph
+
+
+def first_of(step: int, size: int) -> st.SearchStrategy[int]:
+    """Where a part of `size` elements may start in six."""
+    reach = step * (size - 1)
+    return st.integers(max(0, -reach), 5 - max(0, reach))
+
+
+@settings(max_examples=150, deadline=None)
+@given(programs())
+def test_any_order_of_writes_and_reads(graph: Graph) -> None:
+    check(graph, *inputs(3))
