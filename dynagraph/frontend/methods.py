@@ -20,6 +20,7 @@ from dynagraph.frontend.exceptions import exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator, Raised
 from dynagraph.frontend.iterators import held_items, held_iterator, items_of, iterate, listed, says_itself
 from dynagraph.frontend.numpy_door import lookup, method
+from dynagraph.frontend.program import VERSION
 from dynagraph.frontend.truth import length, truth
 from dynagraph.frontend.values import (
     NULL,
@@ -768,7 +769,9 @@ def _close(frame: Frame, owner: Generator) -> Value:
         if issubclass(raised.value.kind, (GeneratorExit, StopIteration)):
             return NOTHING
         raise
-    return NOTHING if item is NULL else throw(RuntimeError("generator ignored GeneratorExit"))
+    if item is not NULL:
+        throw(RuntimeError("generator ignored GeneratorExit"))
+    return owner.returned if VERSION >= (3, 13) else NOTHING
 
 
 ITERATOR: Table = {"__next__": next_of, "__iter__": lambda frame, owner: owner}

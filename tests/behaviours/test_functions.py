@@ -2360,4 +2360,20 @@ def unexpected_keyword_with_a_suggestion():
     return f, lambda: (line(),)
 
 
+@behaviour("1")
+def close_of_a_generator_that_returns():
+    def parts(x):
+        try:
+            yield x
+        except GeneratorExit:
+            return 3
+
+    def f(x):
+        made = parts(x)
+        first = next(made)
+        return first * 2, made.close(), made.close()
+
+    return f, lambda: (line(),)
+
+
 test_functions = collected(__name__)
