@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import collections
+import enum
 import gc
 import types
 from typing import TYPE_CHECKING, Any
@@ -148,7 +149,7 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
 def is_container(kind: type) -> bool:
     """Whether a class is a subclass of a list, tuple or dict, written in Python."""
     base = base_in_c(kind)
-    return base is not kind and base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
+    return base is not kind and not issubclass(kind, enum.Enum) and base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
 
 
 def base_in_c(kind: type) -> type:

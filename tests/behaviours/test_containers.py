@@ -1816,4 +1816,19 @@ def values_of_members_of_an_enum_one_after_the_other():
     return f, lambda: (line(), next(turn))
 
 
+@behaviour("B")
+def members_of_an_enum_of_tuples():
+    class Size(tuple, enum.Enum):  # noqa: SLOT001
+        SMALL = (1, 2)
+        LARGE = (3, 4)
+
+    turn = itertools.cycle(Size)
+
+    def f(x, size):
+        y = x * 2
+        return y + 1, size.value, size.name
+
+    return f, lambda: (line(), next(turn))
+
+
 test_containers = collected(__name__)
