@@ -369,8 +369,8 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
     elif native is None:
         scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
         plan = _dispatch.PythonPlan(
-            writing_back(executable, captured.graph.into), captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
-            executable.repeatable,
+            writing_back(executable, captured.graph.into), captured.n_inputs, captured.result, captured.n_symbols,
+            len(captured.outputs), scalars, executable.repeatable,
         )
     else:
         plan = _dispatch.NativePlan(

@@ -79,7 +79,7 @@ class Tail:
 class _Tails:
     def __getitem__(self, parts: tuple[Any, ...]) -> Tail: ...
 
-tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; the interpreter looks for signals behind a call, not behind this
+tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; signals are looked for behind a call, not behind this
 
 @final
 class CompiledFunction:

@@ -44,8 +44,8 @@ def call_instead(code: CodeType, callable: Callable[[tuple], Any] | None = None)
     """Code with the parameters and free variables of `code` that does ``return callable((p0, p1, ...))``.
 
     The parameters come in the order of `co_varnames`. Names and the first line are those of `code`, so that
-    tracebacks and profiles show the function that the user wrote. Without `callable` it is in the first local behind the parameters, where
-    the frame hook puts it: the garbage collector does not see what code objects hold.
+    tracebacks and profiles show the function that the user wrote. Without `callable` it is in the first local behind the
+    parameters, where the frame hook puts it: the garbage collector does not see what code objects hold.
     """
     n_parameters = _n_parameters(code)
     flags = code.co_flags

@@ -37,7 +37,9 @@ _ROWS = (
         "a Python value or a shape depends on the values of an array",
         "do this step outside the compiled function, or keep the value in an array",
     ),
-    Reason("IN_PLACE_WRITE", "an array is written in a way that is not captured", "assign to slices or masks, or build a new array"),
+    Reason(
+        "IN_PLACE_WRITE", "an array is written in a way that is not captured", "assign to slices or masks, or build a new array"
+    ),
     Reason("OVERLAP", "an array is written that shares memory with another one of the caller's", "pass a copy of one of them"),
     Reason(
         "SIDE_EFFECT",
@@ -50,7 +52,9 @@ _ROWS = (
         "nothing, if that is meant: the exception comes from the plain run",
         raises=True,
     ),
-    Reason("NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run", raises=True),
+    Reason(
+        "NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run", raises=True
+    ),
     Reason("UNSUPPORTED_FUNCTION", "this function is not captured", "call it outside the compiled function, or on its result"),
     Reason("UNSUPPORTED_ARGUMENT", "this argument of the function is not captured", "leave it out, or spell the step otherwise"),
     Reason("UNSUPPORTED_DTYPE", "the dtype is not captured", "use bool, uint8, int32, int64, float32 or float64"),
@@ -68,7 +72,9 @@ _ROWS = (
     ),
     Reason("UNKNOWN_OPCODE", "this Python construct is not captured", "write the array part as a function of its own"),
     Reason("CONTEXT_MANAGER", "a with block of a manager written in C is entered", "enter it outside the compiled function"),
-    Reason("ITERATOR", "an iterator of the caller's is advanced", "pass a list or a range, or iterate outside the compiled function"),
+    Reason(
+        "ITERATOR", "an iterator of the caller's is advanced", "pass a list or a range, or iterate outside the compiled function"
+    ),
     Reason("METACLASS", "a class is made, or its metaclass decides what a call means", "do this outside the compiled function"),
     Reason(
         "FRAME_ACCESS",

@@ -1,7 +1,7 @@
 """Capture one call of a function: bytecode -> graph, guards, and a recipe for effects and result.
 
-Tracing is speculative: it runs nothing for effect.  At an instruction that cannot be followed it starts again, to end right before it; the
-recipe then hands the frame's state to a continuation (resume.py), which executes the instruction and goes on.
+Tracing is speculative: it runs nothing for effect.  At an instruction that cannot be followed it starts again, to end right before
+it; the recipe then hands the frame's state to a continuation (resume.py), which executes the instruction and goes on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 class Captured:
     """A call, or its part up to a break, as a graph.
 
-    `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, and the input that it is written to, or -1.  `stop`: why the capture ends before the return.
+    `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, and the input that it is written to, or -1.
+    `stop`: why the capture ends before the return.
     """
 
     graph: Graph
@@ -72,8 +73,9 @@ def capture(
 ) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
-    Runs nothing of the user's program for effect.  Without `resumes` it raises Break where the call cannot be captured whole; with them, the
-    part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a continuation.
+    Runs nothing of the user's program for effect.  Without `resumes` it raises Break where the call cannot be captured whole; with
+    them, the part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a
+    continuation.
 
     >>> def f(x):
     ...     return x + 1

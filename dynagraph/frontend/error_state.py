@@ -1,7 +1,8 @@
 """NumPy's floating-point error state: np.errstate, np.geterr and np.seterr in captured code.
 
-Captured code is silent, which is what "ignore" asks for and what "warn" puts up with.  A state that asks for more ends the capture, so that what
-follows finds it set and runs eagerly.  That a state was entered and left again is no effect, unless something in between could see it.
+Captured code is silent, which is what "ignore" asks for and what "warn" puts up with.  A state that asks for more ends the capture,
+so that what follows finds it set and runs eagerly.  That a state was entered and left again is no effect, unless something in
+between could see it.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class Executor:
         self.stop_at = stop_at
         self.steps = 0
         self.graph = Graph(function.__name__)
-        self.builder = Builder(self.graph, lambda node: node in self.scalars)
+        self.builder = Builder(self.graph, lambda node: node in self.scalars, lambda node: self.memories.rebased(node))
         self.guards = GuardList(len(values))
         self.env = ShapeEnv()
         self.dims: list[tuple[int, int, int]] = []  # symbol, input slot, axis

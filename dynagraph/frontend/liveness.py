@@ -45,9 +45,9 @@ def sees_frame(program: Program) -> bool:
     for index, i in enumerate(program.instructions):
         if i.op in NAMES and i.value in SEES_FRAME:
             return True
-        if i.op == "LOAD_GLOBAL" and i.value in SEES_FRAME_WITHOUT_ARGUMENTS:
-            if any(j.op == "CALL" and j.value == 0 for j in program.instructions[index + 1 : index + 3]):
-                return True
+        asks = i.op == "LOAD_GLOBAL" and i.value in SEES_FRAME_WITHOUT_ARGUMENTS
+        if asks and any(j.op == "CALL" and j.value == 0 for j in program.instructions[index + 1 : index + 3]):
+            return True
     return False
 
 

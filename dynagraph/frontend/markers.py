@@ -33,8 +33,8 @@ def graph_break() -> None:
 def allow_in_graph(fn: F) -> F:
     """Have captures follow calls of a Python function of a library that they call as it is otherwise; gives the function back.
 
-    Captures follow the user's functions by themselves, but not those of packages that lean on compiled code (SciPy, scikit-learn...).
-    Raises TypeError for what is not written in Python: there is nothing to follow.
+    Captures follow the user's functions by themselves, but not those of packages that lean on compiled code (SciPy,
+    scikit-learn...).  Raises TypeError for what is not written in Python: there is nothing to follow.
 
     >>> import dynagraph as dg
     >>> dg.allow_in_graph(len)

@@ -1,8 +1,8 @@
 """Arrays that the captured code writes to: what their memory holds now, for all values that look at it.
 
-The graph knows values only.  A `Memory` is what a value and its views look at; a write gives it a new value, in which the part that was
-written is replaced, and whoever looks at it later reads from that one.  The last value of an input's memory is an output of the graph, meant for
-the input itself.
+The graph knows values only.  A `Memory` is what a value and its views look at; a write gives it a new value, in which the part that
+was written is replaced, and whoever looks at it later reads from that one.  The last value of an input's memory is an output of the
+graph, meant for the input itself.
 """
 
 from __future__ import annotations
@@ -119,9 +119,8 @@ class Memories:
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.kind == "placeholder":
             self._check_input(base)
-        elif any(map(_splits, way)) or self._is_viewed_apart(base):
-            if not _is_in_c_order(base):
-                refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
+        elif (any(map(_splits, way)) or self._is_viewed_apart(base)) and not _is_in_c_order(base):
+            refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
         if any(_shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
             refuse("IN_PLACE_WRITE", "after an effect that may look at the array")
 

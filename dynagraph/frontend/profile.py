@@ -1,7 +1,7 @@
 """What a compiled function has been called with so far: which sizes and numbers change, and become symbolic.
 
-The first program takes them as they are; a size or number that is another one at the next capture becomes a symbol.  0, 1 and negative
-numbers stay what they are: programs treat them in their own way.
+The first program takes them as they are; a size or number that is another one at the next capture becomes a symbol.  0, 1 and
+negative numbers stay what they are: programs treat them in their own way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a program does when its graph has run, as a recipe for the dispatcher: effects in order, objects, the result.
 
-It decides what the graph's outputs are.  A view of an argument or of another output is given as a view of the same memory; an argument
-is given as itself; what is mentioned twice is one object.  Objects made by the captured code are built in their last state.
+It decides what the graph's outputs are.  A view of an argument or of another output is given as a view of the same memory; an
+argument is given as itself; what is mentioned twice is one object.  Objects made by the captured code are built in their last
+state.
 """
 
 from __future__ import annotations

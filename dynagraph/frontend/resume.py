@@ -1,8 +1,9 @@
 """Graph breaks: the functions that execute what could not be captured, and that go on behind it.
 
 A *continuation* takes the stack and the locals of the frame at the break, executes the breaking instruction as it is, and returns
-`Tail(resume function, the stack and locals after it)`; the dispatcher calls that, flat.  A *resume function* is the rest of the original code behind
-a prologue that puts the stack back; it is a compiled function in its own right.  Both are made from the original code, never from one another.
+`Tail(resume function, the stack and locals after it)`; the dispatcher calls that, flat.  A *resume function* is the rest of the
+original code behind a prologue that puts the stack back; it is a compiled function in its own right.  Both are made from the
+original code, never from one another.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ EFFECTS: dict[str, tuple[int, int]] = {
     "UNARY_NOT": (1, 1), "TO_BOOL": (1, 1), "LOAD_ATTR": (1, 1), "LOAD_METHOD": (1, 2), "STORE_ATTR": (2, 0), "DELETE_ATTR": (1, 0),
     "LOAD_GLOBAL": (0, 1), "LOAD_NAME": (0, 1), "STORE_GLOBAL": (1, 0), "DELETE_GLOBAL": (0, 0), "LOAD_DEREF": (0, 1),
     "STORE_DEREF": (1, 0), "DELETE_DEREF": (0, 0), "GET_ITER": (1, 1), "LIST_EXTEND": (1, 0), "LIST_APPEND": (1, 0),
-    "SET_UPDATE": (1, 0), "SET_ADD": (1, 0), "DICT_UPDATE": (1, 0), "DICT_MERGE": (1, 0), "MAP_ADD": (2, 0), "FORMAT_SIMPLE": (1, 1),
-    "FORMAT_WITH_SPEC": (2, 1), "CONVERT_VALUE": (1, 1), "IMPORT_NAME": (2, 1), "IMPORT_FROM": (0, 1), "CONTAINS_OP": (2, 1),
-    "IS_OP": (2, 1), "BEFORE_WITH": (1, 2), "MATCH_SEQUENCE": (0, 1), "MATCH_MAPPING": (0, 1), "MATCH_KEYS": (0, 1), "MATCH_CLASS": (3, 1),
-    "GET_LEN": (0, 1), "LOAD_BUILD_CLASS": (0, 1), "LIST_TO_TUPLE": (1, 1), "LOAD_ASSERTION_ERROR": (0, 1), "BUILD_CONST_KEY_MAP": (0, 1),
-    "SET_FUNCTION_ATTRIBUTE": (2, 1), "LOAD_FAST": (0, 1), "LOAD_FAST_CHECK": (0, 1), "CHECK_EXC_MATCH": (1, 1), "WITH_EXCEPT_START": (0, 1),
+    "SET_UPDATE": (1, 0), "SET_ADD": (1, 0), "DICT_UPDATE": (1, 0), "DICT_MERGE": (1, 0), "MAP_ADD": (2, 0),
+    "FORMAT_SIMPLE": (1, 1), "FORMAT_WITH_SPEC": (2, 1), "CONVERT_VALUE": (1, 1), "IMPORT_NAME": (2, 1), "IMPORT_FROM": (0, 1),
+    "CONTAINS_OP": (2, 1), "IS_OP": (2, 1), "BEFORE_WITH": (1, 2), "MATCH_SEQUENCE": (0, 1), "MATCH_MAPPING": (0, 1),
+    "MATCH_KEYS": (0, 1), "MATCH_CLASS": (3, 1), "GET_LEN": (0, 1), "LOAD_BUILD_CLASS": (0, 1), "LIST_TO_TUPLE": (1, 1),
+    "LOAD_ASSERTION_ERROR": (0, 1), "BUILD_CONST_KEY_MAP": (0, 1), "SET_FUNCTION_ATTRIBUTE": (2, 1), "LOAD_FAST": (0, 1),
+    "LOAD_FAST_CHECK": (0, 1), "CHECK_EXC_MATCH": (1, 1), "WITH_EXCEPT_START": (0, 1),
 }  # fmt: skip
 
 
@@ -297,8 +299,10 @@ class _Builder:
 
     def load_callable(self, i: Instruction) -> None:
         """LOAD_METHOD and its like, so that it is known which of the two values is NULL."""
-        plain = ("LOAD_ATTR", i.value) if i.op == "LOAD_METHOD" else (i.op, (i.value[0], False, i.value[2]))
-        self.add(*plain, i.positions)
+        if i.op == "LOAD_METHOD":
+            self.add("LOAD_ATTR", i.value, i.positions)
+        else:
+            self.add(i.op, (i.value[0], False, i.value[2]), i.positions)
         self.add("PUSH_NULL", None)
         if not CALLABLE_FIRST:
             self.add("SWAP", 2)

@@ -287,7 +287,7 @@ def _count_elements(frame: Frame, counts: Any, iterable: Any) -> Value:
 SPECIAL_FUNCTIONS[collections.Counter.most_common] = most_common
 
 
-# -- texts of objects that may hold themselves --------------------------------------------------------------------------------------
+# -- texts of objects that may hold themselves -------------------------------------------------------------------------------------
 
 
 def _recursive_repr(frame: Frame, wrapper: Function, value: Any) -> Value:
@@ -370,7 +370,7 @@ def called_with(function: Any, named: dict[str, Any]) -> Any:
 
 
 def from_here(frame: Frame, function: Value, *args: Value) -> None:
-    """Have the program call `function` from frames that stand on the lines of those that run now: for warnings, logs, tracebacks."""
+    """Have the program call `function` from frames that stand on the lines of those that run now: for warnings and logs."""
     places = [types.FunctionType(called_from(f.code, _line(f)), f.function.globals) for f in frame.ex.running]
     frame.ex.effect(places[0], *map(Const, places[1:]), function, *args)
 
@@ -457,7 +457,7 @@ SPECIAL_FUNCTIONS[logging.Logger.isEnabledFor] = _is_enabled_for
 
 LOGGED = ("debug", "info", "warning", "error", "critical")
 for _name in LOGGED:
-    SPECIAL_FUNCTIONS[getattr(logging, _name)] = lambda frame, *args, _name=_name, **kwargs: log(frame, None, _name, list(args), kwargs)
+    SPECIAL_FUNCTIONS[getattr(logging, _name)] = lambda frame, *args, _name=_name, **named: log(frame, None, _name, list(args), named)
 
 
 def _log_method(name: str) -> Callable[..., Value]:

@@ -1,7 +1,7 @@
 """The kinds of values that the executor follows.
 
-A value with a `source` is one of the caller's: writing to it is an effect, which the program replays.  Values without one were made by
-the captured code; they are built in their last state where they leave it.
+A value with a `source` is one of the caller's: writing to it is an effect, which the program replays.  Values without one were made
+by the captured code; they are built in their last state where they leave it.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Dict:
 class Set:
     """A set or frozenset of values that are known.
 
-    `items` is a real set (frozenset) of the Python objects: what is done to the one is done to the other, so that their orders are the same.
+    `items` is a real set (frozenset) of the Python objects: what is done to the one is done to the other, so that their orders are
+    the same.
     """
 
     kind: type

@@ -42,7 +42,7 @@ def interpret(graph: Graph, inputs: Sequence[Any], xp: Any = np) -> tuple[Any, .
 
 
 def bind_sizes(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
-    """The symbols' values, read off the shapes of the inputs and off those that are symbols themselves, which are checked against the placeholders."""
+    """The symbols' values, read off the inputs' shapes and off inputs that are symbols; checked against the placeholders."""
     placeholders = graph.placeholders
     if len(inputs) != len(placeholders):
         raise GraphError(f"graph {graph.name!r}: takes {len(placeholders)} inputs, got {len(inputs)}")

@@ -17,7 +17,6 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.loops import Kernel, LibraryCall
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.fuse import fuse
-from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.pipeline import run as run_passes
 

@@ -26,7 +26,7 @@ def inputs(n: int, shape: tuple[int, ...] = (6,)) -> list[np.ndarray]:
 
 
 def check(graph: Graph, *arrays: np.ndarray) -> list[set[str]]:
-    """The program gives what the graph says, writes into the inputs that it shall and no others; the buffers that its kernels store to."""
+    """The program gives what the graph says, and writes into no other inputs; gives the buffers that its kernels store to."""
     graph.lint()
     expected = interpret(graph, arrays)
     given = [a.copy(order="K") for a in arrays]

@@ -142,7 +142,8 @@ def check(row: Behaviour) -> None:
         assert RANKS[found] <= RANKS[row.asked], f"{row.name}: class {found}, asked {row.asked}\n" + "\n".join(breaks)
     else:
         assert found == admitted.reached, (
-            f"{row.name}: class {found}, shortfalls.py says {admitted.reached}: if it is better now, take it out there\n" + "\n".join(breaks)
+            f"{row.name}: class {found}, shortfalls.py says {admitted.reached}: if it is better now, take it out there\n"
+            + "\n".join(breaks)
         )
     if row.reason is not None and found != "1":
         assert any(row.reason in text for text in breaks), breaks

@@ -1,7 +1,7 @@
 """Rows of the contract that do not reach their class yet, each with the class that it does reach, and why.
 
-The answers are right all the same: a row here runs in parts, or eagerly, where one graph is asked.  A row that does better, or worse, than
-what stands here fails.
+The answers are right all the same: a row here runs in parts, or eagerly, where one graph is asked.  A row that does better, or
+worse, than what stands here fails.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHORT: dict[str, Shortfall] = {
     "arrays.views_of_one_base_that_do_not_overlap": Shortfall("E", OVERLAP),
     "arrays.scalar_arguments_of_numpy_types": Shortfall("B", VALUES),
     "arrays.scalar_arguments_as_sizes_and_indices": Shortfall("B", VALUES),
-    "exceptions.the_finally_of_a_callee_that_raises_breaks": Shortfall("E", "an exception that no captured code handles ends the capture"),
+    "exceptions.the_finally_of_a_callee_that_raises_breaks": Shortfall("E", "an exception that no captured code handles ends it"),
     "globals.global_function_and_class": Shortfall("B", "pathlib runs as it is"),
     "globals.np_interp": Shortfall("B", MISSING),
     "globals.np_interp_of_a_python_float": Shortfall("B", MISSING),

@@ -4,9 +4,9 @@ signals, and the end of the interpreter."""
 from __future__ import annotations
 
 import bdb
-import cProfile
 import concurrent.futures
 import contextlib
+import cProfile
 import gc
 import io
 import os
@@ -102,7 +102,8 @@ def python(script: str, *options: str, stdin: str | None = None, folder: Path | 
         file.write_text(textwrap.dedent(script))
         where = [str(file)]
     return subprocess.run(
-        [sys.executable, *options, *where], input=stdin, capture_output=True, text=True, timeout=240, env={**os.environ, **(env or {})}
+        [sys.executable, *options, *where], input=stdin, capture_output=True, text=True, timeout=240,
+        env={**os.environ, **(env or {})},
     )
 
 
@@ -227,7 +228,7 @@ def test_tracing_set_and_unset_inside(set_it):
         if set_it is sys.settrace:
             assert ("call", "helper", helper.__code__.co_firstlineno) in events.seen
         with tracing(set_it, Events()):
-            assert f(X, lambda _: set_it(None), None).tolist() == expected  # noqa: B023
+            assert f(X, lambda _: set_it(None), None).tolist() == expected
 
 
 def test_a_trace_function_that_raises():
@@ -305,7 +306,8 @@ def tool(number: int, seen: list, local: Any = None):
         return note
 
     monitoring.use_tool_id(number, "test")
-    for event, kind in ((events.LINE, "line"), (events.PY_START, "start"), (events.PY_RETURN, "return"), (events.PY_UNWIND, "unwind")):
+    kinds = {events.LINE: "line", events.PY_START: "start", events.PY_RETURN: "return", events.PY_UNWIND: "unwind"}
+    for event, kind in kinds.items():
         monitoring.register_callback(number, event, noting(kind))
     try:
         if local is None:
@@ -749,7 +751,9 @@ def with_a_context(held: Held) -> Callable:
     return f
 
 
-@pytest.mark.parametrize("factory", [closes_over, closes_over_with_breaks, closes_over_itself, with_a_context], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "factory", [closes_over, closes_over_with_breaks, closes_over_itself, with_a_context], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("backend", ["numpy", "c"])
 def test_everything_dies_with_the_last_reference(factory, backend):
     held = Held(2.0)
@@ -968,10 +972,12 @@ def test_compiling_again_and_again_does_not_grow():
     """)
 
 
-# -- the end, interrupts, recursion -------------------------------------------------------------------------------------------------
+# -- the end, interrupts, recursion ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("end", ["", "sys.exit(0)", "gc.disable()", "del dg", "raise SystemExit", "threading.Thread(target=later).start()"])
+@pytest.mark.parametrize(
+    "end", ["", "sys.exit(0)", "gc.disable()", "del dg", "raise SystemExit", "threading.Thread(target=later).start()"]
+)
 def test_the_interpreter_ends_with_compiled_functions_alive(end):
     succeeds(f"""
     import atexit, gc, sys, threading, time

@@ -1818,7 +1818,7 @@ def values_of_members_of_an_enum_one_after_the_other():
 
 @behaviour("B")
 def members_of_an_enum_of_tuples():
-    class Size(tuple, enum.Enum):  # noqa: SLOT001
+    class Size(tuple, enum.Enum):
         SMALL = (1, 2)
         LARGE = (3, 4)
 

@@ -1801,7 +1801,7 @@ def context_of_an_exception_that_is_raised_again():
             raise TypeError("third")
         except TypeError:
             try:
-                raise first  # noqa: B904
+                raise first
             except ValueError as e:
                 again = type(e.__context__).__name__
         return x * 2, chain, again

@@ -2323,7 +2323,11 @@ def itertools_with_sizes_that_change():
 def itertools_that_raise_at_once():
     def f(x):
         said = []
-        for make in (lambda: itertools.permutations("abc", "s"), lambda: itertools.combinations("abc", -1), lambda: itertools.islice("abc", -1)):
+        for make in (
+            lambda: itertools.permutations("abc", "s"),
+            lambda: itertools.combinations("abc", -1),
+            lambda: itertools.islice("abc", -1),
+        ):
             try:
                 make()
             except (TypeError, ValueError) as e:

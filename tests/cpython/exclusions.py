@@ -6,7 +6,7 @@ import doctest
 from typing import Any
 
 DEPTH = "counts the frames of the stack, or how deep it may become"
-LIFETIME = "expects that an object is gone, or is finalised, as soon as a local lets go of it: the parts behind a break hold their arguments"
+LIFETIME = "expects that an object is gone as soon as a local lets go of it: the parts behind a break hold their arguments"
 EARLIER = "expects that an object lives as long as a local that is never read again: such locals are not handed on at a break"
 KEPT = "expects that a class or function is gone which the code has looked at: the guards of the programs made for it hold it"
 INLINED = "looks at the locals of a frame in a traceback: that of a callee which was inlined has none"

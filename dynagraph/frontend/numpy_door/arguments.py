@@ -114,9 +114,10 @@ def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: int = 1
     )
 
 
-def is_contiguous(node: Node) -> bool:
+def is_contiguous(b: Builder, node: Node) -> bool:
     """Whether the value is known to lie in C order in memory."""
-    _base, strided = view_of(node) or (node, strided_of(node))
+    placed = b.placed(node)
+    _base, strided = view_of(placed) or (placed, strided_of(placed))
     wanted = contiguous_strides(strided.shape)
     return all(same_dim(d, 1) or same_dim(have, want) for d, have, want in zip(strided.shape, strided.strides, wanted))
 

@@ -50,11 +50,15 @@ class Builder:
     """Appends nodes to `graph`.
 
     `is_scalar` tells which 0-d nodes stand for NumPy scalars rather than 0-d arrays; without it, none does.
+    `placed` gives a node that lies in memory as what another one stands for; without it, the node itself.
     """
 
-    def __init__(self, graph: Graph, is_scalar: Callable[[Node], bool] | None = None):
+    def __init__(
+        self, graph: Graph, is_scalar: Callable[[Node], bool] | None = None, placed: Callable[[Node], Node] | None = None
+    ):
         self.graph = graph
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
+        self.placed: Callable[[Node], Node] = placed or _itself
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes."""

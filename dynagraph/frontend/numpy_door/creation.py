@@ -266,7 +266,7 @@ def diag(b: Builder, v: Any, k: Any = 0) -> Node:
         return b.call("where", on, x, b.scalar(0, x.dtype))
     if x.ndim != 2:
         raise numpy_error(f"diag: takes arrays of 1 or 2 dimensions, got {x.ndim}")
-    only(is_contiguous(x), "diag", "v", x.meta, "a matrix in C order")
+    only(is_contiguous(b, x), "diag", "v", x.meta, "a matrix in C order")
     return diagonal_of(b, x, "diag")
 
 
@@ -388,7 +388,7 @@ def asanyarray(
 @numpy_function(np.ascontiguousarray, returns="array", at_default=("like",))
 def ascontiguousarray(b: Builder, a: Any, dtype: Any = None, *, like: Any = None) -> Node:
     x = _array(b, a, dtype, None, 1, "ascontiguousarray")
-    return x if is_contiguous(x) else b.call("copy", x)
+    return x if is_contiguous(b, x) else b.call("copy", x)
 
 
 @numpy_function(np.copy, returns="array")

@@ -67,7 +67,8 @@ def _reshape_method(b: Builder, a: Node, /, *shape: Any, order: Any = "C", copy:
 @numpy_function(np.ravel, method="ravel", returns="array")
 def ravel_(b: Builder, a: Any, order: Any = "C") -> Node:
     only(order == "C", "ravel", "order", order, "transpose first")
-    return ravel(b, b.as_node(a))
+    x = b.as_node(a)
+    return ravel(b, x) if is_contiguous(b, x) else b.call("copy", ravel(b, x))
 
 
 @numpy_method("flatten", returns="array")
@@ -89,7 +90,8 @@ def expand_dims(b: Builder, a: Any, axis: Any) -> Node:
 def squeeze(b: Builder, a: Any, axis: Any = None) -> Node:
     x = b.as_node(a)
     if axis is None:
-        return reshape(b, x, [d for d in x.shape if d != 1])
+        kept = [d for d in x.shape if d != 1]
+        return x if len(kept) == x.ndim else reshape(b, x, kept)
     axes = several_axes(axis, x.ndim, "squeeze")
     if any(x.shape[k] != 1 for k in axes):
         raise numpy_error(f"squeeze: shape {x.shape} has sizes other than 1 along axis {axis}")
@@ -552,7 +554,7 @@ def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1
         "the main diagonal of a matrix",
     )
     only(
-        x.ndim == 2 and is_contiguous(x),
+        x.ndim == 2 and is_contiguous(b, x),
         "diagonal",
         "a",
         x.meta,

@@ -1,9 +1,9 @@
 """Group nodes into kernels.
 
-Comes after decomposition, `legalize` and `inplace`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where it
-is used, as part of an expression) or *real* (computed once, by the kernel of its group).  A group has a row space (`outer`)
-and, once it holds a reduction, an `inner` space that is reduced: softmax and layernorm are one group, because everything
-that one row needs comes from that row.
+Comes after decomposition, `legalize` and `inplace`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where
+it is used, as part of an expression) or *real* (computed once, by the kernel of its group).  A group has a row space (`outer`) and,
+once it holds a reduction, an `inner` space that is reduced: softmax and layernorm are one group, because everything that one row
+needs comes from that row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass
 class FusionPlan:
-    """Groups in execution order, where each real node is, the real nodes that need memory, and those that take over that of others."""
+    """Groups in execution order, where each real node is, the real nodes that need memory, those that take over others'."""
 
     groups: list[Group]
     group_of: dict[Node, int]

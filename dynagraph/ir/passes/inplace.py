@@ -1,8 +1,8 @@
 """Decide which values are written over the memory of others: what in-place writes of the captured code come back to.
 
-Comes after `legalize`, before `fuse`.  In the graph a write is a new value, ``update_slice(x, part)`` or any elementwise function of x, and an
-output may be meant for the memory of an input (`Graph.output`, `into`).  Where nothing reads the old value later, the new one
-takes its memory over and only the changed elements are stored; elsewhere the old one is copied first, as the write demands.
+Comes after `legalize`, before `fuse`.  In the graph a write is a new value, ``update_slice(x, part)`` or any elementwise function
+of x, and an output may be meant for the memory of an input (`Graph.output`, `into`).  Where nothing reads the old value later, the
+new one takes its memory over and only the changed elements are stored; elsewhere the old one is copied first, as the write demands.
 """
 
 from __future__ import annotations
