@@ -17,6 +17,7 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.loops import Kernel, LibraryCall
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.fuse import fuse
+from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.pipeline import run as run_passes
 
@@ -363,7 +364,7 @@ def test_random_programs_agree_with_the_reference(case):
 
 def test_fusion_puts_every_real_node_into_one_group():
     graph = legalize(run_passes(build(softmax, f32(8, 9))))
-    plan = fuse(graph)
+    plan = fuse(graph, inplace(graph))
     members = [m for g in plan.groups for m in g.members]
     assert len(members) == len(set(members)) == len(plan.group_of)
     assert set(graph.outputs) <= set(plan.stored)
