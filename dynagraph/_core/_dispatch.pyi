@@ -25,6 +25,7 @@ class NativePlan:
         result: Recipe,
         release_gil: bool,
         n_symbols: int,
+        n_checks: int = 0,
     ) -> None: ...
 
 @final
@@ -40,6 +41,8 @@ class PythonPlan:
         n_outputs: int = 256,
         scalars: tuple[bool, ...] = (),
         repeatable: bool = False,
+        into: tuple[int, ...] = (),
+        n_checks: int = 0,
     ) -> None: ...
 
 @final
@@ -63,6 +66,8 @@ class Entry:
         """What the plan gives, a `Tail` perhaps; GuardError where a guard does not hold."""
     def run_or(self, values: tuple[Any, ...], other: Any, /) -> Any:
         """`run(values)`, or `other` where a guard does not hold."""
+    def call_or(self, values: tuple[Any, ...], other: Any, /) -> Any:
+        """`run_or(values, other)`, and the calls that tails ask for."""
     def call(self, values: tuple[Any, ...], /) -> Any:
         """`run(values)`, and the calls that tails ask for."""
 

@@ -19,7 +19,9 @@ typedef struct dg_runtime {
     int32_t ilp64;
 } dg_runtime;
 
-/* an entry point: inputs, outputs and the workspace in `buffers`; 0, or not 0 where memory ran out */
+/* an entry point: inputs, outputs and the workspace in `buffers`; 0, DG_REFUSED where a check failed (and no input was written
+   to), or another number where memory ran out */
+enum { DG_REFUSED = -1 };
 typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt);
 
 #endif

@@ -188,6 +188,8 @@ static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObjec
     Py_INCREF(entry);
     Py_INCREF(values);
     PyObject *result = dg_plan_run(entry->plan, &frame, NULL, callee);
+    if (!result && !PyErr_Occurred())
+        result = other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "the program refuses the call");
     Py_DECREF(values);
     Py_DECREF(entry);
     return result;
@@ -209,6 +211,11 @@ static PyObject *entry_run_or(entry_object *entry, PyObject *const *args, Py_ssi
 
 static PyObject *entry_call(entry_object *entry, PyObject *values) { return follow_tails(entry_run(entry, values)); }
 
+static PyObject *entry_call_or(entry_object *entry, PyObject *const *args, Py_ssize_t n_args)
+{
+    return follow_tails(entry_run_or(entry, args, n_args));
+}
+
 static PyMethodDef entry_methods[] = {
     {"check", (PyCFunction)entry_check, METH_O,
      "check(values) -> None where all guards hold, else the number of the first instruction that does not"},
@@ -216,6 +223,8 @@ static PyMethodDef entry_methods[] = {
      "run(values) -> what the plan gives, a Tail perhaps; GuardError where a guard does not hold"},
     {"run_or", (PyCFunction)(void (*)(void))entry_run_or, METH_FASTCALL,
      "run_or(values, other) -> run(values), or `other` where a guard does not hold"},
+    {"call_or", (PyCFunction)(void (*)(void))entry_call_or, METH_FASTCALL,
+     "call_or(values, other): run_or(values, other), and the calls that tails ask for"},
     {"call", (PyCFunction)entry_call, METH_O, "call(values): run(values), and the calls that tails ask for"},
     {0},
 };
@@ -369,7 +378,9 @@ static inline int position_of(compiled_function *self, int step)
     return step == 0 ? self->recent : step <= self->recent ? step - 1 : step;
 }
 
-/* tries the entries, the one that served last first; NULL with *served == 0: none holds.  owner, callee: as dg_plan_run's.
+enum { REFUSED = 2 };
+
+/* tries the entries, the one that served last first; NULL with *served == 0: none holds; with REFUSED: a program would not do it.  owner, callee: as dg_plan_run's.
    Not inlined, as run_plan is not. */
 static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served,
                                                  PyObject **owner, PyObject **callee)
@@ -395,6 +406,11 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
             ++self->hits;
             ++entry->hits;
             PyObject *result = dg_plan_run(entry->plan, &frame, owner, callee);
+            if (!result && !PyErr_Occurred()) {
+                *served = REFUSED;
+                --self->hits;
+                --entry->hits;
+            }
             Py_DECREF(entry);
             return result;
         }
@@ -440,6 +456,8 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
             result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served, &bound, &callee);
             Py_XDECREF(bound);
         }
+        if (served == REFUSED) /* what the program cannot do, or raises, the plain function does */
+            return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
         if (served) {
             *quiet = !starts_function(result, callee);
             return finish(result, callee);

@@ -73,7 +73,8 @@ int dg_plan_symbols(PyObject *plan);
 int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 /* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
    caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.
-   `owner` (or null): a reference to what keeps the parameters alive, which is cleared once the plan holds what it reads. */
+   `owner` (or null): a reference to what keeps the parameters alive, which is cleared once the plan holds what it reads, unless it
+   may refuse the call.  NULL without an exception: the plan refuses the call, and nothing has happened yet. */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
 /* -- recipe.c: building what a call returns -- */

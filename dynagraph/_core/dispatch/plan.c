@@ -20,6 +20,7 @@ struct dg_plan {
     PyObject_HEAD
     dg_entry_point entry;      /* native; null: nothing to compute, the recipe only */
     PyObject *keepalive;       /* what owns the code; or the callable */
+    int n_checks; /* the last outputs: bools, one of which being true refuses the call */
     int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
     int repeatable; /* the callable is a function of its inputs: what it raises it raises again */
     output *outputs;
@@ -129,12 +130,13 @@ static int parse_recipe(dg_plan *plan, PyObject *description)
 
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", NULL};
+    static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", "n_checks",
+                            NULL};
     unsigned long long address;
     PyObject *keepalive, *outputs, *workspace, *result;
-    int n_inputs, release_gil, n_symbols;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
-                                     &outputs, &workspace, &result, &release_gil, &n_symbols))
+    int n_inputs, release_gil, n_symbols, n_checks = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|i:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
+                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks))
         return NULL;
     if (address == 0 && PyTuple_GET_SIZE(outputs) > 0)
         return PyErr_Format(PyExc_ValueError, "NativePlan: outputs, but the address of the entry is null");
@@ -146,6 +148,7 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_inputs = n_inputs;
     plan->n_symbols = n_symbols;
     plan->release_gil = release_gil;
+    plan->n_checks = n_checks;
     plan->n_outputs = (int)PyTuple_GET_SIZE(outputs);
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)plan->n_outputs + 1, sizeof *plan->outputs)))
         goto fail;
@@ -164,11 +167,12 @@ fail:
 
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable", NULL};
-    PyObject *callable, *result, *scalars = NULL;
-    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!p:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
-                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable))
+    static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
+                            "into", "n_checks", NULL};
+    PyObject *callable, *result, *scalars = NULL, *into = NULL;
+    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!i:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
@@ -180,11 +184,19 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_symbols = n_symbols;
     plan->n_outputs = n_outputs;
     plan->repeatable = repeatable;
+    plan->n_checks = n_checks;
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
         parse_recipe(plan, result) < 0)
         goto fail;
     for (Py_ssize_t k = 0; scalars && k < PyTuple_GET_SIZE(scalars) && k < n_outputs; ++k)
         plan->outputs[k].scalar = PyObject_IsTrue(PyTuple_GET_ITEM(scalars, k));
+    for (int k = 0; k < n_outputs; ++k) {
+        plan->outputs[k].into = into && k < PyTuple_GET_SIZE(into) ? PyLong_AsLong(PyTuple_GET_ITEM(into, k)) : -1;
+        if (PyErr_Occurred() || plan->outputs[k].into >= n_inputs) {
+            PyErr_Format(PyExc_ValueError, "PythonPlan: outputs into %R of %d inputs", into, n_inputs);
+            goto fail;
+        }
+    }
     return (PyObject *)plan;
 fail:
     if (!PyErr_Occurred())
@@ -279,7 +291,8 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     }
     dg_pool_give(workspace);
     if (failed) {
-        PyErr_NoMemory();
+        if (failed != DG_REFUSED)
+            PyErr_NoMemory();
         goto done;
     }
     for (int k = 0; k < plan->n_outputs; ++k)
@@ -299,6 +312,36 @@ static PyObject *python_input(PyObject *object)
         return Py_NewRef(object);
     int type = PyBool_Check(object) ? NPY_BOOL : PyLong_Check(object) ? NPY_INT64 : NPY_DOUBLE;
     return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
+}
+
+/* 1: the program refuses the call; -1: an exception is set */
+static int checks_fail(const dg_plan *plan, PyObject *const *outputs, Py_ssize_t n)
+{
+    for (Py_ssize_t k = n - plan->n_checks; k < n; ++k) {
+        int failed = k < 0 ? 0 : PyObject_IsTrue(outputs[k]);
+        if (failed)
+            return failed;
+    }
+    return 0;
+}
+
+/* Outputs that are meant for the memory of inputs are copied there. */
+static int write_back(const dg_plan *plan, const dg_frame *frame, PyObject **outputs, Py_ssize_t n)
+{
+    for (Py_ssize_t k = 0; k < n && k < plan->n_outputs; ++k) {
+        int into = plan->outputs[k].into;
+        if (into < 0)
+            continue;
+        PyObject *target = frame->input_objects[into];
+        if (!PyArray_Check(target) || !PyArray_Check(outputs[k])) {
+            PyErr_Format(PyExc_TypeError, "a backend's output %zd is no array", k);
+            return -1;
+        }
+        if (PyArray_CopyInto((PyArrayObject *)target, (PyArrayObject *)outputs[k]) < 0)
+            return -1;
+        Py_SETREF(outputs[k], Py_NewRef(target));
+    }
+    return 0;
 }
 
 /* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,
@@ -346,6 +389,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         }
         for (int k = (int)n; k < DG_MAX_ARRAYS; ++k)
             outputs[k] = NULL;
+        ok = ok && checks_fail(plan, outputs, n) == 0 && write_back(plan, frame, outputs, n) == 0;
         if (ok)
             result = build_result(plan, frame, outputs, callee);
         for (Py_ssize_t k = 0; k < n && k < DG_MAX_ARRAYS; ++k)
@@ -354,7 +398,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     Py_XDECREF(items);
     Py_XDECREF(given);
     Py_XDECREF(args);
-    if (late && !result)
+    if (late && PyErr_Occurred())
         dg_drop_raised(&raised);
     else if (late && dg_raise_later(&raised) < 0) { /* recipes may run Python code too: only now */
         Py_CLEAR(result);
@@ -374,7 +418,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
     *callee = NULL;
-    if (owner)
+    if (owner && !p->n_checks) /* a call that is refused goes on with its arguments */
         Py_CLEAR(*owner);
     PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame, callee) : python_run(p, frame, callee);
     while (n > 0)
