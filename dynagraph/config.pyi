@@ -1,8 +1,23 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 LOG_TOPICS: tuple[str, ...]
+
+@dataclass(frozen=True)
+class Switch:
+    name: str
+    default: Any
+    parse: Callable[[Any], Any]
+    expected: str
+    doc: str
+
+    @property
+    def variable(self) -> str: ...
+
+SWITCHES: tuple[Switch, ...]
+BY_NAME: Mapping[str, Switch]
 
 threads: int | None
 strict: bool
@@ -12,6 +27,7 @@ cache_dir: str | None
 cache_limit: int
 cc: str | None
 entry_limit: int
+break_limit: int
 unroll_limit: int
 inline_depth: int
 pool_limit: int | None

@@ -11,6 +11,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -298,6 +299,18 @@ def test_misses_are_explained_in_one_line_each():
     first, second = compiled.explain_misses()
     assert first.endswith("local k: expected 2, got 3")
     assert second.endswith("local x: expected float64[4], got float32[4]")
+
+
+def test_misses_behind_weak_references_are_explained():
+    class Held:
+        def __init__(self, k):
+            self.k = k
+
+    two, three = Held(2), Held(3)
+    compiled = dg.compile(lambda x, ref: x * ref().k)
+    compiled(X, weakref.ref(two)), compiled(X, weakref.ref(three))
+    (miss,) = compiled.explain_misses()
+    assert miss.endswith("local ref().k: expected 2, got 3")
 
 
 def test_mark_dynamic_takes_any_size_from_the_start():

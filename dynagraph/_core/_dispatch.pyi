@@ -94,7 +94,7 @@ class CompiledFunction:
         self, function: FunctionType, on_miss: Callable[[CompiledFunction, tuple[Any, ...], dict[str, Any] | None], Any]
     ) -> None: ...
     @property
-    def __wrapped__(self) -> FunctionType: ...
+    def __wrapped__(self) -> Any: ...  # a FunctionType: said here, mypy would bind it to the CompiledFunction
     @property
     def entries(self) -> list[Entry]:
         """In the order in which they are tried: the one that served last comes first."""

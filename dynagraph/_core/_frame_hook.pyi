@@ -1,30 +1,20 @@
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 R = TypeVar("R")
 
-def call_captured(
-    function: FunctionType,
-    callback: Callable[[FunctionType, CodeType, tuple[Any, ...]], CodeType | None],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None,
-    /,
-) -> Any:
-    """``function(*args, **kwargs)``, with a look at the frame as it starts.
-
-    `callback(function, code, values)` is called once, in this thread, with the bound parameters in order of
-    `co_varnames`. It
-    returns None, or the code object that the frame runs instead, with the same parameters and free variables. Its exception
-    is the frame's. Generators and coroutines just run.
-    """
-
 SKIP: Final[str]
 
-def set_watcher(callback: Callable[[FunctionType, CodeType, tuple[Any, ...]], CodeType | str | None] | None, /) -> None:
-    """What frames are offered to, in all threads: it gives None, the code that the frame runs instead, or `SKIP`.
+_Watcher: TypeAlias = Callable[[FunctionType, CodeType, tuple[Any, ...]], CodeType | tuple[CodeType, Any] | str | None]
 
-    `SKIP` marks the frame's code; None runs the frame as it is. The callback itself runs unwatched; its exception is the frame's.
+def set_watcher(callback: _Watcher | None, /) -> _Watcher | None:
+    """What frames are offered to, in all threads, as ``callback(function, code, values)``; the one before is returned.
+
+    `values`: the bound parameters in order of `co_varnames`. The callback answers None: the frame runs as it is; `SKIP`: so do
+    all frames of its code, which is marked; or the code that the frame runs instead, with the same parameters and free
+    variables; or ``(code, value)``: the value is put into the first local variable behind the parameters. The callback itself
+    runs unwatched; its exception is the frame's.
     """
 
 def call_watched(function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
@@ -50,10 +40,7 @@ def monitoring_tools() -> int:
     """
 
 def is_active() -> bool:
-    """Whether a thread waits for its frame to start, or watches."""
+    """Whether a thread watches."""
 
 def counters() -> dict[str, int]:
-    """Since the process started: `captured` frames, of these `swapped` ones and those `without_room` for the new code.
-
-    `offered`: frames that the watcher was asked about.
-    """
+    """Since the process started: frames `offered`, of these `swapped` ones and those `without_room` for the new code."""

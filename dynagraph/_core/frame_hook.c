@@ -1,7 +1,7 @@
 /* The frame hook: lets Python look at frames as they start, and swap the code that they run.
 
-   PEP 523's evaluator is set only from a call of call_captured until the frame that it waits for has started, and for the
-   extent of call_watched without those parts where nothing is watched, so that other code pays nothing. This file leans on CPython's internals, hence the list of versions. */
+   PEP 523's evaluator is set only for the extent of call_watched, without those parts where nothing is watched, so that other
+   code pays nothing. This file leans on CPython's internals, hence the list of versions. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -65,17 +65,17 @@ static inline Py_ssize_t frame_size(PyCodeObject *code) /* in words */
 /* -- setting the evaluator ------------------------------------------------------------------------------------------------- */
 
 /* All under the GIL, and only for the main interpreter (NumPy knows no other). */
-static int waiting;                    /* reasons, in all threads, to have ours set: frames waited for, extents watched */
+static int n_extents;                  /* what is watched, in all threads: where there is something, ours is set */
 static _PyFrameEvalFunction previous;  /* the evaluator under ours; NULL: ours is nowhere in the chain */
-static unsigned long long n_captured, n_swapped, n_without_room, n_offered;
+static unsigned long long n_offered, n_swapped, n_without_room;
 
 static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag);
 
-static void start_waiting(void)
+static void enter_extent(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Get();
     _PyFrameEvalFunction set = _PyInterpreterState_GetEvalFrameFunc(interpreter);
-    ++waiting;
+    ++n_extents;
     /* An evaluator that somebody set over ours may call ours: to set ours over it too would make a circle. */
     if (set == evaluate || (previous && set != _PyEval_EvalFrameDefault))
         return;
@@ -83,41 +83,23 @@ static void start_waiting(void)
     _PyInterpreterState_SetEvalFrameFunc(interpreter, evaluate);
 }
 
-static void stop_waiting(void)
+static void leave_extent(void)
 {
     PyInterpreterState *interpreter = PyInterpreterState_Get();
-    if (--waiting || _PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate)
+    if (--n_extents || _PyInterpreterState_GetEvalFrameFunc(interpreter) != evaluate)
         return; /* covered by somebody else's: ours stays in the chain and passes everything on */
     _PyInterpreterState_SetEvalFrameFunc(interpreter, previous);
     previous = NULL;
 }
 
-/* -- the evaluator --------------------------------------------------------------------------------------------------------- */
-
-typedef struct {
-    PyObject *function, *callback; /* borrowed from the arguments of call_captured */
-    int started;
-} target_call;
-
-static _Thread_local target_call *target; /* what this thread waits for */
-
-static int is_target(_PyInterpreterFrame *frame, int throwflag)
-{
-    const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
-    if (!target || throwflag || frame->owner != FRAME_OWNED_BY_THREAD || frame_function(frame) != target->function ||
-        !frame_has_code(frame))
-        return 0;
-    PyCodeObject *code = frame_code(frame);
-    return (PyObject *)code == PyFunction_GET_CODE(target->function) && at_first_instruction(frame) &&
-           (code->co_flags & CO_OPTIMIZED) && !(code->co_flags & suspends);
-}
+/* -- asking, and swapping the code ----------------------------------------------------------------------------------------- */
 
 static Py_ssize_t n_parameters(PyCodeObject *code)
 {
     return code->co_argcount + code->co_kwonlyargcount + !!(code->co_flags & CO_VARARGS) + !!(code->co_flags & CO_VARKEYWORDS);
 }
 
-static PyObject *ask(PyObject *callback, PyObject *function, _PyInterpreterFrame *frame)
+static PyObject *ask(PyObject *callback, _PyInterpreterFrame *frame)
 {
     PyCodeObject *code = frame_code(frame);
     Py_ssize_t n = n_parameters(code);
@@ -126,24 +108,25 @@ static PyObject *ask(PyObject *callback, PyObject *function, _PyInterpreterFrame
         return NULL;
     for (Py_ssize_t k = 0; k < n; ++k) /* raw: cells are made by the frame's first instructions */
         PyTuple_SET_ITEM(values, k, Py_NewRef(frame->localsplus[k]));
-    PyObject *answer = PyObject_CallFunctionObjArgs(callback, function, (PyObject *)code, values, NULL);
+    PyObject *answer = PyObject_CallFunctionObjArgs(callback, frame_function(frame), (PyObject *)code, values, NULL);
     Py_DECREF(values);
     return answer;
 }
 
-static int fits(PyCodeObject *code, PyObject *answer, const char *name)
+static int fits(PyCodeObject *code, PyObject *answer)
 {
     const int signature = CO_VARARGS | CO_VARKEYWORDS | CO_OPTIMIZED | CO_NEWLOCALS;
     const int kinds = signature | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR | CO_ITERABLE_COROUTINE;
     if (!PyCode_Check(answer)) {
-        PyErr_Format(PyExc_TypeError, "%s: the callback must return a code object or None, not %s", name, Py_TYPE(answer)->tp_name);
+        PyErr_Format(PyExc_TypeError, "call_watched: the watcher must return a code object, (code, value), SKIP or None, not %s",
+                     Py_TYPE(answer)->tp_name);
         return 0;
     }
     PyCodeObject *other = (PyCodeObject *)answer;
     if (code->co_argcount != other->co_argcount || code->co_posonlyargcount != other->co_posonlyargcount ||
         code->co_kwonlyargcount != other->co_kwonlyargcount || code->co_nfreevars != other->co_nfreevars ||
         (code->co_flags & signature) != (other->co_flags & kinds)) {
-        PyErr_Format(PyExc_TypeError, "%s: %R has other parameters or free variables than %R", name, answer, code);
+        PyErr_Format(PyExc_TypeError, "call_watched: %R has other parameters or free variables than %R", answer, code);
         return 0;
     }
     return 1;
@@ -170,16 +153,16 @@ static int swap(PyThreadState *ts, _PyInterpreterFrame *frame, PyCodeObject *cod
 }
 
 /* whether there is a local variable behind the parameters */
-static int has_room_for_value(PyObject *code, const char *name)
+static int has_room_for_value(PyObject *code)
 {
     if (!PyCode_Check(code) || ((PyCodeObject *)code)->co_nlocals > n_parameters((PyCodeObject *)code))
         return 1;
-    PyErr_Format(PyExc_TypeError, "%s: %R has no local variable for the value", name, code);
+    PyErr_Format(PyExc_TypeError, "call_watched: %R has no local variable for the value", code);
     return 0;
 }
 
-/* does what the callback answered, taking the reference; 1: the frame is to raise the exception that is set */
-static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answer, const char *name)
+/* does what the watcher answered, taking the reference; 1: the frame is to raise the exception that is set */
+static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answer)
 {
     int failed = !answer;
     PyObject *code = answer, *value = NULL;
@@ -188,7 +171,7 @@ static int follow(PyThreadState *ts, _PyInterpreterFrame *frame, PyObject *answe
         value = PyTuple_GET_ITEM(answer, 1);
     }
     if (answer && answer != Py_None) {
-        if (!fits(frame_code(frame), code, name) || (value && !has_room_for_value(code, name))) {
+        if (!fits(frame_code(frame), code) || (value && !has_room_for_value(code))) {
             failed = 1;
         } else if (swap(ts, frame, (PyCodeObject *)code)) {
             ++n_swapped;
@@ -244,7 +227,7 @@ static PyObject *stop_watching(void)
     PyObject *function = watched;
     if (function) {
         watched = NULL;
-        stop_waiting();
+        leave_extent();
     }
     return function;
 }
@@ -252,7 +235,7 @@ static PyObject *stop_watching(void)
 static void watch_again(PyObject *function)
 {
     if (function) {
-        start_waiting();
+        enter_extent();
         watched = function;
     }
 }
@@ -285,27 +268,28 @@ static int offer(PyThreadState *ts, _PyInterpreterFrame *frame)
     PyObject *callback = Py_NewRef(watcher), *function = stop_watching(), *outer = asked_for;
     ++n_offered;
     asked_for = function;
-    PyObject *answer = ask(callback, frame_function(frame), frame);
+    PyObject *answer = ask(callback, frame);
     asked_for = outer;
     Py_DECREF(callback);
     if (answer && answer == skip_answer) {
         Py_DECREF(answer);
         answer = add_mark(code, MARK_SKIP) < 0 ? NULL : Py_NewRef(Py_None);
     }
-    int failed = follow(ts, frame, answer, "call_watched");
+    int failed = follow(ts, frame, answer);
     watch_again(function);
     return failed;
 }
 
-static PyObject *evaluate_watched(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag, _PyFrameEvalFunction next)
+static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag)
 {
-    if (!frame_has_code(frame))
+    _PyFrameEvalFunction next = previous ? previous : _PyEval_EvalFrameDefault;
+    if (!watched || !frame_has_code(frame))
         return next(ts, frame, throwflag);
     PyCodeObject *code = frame_code(frame);
     int mark = mark_of(code);
     if (!mark && is_offered(frame, throwflag)) {
         Py_INCREF(code); /* to be swapped for another one */
-        throwflag = offer(ts, frame);
+        throwflag = offer(ts, frame); /* 1: as if the frame's first instruction had raised it */
         mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
         Py_DECREF(code);
     }
@@ -321,46 +305,7 @@ static PyObject *evaluate_watched(PyThreadState *ts, _PyInterpreterFrame *frame,
     return result;
 }
 
-static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag)
-{
-    _PyFrameEvalFunction next = previous ? previous : _PyEval_EvalFrameDefault;
-    if (!is_target(frame, throwflag))
-        return watched ? evaluate_watched(ts, frame, throwflag, next) : next(ts, frame, throwflag);
-    target_call *call = target;
-    target = NULL;
-    call->started = 1;
-    stop_waiting();
-    ++n_captured;
-    PyObject *function = stop_watching();
-    int failed = follow(ts, frame, ask(call->callback, call->function, frame), "call_captured");
-    watch_again(function);
-    return next(ts, frame, failed); /* failed: as if the frame's first instruction had raised it */
-}
-
 /* -- the module ------------------------------------------------------------------------------------------------------------ */
-
-static PyObject *call_captured(PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-    if (n_args != 4)
-        return PyErr_Format(PyExc_TypeError, "call_captured: expected function, callback, args and kwargs, got %zd arguments",
-                            n_args);
-    PyObject *function = args[0], *callback = args[1], *positional = args[2], *keywords = args[3] == Py_None ? NULL : args[3];
-    if (!PyFunction_Check(function) || !PyCallable_Check(callback) || !PyTuple_Check(positional) ||
-        (keywords && !PyDict_Check(keywords)))
-        return PyErr_Format(PyExc_TypeError, "call_captured: expected a function, a callable, a tuple and a dict or None, "
-                            "got %s, %s, %s and %s", Py_TYPE(function)->tp_name, Py_TYPE(callback)->tp_name,
-                            Py_TYPE(positional)->tp_name, Py_TYPE(args[3])->tp_name);
-    if (PyInterpreterState_Get() != PyInterpreterState_Main())
-        return PyObject_Call(function, positional, keywords);
-    target_call call = {function, callback, 0}, *outer = target;
-    target = &call;
-    start_waiting();
-    PyObject *result = PyObject_Call(function, positional, keywords);
-    target = outer;
-    if (!call.started) /* the frame never started: a wrong call, a generator */
-        stop_waiting();
-    return result;
-}
 
 static PyObject *call_watched(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames)
 {
@@ -370,12 +315,12 @@ static PyObject *call_watched(PyObject *module, PyObject *const *args, Py_ssize_
         return PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
     PyObject *outer = watched;
     if (!outer)
-        start_waiting();
+        enter_extent();
     watched = args[0];
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
     watched = outer;
     if (!outer)
-        stop_waiting();
+        leave_extent();
     return result;
 }
 
@@ -393,8 +338,9 @@ static PyObject *set_watcher(PyObject *module, PyObject *callback)
 {
     if (callback != Py_None && !PyCallable_Check(callback))
         return PyErr_Format(PyExc_TypeError, "set_watcher: expected a callable or None, got %R", callback);
-    Py_XSETREF(watcher, callback == Py_None ? NULL : Py_NewRef(callback));
-    Py_RETURN_NONE;
+    PyObject *before = watcher;
+    watcher = callback == Py_None ? NULL : Py_NewRef(callback);
+    return before ? before : Py_NewRef(Py_None);
 }
 
 static PyObject *skip(PyObject *module, PyObject *args, PyObject *kwargs)
@@ -431,26 +377,22 @@ static PyObject *monitoring_tools(PyObject *module, PyObject *ignored)
 #endif
 }
 
-static PyObject *is_active(PyObject *module, PyObject *ignored) { return PyBool_FromLong(waiting > 0); }
+static PyObject *is_active(PyObject *module, PyObject *ignored) { return PyBool_FromLong(n_extents > 0); }
 
 static PyObject *counters(PyObject *module, PyObject *ignored)
 {
-    return Py_BuildValue("{s:K,s:K,s:K,s:K}", "captured", n_captured, "swapped", n_swapped, "without_room", n_without_room,
-                         "offered", n_offered);
+    return Py_BuildValue("{s:K,s:K,s:K}", "offered", n_offered, "swapped", n_swapped, "without_room", n_without_room);
 }
 
 static PyMethodDef methods[] = {
-    {"call_captured", (PyCFunction)(void (*)(void))call_captured, METH_FASTCALL,
-     "call_captured(function, callback, args, kwargs) -> function(*args, **kwargs)\n\n"
-     "As the function's frame starts, callback(function, code, values) is called once, with the bound parameters in the order\n"
-     "of co_varnames. It returns None, or the code object that the frame runs instead (same parameters and free variables)."},
     {"call_watched", (PyCFunction)(void (*)(void))call_watched, METH_FASTCALL | METH_KEYWORDS,
      "call_watched(function, *args, **kwargs) -> function(*args, **kwargs)\n\n"
      "In the extent of this call, in this thread, frames that start are offered to the watcher."},
     {"call_unwatched", (PyCFunction)(void (*)(void))call_unwatched, METH_FASTCALL | METH_KEYWORDS,
      "call_unwatched(function, *args, **kwargs) -> function(*args, **kwargs), with no frame in its extent offered"},
     {"set_watcher", set_watcher, METH_O,
-     "set_watcher(callback): callback(function, code, values) -> None, the code that the frame runs instead, or SKIP;\n"
+     "set_watcher(callback) -> the one before\n\n"
+     "callback(function, code, values) -> None, the code that the frame runs instead, or SKIP;\n"
      "or (code, value): the value is put into the first local variable behind the parameters"},
     {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
      "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
@@ -459,8 +401,8 @@ static PyMethodDef methods[] = {
      "watched() -> the function whose call this thread watches, or watches but for the watcher's call; or None"},
     {"monitoring_tools", monitoring_tools, METH_NOARGS,
      "monitoring_tools() -> the address of the names of sys.monitoring's tools, by number; 0: this version has none"},
-    {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread waits for its frame to start, or watches"},
-    {"counters", counters, METH_NOARGS, "counters() -> {'captured': ..., 'swapped': ..., 'without_room': ..., 'offered': ...}"},
+    {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread watches"},
+    {"counters", counters, METH_NOARGS, "counters() -> {'offered': ..., 'swapped': ..., 'without_room': ...}"},
     {0},
 };
 

@@ -101,7 +101,8 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
     reader = ATTRIBUTES.get(name)
     if reader is not None:
-        return frame.ex.from_door(reader(frame.ex.builder, frame.ex.memories.present(array)), "value" if array.is_scalar else "array")
+        found = reader(frame.ex.builder, frame.ex.memories.present(array))
+        return frame.ex.from_door(found, "value" if array.is_scalar else "array")
     if method(name) is not None:
         return Method(name, array)
     kind = array.node.dtype.numpy.type if array.is_scalar else np.ndarray
@@ -145,7 +146,7 @@ def _of_module(frame: Frame, module: types.ModuleType, name: str) -> Value:
     frame.ex.guards.absent(entries, name)
     if type(entries.get("__name__")) is not str:
         refuse("WOULD_RAISE", f"a module without a name has no attribute {name}")
-    throw(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
+    return throw(AttributeError(f"module {module.__name__!r} has no attribute {name!r}"))
 
 
 def _name_of_module(module: types.ModuleType) -> str:

@@ -156,9 +156,9 @@ def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Val
     name = obj.__name__
     if isinstance(owner, Object):
         found = OF_OBJECT.get(name)
-        if obj.__objclass__ in (object, BaseException) or issubclass(obj.__objclass__, BaseException):
-            if found is not None:
-                return found(frame, owner, *rest)
+        of_any_object = obj.__objclass__ is object or issubclass(obj.__objclass__, BaseException)
+        if of_any_object and found is not None:
+            return found(frame, owner, *rest)
         if obj.__objclass__ in (int, str, float) and hasattr(owner.kind, "__members__"):
             return pure_call(frame, obj, args, kwargs)
         held = held_value(frame.ex, owner)
@@ -174,7 +174,13 @@ def _call_slot(frame: Frame, obj: Any, args: Arguments, kwargs: Keywords) -> Val
     return refuse("UNSUPPORTED_FUNCTION", f"{obj.__objclass__.__name__}.{name}")
 
 
-def _nothing(result: Any = None) -> Const:
+def _set_attribute(frame: Frame, owner: Object, name: Any, value: Value) -> Value:
+    generic_store(frame, owner, plain(frame, name), value)
+    return Const(None)
+
+
+def _delete_attribute(frame: Frame, owner: Object, name: Any) -> Value:
+    generic_delete(frame, owner, plain(frame, name))
     return Const(None)
 
 
@@ -187,8 +193,8 @@ def _init_object(frame: Frame, owner: Object, *args: Any) -> Value:
 
 
 OF_OBJECT: dict[str, Callable[..., Value]] = {
-    "__setattr__": lambda frame, owner, name, value: _nothing(generic_store(frame, owner, plain(frame, name), value)),
-    "__delattr__": lambda frame, owner, name: _nothing(generic_delete(frame, owner, plain(frame, name))),
+    "__setattr__": _set_attribute,
+    "__delattr__": _delete_attribute,
     "__getattribute__": lambda frame, owner, name: generic(frame, owner, plain(frame, name)),
     "__init__": _init_object,
     "__eq__": lambda frame, owner, other: Const(True) if owner is frame.ex.resolve(other) else Const(NotImplemented),
@@ -262,12 +268,15 @@ def _classes(frame: Frame, kinds: Any) -> tuple[type, ...]:
     return (found,)
 
 
+WITH_PURE_HOOKS = ("collections.abc", "typing", "numbers", "contextlib", "os")  # modules of ABCs
+
+
 def is_subclass(frame: Frame, kind: type, classes: tuple[type, ...]) -> bool:
     """``issubclass``: ABCs are asked now, and guarded by the count of registrations."""
     for cls in classes:
         if type(cls) is not type and type(cls).__instancecheck__ is not type.__instancecheck__:
             hook = in_mro(cls, "__subclasshook__")
-            own_hook = isinstance(hook, classmethod) and cls.__module__ not in ("collections.abc", "typing", "numbers", "contextlib", "os")
+            own_hook = isinstance(hook, classmethod) and cls.__module__ not in WITH_PURE_HOOKS
             if not isinstance(cls, abc.ABCMeta) or own_hook or type(cls).__instancecheck__ is not abc.ABCMeta.__instancecheck__:
                 refuse("UNSUPPORTED_VALUE", f"isinstance of {cls!r}")
             frame.ex.guards.token(abc.get_cache_token)
@@ -507,12 +516,16 @@ def _iter(frame: Frame, value: Any, *sentinel: Any) -> Value:
 OF_REVERSED = ("__reversed__", "__iter__", "__getitem__", "__len__")
 
 
+def _says_how_reversed(kind: type) -> bool:
+    return any(isinstance(in_mro(kind, name), types.FunctionType) for name in OF_REVERSED)
+
+
 @meaning(reversed)
 def _reversed(frame: Frame, value: Any) -> Value:
     value = frame.ex.resolve(value)
     if isinstance(value, Object) and special(frame, value, "__reversed__") is not None:
         return iterate(frame, call_special(frame, value, "__reversed__"))
-    if isinstance(value, (Object, Set)) or any(isinstance(in_mro(type_of(frame, value), n), types.FunctionType) for n in OF_REVERSED):
+    if isinstance(value, (Object, Set)) or _says_how_reversed(type_of(frame, value)):
         refuse("UNSUPPORTED_VALUE", "reversed() of an object")
     if isinstance(value, Sequence) and value.kind in (list, tuple):
         length(frame.ex, value)
@@ -541,7 +554,7 @@ def _extreme(name: str, symbol: str) -> Callable[..., Value]:
         if not items and default is not NULL:
             return frame.ex.resolve(default)
         if not items:
-            return throw(ValueError(f"{name}() iterable argument is empty" if EMPTY_EXTREME else f"{name}() arg is an empty sequence"))
+            return throw(ValueError(f"{name}() {'iterable argument is empty' if EMPTY_EXTREME else 'arg is an empty sequence'}"))
         no_key = isinstance(key, Const) and key.value is None
         keys = items if no_key else [call(frame, key, [item], {}) for item in items]
         best = 0
@@ -681,13 +694,23 @@ def _operator(symbol: str) -> Callable[..., Value]:
     return lambda frame, left, right: binary(frame, symbol, left, right)
 
 
+def _set_item(frame: Frame, owner: Any, key: Any, value: Any) -> Value:
+    store(frame, owner, key, value)
+    return Const(None)
+
+
+def _delete_item(frame: Frame, owner: Any, key: Any) -> Value:
+    delete(frame, owner, key)
+    return Const(None)
+
+
 SPECIAL |= {f: _operator(symbol) for symbol, f in BINARY.items()}
 SPECIAL |= {
     operator.neg: lambda frame, value: unary(frame, "neg", value),
     operator.not_: lambda frame, value: Const(not truth(frame, value)),
     operator.getitem: lambda frame, owner, key: subscript(frame, owner, key),
-    operator.setitem: lambda frame, owner, key, value: _nothing(store(frame, owner, key, value)),
-    operator.delitem: lambda frame, owner, key: _nothing(delete(frame, owner, key)),
+    operator.setitem: _set_item,
+    operator.delitem: _delete_item,
     operator.contains: lambda frame, owner, item: Const(contains(frame, owner, item)),
     operator.is_: lambda frame, left, right: Const(same(frame, left, right)),
     operator.is_not: lambda frame, left, right: Const(not same(frame, left, right)),

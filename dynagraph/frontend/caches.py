@@ -19,7 +19,7 @@ from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.objects import OBJECT_CALLERS, guard_type, in_mro
 from dynagraph.frontend.operations import known_number, plain
 from dynagraph.frontend.source import Field, Key, Known, Returned
-from dynagraph.frontend.values import Const, Dict, Object, Sequence, Set, Value
+from dynagraph.frontend.values import Const, Dict, Object, Sequence, Set, Value, source_of
 
 WRAPPER: Any = type(functools.lru_cache(len))
 PARAMETERS = frozenset(  # the codes of cache_parameters, which tell whether the types of arguments count
@@ -96,7 +96,7 @@ def _read(wrapper: Any) -> Cache:
 
 def call_cached(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) -> Value:
     ex = frame.ex
-    ex.guards.add("is", value.source, value.value, says=f" is {value.value!r}")  # type: ignore[arg-type]
+    ex.guards.add("is", source_of(value), value.value, says=f" is {value.value!r}")
     cache = ex.caches.get(id(value.value))
     if cache is None:
         cache = ex.caches[id(value.value)] = _read(value.value)
@@ -105,11 +105,12 @@ def call_cached(frame: Frame, value: Object, args: Arguments, kwargs: Keywords) 
     key = _key(cache, given, named)
     result = _held(frame, cache, key)
     made = Returned(functools.partial(cache.wrapper, **named) if named else cache.wrapper, cache.wrapper.__name__)
-    missed = result is None
-    if missed:
+    if result is None:
         result = _missed(frame, cache, made, args, kwargs)
         cache.added += 1
-    ex.effect(made if missed else made.function, *args)
+        ex.effect(made, *args)
+    else:
+        ex.effect(made.function, *args)
     cache.touched.pop(key, None)
     cache.touched[key] = result
     return result

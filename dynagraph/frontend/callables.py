@@ -86,6 +86,7 @@ def _own_attributes(frame: Frame, function: Function) -> dict[str, Any]:
     if function.source is not None and vars(function.object):
         source = Attribute(function.source, "__dict__")
         entries = frame.ex.wrap(vars(function.object), source)
+        assert isinstance(entries, Dict)
         found.update(entries_of(frame, entries))
     elif function.source is not None:
         frame.ex.guards.add("len", Attribute(function.source, "__dict__"), 0, says=" is empty")

@@ -59,8 +59,6 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     special = SPECIAL_FUNCTIONS.get(function.object) if function.object is not None else None
     if special is not None:
         return special(frame, *args, **kwargs)
-    if function.code in SPECIAL_CODES:
-        return SPECIAL_CODES[function.code](frame, function, *args, **kwargs)
     by_code = SPECIAL_CODES.get(function.code)
     if by_code is not None:
         return by_code(frame, function, *args, **kwargs)
@@ -73,9 +71,8 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
 
 
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
-SPECIAL_CODES: dict[Any, Callable[..., Value]] = {}  # functions that the standard library makes: (frame, function, *args)
 SPECIAL_FUNCTIONS: dict[Any, Callable[..., Value]] = {}  # Python functions whose meaning stands in a table (stdlib.py)
-SPECIAL_CODES: dict[Any, Callable[..., Value]] = {}  # the same for functions that are made anew, by their code
+SPECIAL_CODES: dict[Any, Callable[..., Value]] = {}  # of functions made anew, by code: (frame, function, *args)
 
 
 @caller(Method)

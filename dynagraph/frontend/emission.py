@@ -288,6 +288,10 @@ def _compare_argument(value: str, tables: Tables) -> int:
     return dis.cmp_op.index(value) << _COMPARE_SHIFT | _COMPARE_MASKS.get(value, 0)
 
 
+def _fixed(number: int) -> Callable[[Any, Tables], int]:
+    return lambda value, tables: number
+
+
 def _super_argument(value: tuple[str, bool, bool], tables: Tables) -> int:
     name, is_method, two_args = value
     return tables.name(name) << 2 | two_args << 1 | is_method
@@ -309,7 +313,7 @@ if VERSION >= (3, 12):
     _EMITTERS["LOAD_METHOD"] = _argument(lambda value, tables: tables.name(value) << 1 | 1, "LOAD_ATTR")
     _EMITTERS["LOAD_SUPER_ATTR"] = _argument(_super_argument)
     for _number, _intrinsic in INTRINSICS.items():
-        _EMITTERS[_intrinsic] = _argument(lambda value, tables, number=_number: number, "CALL_INTRINSIC_1")
+        _EMITTERS[_intrinsic] = _argument(_fixed(_number), "CALL_INTRINSIC_1")
 if VERSION >= (3, 13):
     _EMITTERS["LOAD_CLOSURE"] = _argument(lambda value, tables: tables.cell(value), "LOAD_FAST")
 
@@ -441,8 +445,8 @@ def check_loads(stream: Sequence[Item], parameters: Iterable[str]) -> None:
             if item.op in ENDS or item.op == "JUMP":
                 break
             k += 1
-    for item, state in zip(stream, assigned):
-        if item.op == "LOAD_FAST" and not (state or 0) & bit[item.value]:
+    for item, known in zip(stream, assigned):
+        if item.op == "LOAD_FAST" and not (known or 0) & bit[item.value]:
             item.op = "LOAD_FAST_CHECK"
 
 

@@ -25,7 +25,7 @@ from dynagraph.frontend.wrapping import load_cell
 
 KINDS = ("divide", "over", "under", "invalid")
 HARMLESS = ("ignore", "warn")
-UNSEEING = (types.MethodDescriptorType, types.WrapperDescriptorType, type([].append.__call__))  # methods of C types
+UNSEEING = (types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)  # methods of C types
 NONE = Const(None)
 UNSET: Any = getattr(__import__("numpy._core._ufunc_config", fromlist=["_"]), "_Unspecified", None)
 
@@ -67,7 +67,7 @@ def _set(frame: Frame, modes: dict[str, str | None]) -> None:
             refuse("FLOATING_POINT_ERRORS", f"np.errstate of {mode!r}")
     everywhere = modes.get("all")
     new = {} if everywhere is None else dict.fromkeys(KINDS, everywhere)
-    new.update({kind: modes[kind] for kind in KINDS if modes.get(kind) is not None})
+    new.update({kind: mode for kind in KINDS if (mode := modes.get(kind)) is not None})
     frame.ex.error_state = {**frame.ex.error_state, **new}
 
 
@@ -120,12 +120,16 @@ def _decorated(frame: Frame, function: Function, *args: Any, **kwargs: Any) -> V
     return result
 
 
+def _state_outside() -> dict[str, str]:
+    state: Any = np.geterr()  # to type checkers a TypedDict, whose keys cannot be variables
+    return state
+
+
 class Outside(io.IOBase):
     """Tells NumPy's state by ``tell``, a builtin without arguments, as guards take one."""
 
     def seek(self, *args: Any) -> Any:
-        state = np.geterr()
-        return " ".join(state[kind] for kind in KINDS)
+        return " ".join(_state_outside()[kind] for kind in KINDS)
 
 
 STATE_OUTSIDE = Outside().tell
@@ -136,7 +140,7 @@ def _geterr(frame: Frame) -> Value:
     outside: dict[str, str] = {}
     if not all(kind in frame.ex.error_state for kind in KINDS):
         frame.ex.guards.token(STATE_OUTSIDE, "np.geterr")
-        outside = np.geterr()
+        outside = _state_outside()
     return Dict({kind: Const(mode) for kind, mode in {**outside, **frame.ex.error_state}.items()})
 
 

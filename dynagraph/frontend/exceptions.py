@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.values import Const, Object, Opaque, Sequence, Value
@@ -32,7 +32,7 @@ def throw(error: BaseException, **fields: Value) -> NoReturn:
     raise Raised(value)
 
 
-def is_exception(value: Any) -> bool:
+def is_exception(value: Any) -> TypeGuard[Object]:
     return isinstance(value, Object) and issubclass(value.kind, BaseException)
 
 

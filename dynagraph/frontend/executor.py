@@ -11,8 +11,6 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from dynagraph import config
 from dynagraph.frontend import array_writes
 from dynagraph.frontend.breaks import Break
@@ -39,7 +37,9 @@ from dynagraph.frontend.values import (
     Sequence,
     Set,
     Slice,
+    Sourced,
     Value,
+    source_of,
 )
 from dynagraph.frontend.wrapping import Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
 from dynagraph.ir import dtypes
@@ -192,11 +192,11 @@ class Executor:
         self.wrapped: dict[Source, Value] = {}
         self.objects: dict[Source, Any] = {}  # the caller's objects that were wrapped
         self.cells: dict[int, Cell] = {}  # the real ones: one value each
-        self.by_identity: dict[int, Value] = {}  # the caller's mutable objects: one value each
+        self.by_identity: dict[int, Sourced] = {}  # the caller's mutable objects: one value each
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
         self.class_attributes: dict[tuple[int, str], Value] = {}  # those set by the captured code
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
-        self.written: dict[int, Value] = {}  # the caller's objects that effects change
+        self.written: dict[int, Sourced] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (error_state.py)
         self.symbolic_floats: set[Source] = set()
@@ -223,7 +223,7 @@ class Executor:
         frame = Frame(self, main, arguments, 0, program)
         made_here = {i.value for i in program.instructions if i.op == "MAKE_CELL"}
         for name in set(code.co_cellvars) - made_here:  # handed over at a break: the argument is the cell
-            lazy = frame.locals.pop(name, None)
+            lazy: Any = frame.locals.pop(name, None)
             if lazy is not None:
                 frame.cells[name] = cell_value(self, lazy.obj, Contents(lazy.source), lazy.source)
         return frame
@@ -241,8 +241,9 @@ class Executor:
     def release(self) -> None:
         """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
         self.main = self.running = self.builder = self.values = self.memories = None  # type: ignore[assignment]
-        for held in (self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.written, self.caches, self.handling):
-            held.clear()  # type: ignore[attr-defined]
+        held: list[Any] = [self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects]
+        for container in (*held, self.written, self.caches, self.handling):
+            container.clear()
 
     def count_step(self) -> None:
         self.steps += 1
@@ -317,7 +318,7 @@ class Executor:
         """Have the program call `function` when the graph has run."""
         self.effects.append((function, args))
 
-    def writes(self, value: Any) -> None:
+    def writes(self, value: Sourced) -> None:
         """Note that an effect changes one of the caller's objects: others must be known to be others."""
         self.written.setdefault(id(value), value)
 
@@ -327,10 +328,11 @@ class Executor:
             for other in self.by_identity.values():
                 both_followed = all(v.source is not None and type(v.source) is not Returned for v in (value, other))
                 if other is not value and both_followed and type(other) is type(value):
-                    self.guards.relate("not_same", value.source, other.source, "is not")
-            for cell in self.cells.values() if isinstance(value, Cell) else ():
-                if cell is not value:
-                    guard_cells(self, value, cell.real, cell.owner, "is not")
+                    self.guards.relate("not_same", source_of(value), source_of(other), "is not")
+            if isinstance(value, Cell):
+                for cell in self.cells.values():
+                    if cell is not value:
+                        guard_cells(self, value, cell.real, cell.owner, "is not")
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
     def own(self, array: Array) -> Array:
@@ -427,7 +429,7 @@ class Generator(Iterator):
         self.started = False
         self.running = False
         self.handling: list[Object] = []  # exceptions that it handles where it waits
-        self.arguments = dict(frame.locals)
+        self.arguments: dict[str, Any] = dict(frame.locals)
         self.returned: Value = Const(None)
 
     def step(self, frame: Frame) -> Any:

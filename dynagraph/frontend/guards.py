@@ -11,7 +11,21 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.source import Attribute, Cell, Closure, Contents, DictEntry, Field, Item, Key, Known, Local, Owner, Referent, Source
+from dynagraph.frontend.source import (
+    Attribute,
+    Cell,
+    Closure,
+    Contents,
+    DictEntry,
+    Field,
+    Item,
+    Known,
+    Local,
+    Owner,
+    Referent,
+    Returned,
+    Source,
+)
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
@@ -82,7 +96,8 @@ class GuardList:
             return ("cell", source.cell)
         if isinstance(source, Known):
             return ("global", {"value": source.value}, "value")  # a dict of the guard's own: it never changes
-        base = self.register(source.base)  # type: ignore[union-attr]
+        assert not isinstance(source, (Local, Returned))
+        base = self.register(source.base)
         if isinstance(source, Attribute):
             return ("attr", base, source.name)
         if isinstance(source, Item):
@@ -95,7 +110,6 @@ class GuardList:
             return ("field", base, source.type, source.offset)
         if isinstance(source, Referent):
             return ("deref", base)
-        assert isinstance(source, Key)
         return ("dict_item", base, source.key)
 
     def add(self, name: str, source: Source, *operands: Any, says: str) -> None:
@@ -145,7 +159,9 @@ class GuardList:
         key = tuple(_identity(part) for part in instruction)
         self._instructions.setdefault(key, (instruction, description))
 
-    def finish(self, dims: Sequence[tuple[int, int, int]], relations: Sequence[Relation], floats: bool, written: tuple[int, ...] = ()) -> None:
+    def finish(
+        self, dims: Sequence[tuple[int, int, int]], relations: Sequence[Relation], floats: bool, written: tuple[int, ...] = ()
+    ) -> None:
         """The guards that come last: sizes by symbol, what was decided on them, and NumPy's error state."""
         self._tail = [(("dim", symbol, slot, axis), f"s{symbol} is size {axis} of input {slot}") for symbol, slot, axis in dims]
         for r in relations:
@@ -209,6 +225,8 @@ def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...])
         return source.cell.cell_contents
     if isinstance(source, Known):
         return source.value
+    if isinstance(source, Returned):
+        return MISSING
     base = _value_at(source.base, values, closure)
     if isinstance(source, Attribute):
         return getattr(base, source.name)
@@ -218,6 +236,8 @@ def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...])
         return base.__self__
     if isinstance(source, Field):
         return source.read(base)
+    if isinstance(source, Referent):
+        return base()
     return base[source.index if isinstance(source, Item) else source.key]
 
 

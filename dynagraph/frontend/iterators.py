@@ -17,7 +17,7 @@ from dynagraph.frontend.executor import Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.objects import MISSING, call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Iterator, Object, Sequence, Set, Value
+from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Instance, Iterator, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import behind, complete, guard_length, guard_order
 from dynagraph.ir.shapes import SymInt
 
@@ -396,7 +396,7 @@ def _iterate(frame: Frame, value: Any) -> Iterator:
     return Items(items_of(frame, value))
 
 
-def _of_object(frame: Frame, value: Object) -> Iterator:
+def _of_object(frame: Frame, value: Instance) -> Iterator:
     if special(frame, value, "__iter__") is not None:
         made = call_special(frame, value, "__iter__")
         if isinstance(made, Iterator):
@@ -411,7 +411,7 @@ def _of_object(frame: Frame, value: Object) -> Iterator:
     return refuse("ITERATOR", f"a {value.kind.__name__}")
 
 
-def _by_index(frame: Frame, value: Object) -> Any:
+def _by_index(frame: Frame, value: Instance) -> Any:
     for k in itertools.count():
         try:
             item = call_special(frame, value, "__getitem__", Const(k))

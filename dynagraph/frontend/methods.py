@@ -509,6 +509,11 @@ def _move_to_end(frame: Frame, owner: Dict, key: Any, last: Any = Const(True)) -
     return NOTHING
 
 
+def _set_key(frame: Frame, owner: Dict, key: Any, value: Any) -> Value:
+    ops.put_key(frame, owner, key, value)
+    return NOTHING
+
+
 DICT: Table = {
     "get": _get,
     "keys": lambda frame, owner: DictView("keys", owner),
@@ -523,13 +528,14 @@ DICT: Table = {
     "__len__": lambda frame, owner: Const(length(frame.ex, owner)),
     "__contains__": lambda frame, owner, key: Const(ops.has_key(frame, owner, ops.key_of(frame, key))),
     "__getitem__": lambda frame, owner, key: ops.dict_value(frame, owner, key),
-    "__setitem__": lambda frame, owner, key, value: (ops.put_key(frame, owner, key, value), NOTHING)[1],
+    "__setitem__": _set_key,
     "__delitem__": _del_key,
     "__iter__": lambda frame, owner: held_iterator(frame, owner),
     "__ior__": lambda frame, owner, more: (_update(frame, owner, more), owner)[1],
     "__init__": _update,
 }
-READ_ONLY: Table = {name: DICT[name] for name in ("get", "keys", "values", "items", "__len__", "__contains__", "__getitem__", "__iter__")}
+OF_MAPPINGS = ("get", "keys", "values", "items", "__len__", "__contains__", "__getitem__", "__iter__")
+READ_ONLY: Table = {name: DICT[name] for name in OF_MAPPINGS}
 ORDERED: Table = {"move_to_end": _move_to_end}
 
 

@@ -19,13 +19,29 @@ from dynagraph.frontend.calls import call, caller
 from dynagraph.frontend.exceptions import Raised, exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.source import Attribute, DictEntry, Known, Referent, Returned
-from dynagraph.frontend.values import DELETED, Array, Const, Dict, Function, Method, Object, Opaque, Sequence, Set, Super, Traceback, Value
+from dynagraph.frontend.values import (
+    DELETED,
+    Array,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Method,
+    Object,
+    Opaque,
+    Sequence,
+    Set,
+    Super,
+    Traceback,
+    Value,
+    source_of,
+)
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
 from dynagraph.frontend.wrapping import EXACT, Lazy, class_function
 
 MISSING = object()
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C that are made at run time
-TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]  # noqa: PYI024
+TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]
 CACHED: Any = type(functools.lru_cache(len))
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
@@ -96,7 +112,8 @@ def known(frame: Frame, obj: Any, name: str) -> Value:
 
 def is_plain_value(value: Any) -> bool:
     """Whether functions written in C take the object for the number or text that it holds."""
-    return not any(isinstance(in_mro(value.kind, name), types.FunctionType) for name in dir(value.kind) if name[:2] == "__" == name[-2:])
+    names = [name for name in dir(value.kind) if name[:2] == "__" == name[-2:]]
+    return not any(isinstance(in_mro(value.kind, name), types.FunctionType) for name in names)
 
 
 def special(frame: Frame, value: Any, name: str) -> Any:
@@ -120,7 +137,7 @@ def call_special(frame: Frame, value: Any, name: str, *args: Value) -> Value:
 GENERIC = tuple(k.__getattribute__ for k in (object, BaseException, *EXACT, list, tuple, dict, collections.OrderedDict))
 
 
-def load(frame: Frame, value: Object, name: str) -> Value:
+def load(frame: Frame, value: Instance, name: str) -> Value:
     """``value.name``, by ``__getattribute__`` and ``__getattr__``."""
     kind = value.kind
     guard_type(frame, value)
@@ -140,7 +157,7 @@ def load(frame: Frame, value: Object, name: str) -> Value:
         return call(frame, bound(frame, value, hook, "__getattr__"), [Const(name)], {})
 
 
-def generic(frame: Frame, value: Object, name: str) -> Value:
+def generic(frame: Frame, value: Instance, name: str) -> Value:
     """``object.__getattribute__(value, name)``."""
     kind = value.kind
     found = lookup(frame, kind, name)
@@ -162,10 +179,11 @@ def is_data_descriptor(found: Any) -> bool:
     return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
 
 
-def own_attribute(frame: Frame, value: Object, name: str, in_slot: bool) -> Value | None:
+def own_attribute(frame: Frame, value: Instance, name: str, in_slot: bool) -> Value | None:
     """An attribute of the instance itself, guarded to be there or not; None where it has none."""
-    if not in_slot and getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
-        entry = call(frame, Method("get", value.entries), [Const(name), ABSENT], {})
+    entries = getattr(value, "entries", None)
+    if not in_slot and entries is not None and _in_namespace(value.kind, name):
+        entry = call(frame, Method("get", entries), [Const(name), ABSENT], {})
         return None if entry is ABSENT else entry
     if name in value.fields:
         field = value.fields[name]
@@ -427,7 +445,7 @@ def load_from_super(frame: Frame, value: Super, name: str) -> Value:
         if name in base.__dict__:
             found = base.__dict__[name]
             return _bound_in(frame, owner, kind, base, found, name, of_class)
-    throw(AttributeError(f"'super' object has no attribute {name!r}"))
+    return throw(AttributeError(f"'super' object has no attribute {name!r}"))
 
 
 def _bound_in(frame: Frame, owner: Any, kind: type, base: type, found: Any, name: str, of_class: bool) -> Value:
@@ -446,7 +464,7 @@ def _bound_in(frame: Frame, owner: Any, kind: type, base: type, found: Any, name
 # -- writing ------------------------------------------------------------------------------------------------------------------
 
 
-def store(frame: Frame, value: Object, name: str, new: Value) -> None:
+def store(frame: Frame, value: Instance, name: str, new: Value) -> None:
     """``value.name = new``."""
     guard_type(frame, value)
     setter = in_mro(value.kind, "__setattr__")
@@ -456,7 +474,7 @@ def store(frame: Frame, value: Object, name: str, new: Value) -> None:
         generic_store(frame, value, name, new)
 
 
-def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
+def generic_store(frame: Frame, value: Instance, name: str, new: Value) -> None:
     """``object.__setattr__(value, name, new)``."""
     found = in_mro(value.kind, name)
     if isinstance(found, property):
@@ -464,7 +482,7 @@ def generic_store(frame: Frame, value: Object, name: str, new: Value) -> None:
             throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no setter"))
         call(frame, known(frame, found.fset, f"{value.kind.__name__}.{name}"), [value, new], {})
     elif found is not MISSING and is_data_descriptor(found) and not isinstance(found, types.MemberDescriptorType):
-        if isinstance(found, types.GetSetDescriptorType) and issubclass(value.kind, BaseException):
+        if isinstance(found, types.GetSetDescriptorType) and is_exception(value):
             if not _fits_exception(name, new):
                 refuse("WOULD_RAISE", f".{name} of an exception cannot be this")
             if name == "__traceback__" and value.source is None:
@@ -509,10 +527,11 @@ def _fits_exception(name: str, new: Value) -> bool:
     return name not in ("args", "__traceback__", "__dict__") or (name == "__traceback__" and (none or isinstance(new, Traceback)))
 
 
-def put(frame: Frame, value: Object, name: str, new: Value) -> None:
+def put(frame: Frame, value: Instance, name: str, new: Value) -> None:
     """Set an attribute of the instance itself."""
-    if getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
-        call(frame, Method("__setitem__", value.entries), [Const(name), new], {})
+    entries = getattr(value, "entries", None)
+    if entries is not None and _in_namespace(value.kind, name):
+        call(frame, Method("__setitem__", entries), [Const(name), new], {})
         return
     if value.fields.get(name) is DELETED:
         del value.fields[name]
@@ -523,7 +542,7 @@ def put(frame: Frame, value: Object, name: str, new: Value) -> None:
         frame.ex.effect(object.__setattr__, value, Const(name), new)  # hooks were followed already
 
 
-def delete(frame: Frame, value: Object, name: str) -> None:
+def delete(frame: Frame, value: Instance, name: str) -> None:
     """``del value.name``."""
     guard_type(frame, value)
     hook = in_mro(value.kind, "__delattr__")
@@ -533,7 +552,7 @@ def delete(frame: Frame, value: Object, name: str) -> None:
         generic_delete(frame, value, name)
 
 
-def generic_delete(frame: Frame, value: Object, name: str) -> None:
+def generic_delete(frame: Frame, value: Instance, name: str) -> None:
     found = in_mro(value.kind, name)
     if isinstance(found, property):
         if found.fdel is None:
@@ -544,8 +563,9 @@ def generic_delete(frame: Frame, value: Object, name: str) -> None:
         refuse("ATTRIBUTE", f"{value.kind.__name__}.{name} is a descriptor")
     if own_attribute(frame, value, name, in_slot=isinstance(found, types.MemberDescriptorType)) is None:
         throw(_no_attribute(value.kind, name))
-    if getattr(value, "entries", None) is not None and _in_namespace(value.kind, name):
-        call(frame, Method("__delitem__", value.entries), [Const(name)], {})
+    entries = getattr(value, "entries", None)
+    if entries is not None and _in_namespace(value.kind, name):
+        call(frame, Method("__delitem__", entries), [Const(name)], {})
     elif value.source is None:
         del value.fields[name]
     else:
@@ -650,14 +670,11 @@ OBJECT_CALLERS: dict[type, Any] = {}  # what calls of the caller's objects of cl
 def call_object(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, Any]) -> Value:
     """An object with ``__call__``; a bound method, a partial."""
     if value.kind is types.MethodType:
-        function, owner = value.value.__func__, value.value.__self__
-        frame.ex.guards.add("type", value.source, value.kind, says=" is a bound method")
-        return call(
-            frame,
-            frame.ex.wrap(function, Attribute(value.source, "__func__")),
-            [frame.ex.wrap(owner, Attribute(value.source, "__self__")), *args],
-            kwargs,
-        )
+        source = source_of(value)
+        frame.ex.guards.add("type", source, value.kind, says=" is a bound method")
+        function = frame.ex.wrap(value.value.__func__, Attribute(source, "__func__"))
+        owner = frame.ex.wrap(value.value.__self__, Attribute(source, "__self__"))
+        return call(frame, function, [owner, *args], kwargs)
     if value.kind in OBJECT_CALLERS:
         return OBJECT_CALLERS[value.kind](frame, value, args, kwargs)
     found = special(frame, value, "__call__")

@@ -140,6 +140,7 @@ class _Reader:
             if start is None:
                 start = offset
             if name == "KW_NAMES":
+                assert arg is not None
                 keywords = self.code.co_consts[arg]
                 continue
             if name == "CALL_KW":
@@ -259,7 +260,10 @@ _Read = Callable[[_Reader, str, Any, int], list[tuple[str, Any]]]
 _CLOSURE = 8  # a flag of SET_FUNCTION_ATTRIBUTE
 _WRITES_OF_SLOTS = frozenset({"STORE_FAST", "DELETE_FAST", "LOAD_FAST_AND_CLEAR"})
 _EXTENDED_ARG = _opcode.opmap["EXTENDED_ARG"]
-HAS_ARGUMENT = [op >= _opcode.HAVE_ARGUMENT if VERSION < (3, 12) else op in _opcode.hasarg for op in range(256)]
+HAS_ARGUMENT = [
+    op >= _opcode.HAVE_ARGUMENT if VERSION < (3, 12) else op in _opcode.hasarg  # type: ignore[attr-defined]
+    for op in range(256)
+]
 CACHES = [
     dis._inline_cache_entries[op] if VERSION < (3, 13) else dis._inline_cache_entries.get(_opcode.opname[op], 0)  # type: ignore[attr-defined]
     for op in range(256)

@@ -314,10 +314,11 @@ def _set(results: Results, value: Set) -> Recipe:
 
 def _dict(results: Results, value: Dict) -> Recipe:
     _check_keys(value.items)
-    plain = ("dict", tuple((k, results.build(v)) for k, v in value.items.items()))
+    entries = tuple((k, results.build(v)) for k, v in value.items.items())
+    plain: Recipe = ("dict", entries)
     if any(isinstance(k, ObjectKey) for k in value.items):
         keys = ("tuple", tuple(results.build(results.ex.constant(k)) for k in value.items))
-        plain = ("call", dict_of, (keys, ("tuple", tuple(built for _, built in plain[1]))))
+        plain = ("call", dict_of, (keys, ("tuple", tuple(built for _, built in entries))))
     if value.kind is dict:
         return plain
     if value.kind is collections.defaultdict:
@@ -359,9 +360,9 @@ def _generator(results: Results, value: Generator) -> Recipe:
     """One that has not started: a call of its function makes it."""
     if value.started or value.frame is None:
         raise CannotBuild("a half-consumed generator", value.born)
-    function, code = value.frame.function, value.frame.code
+    function, code, given = value.frame.function, value.frame.code, value.arguments
     n, n_all = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
-    names, given = code.co_varnames, value.arguments
+    names = code.co_varnames
     args = [given[name] for name in names[:n]]
     named = {name: given[name] for name in names[n:n_all]}
     position = n_all
@@ -449,14 +450,14 @@ def dict_of(keys: tuple[Any, ...], values: tuple[Any, ...]) -> dict[Any, Any]:
 
 
 def new_list(cls: type, items: list[Any], fields: dict[str, Any]) -> Any:
-    made = list.__new__(cls)
+    made: Any = list.__new__(cls)
     list.extend(made, items)
     return with_fields(made, fields)
 
 
 def new_dict(cls: type, items: dict[Any, Any], fields: dict[str, Any]) -> Any:
     base = collections.OrderedDict if issubclass(cls, collections.OrderedDict) else dict
-    made = base.__new__(cls)
+    made: Any = base.__new__(cls)
     for key, value in items.items():
         base.__setitem__(made, key, value)
     return with_fields(made, fields)

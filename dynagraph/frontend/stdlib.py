@@ -409,9 +409,9 @@ def warn_above(message: Any, category: Any = None, stacklevel: int = 1, source: 
         frame = frame.f_back
     kind = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
     scope = vars(sys) if frame is None else frame.f_globals
-    place = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    file, line = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
     registry = scope.setdefault("__warningregistry__", {})
-    return warnings.warn_explicit(message, kind, *place, scope.get("__name__", "<string>"), registry, None, source)
+    return warnings.warn_explicit(message, kind, file, line, scope.get("__name__", "<string>"), registry, None, source)
 
 
 STAND_INS[warnings.warn] = warn_above
@@ -455,9 +455,13 @@ def _is_enabled_for(frame: Frame, logger: Any, level: Any) -> Value:
 SPECIAL_FUNCTIONS[logging.Logger.isEnabledFor] = _is_enabled_for
 
 
+def _log_function(name: str) -> Callable[..., Value]:
+    return lambda frame, *args, **kwargs: log(frame, None, name, list(args), kwargs)
+
+
 LOGGED = ("debug", "info", "warning", "error", "critical")
 for _name in LOGGED:
-    SPECIAL_FUNCTIONS[getattr(logging, _name)] = lambda frame, *args, _name=_name, **named: log(frame, None, _name, list(args), named)
+    SPECIAL_FUNCTIONS[getattr(logging, _name)] = _log_function(_name)
 
 
 def _log_method(name: str) -> Callable[..., Value]:

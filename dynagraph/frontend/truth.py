@@ -29,6 +29,7 @@ from dynagraph.frontend.values import (
     Sequence,
     Set,
     Slice,
+    source_of,
 )
 from dynagraph.frontend.wrapping import complete, guard_length
 from dynagraph.ir.shapes import SymInt
@@ -70,7 +71,8 @@ def _of_array(frame: Frame, value: Array) -> None:
 
 
 def _overridden(kind: type) -> bool:
-    return any("__bool__" in vars(k) or "__len__" in vars(k) for k in kind.__mro__ if k.__module__ not in ("builtins", "collections"))
+    of_python = [vars(k) for k in kind.__mro__ if k.__module__ not in ("builtins", "collections")]
+    return any("__bool__" in names or "__len__" in names for names in of_python)
 
 
 def _of_object(frame: Frame, value: Any) -> bool:
@@ -128,12 +130,12 @@ def same(frame: Frame, left: Any, right: Any) -> bool:
 
 def _is_object(frame: Frame, value: Object, other: Any) -> bool:
     """Whether one of the caller's objects is something that is none of theirs: a constant, or made by the captured code."""
-    kind = type_of(frame, value)
-    obj = frame.ex.objects[value.source]
+    kind, source = type_of(frame, value), source_of(value)
+    obj = frame.ex.objects[source]
     if not isinstance(other, Const) or type(other.value) is not kind:
         return False
     found = obj is other.value
-    frame.ex.guards.add("is" if found else "is_not", value.source, other.value, says=f" is {'' if found else 'not '}{kind.__name__}")
+    frame.ex.guards.add("is" if found else "is_not", source, other.value, says=f" is {'' if found else 'not '}{kind.__name__}")
     return found
 
 

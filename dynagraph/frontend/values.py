@@ -273,5 +273,14 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Super, Opaque, Slice, Iterator
-]
+    Null, Const, Array, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Identity, Super,
+    Opaque, Slice, Iterator,
+]  # fmt: skip
+Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
+Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python
+
+
+def source_of(value: Sourced) -> Source:
+    """Where a value that is the caller's came from."""
+    assert value.source is not None
+    return value.source

@@ -37,6 +37,7 @@ from dynagraph.frontend.values import (
     Set,
     Slice,
     Value,
+    source_of,
 )
 from dynagraph.frontend.volatile import HEAP_TYPE
 from dynagraph.ir import dtypes
@@ -64,6 +65,7 @@ KEYS = (str, int, bytes, bool, float, type(None), type)
 OF_NAMESPACES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__")  # what every module holds
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
 MRO_OF = vars(type)["__mro__"].__get__
+MUTABLE = (Array, Sequence, Dict, Set, Object, Function)  # one value for one object
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C, heap types too
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
@@ -94,10 +96,10 @@ def _shared(ex: Executor, obj: Any, source: Source) -> Value:
     """One value for a mutable object, by however many ways it is reached."""
     known = ex.by_identity.get(id(obj))
     if known is not None:
-        ex.guards.relate("same", source, known.source, "is")  # type: ignore[union-attr, arg-type]
+        ex.guards.relate("same", source, source_of(known), "is")
         return known
     value = _wrap(ex, obj, source)
-    if (isinstance(value, (Sequence, Dict, Set, Object, Function)) or type(obj) is np.ndarray) and value.source is not None and type(obj) is not tuple:
+    if isinstance(value, MUTABLE) and value.source is not None and type(obj) is not tuple and not issubclass(type(obj), np.generic):
         ex.by_identity[id(obj)] = value
     return value
 
@@ -149,7 +151,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
 def is_container(kind: type) -> bool:
     """Whether a class is a subclass of a list, tuple or dict, written in Python."""
     base = base_in_c(kind)
-    return base is not kind and not issubclass(kind, enum.Enum) and base in (list, tuple, dict, collections.OrderedDict) and not hasattr(kind, "n_sequence_fields")
+    if base is kind or base not in (list, tuple, dict, collections.OrderedDict):
+        return False
+    return not issubclass(kind, enum.Enum) and not hasattr(kind, "n_sequence_fields")
 
 
 def base_in_c(kind: type) -> type:
@@ -218,7 +222,7 @@ def guard_length(ex: Executor, value: Sequence) -> None:
     """From now on the program depends on how long a list of the caller's is."""
     if not value.sized:
         value.sized = True
-        ex.guards.add("len", value.source, len(value.object), says=f" has {len(value.object)} items")  # type: ignore[arg-type]
+        ex.guards.add("len", source_of(value), len(value.object), says=f" has {len(value.object)} items")
 
 
 def _dict(ex: Executor, obj: Any, source: Source) -> Dict:

@@ -39,7 +39,7 @@ class Case:
 
     name: str
     eager: Callable[..., Any]
-    compiled: Callable[..., Any]
+    compiled: CompiledFunction
     arguments: tuple[Any, ...]
     flops: int | None = None
 

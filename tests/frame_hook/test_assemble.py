@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynagraph._core._frame_hook import call_captured
 from dynagraph.frontend.assemble import call_instead
+from tests.frame_hook.watching import watch_one
 
 
 @st.composite
@@ -57,7 +57,7 @@ def test_same_signature(signature: str, n_free: int, cells: bool) -> None:
     args = list(range(f.__code__.co_argcount))
     keywords = {f.__code__.co_varnames[f.__code__.co_argcount + k]: -k for k in range(f.__code__.co_kwonlyargcount)}
     expected = dict(bound(*args, **keywords).arguments)
-    answer = call_captured(f, lambda function, old, values: code, tuple(args), keywords)
+    answer = watch_one(f, lambda function, old, values: code, *args, **keywords)
     names = code.co_varnames
     assert {k: v for k, v in zip(names, answer) if v not in ((), {})} == {k: v for k, v in expected.items() if v not in ((), {})}
 
@@ -67,7 +67,7 @@ def test_many_parameters() -> None:
     namespace: dict = {}
     exec(f"def f({names}): return p3", namespace)
     f = namespace["f"]
-    assert call_captured(f, lambda fn, c, v: call_instead(c, sum), tuple(range(60)), None) == sum(range(60))
+    assert watch_one(f, lambda fn, c, v: call_instead(c, sum), *range(60)) == sum(range(60))
 
 
 def test_unhashable_callables() -> None:
@@ -83,7 +83,7 @@ def test_unhashable_callables() -> None:
     def f(a):
         return a
 
-    assert call_captured(f, lambda fn, c, v: call_instead(c, Callable()), (1,), None) == (1,)
+    assert watch_one(f, lambda fn, c, v: call_instead(c, Callable()), 1) == (1,)
 
 
 def test_it_is_fast_and_silent() -> None:

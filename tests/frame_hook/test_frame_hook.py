@@ -1,4 +1,4 @@
-"""The frame hook: one look at a frame's start, and the code swapped in, leave no trace in the interpreter."""
+"""The frame hook: looks at frames as they start, and the code swapped in, leave no trace in the interpreter."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from dynagraph._core import _frame_hook
-from dynagraph._core._frame_hook import call_captured, is_active
+from dynagraph._core._frame_hook import call_watched, is_active, set_watcher
 from dynagraph.backends.kernel_cache import Library
 from dynagraph.backends.toolchain import toolchain
 from dynagraph.frontend.assemble import call_instead
+from tests.frame_hook.watching import watch_one
 
 
 class Thing:
@@ -45,7 +46,7 @@ def test_callback_sees_the_bound_parameters() -> None:
     def callback(function, code, values):
         seen.append((function, code, values, is_active()))
 
-    assert call_captured(all_kinds, callback, (1, 2), {"z": 4}) == ("own", 1, 2, 30, (), 3, {"z": 4})
+    assert watch_one(all_kinds, callback, 1, 2, z=4) == ("own", 1, 2, 30, (), 3, {"z": 4})
     assert seen == [(all_kinds, all_kinds.__code__, (1, 2, 30, 3, (), {"z": 4}), False)]
     assert not is_active()
 
@@ -53,26 +54,17 @@ def test_callback_sees_the_bound_parameters() -> None:
 @pytest.mark.parametrize(
     "args, kwargs",
     [
-        ((1, 2), None),
         ((1, 2), {}),
         ((1, 2, 3), {"k": 9}),
         ((1, 2, 3, 4, 5), {"k": 9, "x": 1}),
         ((1, 2), {"c": 5, "a": 7}),
     ],
 )
-def test_calls_of_all_kinds(args: tuple, kwargs: dict | None) -> None:
-    expected = all_kinds(*args, **(kwargs or {}))
-    assert call_captured(all_kinds, unchanged, args, kwargs) == expected
+def test_calls_of_all_kinds(args: tuple, kwargs: dict) -> None:
+    expected = all_kinds(*args, **kwargs)
+    assert watch_one(all_kinds, unchanged, *args, **kwargs) == expected
     _, a, b, c, rest, k, kw = expected
-    assert call_captured(all_kinds, swapping_in(lambda values: values), args, kwargs) == (a, b, c, k, rest, kw)
-
-
-def test_the_hook_is_off_in_the_body() -> None:
-    def f():
-        return is_active()
-
-    assert call_captured(f, unchanged, (), None) is False
-    assert call_captured(f, swapping_in(lambda values: is_active()), (), None) is False
+    assert watch_one(all_kinds, swapping_in(lambda values: values), *args, **kwargs) == (a, b, c, k, rest, kw)
 
 
 OTHER_EVALUATOR = """
@@ -109,6 +101,7 @@ def other_evaluator() -> Iterator[tuple[ctypes.c_int, Callable[[], int | None]]]
 def test_another_tools_evaluator_stays(other_evaluator: tuple[ctypes.c_int, Callable[[], int | None]]) -> None:
     frames, evaluator = other_evaluator
     its = evaluator()
+    seen = []
 
     def f(a):
         return a
@@ -118,31 +111,34 @@ def test_another_tools_evaluator_stays(other_evaluator: tuple[ctypes.c_int, Call
 
     for _ in range(3):
         before = frames.value
-        assert call_captured(f, swapping_in(lambda values: values), (5,), None) == (5,)
+        assert watch_one(f, swapping_in(lambda values: (evaluator() != its, *values)), 5) == (True, 5)
         assert frames.value > before and evaluator() == its
-        assert call_captured(f, unchanged, (5,), None) == 5 and evaluator() == its
-        assert list(call_captured(generator, unchanged, (), None)) == [1] and evaluator() == its
+        assert watch_one(f, lambda *_: seen.append(evaluator()), 5) == 5 and evaluator() == its
+        assert list(watch_one(generator, unchanged)) == [1] and evaluator() == its
         with pytest.raises(TypeError):
-            call_captured(f, unchanged, (), None)
+            watch_one(f, unchanged)
         assert evaluator() == its
         with pytest.raises(ZeroDivisionError):
-            call_captured(f, lambda *_: 1 / 0, (5,), None)
+            watch_one(f, lambda *_: 1 / 0, 5)
         assert evaluator() == its
+    assert seen == [its] * 3  # ours is unset while the watcher is asked
 
 
-def test_only_this_call_is_looked_at() -> None:
+def test_the_callbacks_own_calls_and_later_ones_are_not_looked_at() -> None:
     count = [0]
 
     def callback(function, code, values):
-        count[0] += 1
-        assert fib(3) == 2
+        if function is fib:
+            count[0] += 1
+            assert fib(3) == 2
 
     def fib(n):
         return n if n < 2 else fib(n - 1) + fib(n - 2)
 
-    assert call_captured(fib, callback, (12,), None) == 144
-    assert count == [1]
-    assert fib(10) == 55 and count == [1]
+    set_watcher(callback)
+    assert call_watched(lambda: fib(12)) == 144
+    assert count == [465]
+    assert fib(10) == 55 and count == [465]
 
 
 def test_the_function_object_counts_not_its_code() -> None:
@@ -157,26 +153,32 @@ def test_the_function_object_counts_not_its_code() -> None:
     def outer(x):
         return two(x)
 
+    assert one.__code__ is two.__code__
     seen = []
-    call_captured(outer, lambda f, c, v: seen.append(f), (1,), None)
-    assert seen == [outer]
-    assert call_captured(one, swapping_in(lambda v: ("new", *v)), (1,), None) == ("new", 1)
-    assert two(1) == 3
+    set_watcher(lambda f, c, v: seen.append(f))
+    call_watched(lambda: outer(1))
+    assert seen == [outer, two]
+    seen.clear()
+    assert call_watched(one, 1) == 2 and seen == []  # the watched function
+    assert call_watched(one, two(1)) == 4 and seen == []
+    assert watch_one(one, swapping_in(lambda v: ("new", v[0], two(1))), 1) == ("new", 1, 3)
+    assert one(1) == 2 and two(1) == 3
 
 
-def test_nested_captures() -> None:
+def test_nested_calls_that_are_watched() -> None:
     log = []
 
     def inner(x):
         return x * 2
 
     def outer(x):
-        return call_captured(inner, lambda f, c, v: log.append("in the body"), (x,), None) + 1
+        return watch_one(inner, lambda f, c, v: log.append("in the body"), x) + 1
 
     def callback(function, code, values):
-        log.append(call_captured(inner, lambda f, c, v: log.append("in the callback"), (5,), None))
+        log.append(watch_one(inner, lambda f, c, v: log.append("in the callback"), 5))
+        assert not is_active()
 
-    assert call_captured(outer, callback, (1,), None) == 3
+    assert watch_one(outer, callback, 1) == 3
     assert log == ["in the callback", 10, "in the body"]
     assert not is_active()
 
@@ -188,24 +190,9 @@ def test_wrong_calls_raise_the_functions_own_error() -> None:
     with pytest.raises(TypeError) as own:
         f()
     with pytest.raises(TypeError) as other:
-        call_captured(f, unchanged, (), None)
+        watch_one(f, unchanged)
     assert str(own.value) == str(other.value)
     assert not is_active()
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        (),
-        (len, unchanged, (), None),
-        (unchanged, 5, (), None),
-        (unchanged, unchanged, [], None),
-        (unchanged, unchanged, (), 3),
-    ],
-)
-def test_arguments_of_other_types(args: tuple) -> None:
-    with pytest.raises(TypeError, match="call_captured"):
-        call_captured(*args)
 
 
 def test_exceptions_of_the_callback_are_the_frames() -> None:
@@ -225,34 +212,61 @@ def test_exceptions_of_the_callback_are_the_frames() -> None:
 
     for _ in range(50):
         with pytest.raises(ValueError, match="from the callback"):
-            call_captured(f, callback, (thing,), None)
+            watch_one(f, callback, thing)
         assert not is_active()
     gc.collect()
     assert sys.getrefcount(thing) == before
 
 
+TWO = call_instead((lambda a, b: a).__code__, len)
+
+
+@pytest.mark.parametrize("answer", [5, "code", "skip", (lambda a: a), (), (TWO,), (TWO, 1, 2), (None, 1), (TWO.co_code, 1)])
+def test_answers_that_are_none(answer: Any) -> None:
+    with pytest.raises(TypeError, match="call_watched: the watcher must return a code object"):
+        watch_one(lambda a, b: a, lambda *_: answer, 1, 2)
+
+
 @pytest.mark.parametrize(
-    "answer",
+    "code",
     [
-        5,
-        "code",
-        (lambda a: a),
         (lambda a, b, c: a).__code__,
         (lambda *a: a).__code__,
         (lambda a, *, b: a).__code__,
+        (lambda a, b, /: a).__code__,
         (lambda a, b: (yield)).__code__,
         compile("1", "x", "eval"),
     ],
 )
-def test_answers_that_do_not_fit(answer: Any) -> None:
-    with pytest.raises(TypeError, match="call_captured"):
-        call_captured(lambda a, b: a, lambda *_: answer, (1, 2), None)
+def test_answers_that_do_not_fit(code: types.CodeType) -> None:
+    for answer in (code, (code, 1)):
+        with pytest.raises(TypeError, match=r"call_watched: .* has other parameters"):
+            watch_one(lambda a, b: a, lambda *_, answer=answer: answer, 1, 2)
 
 
 def test_free_variables_must_agree() -> None:
     n = 5
     with pytest.raises(TypeError, match="free variables"):
-        call_captured(lambda a: a + n, lambda *_: (lambda a: a).__code__, (1,), None)
+        watch_one(lambda a: a + n, lambda *_: (lambda a: a).__code__, 1)
+
+
+def test_values_come_behind_the_parameters() -> None:
+    def f(a, *rest, k=3):
+        local = [a]
+        return local.pop()
+
+    code = call_instead(f.__code__)
+    things = (Thing(), code, lambda values: (things[0], *values), f.__code__)
+    before = [sys.getrefcount(x) for x in things]
+    for _ in range(200):
+        assert watch_one(f, lambda *_: (code, things[2]), 1, 2) == (things[0], 1, 3, (2,))
+        assert watch_one(f, lambda *_: (f.__code__, things[0]), 1) == 1  # to be overwritten
+        with pytest.raises(TypeError, match="'Thing' object is not callable"):
+            watch_one(f, lambda *_: (code, things[0]), 1)
+        with pytest.raises(TypeError, match="no local variable for the value"):
+            watch_one(f, lambda *_: (call_instead(code, len), things[0]), 1)
+    gc.collect()
+    assert [sys.getrefcount(x) for x in things] == before
 
 
 def test_exceptions_of_what_was_swapped_in() -> None:
@@ -263,7 +277,7 @@ def test_exceptions_of_what_was_swapped_in() -> None:
     before = sys.getrefcount(thing)
     for _ in range(20):
         with pytest.raises(KeyError) as info:
-            call_captured(f, swapping_in(lambda values: {}[values[0]]), (thing,), None)
+            watch_one(f, swapping_in(lambda values: {}[values[0]]), thing)
         names = [frame.name for frame in traceback.extract_tb(info.tb)]
         assert names[-2:] == ["f", "<lambda>"]
         assert [frame.lineno for frame in traceback.extract_tb(info.tb)][-2] == f.__code__.co_firstlineno
@@ -285,16 +299,16 @@ def test_closures_and_cells() -> None:
 
         return inner() + m
 
-    assert call_captured(f, unchanged, (1, 2), None) == 33
-    assert call_captured(f, swapping_in(lambda values: values), (1, 2), None) == (1, 2)
+    assert watch_one(f, unchanged, 1, 2) == 33
+    assert watch_one(f, swapping_in(lambda values: values), 1, 2) == (1, 2)
     held = []
-    call_captured(f, swapping_in(lambda values: held.append(sys._getframe(1))), (1, 2), None)
+    watch_one(f, swapping_in(lambda values: held.append(sys._getframe(1))), 1, 2)
     assert held[0].f_locals == {"a": 1, "b": 2, "n": 10, "m": 20}
 
     def other(x, y):
         return [m - n for _ in range(x)], (lambda: y)()
 
-    assert call_captured(f, lambda *_: other.__code__, (2, 7), None) == ([10, 10], 7)
+    assert watch_one(f, lambda *_: other.__code__, 2, 7) == ([10, 10], 7)
 
 
 def test_class_cell() -> None:
@@ -307,8 +321,8 @@ def test_class_cell() -> None:
             return super().method(x) + 1
 
     instance = Derived()
-    assert call_captured(Derived.method, unchanged, (instance, 3), None) == 4
-    assert call_captured(Derived.method, swapping_in(lambda v: v[1:]), (instance, 3), None) == (3,)
+    assert watch_one(Derived.method, unchanged, instance, 3) == 4
+    assert watch_one(Derived.method, swapping_in(lambda v: v[1:]), instance, 3) == (3,)
 
 
 def bigger(a, b):
@@ -326,7 +340,7 @@ def test_bigger_frames() -> None:
 
     before = _frame_hook.counters()["swapped"]
     for _ in range(100):
-        assert call_captured(small, lambda *_: bigger.__code__, (2, 3), None) == bigger(2, 3)
+        assert watch_one(small, lambda *_: bigger.__code__, 2, 3) == bigger(2, 3)
     assert _frame_hook.counters()["swapped"] == before + 100
 
 
@@ -339,7 +353,7 @@ def test_frames_that_find_no_room_run_as_they_are() -> None:
         return "own", a
 
     before = _frame_hook.counters()["without_room"]
-    answers = {call_captured(small, lambda *_: namespace["huge"].__code__, (1,), None)[0] for _ in range(3)}
+    answers = {watch_one(small, lambda *_: namespace["huge"].__code__, 1)[0] for _ in range(3)}
     if answers == {"own"}:
         assert _frame_hook.counters()["without_room"] == before + 3
     assert small(1) == ("own", 1)
@@ -351,9 +365,13 @@ def test_deep_stacks_of_swapped_frames() -> None:
 
     def step(values):
         n = values[0]
-        return 0 if n == 0 else 1 + call_captured(f, swapping_in(step), (n - 1,), None)
+        return 0 if n == 0 else 1 + watch_one(f, swapping_in(step), n - 1)
 
-    assert call_captured(f, swapping_in(step), (100,), None) == 100
+    before = _frame_hook.counters()["swapped"]
+    assert watch_one(f, swapping_in(step), 40) == 40
+    assert _frame_hook.counters()["swapped"] == before + 41
+    assert watch_one(f, swapping_in(step), 200) == 200  # too deep to watch: f returns n itself
+    assert before + 81 < _frame_hook.counters()["swapped"] < before + 200
 
 
 def test_frame_objects_outlive_the_frame() -> None:
@@ -362,7 +380,7 @@ def test_frame_objects_outlive_the_frame() -> None:
 
     thing = Thing()
     held = []
-    call_captured(f, swapping_in(lambda values: held.append(sys._getframe(1))), (thing,), None)
+    watch_one(f, swapping_in(lambda values: held.append(sys._getframe(1))), thing)
     frame = held.pop()
     assert frame.f_locals == {"a": thing} and frame.f_code.co_name == "f"
     reference = weakref.ref(thing)
@@ -389,21 +407,29 @@ def test_generators_and_coroutines_just_run() -> None:
     async def asynchronous():
         yield 1
 
-    assert list(call_captured(generator, callback, (3,), None)) == [0, 1, 2]
-    running = call_captured(generator, callback, (3,), None)
-    assert next(running) == 0 and running.throw(ValueError) == "caught"
-    with pytest.raises(StopIteration) as stop:
-        call_captured(coroutine, callback, (), None).send(None)
-    assert stop.value.value == 5
-    call_captured(asynchronous, callback, (), None)
-    assert seen == [] and not is_active()
+    def root():
+        assert list(generator(3)) == [0, 1, 2]
+        running = generator(3)
+        assert next(running) == 0 and running.throw(ValueError) == "caught"
+        with pytest.raises(StopIteration) as stop:
+            coroutine().send(None)
+        assert stop.value.value == 5
+        with pytest.raises(StopIteration) as stop:
+            asynchronous().asend(None).send(None)
+        assert stop.value.value == 1
+
+    set_watcher(callback)
+    call_watched(root)
+    assert not {generator, coroutine, asynchronous} & set(seen)
+    running = call_watched(generator, 3)
+    assert next(running) == 0 and not is_active()
 
 
 def test_generators_made_by_the_frame() -> None:
     def f(n):
         return tuple(i * i for i in range(n)), [i * n for i in range(n)], dict.fromkeys(range(n), n)
 
-    assert call_captured(f, unchanged, (3,), None) == f(3)
+    assert watch_one(f, unchanged, 3) == f(3)
 
 
 def test_reference_counts() -> None:
@@ -415,9 +441,10 @@ def test_reference_counts() -> None:
     things = (thing, f.__code__, new, f, bigger.__code__)
     before = [sys.getrefcount(x) for x in things]
     for _ in range(1000):
-        call_captured(f, unchanged, (thing, thing), None)
-        call_captured(f, lambda *_: new, (thing, thing), {})
-        call_captured(f, lambda *_: f.__code__, (thing,), {"b": thing})
+        watch_one(f, unchanged, thing, thing)
+        watch_one(f, lambda *_: new, thing, thing)
+        watch_one(f, lambda *_: f.__code__, thing, b=thing)
+        watch_one(f, lambda *_: bigger.__code__, 1, b=2)
     gc.collect()
     assert [sys.getrefcount(x) for x in things] == before
 
@@ -436,11 +463,12 @@ def test_no_memory_leaks() -> None:
         raise ValueError
 
     def once():
-        call_captured(f, unchanged, (1, 2), None)
-        call_captured(f, swapping_in(len), (1, 2), {})
-        call_captured(f, lambda *_: bigger.__code__, (2, 3), None)
+        watch_one(f, unchanged, 1, 2)
+        watch_one(f, swapping_in(len), 1, 2)
+        watch_one(f, lambda *_: bigger.__code__, 2, 3)
+        watch_one(f, lambda *_: (call_instead(f.__code__), len), 2, 3)
         try:
-            call_captured(f, swapping_in(boom), (1, 2), None)
+            watch_one(f, swapping_in(boom), 1, 2)
         except ValueError:
             pass
 
@@ -454,12 +482,13 @@ def test_no_memory_leaks() -> None:
     assert resident_kilobytes() - before < 1000
 
 
-def test_settrace_sees_one_call_and_one_return() -> None:
+@pytest.mark.parametrize("when", ["before", "as the frame starts"])
+def test_settrace_sees_one_call_and_one_return(when: str) -> None:
     def f(a):
         b = a
         return b + a
 
-    def events(callback) -> list[tuple]:
+    def events(answer: types.CodeType | None) -> list[tuple]:
         seen: list[tuple] = []
 
         def tracer(frame, event, arg):
@@ -467,22 +496,29 @@ def test_settrace_sees_one_call_and_one_return() -> None:
                 seen.append((event, frame.f_lineno - f.__code__.co_firstlineno))
             return tracer
 
+        def callback(function, code, values):
+            assert when != "before"  # a thread that is traced runs its own code
+            sys.settrace(tracer)
+            return answer
+
         old = sys.gettrace()
-        sys.settrace(tracer)
+        sys.settrace(tracer if when == "before" else old)
         try:
-            call_captured(f, callback, (1,), None)
+            watch_one(f, callback, 1)
         finally:
             sys.settrace(old)
         return seen
 
-    assert events(unchanged) == [("call", 0), ("line", 1), ("line", 2), ("return", 2)]
-    swapped = events(swapping_in(len))
-    assert swapped[0] == ("call", 0) and swapped[-1] == ("return", 0)
+    own = [("call", 0), ("line", 1), ("line", 2), ("return", 2)]
+    assert events(None) == own
+    swapped = events(call_instead(f.__code__, len))
+    assert swapped == own if when == "before" else swapped[0] == ("call", 0) and swapped[-1] == ("return", 0)
     assert all(event == "line" for event, _ in swapped[1:-1])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring is new in 3.12")
-def test_monitoring_events_are_paired() -> None:
+@pytest.mark.parametrize("tool", range(6))
+def test_monitoring_events_are_paired(tool: int) -> None:
     def f(a):
         return a
 
@@ -495,23 +531,25 @@ def test_monitoring_events_are_paired() -> None:
     def note(name):
         return lambda code, *rest: seen.append(name) if code.co_name == "f" else None
 
-    tool = next(k for k in range(6) if monitoring.get_tool(k) is None)
     monitoring.use_tool_id(tool, "test")
     events = monitoring.events
     try:
         for name in ("PY_START", "PY_RETURN", "PY_UNWIND"):
             monitoring.register_callback(tool, getattr(events, name), note(name))
         monitoring.set_events(tool, events.PY_START | events.PY_RETURN | events.PY_UNWIND)
-        call_captured(f, unchanged, (1,), None)
-        call_captured(f, swapping_in(len), (1,), None)
+        watch_one(f, unchanged, 1)
+        watch_one(f, swapping_in(len), 1)
         try:
-            call_captured(f, swapping_in(boom), (1,), None)
+            watch_one(f, swapping_in(boom), 1)
         except ValueError:
             pass
     finally:
         monitoring.set_events(tool, 0)
         monitoring.free_tool_id(tool)
-    assert seen == ["PY_START", "PY_RETURN", "PY_START", "PY_RETURN", "PY_START", "PY_UNWIND"]
+    if tool in (monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID):  # it is shown the user's own code
+        assert seen == ["PY_START", "PY_RETURN"] * 3
+    else:
+        assert seen == ["PY_START", "PY_RETURN", "PY_START", "PY_RETURN", "PY_START", "PY_UNWIND"]
 
 
 def test_profilers() -> None:
@@ -521,7 +559,7 @@ def test_profilers() -> None:
     seen = []
     sys.setprofile(lambda frame, event, arg: seen.append(event) if frame.f_code.co_name == "f" else None)
     try:
-        call_captured(f, swapping_in(len), (1,), None)
+        assert watch_one(f, swapping_in(len), 5) == 1
     finally:
         sys.setprofile(None)
     assert [e for e in seen if not e.startswith("c_")] == ["call", "return"]
@@ -536,11 +574,8 @@ def test_threads_see_only_their_own_calls() -> None:
     def work(number):
         for k in range(3000):
             seen: list = []
-            result = call_captured(
-                f,
-                lambda fn, c, v, seen=seen: (seen.append(v), call_instead(c, lambda v: ("new", *v)))[1],
-                ((number, k),),
-                None,
+            result = watch_one(
+                f, lambda fn, c, v, seen=seen: (seen.append(v), call_instead(c, lambda v: ("new", *v)))[1], (number, k)
             )
             if result != ("new", (number, k)) or seen != [((number, k),)]:
                 problems.append((number, k, result, seen))
@@ -567,16 +602,18 @@ def test_recursion_limit() -> None:
     def f(n):
         return 1 + f(n)
 
-    with pytest.raises(RecursionError):
-        call_captured(f, unchanged, (1,), None)
-    assert not is_active()
+    for callback in (unchanged, swapping_in(lambda values: f(values[0]))):
+        with pytest.raises(RecursionError):
+            watch_one(f, callback, 1)
+        assert not is_active()
 
 
 def test_in_a_fresh_process_until_exit() -> None:
     code = (
-        "from dynagraph._core._frame_hook import call_captured\n"
+        "from dynagraph._core._frame_hook import call_watched, set_watcher\n"
         "def f(x): return x\n"
         "def stop(*a): raise SystemExit(7)\n"
-        "call_captured(f, stop, (1,), None)"
+        "set_watcher(stop)\n"
+        "call_watched(lambda: f(1))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 7

@@ -5,31 +5,22 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dynagraph._core import _frame_hook
-from dynagraph._core._frame_hook import SKIP, call_captured, call_unwatched, call_watched, is_active, set_watcher, skip, skipped
+from dynagraph._core._frame_hook import SKIP, call_unwatched, call_watched, is_active, set_watcher, skip, skipped
 from dynagraph.frontend.assemble import call_instead
 
 
 @pytest.fixture
-def offered() -> Iterator[list]:
+def offered() -> list:
     """The names of the functions that were offered; all frames run as they are."""
     seen: list = []
     set_watcher(lambda function, code, values: seen.append(function.__name__))
-    yield seen
-    set_watcher(None)
-    assert not is_active()
-
-
-@pytest.fixture
-def watcher() -> Iterator[Callable]:
-    yield set_watcher
-    set_watcher(None)
-    assert not is_active()
+    return seen
 
 
 def fresh(body: str, name: str = "f", **names: Any) -> Any:
@@ -67,9 +58,9 @@ def test_the_watched_function_is_never_offered(offered: list) -> None:
     assert call_watched(sorted, [2, 1], key=inner) == [1, 2] and offered == ["inner", "inner"]
 
 
-def test_what_the_callback_is_given(watcher: Callable) -> None:
+def test_what_the_callback_is_given() -> None:
     seen = []
-    watcher(lambda *given: seen.append((*given, is_active())))
+    set_watcher(lambda *given: seen.append((*given, is_active())))
 
     def taking(a, b=2, *rest, c=3, **more):
         return locals()
@@ -78,39 +69,29 @@ def test_what_the_callback_is_given(watcher: Callable) -> None:
     assert seen == [(taking, taking.__code__, (1, 2, 5, (), {"d": 6}), False)]
 
 
-def test_answers_swap_the_code(watcher: Callable) -> None:
-    watcher(lambda function, code, values: call_instead(code, lambda v: inner(*v) * 10) if function is outer else None)
+def test_answers_swap_the_code() -> None:
+    set_watcher(lambda function, code, values: call_instead(code, lambda v: inner(*v) * 10) if function is outer else None)
     assert call_watched(lambda: outer(3)) == 30
     assert outer(3) == 6
 
 
-def test_watching_goes_on_in_swapped_frames(watcher: Callable) -> None:
+def test_watching_goes_on_in_swapped_frames() -> None:
     seen = []
 
     def callback(function, code, values):
         seen.append(function.__name__)
         return call_instead(code, lambda v: inner(*v)) if function is outer else None
 
-    watcher(callback)
+    set_watcher(callback)
     call_watched(lambda: outer(3))
     assert seen[0] == "outer" and seen[-1] == "inner"
 
 
-def test_answers_that_do_not_fit(watcher: Callable) -> None:
-    for answer, message in (
-        (5, "call_watched: the callback must return a code object"),
-        (outer.__code__.replace(co_argcount=0), "other"),
-    ):
-        watcher(lambda *given, answer=answer: answer)
-        with pytest.raises(TypeError, match=message):
-            call_watched(lambda: inner(3))
-
-
-def test_exceptions_of_the_callback(watcher: Callable) -> None:
+def test_exceptions_of_the_callback() -> None:
     def callback(function, code, values):
         raise KeyError("watching")
 
-    watcher(callback)
+    set_watcher(callback)
 
     def root():
         try:
@@ -121,14 +102,14 @@ def test_exceptions_of_the_callback(watcher: Callable) -> None:
     assert call_watched(root) == ("caught", True)
 
 
-def test_the_answer_skip_is_kept(watcher: Callable) -> None:
+def test_the_answer_skip_is_kept() -> None:
     f, seen = fresh("return inner()", inner=inner), []
 
     def callback(function, code, values):
         seen.append(function.__name__)
         return SKIP if function is f else None
 
-    watcher(callback)
+    set_watcher(callback)
     call_watched(lambda: (f(), f()))
     assert seen == ["f", "inner", "inner"]
     assert skipped(f.__code__) and not skipped(inner.__code__)
@@ -151,7 +132,7 @@ def test_deep_marks_cover_what_is_called(offered: list) -> None:
     assert offered == ["inner"]
 
 
-def test_a_deep_mark_made_by_the_callback(watcher: Callable) -> None:
+def test_a_deep_mark_made_by_the_callback() -> None:
     f, seen = fresh("return outer()", outer=outer), []
 
     def callback(function, code, values):
@@ -159,7 +140,7 @@ def test_a_deep_mark_made_by_the_callback(watcher: Callable) -> None:
         if function is f:
             skip(code, deep=True)
 
-    watcher(callback)
+    set_watcher(callback)
     call_watched(lambda: (f(), f(), inner()))
     assert seen == ["f", "inner"]
 
@@ -239,22 +220,22 @@ def test_nested_watches(offered: list) -> None:
     assert offered == ["inner", "inner", "outer", "inner", "inner"]
 
 
-def test_captures_within_watched_extents(offered: list) -> None:
-    seen = []
+def test_the_watcher_before_is_returned() -> None:
+    def one(function, code, values):
+        return None
 
-    def callback(function, code, values):
-        seen.append((function, is_active()))
-
-    call_watched(lambda: call_captured(outer, callback, (1,), None))
-    assert seen == [(outer, False)] and offered == ["inner", "inner"]
+    before = sys.getrefcount(one)
+    assert [set_watcher(w) for w in (one, len, one, None, None)] == [None, one, len, one, None]
+    with pytest.raises(TypeError):
+        set_watcher(5)
+    assert set_watcher(None) is None and sys.getrefcount(one) == before
 
 
 def test_without_a_watcher_calls_just_run() -> None:
-    set_watcher(None)
     assert call_watched(outer, 2) == 4 and not is_active()
 
 
-def test_a_watcher_that_goes_while_it_is_asked(watcher: Callable) -> None:
+def test_a_watcher_that_goes_while_it_is_asked() -> None:
     def install() -> None:
         def callback(function, code, values):
             set_watcher(None)
@@ -269,7 +250,7 @@ def test_a_watcher_that_goes_while_it_is_asked(watcher: Callable) -> None:
     assert seen == [outer]
 
 
-def test_threads_watch_for_themselves(watcher: Callable) -> None:
+def test_threads_watch_for_themselves() -> None:
     seen: list = []
     problems: list = []
 
@@ -277,7 +258,7 @@ def test_threads_watch_for_themselves(watcher: Callable) -> None:
         if function is mine:  # callbacks of the garbage collector are offered too
             seen.append((threading.get_ident(), values))
 
-    watcher(callback)
+    set_watcher(callback)
 
     def mine(k):
         return k
@@ -325,9 +306,9 @@ def test_recursion_ends(offered: list) -> None:
         call_watched(lambda: down(0))
 
 
-def test_reference_counts(watcher: Callable) -> None:
+def test_reference_counts() -> None:
     thing = object()
-    watcher(lambda function, code, values: new if function is f else None)
+    set_watcher(lambda function, code, values: new if function is f else None)
 
     def f(a):
         return outer()
@@ -359,4 +340,4 @@ def test_counters(offered: list) -> None:
     before = _frame_hook.counters()
     call_watched(lambda: outer())
     after = _frame_hook.counters()
-    assert after["offered"] - before["offered"] == 3 and after["captured"] == before["captured"]
+    assert after["offered"] - before["offered"] == 3 and after["swapped"] == before["swapped"]

@@ -57,10 +57,11 @@ def _call(frame: Frame, count: int, names: tuple[str, ...]) -> None:
     arguments = frame.popn(count)
     second, first = frame.pop(), frame.pop()
     # [NULL, f] on 3.11 and 3.12, [f, NULL] on 3.13, [method, self] on all
+    own: list[Any] = []
     if first is NULL:
-        function, own = second, []
+        function = second
     elif second is NULL:
-        function, own = first, []
+        function = first
     else:
         function, own = first, [second]
     positional = [*own, *arguments[: count - len(names)]]
