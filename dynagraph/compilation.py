@@ -18,7 +18,6 @@ import types
 import warnings
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -213,7 +212,9 @@ class Compilation:
             return None if len(callee.broken) < 2 else _frame_hook.SKIP
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
-        return callee.shim[1], entry.call
+        if not callee.captures[entry].graph.n_checks:
+            return callee.shim[1], entry.call
+        return callee.shim[1], partial(_call_or_plainly, entry, function)
 
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
@@ -367,33 +368,34 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
     if executable is None:
         plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
     elif native is None:
-        scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
+        scalars, into = (tuple(output[k] for output in captured.outputs) for k in (2, 3))
         plan = _dispatch.PythonPlan(
-            writing_back(executable, captured.graph.into), captured.n_inputs, captured.result, captured.n_symbols,
-            len(captured.outputs), scalars, executable.repeatable,
+            executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
+            executable.repeatable, into, captured.graph.n_checks,
         )
     else:
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
-            captured.result, native.release_gil, captured.n_symbols,
+            captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
 
 
-def writing_back(executable: Executable, into: tuple[int | None, ...]) -> Callable[..., tuple[Any, ...]]:
-    """The program, with outputs that are meant for the memory of inputs copied there."""
-    if all(position is None for position in into):
-        return executable
+def _call_or_plainly(entry: Any, function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    """An entry's program, or the function where the program refuses the call."""
+    return entry.call_or(values, _dispatch.Tail(_call_with, function, values))
 
-    def call(*arrays: Any) -> tuple[Any, ...]:
-        results = list(executable(*arrays))
-        for k, position in enumerate(into):
-            if position is not None:
-                np.copyto(arrays[position], results[k])
-                results[k] = arrays[position]
-        return tuple(results)
 
-    return call
+def _call_with(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
+    """Call a function with its bound parameters, in the order of ``co_varnames``."""
+    code = function.__code__
+    n, n_named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    named = dict(zip(code.co_varnames[n:n_named], values[n:n_named]))
+    rest = list(values[n_named:])
+    more = rest.pop(0) if code.co_flags & inspect.CO_VARARGS else ()
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        named.update(rest.pop(0))
+    return function(*values[:n], *more, **named)
 
 
 def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:

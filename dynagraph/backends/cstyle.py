@@ -177,6 +177,8 @@ class CStyle:
             buffer, index = e.value  # type: ignore[misc]
             return f"{buffer}[{self.integer(index)}]"
         args = [self.expr(a, scope) for a in e.args]
+        if e.op == "gather":
+            return f"{e.value}[{args[0]}]"
         return self.cast(args[0], e.args[0].dtype, e.dtype) if e.op == "cast" else self.call(e, args)
 
     def call(self, e: Expr, args: list[str]) -> str:

@@ -22,7 +22,7 @@ class Expr:
     op: str
     args: tuple["Expr", ...]
     dtype: DType
-    value: object = None  # const: the Python value; load: (buffer name, IntExpr); var: its name; index: an IntExpr
+    value: object = None  # const: the Python value; load: (buffer name, IntExpr); var: its name; index: an IntExpr; gather: buffer name
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -165,6 +165,11 @@ def const(value: bool | int | float, dtype: DType) -> Expr:
 def load(buffer: str, index: IntExpr, dtype: DType) -> Expr:
     """The element of a buffer at a flat offset, in elements."""
     return Expr("load", (), dtype, (buffer, index))
+
+
+def gather(buffer: str, place: Expr, dtype: DType) -> Expr:
+    """The element of a buffer at a flat offset that is computed, in elements."""
+    return Expr("gather", (place,), dtype, buffer)
 
 
 def var(name: str, dtype: DType) -> Expr:

@@ -118,9 +118,10 @@ class Node:
         if self.kind == "output":
             into = self.attrs.get("into") or (None,) * len(self.args)
             inputs = self.graph.placeholders if self.attrs else []
-            return "return " + ", ".join(
-                a.name if k is None else f"{a.name} into {inputs[k].name}" for a, k in zip(self.args, into)
-            )
+            n_returned = len(self.args) - self.attrs.get("n_checks", 0)
+            returned = [a.name if k is None else f"{a.name} into {inputs[k].name}" for a, k in zip(self.args, into)]
+            refused = [f"refuse if {name}" for name in returned[n_returned:]]
+            return "return " + "; ".join([", ".join(returned[:n_returned]), *refused])
         target = self.target if isinstance(self.target, str) else self.target.name
         operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.attrs.items()]
         call = f"{target}({', '.join(operands)})" if self.kind == "call_function" else f"{self.kind}[{target}]"
@@ -181,6 +182,11 @@ class Graph:
         """For each output the position of the input whose memory it is written to; None: it is an array of its own."""
         return self.output_node.attrs.get("into") or (None,) * len(self.outputs)
 
+    @property
+    def n_checks(self) -> int:
+        """How many outputs at the end are checks."""
+        return int(self.output_node.attrs.get("n_checks", 0))
+
     def __len__(self) -> int:
         return sum(1 for _ in self.nodes)
 
@@ -209,9 +215,14 @@ class Graph:
         meta = op.infer(tuple(a.meta for a in args), attrs)
         return self._add("call_function", op.name, op, args, attrs, meta)
 
-    def output(self, nodes: Sequence[Node], into: Sequence[int | None] = ()) -> Node:
-        """What the graph returns.  `into`: for each output the position of the input whose memory it is written to, or None."""
-        attrs = {"into": tuple(into)} if any(position is not None for position in into) else {}
+    def output(self, nodes: Sequence[Node], into: Sequence[int | None] = (), n_checks: int = 0) -> Node:
+        """What the graph returns.  `into`: for each output the position of the input whose memory it is written to, or None.
+
+        `n_checks`: that many outputs at the end are bools; where one is true the program refuses to run, and changes nothing.
+        """
+        attrs: dict[str, Any] = {"into": tuple(into)} if any(position is not None for position in into) else {}
+        if n_checks:
+            attrs["n_checks"] = n_checks
         return self._add("output", "output", "output", tuple(nodes), attrs, None)
 
     def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any],
@@ -323,6 +334,9 @@ class Graph:
         written = [k for k in into if k is not None]
         if len(into) != len(output.args) or len(set(written)) != len(written):
             return f"says {into} of where its {len(output.args)} outputs go; one entry for each, no input twice"
+        for check in output.args[len(output.args) - output.attrs.get("n_checks", 0) :]:
+            if check.ndim or not check.dtype.is_bool:
+                return f"has the check {check.name}, which is {check.meta}"
         inputs = self.placeholders
         for node, k in zip(output.args, into):
             if k is None:

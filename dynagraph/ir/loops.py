@@ -152,6 +152,7 @@ class LoopProgram:
     buffers: dict[str, Buffer]
     steps: tuple[Step, ...]
     offsets: dict[str, IntExpr] = field(default_factory=dict)
+    n_checks: int = 0  # that many outputs at the end are bools: where one is true nothing of the caller's is written
     workspace: IntExpr = field(default_factory=lambda: IntExpr.of(0))
 
     def __str__(self) -> str:
@@ -204,7 +205,9 @@ def stored_buffers(body: Sequence[Statement]) -> set[str]:
 def loaded_buffers(body: Sequence[Statement]) -> set[str]:
     found: set[str] = set()
     for root in expressions(body):
-        found |= {e.value[0] for e in root.walk() if e.op == "load"}  # type: ignore[index]
+        for e in root.walk():
+            if e.op in ("load", "gather"):
+                found.add(e.value[0] if e.op == "load" else e.value)  # type: ignore[index, arg-type]
     return found
 
 
@@ -356,6 +359,8 @@ def render_expr(e: Expr) -> str:
 def _render_one(e: Expr, args: list[str]) -> str:
     if e.op == "const":
         return repr(e.value)
+    if e.op == "gather":
+        return f"{e.value}[{args[0]}]"
     if e.op == "load":
         return f"{e.value[0]}[{e.value[1]}]"  # type: ignore[index]
     if e.op == "index":
@@ -374,5 +379,5 @@ def expr_cost(roots: Sequence[Expr]) -> float:
             if e not in seen:
                 seen.add(e)
                 row = FUNCTIONS.get(e.op)
-                total += row.cost if row else (1.0 if e.op == "load" else 0.0)
+                total += row.cost if row else {"load": 1.0, "gather": 4.0}.get(e.op, 0.0)
     return total

@@ -7,6 +7,7 @@ cupy), the gradient, the sampling domain of generated tests, and exactly one way
     Reduction     an associative combination over the axes in ``attrs["axis"]`` (a sorted tuple of non-negative ints)
     Scan          a running combination along ``attrs["axis"]``
     Movement      result[index] = operand[f(index)]: reshape, transpose, slice, broadcast, flip...
+    Gather        result[b..., r...] = x[i0[b], i1[b]..., r...]: elements at places that the graph computes
     Creation      no operands: a scalar expression of the index
     Library       a routine of a library (BLAS, FFT): backends look it up by name
     Composite     a decomposition into other ops
@@ -83,6 +84,15 @@ Piece = tuple[Union[Condition, None], Union[int, None], Index]
 
 
 @dataclass(frozen=True)
+class Gather:
+    """Elements of the first operand at the places that the others hold, one for each axis of ``attrs["axes"]``.
+
+    These are int64, of one shape, and count from the end where negative; the graph checks that they are in bounds (`Graph.output`,
+    `n_checks`), and where they are not, some element is taken.  Their dimensions stand in the result behind ``attrs["at"]`` of the others.
+    """
+
+
+@dataclass(frozen=True)
 class Creation:
     """``expr(index, attrs, out) -> Expr``."""
 
@@ -103,7 +113,7 @@ class Composite:
     decompose: Callable[..., Node]
 
 
-Lowering = Union[Elementwise, Reduction, Scan, Movement, Creation, Library, Composite]
+Lowering = Union[Elementwise, Reduction, Scan, Movement, Gather, Creation, Library, Composite]
 VJP = Callable[..., Sequence[Node | None]]
 
 
@@ -182,6 +192,6 @@ def strided_of(node: Node) -> Strided:
 
 
 __all__ = [
-    "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Graph", "Index", "Library",
+    "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Gather", "Graph", "Index", "Library",
     "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Strided", "define_op", "strided_of", "view_of",
 ]

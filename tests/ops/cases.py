@@ -14,7 +14,7 @@ from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Library, Op, Reduction, Scan
+from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan
 
 # made by the compiler alone, and lowered by name: tested with the passes
 ROWS = [op for op in OPS.values() if op.name != "block_reduce"]
@@ -259,6 +259,17 @@ def _creation_attrs(name: str, dtype: DType) -> list[dict[str, Any]]:
     ]
 
 
+def gather_cases(op: Op) -> Iterator[Case]:
+    for dtype in dtypes.ALL:
+        for shape, places, axes, at in [
+            ((5,), (4,), (0,), 0), ((5,), (), (0,), 0), ((4, 3), (2, 3), (0,), 0), ((4, 3), (6,), (1,), 1), ((4, 3), (6,), (1,), 0),
+            ((2, 3, 4), (5,), (0, 2), 1), ((2, 3, 4), (2, 2), (2, 0), 0), ((3,), (0,), (0,), 0), ((2, 0), (3,), (0,), 1),
+        ]:
+            rng = np.random.default_rng(len(shape))
+            where = [rng.integers(-shape[a], shape[a], places) if shape[a] else np.zeros(places, int) for a in axes]
+            yield Case(op, [sample(op, dtype, shape), *where], {"axes": axes, "at": at})
+
+
 def library_cases(op: Op) -> Iterator[Case]:
     for dtype in dtypes.ALL:
         for a, b in [
@@ -274,5 +285,5 @@ def library_cases(op: Op) -> Iterator[Case]:
 def cases(op: Op) -> list[Case]:
     """Every case of a row."""
     families = {Elementwise: elementwise_cases, Reduction: reduction_cases, Scan: scan_cases, Creation: creation_cases,
-                Composite: composite_cases, Library: library_cases}  # fmt: skip
+                Composite: composite_cases, Library: library_cases, Gather: gather_cases}  # fmt: skip
     return list(families.get(type(op.lowering), movement_cases)(op))

@@ -246,6 +246,19 @@ def _composite(lowering: Composite, operands: Any, metas: Any, attrs: Any, out: 
     return interpret(graph, operands)[0]
 
 
+def _gather(lowering: Gather, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+    """One element at a time, as ``ir/passes/lower.py`` composes it."""
+    source, *places = operands
+    result = np.zeros(concrete_shape(out.shape, sizes), source.dtype)
+    at, n = attrs["at"], places[0].ndim
+    for position in np.ndindex(result.shape):
+        kept = iter(position[:at] + position[at + n :])
+        chosen = {axis: int(p[position[at : at + n]]) for axis, p in zip(attrs["axes"], places)}
+        chosen = {a: min(max(p + source.shape[a] if p < 0 else p, 0), source.shape[a] - 1) for a, p in chosen.items()}
+        result[position] = source[tuple(chosen[k] if k in chosen else next(kept) for k in range(source.ndim))]
+    return result
+
+
 def _matmul(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
     """The definition: row times column, summed."""
     a, b = operands

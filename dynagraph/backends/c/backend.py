@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from importlib import resources
 
 from dynagraph.backends.c.prelude import prelude_for
@@ -51,7 +52,7 @@ def lower_graph(graph: Graph) -> LoopProgram:
     takeovers = inplace(legal)
     program = lower(legal, fuse(legal, takeovers))
     steps = tuple(collapse(s) if isinstance(s, Kernel) else s for s in program.steps)
-    return memory_plan(LoopProgram(program.buffers, steps))
+    return memory_plan(replace(program, steps=steps))
 
 
 def complete_source(source: CSource) -> str:

@@ -27,6 +27,7 @@ from dynagraph.ir.loops import (
     Reduce,
     Running,
     Statement,
+    Step,
     Store,
     expr_cost,
     indices,
@@ -34,6 +35,7 @@ from dynagraph.ir.loops import (
     map_expr,
     stored_buffers,
 )
+from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
 
 ENTRY = "dg_entry"
@@ -136,13 +138,29 @@ class _ProgramPrinter:
         self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)")
         self.out.line("(void)buffers; (void)sizes; (void)rt;")
         self._size_arguments()
+        checked = self.program.n_checks == 0
         for step in self.program.steps:
+            if not checked and self._writes_input(step):
+                self._refuse()
+                checked = True
             if isinstance(step, Kernel):
                 self._launch(step)
             else:
                 self._library_call(step)
+        if not checked:
+            self._refuse()
         self.out.line("return 0;")
         self.out.close()
+
+    def _writes_input(self, step: Step) -> bool:
+        return any(self.program.buffers[name].role == "input" for name in step_buffers(step)[1])
+
+    def _refuse(self) -> None:
+        """End here where a check failed: nothing of the caller's is changed yet."""
+        first = self.n_inputs + self.n_outputs - self.program.n_checks
+        failed = " || ".join(f"*(_Bool *)buffers[{first + k}]" for k in range(self.program.n_checks))
+        self.out.line(f"if ({failed})")
+        self.out.line("    return DG_REFUSED;")
 
     def _launch(self, kernel: Kernel) -> None:
         count, grain = launch_size(kernel)

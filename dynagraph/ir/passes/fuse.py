@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from dynagraph.ir.expr import FUNCTIONS
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import Creation, Elementwise, Index, Library, Movement, Reduction, Scan, strided_of, view_of
-from dynagraph.ir.passes.demand import ZERO, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
+from dynagraph.ir.ops import Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
+from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
 from dynagraph.ir.passes.inplace import Takeovers
 from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
@@ -90,6 +90,9 @@ class _Fuser:
             lowering = node.op.lowering
             if isinstance(lowering, Library):
                 self.real.update(base for base in map(library_base, node.args) if not is_input(base))
+            elif isinstance(lowering, Gather):
+                base, _ = gather_base(node.args[0])
+                self.real |= {base} - set(filter(is_input, [base]))
         for node in self.nodes:
             lowering = node.op.lowering
             always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")
@@ -131,9 +134,11 @@ class _Fuser:
         found = self.reach.get(node)
         if found is None:
             collected: set[Node] = set()
-            for arg in node.args:
+            for k, arg in enumerate(node.args):
                 if isinstance(node.op.lowering, Library):
                     collected.add(library_base(arg))
+                elif isinstance(node.op.lowering, Gather) and k == 0:
+                    collected.add(gather_base(arg)[0])
                 elif is_input(arg) or arg in self.real:
                     collected.add(arg)
                 else:
@@ -189,6 +194,9 @@ class _Fuser:
         members = set(group.members)
         seen: set[tuple[Node, Index]] = set()
 
+        def reads_anywhere(source: Node) -> bool:
+            return isinstance(source.op.lowering, Gather) and gather_base(source.args[0])[0] in members
+
         def fits(source: Node, index: Index) -> bool:
             if source in members:
                 expected = member_index(source, outer, inner, rows, columns)
@@ -196,12 +204,14 @@ class _Fuser:
             if is_input(source) or source in self.real or (source, index) in seen:
                 return True
             seen.add((source, index))
+            if reads_anywhere(source):
+                return False
             return all(fits(a, i) for a, i in operand_indices(source, index))
 
         if isinstance(node.op.lowering, Reduction):
             return fits(node.args[0], reduction_index(node, rows, columns))
         start = member_index(node, outer, inner, rows, columns)
-        return start is not None and all(fits(a, i) for a, i in operand_indices(node, start))
+        return start is not None and not reads_anywhere(node) and all(fits(a, i) for a, i in operand_indices(node, start))
 
 
 def member_index(node: Node, outer: Shape, inner: Shape, rows: Index, columns: Index) -> Index | None:

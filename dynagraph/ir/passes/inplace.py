@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Creation, Elementwise, Index, Library, Movement, Reduction, Scan
-from dynagraph.ir.passes.demand import index_of, operand_indices
+from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
 from dynagraph.ir.shapes import expr_of, same_shape
 
 
@@ -51,6 +51,7 @@ class _Planner:
         self.takeovers = Takeovers()
         self.taken: set[Node] = set()
         self.position: dict[Node, int] = {}
+        self.last_check = 0  # nothing of the caller's is written before all checks are known
         self.writable: dict[Node, Node] = {}  # values on the way from an input to the output that is meant for it
 
     def run(self) -> Takeovers:
@@ -66,6 +67,9 @@ class _Planner:
 
     def _number(self) -> None:
         self.position = {node: k for k, node in enumerate(self.graph.nodes)}
+        outputs = self.graph.outputs
+        checks = outputs[len(outputs) - self.graph.n_checks :]
+        self.last_check = max((self.position[check] for check in checks), default=0)
 
     # -- from an input to the output that is meant for it ---------------------------------------------------------------
     def _find_ways(self) -> None:
@@ -145,7 +149,9 @@ class _Planner:
         return all(user is node or self.position[user] < here for user in base.users)
 
     def _is_own(self, node: Node, base: Node) -> bool:
-        return base.kind == "call_function" or self.writable.get(node) is base
+        if base.kind == "call_function":
+            return True
+        return self.writable.get(node) is base and self.position[node] > self.last_check
 
     def _take(self, node: Node, base: Node) -> None:
         self.takeovers.previous[node] = base
@@ -182,7 +188,9 @@ class _Planner:
             if (source, at) in seen or source.kind != "call_function" or source in self.takeovers.kept:
                 continue
             seen.add((source, at))
-            if isinstance(source.op.lowering, (Elementwise, Movement)):
+            if isinstance(source.op.lowering, Gather) and gather_base(source.args[0])[0] is base:
+                return False
+            if isinstance(source.op.lowering, (Elementwise, Movement, Gather)):
                 stack += operand_indices(source, at)
         return True
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dynagraph.errors import GraphError
-from dynagraph.ir import expr
+from dynagraph.ir import dtypes, expr
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import IntExpr, apply
@@ -30,13 +30,16 @@ from dynagraph.ir.loops import (
     Store,
     expr_cost,
 )
-from dynagraph.ir.ops import Condition, Creation, Elementwise, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.ops import Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
 from dynagraph.ir.passes.demand import (
     ZERO,
     broadcast_index,
+    gather_base,
     index_of,
+    kept_axes,
     movement_pieces,
     operand_indices,
+    place_index,
     reduced_shape,
     reduction_index,
 )
@@ -59,7 +62,7 @@ def lower(graph: Graph, plan: FusionPlan) -> LoopProgram:
             steps.append(_library_call(group.members[0], buffers))
         else:
             steps.append(_KernelLowering(f"k{position}", group, plan, buffers).run())
-    return LoopProgram(buffers.by_name, tuple(steps))
+    return LoopProgram(buffers.by_name, tuple(steps), n_checks=graph.n_checks)
 
 
 class Buffers:
@@ -394,7 +397,25 @@ class _KernelLowering:
             return lowering.expr(index, node.attrs, node.meta)
         if isinstance(lowering, Movement):
             return self._moved(node, index)
+        if isinstance(lowering, Gather):
+            return self._gathered(node, index)
         raise GraphError(f"lower: {node.describe()}: {type(lowering).__name__} cannot be part of an expression")
+
+    def _gathered(self, node: Node, index: Index) -> Expr:
+        """Places count from the end where negative; those out of bounds, which a check refuses, are moved inside."""
+        source, *places = node.args
+        base, strided = gather_base(source)
+        kept, at = kept_axes(node, index), place_index(node, index)
+        offset = expr_of(strided.offset) + flat_index([strided.strides[k] for k in kept], tuple(kept.values()))
+        total = expr.index(offset)
+        for place, axis in zip(places, node.attrs["axes"]):
+            size = expr.index(expr_of(source.shape[axis]))
+            zero, one = expr.const(0, dtypes.int64), expr.const(1, dtypes.int64)
+            value = self.value(place, at)
+            value = expr.call("select", expr.call("lt", value, zero), expr.call("add", value, size), value)
+            value = expr.call("maximum", expr.call("minimum", value, expr.call("sub", size, one)), zero)
+            total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strided.strides[axis]))))
+        return expr.gather(self.buffers.of[base].name, total, node.dtype)
 
     def _moved(self, node: Node, index: Index) -> Expr:
         pieces = [

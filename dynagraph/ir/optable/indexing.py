@@ -1,0 +1,63 @@
+"""Rows of indexing by arrays: elements at places that the graph computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynagraph.errors import DTypeError, ShapeError
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.ops import REQUIRED, Attrs, Gather, Metas, define_op
+from dynagraph.ir.shapes import Shape, same_shape
+
+
+def _gather_dtype(metas: Metas, attrs: Attrs) -> DType:
+    for meta in metas[1:]:
+        if meta.dtype is not dtypes.int64:
+            raise DTypeError(f"gather: places must be int64, got {meta.dtype}")
+    return metas[0].dtype
+
+
+def _gather_shape(metas: Metas, attrs: Attrs) -> Shape:
+    axes, at, rank = attrs["axes"], attrs["at"], metas[0].ndim
+    if not isinstance(axes, tuple) or len(set(axes)) != len(axes) or not all(0 <= a < rank for a in axes) or not axes:
+        raise ShapeError(f"gather: axes must be different ones from 0 to {rank - 1}, got {axes!r}")
+    places = metas[1:]
+    if len(places) != len(axes) or any(not same_shape(p.shape, places[0].shape) for p in places):
+        raise ShapeError(f"gather: needs places of one shape for each of the axes {axes}, got {[p.shape for p in places]}")
+    rest = kept_shape(metas[0].shape, axes)
+    if not 0 <= at <= len(rest):
+        raise ShapeError(f"gather: at must be from 0 to {len(rest)}, got {at!r}")
+    return rest[:at] + places[0].shape + rest[at:]
+
+
+def kept_shape(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """The dimensions that are not indexed."""
+    return tuple(d for k, d in enumerate(shape) if k not in axes)
+
+
+def _gather_eager(xp: Any, x: Any, *places: Any, axes: tuple[int, ...], at: int) -> Any:
+    inside = tuple(xp.clip(xp.where(p < 0, p + x.shape[a], p), 0, max(x.shape[a] - 1, 0)) for p, a in zip(places, axes))
+    if any(x.shape[a] == 0 for a in axes):  # whatever is asked for is not there
+        return xp.zeros(_gather_eager_shape(x.shape, places[0].shape, axes, at), x.dtype)
+    front = xp.moveaxis(x, axes, range(len(axes)))[inside]
+    n = places[0].ndim
+    return xp.moveaxis(front, range(n), range(at, at + n))
+
+
+def _gather_eager_shape(shape: Any, places: Any, axes: tuple[int, ...], at: int) -> Any:
+    rest = kept_shape(shape, axes)
+    return rest[:at] + tuple(places) + rest[at:]
+
+
+define_op(
+    "gather",
+    arity=None,
+    attrs={"axes": REQUIRED, "at": REQUIRED},
+    dtype=_gather_dtype,
+    shape=_gather_shape,
+    eager=_gather_eager,
+    lowering=Gather(),
+    exact=True,
+    doc="x[i0, i1...] for int64 arrays i of one shape, one for each of `axes`; their dimensions come behind `at` of the others",
+)
