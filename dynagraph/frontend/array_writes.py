@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.memory import same_place
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup
+from dynagraph.frontend.numpy_door.arguments import is_contiguous
 from dynagraph.frontend.numpy_door.indexing import region
 from dynagraph.frontend.values import Array, Const, Sequence
 from dynagraph.ir import dtypes
@@ -17,6 +18,8 @@ from dynagraph.ir.shapes import same_dim, same_shape
 
 if TYPE_CHECKING:
     from dynagraph.frontend.executor import Executor
+
+Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
 
 
 def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
@@ -32,6 +35,7 @@ def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
         return
     there = ex.memories.rebased(region(ex.builder, ex.memories.present(array), index))
     if isinstance(value, Array) and not value.is_scalar and same_place(there, value.node):
+        ex.memories.check(value)
         return  # a[key] += 1 stores what has been written already
     ex.memories.write(Array(there), _assigned(ex, value, there))
 
@@ -70,7 +74,10 @@ def _fitted(ex: Executor, node: Node, target: Node) -> Node:
 
 
 def _chosen(ex: Executor, mask: Node, value: Node, otherwise: Node) -> Node:
-    return ex.builder.call("where", mask, value, otherwise)
+    chosen = ex.builder.call("where", mask, value, otherwise)
+    if not same_shape(chosen.shape, otherwise.shape):
+        refuse("WOULD_RAISE", f"where= of shape {mask.shape} for an array of shape {otherwise.shape}")
+    return chosen
 
 
 def store_result(ex: Executor, array: Array, result: Any, where: Node | None = None, who: str = "out=") -> Array:
@@ -106,6 +113,8 @@ def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, A
         refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: out= of another dtype decides how it is computed")
     if ufunc is None and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
         refuse("WOULD_RAISE", f"{door.name}: out= has another shape than the result")
+    if door.name.endswith("dot") and not is_contiguous(ex.builder, ex.memories.present(out)):
+        refuse("WOULD_RAISE", f"{door.name}: out= is not in C order")
     return store_result(ex, out, result, mask, door.name)
 
 
@@ -132,7 +141,7 @@ def _ufunc_of(door: Door) -> np.ufunc | None:
     return found if isinstance(found, np.ufunc) and lookup(found) is door else None
 
 
-def copy_to(ex: Executor, target: Any, source: Any, casting: str = "same_kind", where: Any = None) -> None:
+def copy_to(ex: Executor, target: Any, source: Any, casting: Casting = "same_kind", where: Any = None) -> None:
     """``np.copyto(target, source, casting, where)``."""
     if not isinstance(target, Array) or target.is_scalar:
         refuse("WOULD_RAISE", "copyto: the target is no array")

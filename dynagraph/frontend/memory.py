@@ -17,7 +17,7 @@ from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const, Number
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import Creation, Elementwise, Strided, strided_of, view_of
+from dynagraph.ir.ops import Creation, Elementwise, Movement, Strided, strided_of, view_of
 from dynagraph.ir.shapes import contiguous_strides, same_dim, same_shape
 
 if TYPE_CHECKING:
@@ -60,10 +60,22 @@ class Memories:
         return node
 
     def rebased(self, node: Node) -> Node:
-        """A view of what a memory holds now as the same view of what it held first: by this its place is known."""
-        way, base = way_to(node)
-        memory = self.of.get(base)
-        return node if memory is None or memory.base is base else self._again(way, memory.base, {})
+        """What is a view of the present values of arrays, as that view of what was there first: by this its place is known.
+
+        What NumPy copies, because the memory lies in another way than its present value, is a copy.
+        """
+        way: list[Node] = []
+        seen = node
+        while seen not in self.ex.arrays and seen not in self.of:
+            if not _may_be_view(seen):
+                return node
+            way.insert(0, seen)
+            seen = seen.args[0]
+        place = self.of[seen].base if seen in self.of else self.ex.arrays[seen].node
+        if place is seen:
+            return node
+        again = self._again(way, place, {})
+        return again if way_to(again)[1] is way_to(place)[1] else self.ex.builder.call("copy", node)
 
     def _again(self, way: list[Node], base: Node, seen: dict[Node, Node]) -> Node:
         for view in way:
@@ -75,8 +87,8 @@ class Memories:
     # -- writing ----------------------------------------------------------------------------------------------------------
     def write(self, array: Array, new: Node) -> None:
         """Have the array hold what `new` gives, of its dtype and shape."""
+        self.check(array)
         way, base = way_to(array.node)
-        self._check(array, way, base)
         memory = self.of.get(base)
         if memory is None:
             memory = self.of[base] = Memory(base, base)
@@ -102,8 +114,6 @@ class Memories:
             if same_shape(view.shape, before.shape) and all(same_dim(s, 1) for s in steps):
                 return new
             return build("update_slice", before, new, starts=starts, steps=steps)
-        if view.is_op("broadcast_to") and same_shape(view.shape, before.shape):
-            return new
         return refuse("IN_PLACE_WRITE", f"through a view that {view.op.name} gives")
 
     def _own(self, node: Node) -> Node:
@@ -114,7 +124,11 @@ class Memories:
         return node
 
     # -- what may be written to ---------------------------------------------------------------------------------------------
-    def _check(self, array: Array, way: list[Node], base: Node) -> None:
+    def check(self, array: Array) -> None:
+        """Refuse a write that has another meaning, or none."""
+        way, base = way_to(array.node)
+        if any(view.is_op("broadcast_to") for view in way):
+            refuse("WOULD_RAISE", "a view that is read-only is written")
         if array.is_scalar or base in self.ex.scalars or base.kind == "get_attr":
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.kind == "placeholder":
@@ -166,6 +180,10 @@ def way_to(node: Node) -> tuple[list[Node], Node]:
         node = node.args[0]
     way.reverse()
     return way, node
+
+
+def _may_be_view(node: Node) -> bool:
+    return node.kind == "call_function" and isinstance(node.op.lowering, Movement) and node.op.lowering.view is not None
 
 
 def same_place(left: Node, right: Node) -> bool:

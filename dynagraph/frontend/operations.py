@@ -16,9 +16,10 @@ from dynagraph.frontend import array_writes
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
-from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import operator_door
+from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.objects import (
     MISSING,
     bound,
@@ -314,7 +315,9 @@ def view_object(frame: Frame, view: DictView) -> Any:
 
 def _of_views(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     if all(getattr(side, "name", "") == "values" for side in (left, right) if isinstance(side, DictView)):
-        return Const(same(frame, left, right) is (symbol == "==")) if symbol in ("==", "!=") else _no_operator(frame, symbol, left, right)
+        if symbol in ("==", "!="):
+            return Const(same(frame, left, right) is (symbol == "=="))
+        return _no_operator(frame, symbol, left, right)
     given = []
     for side in (left, right):
         if isinstance(side, Set):
@@ -338,7 +341,9 @@ def _no_operator(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 
 def _has_own_operators(value: Any) -> bool:
-    return isinstance(value, Object) or (isinstance(value, (Sequence, Dict)) and value.kind.__module__ != "builtins" and _redefines(value))
+    if isinstance(value, (Sequence, Dict)):
+        return value.kind.__module__ != "builtins" and _redefines(value)
+    return isinstance(value, Object)
 
 
 def _redefines(value: Any) -> bool:
@@ -354,10 +359,11 @@ def _of_objects(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     name, reflected = SPECIAL_NAMES[symbol]
     kinds = type_of(frame, left), type_of(frame, right)
     tries = [(left, name, right), (right, reflected, left)]
-    if kinds[0] is not kinds[1] and issubclass(kinds[1], kinds[0]) and in_mro(kinds[1], reflected) is not in_mro(kinds[0], reflected):
+    if kinds[0] is kinds[1]:
+        if symbol not in COMPARISONS:
+            tries.pop()
+    elif issubclass(kinds[1], kinds[0]) and in_mro(kinds[1], reflected) is not in_mro(kinds[0], reflected):
         tries.reverse()
-    elif kinds[0] is kinds[1] and symbol not in COMPARISONS:
-        tries.pop()
     for owner, method, other in tries:
         result = _try_operator(frame, owner, method, other)
         if not _is_not_implemented(result):
@@ -371,12 +377,16 @@ def _of_objects(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     return throw(TypeError(f"unsupported operand type(s) for {shown}: {names[0]!r} and {names[1]!r}"))
 
 
+COMPARISONS_OF_OBJECT = tuple(vars(object)[name] for name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__"))
+
+
 def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
-    if isinstance(owner, Const) and isinstance(owner.value, PURE) and isinstance(other, Object) and isinstance(other.value, enum.Enum):
+    known = isinstance(owner, Const) and isinstance(owner.value, PURE)
+    if known and isinstance(other, Object) and isinstance(other.value, enum.Enum):
         given = known_number(owner.value)
         method = getattr(type(given), name, None)
         return Const(NotImplemented) if method is None else frame.ex.constant(method(given, plain(frame, other)))
-    if isinstance(owner, Const) and isinstance(owner.value, PURE) and base_of_value(getattr(other, "kind", object)) is not None:
+    if known and base_of_value(getattr(other, "kind", object)) is not None:
         given, right = known_number(owner.value), plain(frame, other)
         method = getattr(type(given), name, None)
         return Const(NotImplemented) if method is None else frame.ex.constant(method(given, right))
@@ -386,7 +396,7 @@ def _try_operator(frame: Frame, owner: Any, name: str, other: Any) -> Value:
     if name == "__ne__" and (found is None or found is object.__ne__):
         result = _try_operator(frame, owner, "__eq__", other)
         return result if _is_not_implemented(result) else Const(not truth(frame, result))
-    if found is None or found in (object.__eq__, object.__lt__, object.__le__, object.__gt__, object.__ge__):
+    if found is None or found in COMPARISONS_OF_OBJECT:
         return Const(NotImplemented)
     if not isinstance(owner, Object) and not isinstance(found, type(_try_operator)):
         base = Sequence(_base_of(owner), owner.items) if isinstance(owner, Sequence) else Dict(owner.items)
@@ -425,7 +435,9 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 def _say_in_place(frame: Frame, symbol: str, left: Any, right: Any, error: Object) -> None:
     """Let an error of a binary operator name the operator that the code has."""
     args = error.fields.get("args")
-    if error.kind is not TypeError or not isinstance(args, Sequence) or len(args.items) != 1 or not isinstance(args.items[0], Const):
+    if error.kind is not TypeError or not isinstance(args, Sequence):
+        return
+    if len(args.items) != 1 or not isinstance(args.items[0], Const):
         return
     names = " and ".join(repr(type_of(frame, v).__name__) for v in (left, right))
     shown = "** or pow()" if symbol == "**" else symbol
@@ -612,7 +624,8 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
     if isinstance(container, Array):
         if isinstance(key, Object):
             key = Const(ex.index_number(key))
-        return ex.call_door(operator_door("getitem"), [container, key])
+        with_rest = not container.is_scalar and _has_ellipsis(ex, key)
+        return ex.call_door(ARRAY_ITEM if with_rest else operator_door("getitem"), [container, key])
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__getitem__"), type(subscript)):
         return call_special(frame, container, "__getitem__", key)
     if isinstance(container, Sequence):
@@ -632,6 +645,12 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
     if isinstance(container, Const) and not hasattr(type(container.value), "__getitem__"):
         throw(TypeError(f"{type(container.value).__name__!r} object is not subscriptable"))
     return refuse("UNSUPPORTED_VALUE", f"a subscript of a {type(container).__name__.lower()}")
+
+
+def _has_ellipsis(ex: Executor, key: Any) -> bool:
+    parts = key.items if isinstance(key, Sequence) else key.value if isinstance(key, Const) else ()
+    parts = [ex.resolve(p) for p in parts] if isinstance(key, Sequence) else parts if isinstance(parts, tuple) else (parts,)
+    return any(p is Ellipsis or (isinstance(p, Const) and p.value is Ellipsis) for p in parts)
 
 
 def index_of(frame: Frame, key: Any) -> Any:
@@ -867,7 +886,9 @@ def _with_text(obj: Any) -> Any:
     return obj
 
 
-TEXTUAL = (list, dict, set, deque, np.dtype, type(Ellipsis), type({}.keys()), type({}.values()), type({}.items()))
+TEXTUAL: tuple[type, ...] = (
+    list, dict, set, deque, np.dtype, type(Ellipsis), type({}.keys()), type({}.values()), type({}.items()),
+)  # fmt: skip
 
 
 def texts_of(frame: Frame, function: Any, args: Any, kwargs: dict[str, Any]) -> Const:

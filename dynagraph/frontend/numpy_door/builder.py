@@ -111,6 +111,10 @@ def _never(node: Node) -> bool:
     return False
 
 
+def _itself(node: Node) -> Node:
+    return node
+
+
 def leaves(items: object) -> Iterator[object]:
     """What nested lists and tuples hold."""
     if isinstance(items, (list, tuple)):

@@ -21,7 +21,7 @@ from dynagraph.frontend.numpy_door.arguments import (
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import where
 from dynagraph.frontend.numpy_door.reductions import sum_
-from dynagraph.frontend.numpy_door.shapes import diagonal_of
+from dynagraph.frontend.numpy_door.shapes import diagonal_of, read_only
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -267,7 +267,7 @@ def diag(b: Builder, v: Any, k: Any = 0) -> Node:
     if x.ndim != 2:
         raise numpy_error(f"diag: takes arrays of 1 or 2 dimensions, got {x.ndim}")
     only(is_contiguous(b, x), "diag", "v", x.meta, "a matrix in C order")
-    return diagonal_of(b, x, "diag")
+    return read_only(b, diagonal_of(b, x, "diag"))
 
 
 @numpy_function(np.trace, method="trace", at_default=("out",))

@@ -11,7 +11,7 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import as_dim, numpy_error, reshape
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
-from dynagraph.frontend.numpy_door.table import operator
+from dynagraph.frontend.numpy_door.table import Door, operator
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, SymInt
 
@@ -19,13 +19,14 @@ from dynagraph.ir.shapes import Dim, SymInt
 @operator("getitem")
 def getitem(b: Builder, x: Node, key: Any) -> Node:
     """A view of `x`, or a NumPy scalar where integers take every axis."""
-    if isinstance(key, tuple) and any(e is Ellipsis for e in key) and _takes_one(key, x):
-        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d view; leave the Ellipsis out")
+    entries = key if isinstance(key, tuple) else (key,)
+    if any(e is Ellipsis for e in entries) and _takes_one(entries, x):
+        raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d array; leave the Ellipsis out")
     return region(b, x, key)
 
 
 def _takes_one(key: tuple[Any, ...], x: Node) -> bool:
-    return sum(isinstance(e, (int, np.integer, SymInt)) for e in key) == x.ndim and None not in key
+    return sum(isinstance(e, (int, np.integer, SymInt)) for e in key) == x.ndim and not any(e is None for e in key)
 
 
 def region(b: Builder, x: Node, key: Any) -> Node:
@@ -121,4 +122,11 @@ def _bound(value: Any, default: Dim, dim: Dim, low: Dim, high: Dim) -> Dim:
     return high if position > high else position
 
 
-__all__ = ["getitem", "region", "slice_range"]
+def array_item(b: Builder, x: Node, key: Any) -> Node:
+    """``x[..., i]`` of an array: a view also where it is 0-d."""
+    return region(b, x, key)
+
+
+ARRAY_ITEM = Door("getitem", array_item, "array")
+
+__all__ = ["ARRAY_ITEM", "getitem", "region", "slice_range"]

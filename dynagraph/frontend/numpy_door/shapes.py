@@ -543,6 +543,11 @@ def diagonal_of(b: Builder, x: Node, who: str) -> Node:
     return b.call("slice", flat, starts=(0,), steps=(columns + 1,), shape=(size,))
 
 
+def read_only(b: Builder, x: Node) -> Node:
+    """The same view, to which nothing is written."""
+    return b.call("broadcast_to", x, shape=x.shape)
+
+
 @numpy_function(np.diagonal, method="diagonal", returns="array")
 def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
     x = b.as_node(a)
@@ -560,7 +565,7 @@ def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1
         x.meta,
         "a matrix in C order, of which the diagonal is a view",
     )
-    return diagonal_of(b, x, "diagonal")
+    return read_only(b, diagonal_of(b, x, "diagonal"))
 
 
 @numpy_function(np.size)
@@ -581,4 +586,4 @@ def ndim(b: Builder, a: Any) -> int:
     return b.as_node(a).ndim
 
 
-__all__ = ["diagonal_of", "join", "permute", "reverse", "swapaxes"]
+__all__ = ["diagonal_of", "join", "permute", "read_only", "reverse", "swapaxes"]
