@@ -171,7 +171,7 @@ class _Ending:
 
     def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
         ex, graph = self.ex, self.ex.graph
-        graph.output(results.nodes, results.into)
+        graph.output(results.nodes, results.into, len(ex.builder.checks))
         outputs = tuple(
             (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar, -1 if into is None else into)
             for n, scalar, into in zip(results.nodes, results.scalars, results.into)

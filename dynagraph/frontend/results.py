@@ -97,6 +97,10 @@ class Results:
             self.nodes.append(memory.value)
             self.scalars.append(False)
             self.into.append(inputs.index(memory.base))
+        for check in self.ex.builder.checks:
+            self.nodes.append(check)
+            self.scalars.append(True)
+            self.into.append(None)
 
     def _effect(self, function: Any, args: tuple[Any, ...]) -> Recipe:
         built = tuple(self.build(a) for a in args)

@@ -15,7 +15,7 @@ from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
-from dynagraph.ir.ops import Composite, Creation, Elementwise, Library, Movement, Op, Reduction, Scan
+from dynagraph.ir.ops import Composite, Creation, Elementwise, Gather, Library, Movement, Op, Reduction, Scan
 from dynagraph.ir.passes.demand import index_of
 
 
@@ -249,7 +249,7 @@ def _composite(lowering: Composite, operands: Any, metas: Any, attrs: Any, out: 
 def _gather(lowering: Gather, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
     """One element at a time, as ``ir/passes/lower.py`` composes it."""
     source, *places = operands
-    result = np.zeros(concrete_shape(out.shape, sizes), source.dtype)
+    result = _empty(out, sizes)
     at, n = attrs["at"], places[0].ndim
     for position in np.ndindex(result.shape):
         kept = iter(position[:at] + position[at + n :])
@@ -280,6 +280,7 @@ _RUN: dict[type, Any] = {
     Scan: _scan,
     Composite: _composite,
     Library: _matmul,
+    Gather: _gather,
 }
 
 

@@ -17,7 +17,7 @@ from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it f
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import Dim, SymInt
 
 Scalar = Union[bool, int, float, SymInt]
 LIMITS: dict[DType, tuple[int, int]] = {
@@ -59,6 +59,7 @@ class Builder:
         self.graph = graph
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
+        self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes."""
@@ -68,6 +69,12 @@ class Builder:
             raise Unsupported("NUMPY_ERROR", str(error)) from error
         except DTypeError as error:
             raise Unsupported("UNSUPPORTED_DTYPE", str(error)) from error
+
+    def check_index(self, places: Node, size: Dim) -> None:
+        """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
+        end, start = self.scalar(size, dtypes.int64), self.scalar(-size, dtypes.int64)
+        outside = self.call("logical_or", self.call("greater_equal", places, end), self.call("less", places, start))
+        self.checks.append(self.call("any", outside, axis=tuple(range(outside.ndim)), keepdims=False))
 
     def cast(self, node: Node, dtype: DType) -> Node:
         """The node itself where it has the dtype, else a cast."""

@@ -1,6 +1,7 @@
-"""Basic indexing: integers, slices, None and Ellipsis.  Indexing with arrays is not captured.
+"""Indexing: integers, slices, None and Ellipsis; arrays of integers.
 
-An index becomes one `slice` (integers take one element along their axis) and one `reshape` that drops and adds axes.
+A basic index becomes one `slice` (integers take one element along their axis) and one `reshape` that drops and adds axes.  Arrays of integers
+then gather from that; whether they are in bounds is a check of the program's.  Masks are not captured: how much they choose is data.
 """
 
 from __future__ import annotations
@@ -9,20 +10,79 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import as_dim, numpy_error, reshape
+from dynagraph.frontend.numpy_door.arguments import as_dim, numpy_error, ravel, reshape
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
-from dynagraph.frontend.numpy_door.table import Door, operator
+from dynagraph.frontend.numpy_door.table import Door, numpy_function, operator
+from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import Dim, SymInt
+from dynagraph.ir.shapes import Dim, SymInt, broadcast_shapes, normalize_axis, same_shape
 
 
 @operator("getitem")
 def getitem(b: Builder, x: Node, key: Any) -> Node:
     """A view of `x`, or a NumPy scalar where integers take every axis."""
     entries = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(e, (Node, list)) for e in entries):
+        return _gather(b, x, [_places(b, e) if isinstance(e, list) else e for e in entries])
     if any(e is Ellipsis for e in entries) and _takes_one(entries, x):
         raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d array; leave the Ellipsis out")
     return region(b, x, key)
+
+
+def _places(b: Builder, entries: list[Any]) -> Node:
+    """A list as the array of integers that NumPy makes of it."""
+    node = b.as_node(entries) if entries else b.call("full", shape=(0,), value=0, dtype=dtypes.int64)
+    if node.dtype.is_bool:
+        raise Unsupported("UNSUPPORTED_INDEX", "a mask that is a list is not captured; use np.where")
+    return node
+
+
+def _gather(b: Builder, x: Node, entries: list[Any]) -> Node:
+    """``x[entries]`` with arrays of integers among slices, integers, None and Ellipsis."""
+    for entry in entries:
+        if isinstance(entry, Node) and not (entry.dtype.is_integer and not entry.dtype.is_bool):
+            raise Unsupported("UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use np.where")
+        if not isinstance(entry, Node):
+            _check(entry)
+    expanded = _expand(tuple(entries), x)
+    places = [e for e in expanded if isinstance(e, Node)]
+    if all(p.ndim == 0 for p in places) and any(e is None or isinstance(e, slice) for e in expanded):
+        raise Unsupported("DATA_DEPENDENT", "a view whose place is the value of an array; index it with a Python integer")
+    view = region(b, x, tuple(slice(None) if isinstance(e, Node) else e for e in expanded))
+    dims = [e for e in expanded if e is None or isinstance(e, (slice, Node))]  # those that have an axis of the view
+    axes = tuple(k for k, e in enumerate(dims) if isinstance(e, Node))
+    shape = broadcast_shapes(*(p.shape for p in places), who="indices")
+    places = [b.cast(p, dtypes.int64) for p in places]
+    spread = [p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in places]
+    gathered = b.call("gather", view, *spread, axes=axes, at=_place_of_indices(expanded))
+    for place, axis in zip(places, axes):
+        b.check_index(place, view.shape[axis])
+    return gathered
+
+
+def _place_of_indices(expanded: list[Any]) -> int:
+    """How many of the other dimensions stand before those of the arrays: none, where the arrays and integers are not neighbours."""
+    chosen = [k for k, e in enumerate(expanded) if not (e is None or isinstance(e, slice))]
+    if chosen != list(range(chosen[0], chosen[-1] + 1)):
+        return 0
+    return chosen[0]
+
+
+@numpy_function(np.take, method="take")
+def _take(b: Builder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Node:
+    """``np.take``: as indexing along one axis, or of the flattened array."""
+    if mode != "raise" or out is not None:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "take: mode= and out= are not captured; leave them out")
+    x = b.as_node(a)
+    if axis is None:
+        x, axis = ravel(b, x), 0
+    axis = normalize_axis(int(axis), x.ndim, "take")
+    places = indices if isinstance(indices, Node) else b.as_node(indices)
+    if places.ndim == 0:
+        places = reshape(b, places, (1,))
+        taken = _gather(b, x, [*[slice(None)] * axis, places])
+        return reshape(b, taken, taken.shape[:axis] + taken.shape[axis + 1 :])
+    return _gather(b, x, [*[slice(None)] * axis, places])
 
 
 def _takes_one(key: tuple[Any, ...], x: Node) -> bool:
