@@ -113,13 +113,15 @@ class CStyle:
     # -- expressions ------------------------------------------------------------------------------------------------
     def block(self, items: Sequence[Define | Store], scope: Scope) -> None:
         """Statements of one block, with what they share computed once."""
-        self._name_shared([i.value for i in items], scope)
+        places = [i.place for i in items if isinstance(i, Store) and i.place is not None]
+        self._name_shared([*(i.value for i in items), *places], scope)
         for item in items:
             value = self.expr(item.value, scope)
             if isinstance(item, Define):
                 self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
             else:
-                self.out.line(f"{item.buffer}[{self.integer(item.index)}] = {value};")
+                place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
+                self.out.line(f"{item.buffer}[{self.integer(item.index)}{place}] = {value};")
 
     def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
         """The text of expressions, after lines that compute what they share with each other and with `later` stores."""

@@ -50,11 +50,12 @@ class Define:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """``buffer[index] = value``."""
+    """``buffer[index + place] = value``; `place`, where there is one, is computed, and the order of the loop then tells which store is last."""
 
     buffer: str
     index: IntExpr
     value: Expr
+    place: Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,6 +195,8 @@ def expressions(body: Sequence[Statement]) -> Iterator[Expr]:
     for statement in statements(body):
         if isinstance(statement, (Define, Store)):
             yield statement.value
+        if isinstance(statement, Store) and statement.place is not None:
+            yield statement.place
         for accumulator in accumulators(statement):
             yield accumulator.value
 
@@ -250,7 +253,9 @@ def substitute(body: Sequence[Statement], values: dict[str, IntExpr]) -> tuple[S
         return map_expr(e, memo, rule)
 
     def stores(items: Sequence[Store]) -> tuple[Store, ...]:
-        return tuple(Store(s.buffer, s.index.substitute(values), expr(s.value)) for s in items)
+        return tuple(
+            Store(s.buffer, s.index.substitute(values), expr(s.value), None if s.place is None else expr(s.place)) for s in items
+        )
 
     def accumulator(a: Accumulator) -> Accumulator:
         return replace(a, value=expr(a.value))
@@ -314,7 +319,8 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
         if isinstance(s, Define):
             lines.append(f"{indent}{s.name} = {render_expr(s.value)}")
         elif isinstance(s, Store):
-            lines.append(f"{indent}{s.buffer}[{s.index}] = {render_expr(s.value)}")
+            place = "" if s.place is None else f" + {render_expr(s.place)}"
+            lines.append(f"{indent}{s.buffer}[{s.index}{place}] = {render_expr(s.value)}")
         elif isinstance(s, Loop):
             lines.append(f"{indent}for {_render_axes(s.axes)}:")
             lines += _render_body(s.body, indent + "  ")

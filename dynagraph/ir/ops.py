@@ -8,6 +8,7 @@ cupy), the gradient, the sampling domain of generated tests, and exactly one way
     Scan          a running combination along ``attrs["axis"]``
     Movement      result[index] = operand[f(index)]: reshape, transpose, slice, broadcast, flip...
     Gather        result[b..., r...] = x[i0[b], i1[b]..., r...]: elements at places that the graph computes
+    Scatter       x with elements stored, or combined, at places that the graph computes
     Creation      no operands: a scalar expression of the index
     Library       a routine of a library (BLAS, FFT): backends look it up by name
     Composite     a decomposition into other ops
@@ -93,6 +94,15 @@ class Gather:
 
 
 @dataclass(frozen=True)
+class Scatter:
+    """The first operand with the elements of the second at the places that the others hold: the way back of `Gather`.
+
+    ``attrs["combine"]`` is "" (the last one stored at a place stays, in C order) or the scalar function of two operands that combines what is
+    there with what comes.
+    """
+
+
+@dataclass(frozen=True)
 class Creation:
     """``expr(index, attrs, out) -> Expr``."""
 
@@ -113,7 +123,7 @@ class Composite:
     decompose: Callable[..., Node]
 
 
-Lowering = Union[Elementwise, Reduction, Scan, Movement, Gather, Creation, Library, Composite]
+Lowering = Union[Elementwise, Reduction, Scan, Movement, Gather, Scatter, Creation, Library, Composite]
 VJP = Callable[..., Sequence[Node | None]]
 
 
@@ -193,5 +203,5 @@ def strided_of(node: Node) -> Strided:
 
 __all__ = [
     "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Gather", "Graph", "Index", "Library",
-    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Strided", "define_op", "strided_of", "view_of",
+    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "strided_of", "view_of",
 ]

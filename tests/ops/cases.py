@@ -12,9 +12,9 @@ import numpy as np
 import dynagraph.ir.optable  # noqa: F401  (fills OPS)
 from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
-from dynagraph.ir.dtypes import DType
+from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan
+from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan, Scatter
 
 # made by the compiler alone, and lowered by name: tested with the passes
 ROWS = [op for op in OPS.values() if op.name != "block_reduce"]
@@ -270,6 +270,16 @@ def gather_cases(op: Op) -> Iterator[Case]:
             yield Case(op, [sample(op, dtype, shape), *where], {"axes": axes, "at": at})
 
 
+def scatter_cases(op: Op) -> Iterator[Case]:
+    for case in gather_cases(op):
+        x, *places = case.operands
+        rest = tuple(d for k, d in enumerate(x.shape) if k not in case.attrs["axes"])
+        at = case.attrs["at"]
+        values = sample(op, from_numpy(x.dtype), rest[:at] + places[0].shape + rest[at:], 1)
+        for combine in ("", "add", "maximum") if x.dtype.kind != "b" else ("",):
+            yield Case(op, [x, values, *places], {**case.attrs, "combine": combine})
+
+
 def library_cases(op: Op) -> Iterator[Case]:
     for dtype in dtypes.ALL:
         for a, b in [
@@ -285,5 +295,5 @@ def library_cases(op: Op) -> Iterator[Case]:
 def cases(op: Op) -> list[Case]:
     """Every case of a row."""
     families = {Elementwise: elementwise_cases, Reduction: reduction_cases, Scan: scan_cases, Creation: creation_cases,
-                Composite: composite_cases, Library: library_cases, Gather: gather_cases}  # fmt: skip
+                Composite: composite_cases, Library: library_cases, Gather: gather_cases, Scatter: scatter_cases}  # fmt: skip
     return list(families.get(type(op.lowering), movement_cases)(op))

@@ -15,7 +15,7 @@ from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
-from dynagraph.ir.ops import Composite, Creation, Elementwise, Gather, Library, Movement, Op, Reduction, Scan
+from dynagraph.ir.ops import Composite, Creation, Elementwise, Gather, Library, Movement, Op, Reduction, Scan, Scatter
 from dynagraph.ir.passes.demand import index_of
 
 
@@ -259,6 +259,20 @@ def _gather(lowering: Gather, operands: list[np.ndarray], metas: Any, attrs: Any
     return result
 
 
+def _scatter(lowering: Scatter, operands: list[np.ndarray], metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+    source, values, *places = operands
+    result = np.array(source)
+    at, n = attrs["at"], places[0].ndim
+    for position in np.ndindex(values.shape):
+        kept = iter(position[:at] + position[at + n :])
+        chosen = {axis: int(p[position[at : at + n]]) for axis, p in zip(attrs["axes"], places)}
+        chosen = {a: min(max(p + source.shape[a] if p < 0 else p, 0), source.shape[a] - 1) for a, p in chosen.items()}
+        where = tuple(chosen[k] if k in chosen else next(kept) for k in range(source.ndim))
+        combine = {"": lambda old, new: new, "add": np.add, "maximum": np.maximum}[attrs["combine"]]
+        result[where] = combine(result[where], values[position])
+    return result
+
+
 def _matmul(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
     """The definition: row times column, summed."""
     a, b = operands
@@ -281,6 +295,7 @@ _RUN: dict[type, Any] = {
     Composite: _composite,
     Library: _matmul,
     Gather: _gather,
+    Scatter: _scatter,
 }
 
 

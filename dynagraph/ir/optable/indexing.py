@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.errors import DTypeError, ShapeError
+from dynagraph.errors import DTypeError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.ops import REQUIRED, Attrs, Gather, Metas, define_op
+from dynagraph.ir.ops import REQUIRED, Attrs, Gather, Metas, Scatter, define_op
+from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Shape, same_shape
 
 
@@ -60,4 +61,50 @@ define_op(
     lowering=Gather(),
     exact=True,
     doc="x[i0, i1...] for int64 arrays i of one shape, one for each of `axes`; their dimensions come behind `at` of the others",
+)
+
+
+# -- scatter --------------------------------------------------------------------------------------------------------
+
+COMBINING = {"": None, "add": "add", "sub": "subtract", "mul": "multiply", "maximum": "maximum", "minimum": "minimum"}
+
+
+def _scatter_dtype(metas: Metas, attrs: Attrs) -> DType:
+    if attrs["combine"] not in COMBINING:
+        raise GraphError(f"scatter: combine must be one of {', '.join(map(repr, COMBINING))}, got {attrs['combine']!r}")
+    one_dtype("scatter", metas[:2])
+    return _gather_dtype((metas[0], *metas[2:]), attrs)
+
+
+def _scatter_shape(metas: Metas, attrs: Attrs) -> Shape:
+    wanted = _gather_shape((metas[0], *metas[2:]), attrs)
+    if not same_shape(metas[1].shape, wanted):
+        raise ShapeError(f"scatter: the values must have the shape {wanted} of the places, got {metas[1].shape}")
+    return metas[0].shape
+
+
+def _scatter_eager(xp: Any, x: Any, values: Any, *places: Any, axes: tuple[int, ...], at: int, combine: str) -> Any:
+    result = xp.array(x, order="C")
+    if values.size == 0 or any(x.shape[a] == 0 for a in axes):
+        return result
+    inside = tuple(xp.clip(xp.where(p < 0, p + x.shape[a], p), 0, max(x.shape[a] - 1, 0)) for p, a in zip(places, axes))
+    n = places[0].ndim
+    front, given = xp.moveaxis(result, axes, range(len(axes))), xp.moveaxis(values, range(at, at + n), range(n))
+    if combine:
+        getattr(xp, COMBINING[combine] or "").at(front, inside, given)
+    else:
+        front[inside] = given
+    return result
+
+
+define_op(
+    "scatter",
+    arity=None,
+    attrs={"axes": REQUIRED, "at": REQUIRED, "combine": ""},
+    dtype=_scatter_dtype,
+    shape=_scatter_shape,
+    eager=_scatter_eager,
+    lowering=Scatter(),
+    exact=True,
+    doc="x with x[i0, i1...] = values, places as in gather; or combined with what is there; backends write into the memory of x",
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dynagraph.ir.graph import Node
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.ops import Elementwise, Gather, Index, Movement, Piece, Reduction, Strided, strided_of, view_of
+from dynagraph.ir.ops import Attrs, Elementwise, Gather, Index, Movement, Piece, Reduction, Strided, strided_of, view_of
 from dynagraph.ir.shapes import Dim, Shape, expr_of, same_dim
 
 ZERO = IntExpr.of(0)
@@ -43,7 +43,8 @@ def operand_indices(node: Node, index: Index) -> list[tuple[Node, Index]]:
         pieces = movement_pieces(node, index)
         return [(node.args[position], source) for _, position, source in pieces if position is not None]
     if isinstance(lowering, Gather):  # of the first operand any element: it is in memory
-        return [(place, place_index(node, index)) for place in node.args[1:]]
+        at = place_index(node.args[1], node.attrs, index)
+        return [(place, at) for place in node.args[1:]]
     return []
 
 
@@ -52,17 +53,16 @@ def gather_base(source: Node) -> tuple[Node, Strided]:
     return view_of(source) or (source, strided_of(source))
 
 
-def kept_axes(node: Node, index: Index) -> dict[int, IntExpr]:
-    """For each axis of a gather's first operand that is not indexed, the position along it."""
-    at, n = node.attrs["at"], node.args[1].ndim
-    axes = [k for k in range(node.args[0].ndim) if k not in node.attrs["axes"]]
+def kept_axes(source: Node, places: Node, attrs: Attrs, index: Index) -> dict[int, IntExpr]:
+    """For each axis of a gather's (or scatter's) first operand that is not indexed, the position along it."""
+    at, n = attrs["at"], places.ndim
+    axes = [k for k in range(source.ndim) if k not in attrs["axes"]]
     return dict(zip(axes, index[:at] + index[at + n :]))
 
 
-def place_index(node: Node, index: Index) -> Index:
-    """The element of the places that an element of a gather needs."""
-    at = node.attrs["at"]
-    return index[at : at + node.args[1].ndim]
+def place_index(places: Node, attrs: Attrs, index: Index) -> Index:
+    """The element of the places that an element of a gather (or of a scatter's values) needs."""
+    return index[attrs["at"] : attrs["at"] + places.ndim]
 
 
 def reduction_index(node: Node, kept: Index, reduced: Index) -> Index:

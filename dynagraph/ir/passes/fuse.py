@@ -167,7 +167,7 @@ class _Fuser:
 
     def _own_group(self, node: Node) -> Group:
         """Writes over other values stand alone, behind everything that reads these."""
-        if node.is_op("update_slice"):
+        if node.is_op("update_slice", "scatter"):
             return Group("update", node.args[1].shape, (), joinable=False)
         if node in self.takeovers.previous:
             return Group("row", node.shape, (), joinable=False)

@@ -16,6 +16,9 @@ from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
 from dynagraph.ir.shapes import expr_of, same_shape
 
 
+UPDATES = ("update_slice", "scatter")  # the first operand with some elements stored
+
+
 @dataclass
 class Takeovers:
     """`previous`: from a value to the one whose memory it is written over.  `kept`: values to be computed where they stand, because
@@ -58,7 +61,7 @@ class _Planner:
         self._number()
         self._find_ways()
         for node in list(self.graph.nodes):
-            if node.is_op("update_slice"):
+            if node.is_op(*UPDATES):
                 self._update(node)
             elif node in self.writable:
                 self._elementwise(node)
@@ -93,7 +96,7 @@ class _Planner:
 
     def _before(self, node: Node, target: Node) -> Node | None:
         """The value that `node` is written over: the one that it updates, or that it is computed from; None: it cannot be."""
-        if node.is_op("update_slice"):
+        if node.is_op(*UPDATES):
             return node.args[0]
         if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation)):
             return None
@@ -105,7 +108,7 @@ class _Planner:
     def _leads(self, node: Node, target: Node) -> bool:
         """Whether a value lies on the way to `target` itself; looks a few steps back only."""
         for _ in range(8):
-            if node.is_op("update_slice"):
+            if node.is_op(*UPDATES):
                 node = node.args[0]
             elif node.kind == "call_function" and isinstance(node.op.lowering, Elementwise):
                 return target in node.args
@@ -115,23 +118,29 @@ class _Planner:
 
     # -- single values ----------------------------------------------------------------------------------------------------
     def _update(self, node: Node) -> None:
-        base, part = node.args
-        if not self._may_take(node, base):
-            with self.graph.inserting_before(node):
-                base = self.graph.call(OPS["copy"], base)
-            node.set_args((base, part))
-            self._number()
+        if not self._may_take(node, node.args[0]):
+            self._copy_operand(node, 0)
+        base, part, *places = node.args
         rows = index_of(part.shape, "i")
-        if not self._reads_only(part, rows, base, stored_index(node, rows)):
-            if part.kind == "call_function":
-                self.takeovers.kept.add(part)
-            else:  # the memory itself, read at other places
-                with self.graph.inserting_before(node):
-                    part = self.graph.call(OPS["copy"], part)
-                node.set_args((base, part))
-                self.takeovers.kept.add(part)
-                self._number()
+        allowed = None if places else stored_index(node, rows)
+        if not self._reads_only(part, rows, base, allowed):
+            self._keep_operand(node, 1)
+        for k, place in enumerate(places, start=2):
+            if not self._reads_only(place, index_of(place.shape, "i"), base, None):
+                self._keep_operand(node, k)
         self._take(node, base)
+
+    def _copy_operand(self, node: Node, k: int) -> Node:
+        with self.graph.inserting_before(node):
+            copied = self.graph.call(OPS["copy"], node.args[k])
+        node.set_args((*node.args[:k], copied, *node.args[k + 1 :]))
+        self._number()
+        return copied
+
+    def _keep_operand(self, node: Node, k: int) -> None:
+        """Have an operand computed before the write; the memory itself, read at other places, is copied."""
+        operand = node.args[k]
+        self.takeovers.kept.add(operand if operand.kind == "call_function" else self._copy_operand(node, k))
 
     def _elementwise(self, node: Node) -> None:
         base = self._before(node, self.writable[node])
@@ -175,8 +184,8 @@ class _Planner:
                 continue
             stack += [u for u in reader.users if self.position[u] < here]
 
-    def _reads_only(self, node: Node, index: Index, base: Node, allowed: Index) -> bool:
-        """Whether what `node` needs of `base` for its element at `index` is the element that is stored."""
+    def _reads_only(self, node: Node, index: Index, base: Node, allowed: Index | None) -> bool:
+        """Whether what `node` needs of `base` for its element at `index` is the element that is stored; None: it is not known which."""
         seen: set[tuple[Node, Index]] = set()
         stack = [(node, index)]
         while stack:

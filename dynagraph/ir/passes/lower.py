@@ -30,7 +30,7 @@ from dynagraph.ir.loops import (
     Store,
     expr_cost,
 )
-from dynagraph.ir.ops import Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
+from dynagraph.ir.ops import Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, Scatter
 from dynagraph.ir.passes.demand import (
     ZERO,
     broadcast_index,
@@ -100,7 +100,11 @@ class Buffers:
 
     def flat(self, node: Node, index: Index) -> IntExpr:
         """The offset of an element of a node in its buffer."""
-        return flat_index(_strides(self.owner(node)), index)
+        return flat_index(self.strides(node), index)
+
+    def strides(self, node: Node) -> Shape:
+        """How a node lies in its buffer."""
+        return _strides(self.owner(node))
 
 
 def _strides(node: Node) -> Shape:
@@ -347,9 +351,23 @@ class _KernelLowering:
     def _update_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
         """Only the part is stored: the rest is there already."""
         (node,) = self.group.members
+        if isinstance(node.op.lowering, Scatter):
+            return self._scatter_body(node)
         place = self.buffers.flat(node, stored_index(node, self.rows))
         store = Store(self.buffers.of[node].name, place, self.value(node.args[1], self.rows))
         return make_axes(self.group.outer, self.rows), (*self.defines, store)
+
+    def _scatter_body(self, node: Node) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+        """One loop in order: places may be the same."""
+        buffer, strides = self.buffers.of[node].name, self.buffers.strides(node)
+        fixed, place = self._place(node.args[0], strides, node.args[2:], node, self.rows)
+        value = self.value(node.args[1], self.rows)
+        if node.attrs["combine"]:
+            there = expr.gather(buffer, expr.call("add", expr.index(fixed), place), node.dtype)
+            value = expr.call(node.attrs["combine"], there, value)
+        store = Store(buffer, fixed, value, place)
+        axes = make_axes(self.group.outer, self.rows)
+        return (), (*self.defines, Loop(axes, (store,)) if axes else store)
 
     # -- expressions --------------------------------------------------------------------------------------------------
     def value(self, node: Node, index: Index) -> Expr:
@@ -403,19 +421,26 @@ class _KernelLowering:
 
     def _gathered(self, node: Node, index: Index) -> Expr:
         """Places count from the end where negative; those out of bounds, which a check refuses, are moved inside."""
-        source, *places = node.args
-        base, strided = gather_base(source)
-        kept, at = kept_axes(node, index), place_index(node, index)
-        offset = expr_of(strided.offset) + flat_index([strided.strides[k] for k in kept], tuple(kept.values()))
-        total = expr.index(offset)
+        base, strided = gather_base(node.args[0])
+        fixed, place = self._place(node.args[0], strided.strides, node.args[1:], node, index)
+        offset = expr.index(expr_of(strided.offset) + fixed)
+        return expr.gather(self.buffers.of[base].name, expr.call("add", offset, place), node.dtype)
+
+    def _place(
+        self, source: Node, strides: Shape, places: Sequence[Node], node: Node, index: Index
+    ) -> tuple[IntExpr, Expr]:
+        """Where in `source` an element of a gather comes from, or one of a scatter goes to: by loop variables, and by places."""
+        kept, at = kept_axes(source, places[0], node.attrs, index), place_index(places[0], node.attrs, index)
+        fixed = flat_index(tuple(strides[k] for k in kept), tuple(kept.values()))
+        zero, one = expr.const(0, dtypes.int64), expr.const(1, dtypes.int64)
+        total = zero
         for place, axis in zip(places, node.attrs["axes"]):
             size = expr.index(expr_of(source.shape[axis]))
-            zero, one = expr.const(0, dtypes.int64), expr.const(1, dtypes.int64)
             value = self.value(place, at)
             value = expr.call("select", expr.call("lt", value, zero), expr.call("add", value, size), value)
             value = expr.call("maximum", expr.call("minimum", value, expr.call("sub", size, one)), zero)
-            total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strided.strides[axis]))))
-        return expr.gather(self.buffers.of[base].name, total, node.dtype)
+            total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strides[axis]))))
+        return fixed, total
 
     def _moved(self, node: Node, index: Index) -> Expr:
         pieces = [
