@@ -98,6 +98,13 @@ def store_result(ex: Executor, array: Array, result: Any, where: Node | None = N
     return array
 
 
+def check_product(left: Array, right: Any, result: Any) -> None:
+    """``left @= right`` takes a matrix on the right, and spreads nothing."""
+    is_matrix = isinstance(right, Array) and right.node.ndim >= 2
+    if not (is_matrix and isinstance(result, Array) and same_shape(result.node.shape, left.node.shape)):
+        refuse("WOULD_RAISE", "@= with a result of another shape, or without a matrix")
+
+
 def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A NumPy function that writes its result into an array that is there."""
     out, rest = _out_of(ex, door, args, kwargs)
@@ -111,7 +118,8 @@ def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, A
     result = ex.call_door(door, args[: ufunc.nin] if ufunc is not None else args, rest)
     if ufunc is None and isinstance(result, Array) and result.node.dtype is not out.node.dtype:
         refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: out= of another dtype decides how it is computed")
-    if ufunc is None and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
+    whole = ufunc is None or ufunc.signature is not None
+    if whole and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
         refuse("WOULD_RAISE", f"{door.name}: out= has another shape than the result")
     if door.name.endswith("dot") and not is_contiguous(ex.builder, ex.memories.present(out)):
         refuse("WOULD_RAISE", f"{door.name}: out= is not in C order")
@@ -164,4 +172,4 @@ def fill(ex: Executor, array: Array, value: Any) -> None:
     ex.memories.write(array, _assigned(ex, value, array.node))
 
 
-__all__ = ["call_with_out", "copy_to", "fill", "has_out", "store_item", "store_result"]
+__all__ = ["call_with_out", "check_product", "copy_to", "fill", "has_out", "store_item", "store_result"]

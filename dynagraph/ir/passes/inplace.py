@@ -119,7 +119,7 @@ class _Planner:
             self._number()
         rows = index_of(part.shape, "i")
         if not self._reads_only(part, rows, base, stored_index(node, rows)):
-            if part.kind == "call_function":
+            if part.kind == "call_function" and part is not base:
                 self.takeovers.kept.add(part)
             else:  # the memory itself, read at other places
                 with self.graph.inserting_before(node):
@@ -139,10 +139,16 @@ class _Planner:
 
     def _may_take(self, node: Node, base: Node) -> bool:
         """Whether nothing wants the memory of `base` once `node` is there, and it is the program's to write to."""
-        if base in self.taken or not self._is_own(node, base):
+        if base in self.taken or not self._is_own(node, base) or self._is_wanted_elsewhere(node, base):
             return False
         here = self.position[node]
         return all(user is node or self.position[user] < here for user in base.users)
+
+    def _is_wanted_elsewhere(self, node: Node, base: Node) -> bool:
+        """Whether the value is an output, and the memory an input's that it is not meant for."""
+        owner = self.takeovers.owner(base)
+        outputs = zip(self.graph.outputs, self._targets())
+        return owner.kind == "placeholder" and any(output is node and target is not owner for output, target in outputs)
 
     def _is_own(self, node: Node, base: Node) -> bool:
         return base.kind == "call_function" or self.writable.get(node) is base
