@@ -10,7 +10,7 @@ from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.memory import same_place
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup
 from dynagraph.frontend.numpy_door.arguments import is_contiguous
-from dynagraph.frontend.numpy_door.indexing import region
+from dynagraph.frontend.numpy_door.indexing import holds_places, places_of, region
 from dynagraph.frontend.values import Array, Const, Sequence
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
@@ -33,11 +33,29 @@ def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
         new = _fitted(ex, new, array.node)
         ex.memories.write(array, _chosen(ex, mask, new, ex.memories.present(array)))
         return
+    if holds_places(index):
+        store_at_places(ex, array, index, value)
+        return
     there = ex.memories.rebased(region(ex.builder, ex.memories.present(array), index))
     if isinstance(value, Array) and not value.is_scalar and same_place(there, value.node):
         ex.memories.check(value)
         return  # a[key] += 1 stores what has been written already
     ex.memories.write(Array(there), _assigned(ex, value, there))
+
+
+def store_at_places(ex: Executor, array: Array, index: Any, value: Any, combine: str = "") -> None:
+    """``array[index] = value`` for an index with arrays of integers; `combine`: what ``ufunc.at`` does instead of storing."""
+    b = ex.builder
+    now = ex.memories.present(array)
+    places = places_of(b, now, index)
+    if any(p.ndim and not is_contiguous(b, p) for p in places.given):
+        refuse("UNSUPPORTED_INDEX", "places in an order of memory that NumPy may walk otherwise")
+    view = region(b, now, places.basic)
+    wanted = b.call("gather", view, *places.spread, axes=places.axes, at=places.at)  # for its shape; it is dead
+    new = _assigned(ex, value, wanted)
+    places.check(b, view)
+    changed = b.call("scatter", view, new, *places.spread, axes=places.axes, at=places.at, combine=combine)
+    ex.memories.write(Array(ex.memories.rebased(view)), changed)
 
 
 def _is_mask(index: Any) -> bool:
@@ -98,6 +116,13 @@ def store_result(ex: Executor, array: Array, result: Any, where: Node | None = N
     return array
 
 
+def check_product(left: Array, right: Any, result: Any) -> None:
+    """``left @= right`` takes a matrix on the right, and spreads nothing."""
+    is_matrix = isinstance(right, Array) and right.node.ndim >= 2
+    if not (is_matrix and isinstance(result, Array) and same_shape(result.node.shape, left.node.shape)):
+        refuse("WOULD_RAISE", "@= with a result of another shape, or without a matrix")
+
+
 def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """A NumPy function that writes its result into an array that is there."""
     out, rest = _out_of(ex, door, args, kwargs)
@@ -111,7 +136,8 @@ def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, A
     result = ex.call_door(door, args[: ufunc.nin] if ufunc is not None else args, rest)
     if ufunc is None and isinstance(result, Array) and result.node.dtype is not out.node.dtype:
         refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: out= of another dtype decides how it is computed")
-    if ufunc is None and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
+    whole = ufunc is None or ufunc.signature is not None
+    if whole and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
         refuse("WOULD_RAISE", f"{door.name}: out= has another shape than the result")
     if door.name.endswith("dot") and not is_contiguous(ex.builder, ex.memories.present(out)):
         refuse("WOULD_RAISE", f"{door.name}: out= is not in C order")
@@ -164,4 +190,4 @@ def fill(ex: Executor, array: Array, value: Any) -> None:
     ex.memories.write(array, _assigned(ex, value, array.node))
 
 
-__all__ = ["call_with_out", "copy_to", "fill", "has_out", "store_item", "store_result"]
+__all__ = ["call_with_out", "check_product", "copy_to", "fill", "has_out", "store_item", "store_result"]

@@ -411,6 +411,8 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     left, right = ex.resolve(left), ex.resolve(right)
     if isinstance(left, Array) and not left.is_scalar:
         result = binary(frame, symbol, left, right)
+        if symbol == "@":
+            array_writes.check_product(left, right, result)
         return array_writes.store_result(ex, left, result, who=f"{symbol}=")
     if isinstance(left, (Object, Sequence, Dict)):
         name = f"__i{_NAMES[symbol]}__"

@@ -105,6 +105,23 @@ def test_the_old_value_is_still_wanted():
     check(graph, *inputs(1))
 
 
+def test_a_value_is_turned_onto_itself():
+    graph, x = one_input()
+    twice = graph.call(OPS["add"], x, x)
+    graph.output([updated(graph, twice, twice, 5, -1)], into=[0])
+    check(graph, *inputs(1))
+
+
+def test_a_value_on_the_way_to_an_input_is_an_output_too():
+    for into in (None, 1):
+        graph = Graph()
+        x, z = (graph.placeholder(name, Meta(F64, (6,))) for name in "xz")
+        square = graph.call(OPS["multiply"], x, x)
+        after = updated(graph, square, part(graph, z, 0, 2), 3)
+        graph.output([after, square], into=[0, into])
+        check(graph, *inputs(2))
+
+
 def test_two_inputs_change_places():
     graph = Graph()
     x, y = (graph.placeholder(name, Meta(F64, (6,))) for name in "xy")
@@ -173,8 +190,10 @@ def programs(draw) -> Graph:
     graph = Graph()
     first = [graph.placeholder(name, Meta(F64, (6,))) for name in "xyz"]
     memory = list(first)  # the present value of each input
+    held = list(first)  # all values that memory held
     others = [graph.call(OPS["full"], shape=(6,), value=1.5, dtype=F64)]
     for _ in range(draw(st.integers(1, 8))):
+        held += [m for m in memory if m not in held]
         readable = memory + others
         source, target = draw(st.sampled_from(readable)), draw(st.integers(0, 3))
         size = draw(st.integers(1, 6))
@@ -197,7 +216,8 @@ def programs(draw) -> Graph:
         else:
             memory[target] = updated(graph, memory[target], value, draw(first_of(put, size)), put)
     changed = [k for k in range(3) if memory[k] is not first[k] and draw(st.booleans())]
-    free = draw(st.lists(st.sampled_from(memory + others), max_size=2))
+    held += [m for m in memory if m not in held]
+    free = draw(st.lists(st.sampled_from(held + others), max_size=2))
     graph.output([memory[k] for k in changed] + free, into=[*changed, *([None] * len(free))])
     return graph
 

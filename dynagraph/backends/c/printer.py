@@ -408,6 +408,8 @@ class _KernelPrinter:
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
         self.out.close()
+        # gcc 12 miscompiles the rest where it knows how long it is: with AVX-512 it loses lanes of sums of 18 int64
+        self.out.line(f'__asm__("" : "+r"({name}_base));')
         self._lane_step(r, axis, f"(int)({end} - {name}_base)")
         half = lanes // 2
         self.out.open(f"for (int w = {half}; w; w /= 2)")

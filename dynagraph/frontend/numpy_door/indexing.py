@@ -6,6 +6,7 @@ then gather from that; whether they are in bounds is a check of the program's.  
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from dynagraph.ir.shapes import Dim, SymInt, broadcast_shapes, normalize_axis, s
 def getitem(b: Builder, x: Node, key: Any) -> Node:
     """A view of `x`, or a NumPy scalar where integers take every axis."""
     entries = key if isinstance(key, tuple) else (key,)
-    if any(isinstance(e, (Node, list)) for e in entries):
-        return _gather(b, x, [_places(b, e) if isinstance(e, list) else e for e in entries])
+    if holds_places(key):
+        return _gather(b, x, key)
     if any(e is Ellipsis for e in entries) and _takes_one(entries, x):
         raise Unsupported("UNSUPPORTED_INDEX", "x[..., i] that takes a single element is a 0-d array; leave the Ellipsis out")
     return region(b, x, key)
@@ -37,26 +38,53 @@ def _places(b: Builder, entries: list[Any]) -> Node:
     return node
 
 
-def _gather(b: Builder, x: Node, entries: list[Any]) -> Node:
-    """``x[entries]`` with arrays of integers among slices, integers, None and Ellipsis."""
+@dataclass(frozen=True)
+class Places:
+    """An index with arrays of integers: a basic one, and the axes of what it gives that the arrays then index."""
+
+    basic: tuple[Any, ...]
+    given: tuple[Node, ...]  # int64, as they come
+    spread: tuple[Node, ...]  # of one shape
+    axes: tuple[int, ...]
+    at: int  # how many of the other dimensions stand before those of the arrays
+
+    def check(self, b: Builder, view: Node) -> None:
+        """Have the program refuse places that are out of bounds."""
+        for place, axis in zip(self.given, self.axes):
+            b.check_index(place, view.shape[axis])
+
+
+def holds_places(key: Any) -> bool:
+    """Whether an index has arrays in it."""
+    return any(isinstance(e, (Node, list)) for e in (key if isinstance(key, tuple) else (key,)))
+
+
+def places_of(b: Builder, x: Node, key: Any) -> Places:
+    """What an index with arrays of integers among slices, integers, None and Ellipsis stands for."""
+    entries = [_places(b, e) if isinstance(e, list) else e for e in (key if isinstance(key, tuple) else (key,))]
     for entry in entries:
         if isinstance(entry, Node) and not (entry.dtype.is_integer and not entry.dtype.is_bool):
             raise Unsupported("UNSUPPORTED_INDEX", f"an index that is an array ({entry.meta}) is not captured; use np.where")
         if not isinstance(entry, Node):
             _check(entry)
     expanded = _expand(tuple(entries), x)
-    places = [e for e in expanded if isinstance(e, Node)]
-    if all(p.ndim == 0 for p in places) and any(e is None or isinstance(e, slice) for e in expanded):
-        raise Unsupported("DATA_DEPENDENT", "a view whose place is the value of an array; index it with a Python integer")
-    view = region(b, x, tuple(slice(None) if isinstance(e, Node) else e for e in expanded))
+    arrays = [e for e in expanded if isinstance(e, Node)]
+    basic = tuple(slice(None) if isinstance(e, Node) else e for e in expanded)
     dims = [e for e in expanded if e is None or isinstance(e, (slice, Node))]  # those that have an axis of the view
     axes = tuple(k for k, e in enumerate(dims) if isinstance(e, Node))
-    shape = broadcast_shapes(*(p.shape for p in places), who="indices")
-    places = [b.cast(p, dtypes.int64) for p in places]
-    spread = [p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in places]
-    gathered = b.call("gather", view, *spread, axes=axes, at=_place_of_indices(expanded))
-    for place, axis in zip(places, axes):
-        b.check_index(place, view.shape[axis])
+    shape = broadcast_shapes(*(p.shape for p in arrays), who="indices")
+    given = tuple(b.cast(p, dtypes.int64) for p in arrays)
+    spread = tuple(p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in given)
+    return Places(basic, given, spread, axes, _place_of_indices(expanded))
+
+
+def _gather(b: Builder, x: Node, key: Any) -> Node:
+    places = places_of(b, x, key)
+    view = region(b, x, places.basic)
+    if not places.spread[0].ndim and len(places.axes) < view.ndim:
+        raise Unsupported("DATA_DEPENDENT", "a view whose place is the value of an array; index it with a Python integer")
+    gathered = b.call("gather", view, *places.spread, axes=places.axes, at=places.at)
+    places.check(b, view)
     return gathered
 
 
@@ -80,9 +108,9 @@ def _take(b: Builder, a: Any, indices: Any, axis: Any = None, out: Any = None, m
     places = indices if isinstance(indices, Node) else b.as_node(indices)
     if places.ndim == 0:
         places = reshape(b, places, (1,))
-        taken = _gather(b, x, [*[slice(None)] * axis, places])
+        taken = _gather(b, x, (*[slice(None)] * axis, places))
         return reshape(b, taken, taken.shape[:axis] + taken.shape[axis + 1 :])
-    return _gather(b, x, [*[slice(None)] * axis, places])
+    return _gather(b, x, (*[slice(None)] * axis, places))
 
 
 def _takes_one(key: tuple[Any, ...], x: Node) -> bool:

@@ -140,7 +140,8 @@ class _Planner:
     def _keep_operand(self, node: Node, k: int) -> None:
         """Have an operand computed before the write; the memory itself, read at other places, is copied."""
         operand = node.args[k]
-        self.takeovers.kept.add(operand if operand.kind == "call_function" else self._copy_operand(node, k))
+        stands = operand.kind == "call_function" and operand is not node.args[0]
+        self.takeovers.kept.add(operand if stands else self._copy_operand(node, k))
 
     def _elementwise(self, node: Node) -> None:
         base = self._before(node, self.writable[node])
@@ -152,10 +153,16 @@ class _Planner:
 
     def _may_take(self, node: Node, base: Node) -> bool:
         """Whether nothing wants the memory of `base` once `node` is there, and it is the program's to write to."""
-        if base in self.taken or not self._is_own(node, base):
+        if base in self.taken or not self._is_own(node, base) or self._is_wanted_elsewhere(node, base):
             return False
         here = self.position[node]
         return all(user is node or self.position[user] < here for user in base.users)
+
+    def _is_wanted_elsewhere(self, node: Node, base: Node) -> bool:
+        """Whether the value is an output, and the memory an input's that it is not meant for."""
+        owner = self.takeovers.owner(base)
+        outputs = zip(self.graph.outputs, self._targets())
+        return owner.kind == "placeholder" and any(output is node and target is not owner for output, target in outputs)
 
     def _is_own(self, node: Node, base: Node) -> bool:
         if base.kind == "call_function":

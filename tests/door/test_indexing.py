@@ -1,0 +1,179 @@
+"""Indexing by arrays of integers: gathers and scatters, checked before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import dynagraph as dg
+
+BACKENDS = ("c", "numpy", "reference")
+
+
+def outcome(function: Callable, arrays: list[np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+    """What a call gives, or raises, and the arguments behind it."""
+    given = [a.copy(order="K") for a in arrays]
+    try:
+        result = function(*given)
+    except (IndexError, ValueError) as error:
+        result = repr(error)
+    return result, given
+
+
+def compare(function: Callable, *arrays: np.ndarray, backend: Any = "reference", breaks: bool = False, **options: Any) -> Any:
+    compiled = dg.compile(function, backend=backend, **options)
+    with dg.config.override(strict=True):
+        for _ in range(2):
+            (expected, theirs), (got, ours) = outcome(function, arrays), outcome(compiled, arrays)
+            assert type(got) is type(expected)
+            for e, g in zip([expected, *theirs], [got, *ours]):
+                if isinstance(e, (np.ndarray, np.generic)):
+                    assert g.dtype == e.dtype
+                np.testing.assert_array_equal(g, e)
+    assert breaks or not compiled.stats.breaks, compiled.stats.breaks
+    return compiled
+
+
+@st.composite
+def indexed(draw) -> tuple[np.ndarray, tuple, list[np.ndarray]]:
+    """An array; an index in which numbers stand for the arrays that come after; these."""
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4))
+    common = draw(hnp.array_shapes(min_dims=0, max_dims=2, min_side=1, max_side=3))
+    key: list[Any] = []
+    places: list[np.ndarray] = []
+    for size in shape:
+        kind = draw(st.sampled_from(["places", "slice", "integer"]))
+        if kind == "places":
+            own = draw(st.sampled_from([common, common[1:], (1,) * len(common)]))
+            dtype = draw(st.sampled_from(["int64", "int32"]))
+            places.append(draw(hnp.arrays(dtype, own, elements=st.integers(-size, size - 1))))
+            key.append(("places", len(places) - 1))
+        else:
+            key.append(draw(st.slices(size)) if kind == "slice" else draw(st.integers(-size, size - 1)))
+        if draw(st.booleans()) and draw(st.booleans()):
+            key.append(None)
+    return np.arange(float(np.prod(shape))).reshape(shape), tuple(key), places
+
+
+def with_places(key: tuple, places: tuple) -> tuple:
+    return tuple(places[k[1]] if isinstance(k, tuple) else k for k in key)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(indexed())
+def test_any_index_reads_what_numpys_does(case) -> None:
+    x, key, places = case
+    only_numbers = all(p.ndim == 0 for p in places)
+    compare(lambda x, *places: x[with_places(key, places)] * 1.0, x, *places, breaks=only_numbers)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(indexed(), st.sampled_from(["number", "row", "each"]))
+def test_any_index_writes_what_numpys_does(case, kind: str) -> None:
+    x, key, places = case
+    target = x[with_places(key, tuple(places))]
+    value = {"number": 2.5, "row": np.full(target.shape[-1:], 3.5), "each": -1.0 - np.arange(target.size).reshape(target.shape)}[kind]
+
+    def write(x, value, *places):
+        x[with_places(key, places)] = value
+        return x
+
+    compare(write, x, np.asarray(value), *places, breaks=True)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_rows_columns_and_pairs(backend: str) -> None:
+    x = np.arange(24.0).reshape(4, 6)
+    i, j = np.array([3, 0, -1]), np.array([[1], [5], [-6]])
+    for function in (
+        lambda x, i, j: x[i] * 2,
+        lambda x, i, j: x[:, i] + 1,
+        lambda x, i, j: x[i, j],
+        lambda x, i, j: x[[0, 2]] + x[[-1, 1]],
+        lambda x, i, j: np.take(x, i, axis=1) + x.take(i).sum(),
+        lambda x, i, j: np.exp(x * 0)[i].sum(axis=0),
+        lambda x, i, j: x[i][:, j[:, 0]].T,
+        lambda x, i, j: x[[]],
+    ):
+        compare(function, x, i, j, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_writes_at_places(backend: str) -> None:
+    def histogram(x, i):
+        counts = np.zeros(6)
+        counts[i] = 1.0
+        return counts
+
+    def swap(x, i):
+        x[i, 0], x[0, i] = x[0, i], x[i, 0]
+
+    def twice(x, i):
+        x[[0, 0, 1]] = x[[1, 2, 3]]
+        x[i] += x[:, i].sum()
+        return x.sum()
+
+    x, i = np.arange(16.0).reshape(4, 4), np.array([3, 0, 1])
+    for function in (histogram, swap, twice):
+        compare(function, x, i, backend=backend)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bad", [[0, 9], [-5, 0], [4]])
+def test_out_of_bounds_is_numpys_error_and_nothing_happens_twice(backend: str, bad: list[int]) -> None:
+    log: list[str] = []
+
+    def f(x, i):
+        x += 1
+        log.append("added")
+        x[i] = x[i] * 2
+        log.append("stored")
+        return x[0]
+
+    x = np.arange(8.0).reshape(4, 2)
+    compiled = compare(f, x, np.array(bad), backend=backend)
+    assert log == ["added"] * 4 and compiled.stats.hits == 0
+    compare(f, x, np.array([1, 2]), backend=backend)
+
+
+def test_errors_can_be_caught() -> None:
+    def f(x, i):
+        try:
+            return x[i] + 1
+        except IndexError:
+            return x * 0
+
+    x = np.arange(4.0)
+    compiled = compare(f, x, np.array([7]))
+    np.testing.assert_array_equal(compiled(x, np.array([1])), [2.0])
+
+
+def test_refused_calls_of_callees_of_broken_parts() -> None:
+    def inner(x, i, *rest, scale=2.0, **named):
+        return x[i] * scale
+
+    def f(x, i):
+        total = float(x.sum())
+        return inner(x, i, 1, scale=total, other=3)
+
+    x = np.arange(4.0)
+    compiled = dg.compile(f, backend="reference")
+    for places in ([1, 2], [1, 2], [9, 0], [3, 3]):
+        (expected, _), (got, _) = outcome(f, [x, np.array(places)]), outcome(compiled, [x, np.array(places)])
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_symbolic_sizes() -> None:
+    compiled = dg.compile(lambda x, i: x[i] + x[-i], backend="reference", dynamic=True)
+    for n in (3, 5, 8):
+        x, i = np.arange(float(n)), np.arange(n - 1)
+        np.testing.assert_array_equal(compiled(x, i), x[i] + x[-i])
+    assert compiled.stats.compiles == 1
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        compiled(np.arange(3.0), np.array([1, 3]))
