@@ -29,7 +29,7 @@ NAMES = "abc"
 _numbers = itertools.count()
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------------------
+# -- programs --------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -273,7 +273,7 @@ def cases(draw: Any, most: int = 8) -> Case:
     return Case(bases, writer.lines, writer.result(), draw(arrangements), first, draw(st.integers(0, 3)) == 0)
 
 
-# -- comparison --------------------------------------------------------------------------------------------------------------------
+# -- comparison ------------------------------------------------------------------------------------------------------------------
 
 
 def outcome(function: Callable[..., Any], args: list[np.ndarray]) -> tuple[Any, str | None]:
@@ -364,7 +364,7 @@ def test_programs_by_the_compiler(case: Case) -> None:
     check(case, "cpu")
 
 
-# -- aliases, containers, breaks, errors: row by row ----------------------------------------------------------------------------------
+# -- aliases, containers, breaks, errors: row by row -----------------------------------------------------------------------------
 
 
 def five() -> np.ndarray:
@@ -583,7 +583,7 @@ def compare_runs(expected: list[Outcome], got: list[Outcome]) -> None:
         assert memory(held[1]) == memory(held[0]), f"call {number}: memory"
 
 
-# -- breaks, effects, errors ---------------------------------------------------------------------------------------------------------
+# -- breaks, effects, errors -----------------------------------------------------------------------------------------------------
 
 
 def prints_in_between(a, b):

@@ -96,7 +96,15 @@ def rows_of(b: Builder, node: Node, who: str) -> list[Node]:
 
 
 def reshape(b: Builder, node: Node, shape: Sequence[Dim]) -> Node:
-    return b.call("reshape", node, shape=tuple(shape))
+    made = b.call("reshape", node, shape=tuple(shape))
+    if all(type(d) is int for d in node.shape) or view_of(b.placed(made)) is not None:
+        return made
+    ones = [type(d) is not int and d == 1 for d in node.shape]  # along these the elements lie nowhere apart: it may be a view
+    if not any(ones):
+        return made
+    sizes = tuple(1 if one else d for one, d in zip(ones, node.shape))
+    known = b.call("slice", node, starts=(0,) * node.ndim, steps=(1,) * node.ndim, shape=sizes)
+    return b.call("reshape", known, shape=tuple(shape))
 
 
 def ravel(b: Builder, node: Node) -> Node:
