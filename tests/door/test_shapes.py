@@ -290,7 +290,6 @@ def test_what_numpy_rejects_is_declined(case):
 
 DECLINED = {
     "boolean": ("UNSUPPORTED_INDEX", lambda x: x[x > 0]),
-    "integers": ("UNSUPPORTED_INDEX", lambda x: x[[0, 1]]),
     "bool": ("UNSUPPORTED_INDEX", lambda x: x[True]),
     "ellipsis": ("UNSUPPORTED_INDEX", lambda x: x[..., 0, 0, 0]),
     "item": ("DATA_DEPENDENT", lambda x: x.item(0)),
