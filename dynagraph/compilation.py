@@ -368,7 +368,8 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
     if executable is None:
         plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
     elif native is None:
-        scalars, into = (tuple(output[k] for output in captured.outputs) for k in (2, 3))
+        scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
+        into = tuple(position for _, _, _, position in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
             executable.repeatable, into, captured.graph.n_checks,

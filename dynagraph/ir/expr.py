@@ -22,7 +22,8 @@ class Expr:
     op: str
     args: tuple["Expr", ...]
     dtype: DType
-    value: object = None  # const: the Python value; load: (buffer name, IntExpr); var: its name; index: an IntExpr; gather: buffer name
+    # const: the Python value; load: (buffer name, IntExpr); gather: buffer name; var: its name; index: an IntExpr
+    value: object = None
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -50,7 +50,9 @@ class Define:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """``buffer[index + place] = value``; `place`, where there is one, is computed, and the order of the loop then tells which store is last."""
+    """``buffer[index + place] = value``; `place`, where there is one, is computed, and the order of the loop then tells which store
+    is last.
+    """
 
     buffer: str
     index: IntExpr

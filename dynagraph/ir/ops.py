@@ -89,7 +89,8 @@ class Gather:
     """Elements of the first operand at the places that the others hold, one for each axis of ``attrs["axes"]``.
 
     These are int64, of one shape, and count from the end where negative; the graph checks that they are in bounds (`Graph.output`,
-    `n_checks`), and where they are not, some element is taken.  Their dimensions stand in the result behind ``attrs["at"]`` of the others.
+    `n_checks`), and where they are not, some element is taken.  Their dimensions stand in the result behind ``attrs["at"]`` of the
+    others.
     """
 
 
@@ -97,8 +98,8 @@ class Gather:
 class Scatter:
     """The first operand with the elements of the second at the places that the others hold: the way back of `Gather`.
 
-    ``attrs["combine"]`` is "" (the last one stored at a place stays, in C order) or the scalar function of two operands that combines what is
-    there with what comes.
+    ``attrs["combine"]`` is "" (the last one stored at a place stays, in C order) or the scalar function of two operands that
+    combines what is there with what comes.
     """
 
 

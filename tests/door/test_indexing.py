@@ -78,7 +78,8 @@ def test_any_index_reads_what_numpys_does(case) -> None:
 def test_any_index_writes_what_numpys_does(case, kind: str) -> None:
     x, key, places = case
     target = x[with_places(key, tuple(places))]
-    value = {"number": 2.5, "row": np.full(target.shape[-1:], 3.5), "each": -1.0 - np.arange(target.size).reshape(target.shape)}[kind]
+    each = -1.0 - np.arange(target.size).reshape(target.shape)
+    value = {"number": 2.5, "row": np.full(target.shape[-1:], 3.5), "each": each}[kind]
 
     def write(x, value, *places):
         x[with_places(key, places)] = value

@@ -1,7 +1,8 @@
 """Indexing: integers, slices, None and Ellipsis; arrays of integers.
 
-A basic index becomes one `slice` (integers take one element along their axis) and one `reshape` that drops and adds axes.  Arrays of integers
-then gather from that; whether they are in bounds is a check of the program's.  Masks are not captured: how much they choose is data.
+A basic index becomes one `slice` (integers take one element along their axis) and one `reshape` that drops and adds axes.  Arrays
+of integers then gather from that; whether they are in bounds is a check of the program's.  Masks are not captured: how much they
+choose is data.
 """
 
 from __future__ import annotations

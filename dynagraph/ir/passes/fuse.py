@@ -92,7 +92,8 @@ class _Fuser:
                 self.real.update(base for base in map(library_base, node.args) if not is_input(base))
             elif isinstance(lowering, Gather):
                 base, _ = gather_base(node.args[0])
-                self.real |= {base} - set(filter(is_input, [base]))
+                if not is_input(base):
+                    self.real.add(base)
         for node in self.nodes:
             lowering = node.op.lowering
             always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")

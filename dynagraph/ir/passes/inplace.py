@@ -15,7 +15,6 @@ from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library,
 from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
 from dynagraph.ir.shapes import expr_of, same_shape
 
-
 UPDATES = ("update_slice", "scatter")  # the first operand with some elements stored
 
 
@@ -192,7 +191,7 @@ class _Planner:
             stack += [u for u in reader.users if self.position[u] < here]
 
     def _reads_only(self, node: Node, index: Index, base: Node, allowed: Index | None) -> bool:
-        """Whether what `node` needs of `base` for its element at `index` is the element that is stored; None: it is not known which."""
+        """Whether what `node` needs of `base` for its element at `index` is the one that is stored; None: it is not known which."""
         seen: set[tuple[Node, Index]] = set()
         stack = [(node, index)]
         while stack:
