@@ -10,10 +10,10 @@ demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not fuzz and not soak"
+	$(BIN)/python -m pytest -n auto -m "not fuzz and not soak"
 
 test-frontend: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython \
+	$(BIN)/python -m pytest -n auto -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython \
 		tests/door $(wildcard tests/test_*.py)
 
 # which class each behaviour of Python and NumPy reaches: one graph, break and resume, eager
