@@ -368,7 +368,7 @@ def test_deep_stacks_of_swapped_frames() -> None:
         return 0 if n == 0 else 1 + watch_one(f, swapping_in(step), n - 1)
 
     def swapped_in(n):
-        """How many frames are swapped; where one has no room on its chunk of the stack, f returns n itself, and none come behind it."""
+        """How many frames are swapped; one without room on its chunk of the stack gives n itself, and is the last."""
         before = _frame_hook.counters()
         assert watch_one(f, swapping_in(step), n) == n
         after = _frame_hook.counters()
