@@ -483,3 +483,10 @@ def test_calls_that_do_not_fit_raise_the_plain_error(args, kwargs):
     with pytest.raises(TypeError) as compiled:
         dg.compile(f)(*args, **kwargs)
     assert str(plain.value) == str(compiled.value)
+
+
+def test_a_batch_of_no_matrices_with_symbolic_sizes():
+    """The sizes stand in the call of BLAS alone: no buffer has a size that depends on them."""
+    compiled = dg.compile(lambda x, y: x @ y, dynamic=True, backend="c")
+    assert compiled(np.ones((0, 7, 4)), np.ones((0, 4, 9))).shape == (0, 7, 9)
+    assert compiled.stats.fallbacks == 0
