@@ -283,8 +283,8 @@ def _walk_here(root: Expr) -> Iterable[Expr]:
 
 
 def _loads_in_arms(roots: Iterable[Expr]) -> set[Expr]:
-    """What is loaded in the arms of selects.  It is loaded in any case, before them: gcc 12 makes wrong code of a load that only one arm
-    makes (a masked one) where the condition comes from memory in strides."""
+    """What is loaded in the arms of selects.  It is loaded in any case, before them: gcc 12 makes wrong code of a load that only
+    one arm makes (a masked one) where the condition comes from memory in strides."""
     found: set[Expr] = set()
     arms = {arm for root in roots for e in _walk_here(root) if e.op == "select" for arm in e.args[1:]}
     for arm in arms:

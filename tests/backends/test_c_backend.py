@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dynagraph as dg
 from dynagraph._core import _dispatch
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
