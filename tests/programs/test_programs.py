@@ -66,7 +66,8 @@ def compare(program: Program, dynamic: bool | None) -> Any:
     return compiled
 
 
-CASES = [(name, dynamic) for name in PROGRAMS for dynamic in (None, True) if CLASSES[name][dynamic is True] != "-"]  # "-": takes long
+# "-": takes long to compile
+CASES = [(name, dynamic) for name in PROGRAMS for dynamic in (None, True) if CLASSES[name][dynamic is True] != "-"]
 
 
 @pytest.mark.parametrize("name, dynamic", CASES, ids=[f"{name}-{'symbolic' if dynamic else 'static'}" for name, dynamic in CASES])
