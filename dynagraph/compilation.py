@@ -53,6 +53,7 @@ REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is reme
 class RecompileLimitWarning(UserWarning):
     """A compiled function met more kinds of arguments than it keeps programs for."""
 
+
 _log = logging.getLogger("dynagraph.capture")
 compilations: "weakref.WeakSet[Compilation]" = weakref.WeakSet()  # those that are alive
 
@@ -64,9 +65,9 @@ class Stats:
     """Counters of one compiled function, live.
 
     hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
-    index was out of bounds; compiles: programs made, those of the parts behind breaks
-    included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and
-    compilation; breaks: reasons why captures ended before the function did, with counts.
+    index was out of bounds; compiles: programs made, those of the parts behind breaks included; fallbacks: failures inside the
+    compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation; breaks: reasons why captures ended
+    before the function did, with counts.
     """
 
     def __init__(self, compiled: Any):

@@ -36,15 +36,16 @@ class Memory:
 class Memories:
     """All memory that is written to in one capture."""
 
-    def written_inputs(self) -> list[Memory]:
-        return [memory for memory in self if memory.base.kind == "placeholder"]
-
     def __init__(self, ex: Executor):
         self.ex = ex
         self.of: dict[Node, Memory] = {}  # by each value that it held
 
     def __iter__(self) -> Any:
         return iter(dict.fromkeys(self.of.values()))
+
+    def written_inputs(self) -> list[Memory]:
+        """Those of the caller's arrays."""
+        return [memory for memory in self if memory.base.kind == "placeholder"]
 
     # -- reading --------------------------------------------------------------------------------------------------------
     def present(self, array: Array) -> Node:
