@@ -173,7 +173,13 @@ def _beyond(x: Any, dtype: DType) -> bool:
 
 
 def _logical(name: str) -> Emit:
-    return lambda b, call: b.call(name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
+    def emit(b: Builder, call: Call) -> Node:
+        for x in call.operands:
+            if _beyond(x, dtypes.int64) and call.loop[0].is_bool:
+                raise numpy_error(f"{name}: {x} does not fit int64")
+        return b.call(name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
+
+    return emit
 
 
 def _float_test(name: str, elsewhere: bool) -> Emit:
