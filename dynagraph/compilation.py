@@ -63,7 +63,8 @@ compilations: "weakref.WeakSet[Compilation]" = weakref.WeakSet()  # those that a
 class Stats:
     """Counters of one compiled function, live.
 
-    hits: calls that a program served; misses: calls that none did; compiles: programs made, those of the parts behind breaks
+    hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
+    index was out of bounds; compiles: programs made, those of the parts behind breaks
     included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and
     compilation; breaks: reasons why captures ended before the function did, with counts.
     """
@@ -87,6 +88,10 @@ class Stats:
     @property
     def misses(self) -> int:
         return self._counter("misses")
+
+    @property
+    def refusals(self) -> int:
+        return self._counter("refusals")
 
     @property
     def entries(self) -> int:

@@ -487,3 +487,35 @@ def test_calls_that_do_not_fit_raise_the_plain_error(args, kwargs):
     with pytest.raises(TypeError) as compiled:
         dg.compile(f)(*args, **kwargs)
     assert str(plain.value) == str(compiled.value)
+
+
+def test_a_batch_of_no_matrices_with_symbolic_sizes():
+    """The sizes stand in the call of BLAS alone: no buffer has a size that depends on them."""
+    compiled = dg.compile(lambda x, y: x @ y, dynamic=True, backend="c")
+    assert compiled(np.ones((0, 7, 4)), np.ones((0, 4, 9))).shape == (0, 7, 9)
+    assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("layout", [slice(None, None, 2), slice(None, None, -1)], ids=["strided", "reversed"])
+def test_products_of_what_is_written_to_strided_memory(layout):
+    def sweep(a, x):
+        for i in range(len(x)):
+            x[i] = 1.0 - a[i, :i] @ x[:i] - a[i, i + 1 :] @ x[i + 1 :]
+        return a @ x
+
+    compiled = dg.compile(sweep, backend="c")
+    a = np.random.default_rng(0).standard_normal((3, 3))
+    ours, theirs = (np.arange(6.0)[layout][:3] for _ in range(2))
+    np.testing.assert_allclose(compiled(a, ours), sweep(a, theirs), rtol=1e-12)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_what_is_written_to_strided_memory_is_indexed_by_arrays():
+    def program(x, places):
+        x[0] = 7.0
+        return x[places]
+
+    compiled = dg.compile(program, backend="c")
+    x, places = np.arange(6.0)[::2], np.array([2, 0, 1, 1])
+    np.testing.assert_array_equal(compiled(x, places), [4.0, 7.0, 2.0, 2.0])
+    assert compiled.stats.compiles == 1

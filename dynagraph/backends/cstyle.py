@@ -133,13 +133,15 @@ class CStyle:
     def _name_shared(self, roots: Iterable[Expr], scope: Scope) -> None:
         roots = list(roots)
         uses = _count_uses(roots)
+        chosen = _loads_in_arms(roots)
         seen: set[Expr] = set()
         for root in roots:
             for e in _walk_here(root):
                 if e in seen:
                     continue
                 seen.add(e)
-                if scope.find(e) is None and (e.op == "choose" or (uses[e] > 1 and _worth_a_name(e))):
+                wanted = e.op == "choose" or e in chosen or (uses[e] > 1 and _worth_a_name(e))
+                if wanted and scope.find(e) is None:
                     self._name(e, scope)
 
     def _name(self, e: Expr, scope: Scope) -> None:
@@ -281,6 +283,16 @@ def _walk_here(root: Expr) -> Iterable[Expr]:
         yield e
 
     return visit(root)
+
+
+def _loads_in_arms(roots: Iterable[Expr]) -> set[Expr]:
+    """What is loaded in the arms of selects.  It is loaded in any case, before them: gcc 12 makes wrong code of a load that only
+    one arm makes (a masked one) where the condition comes from memory in strides."""
+    found: set[Expr] = set()
+    arms = {arm for root in roots for e in _walk_here(root) if e.op == "select" for arm in e.args[1:]}
+    for arm in arms:
+        found |= {e for e in _walk_here(arm) if e.op in ("load", "gather")}
+    return found
 
 
 def _count_uses(roots: Iterable[Expr]) -> Counter[Expr]:

@@ -58,6 +58,20 @@ def store_at_places(ex: Executor, array: Array, index: Any, value: Any, combine:
     ex.memories.write(Array(ex.memories.rebased(view)), changed)
 
 
+COMBINING = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.maximum: "maximum", np.minimum: "minimum"}
+
+
+def combine_at(ex: Executor, ufunc: np.ufunc, array: Any, key: Any, value: Any) -> None:
+    """``ufunc.at(array, key, value)``: places that stand twice in the key take part twice."""
+    index = ex.to_door(key)
+    if ufunc not in COMBINING or not isinstance(array, Array) or array.is_scalar or not holds_places(index):
+        refuse("UNSUPPORTED_FUNCTION", f"np.{ufunc.__name__}.at of these arguments")
+    given = ex.to_door(value)
+    if array.node.dtype.is_bool or (isinstance(given, Node) and given.dtype is not array.node.dtype):
+        refuse("UNSUPPORTED_ARGUMENT", f"np.{ufunc.__name__}.at of dtypes that differ")
+    store_at_places(ex, array, index, value, COMBINING[ufunc])
+
+
 def _is_mask(index: Any) -> bool:
     return isinstance(index, Node) and index.dtype is dtypes.bool_ and index.ndim > 0
 

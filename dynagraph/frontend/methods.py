@@ -107,6 +107,9 @@ def _of_constant(frame: Frame, owner: Any, name: str, args: list[Any], kwargs: d
         door = lookup(getattr(owner, name))
         if door is not None:
             return frame.ex.call_door(door, args, kwargs)
+        if name == "at" and len(args) == 3 and not kwargs:
+            array_writes.combine_at(frame.ex, owner, frame.ex.resolve(args[0]), args[1], args[2])
+            return NOTHING
         return refuse("UNSUPPORTED_FUNCTION", f"np.{owner.__name__}.{name}")
     if not isinstance(owner, (str, bytes, int, float, complex, tuple, range, frozenset, SymInt, type(None), type)):
         return refuse("UNSUPPORTED_FUNCTION", f".{name}() of {owner!r}")

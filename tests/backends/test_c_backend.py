@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dynagraph as dg
 from dynagraph._core import _dispatch
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
@@ -378,3 +379,22 @@ def test_fusion_puts_every_real_node_into_one_group():
     members = [m for g in plan.groups for m in g.members]
     assert len(members) == len(set(members)) == len(plan.group_of)
     assert set(graph.outputs) <= set(plan.stored)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
+@pytest.mark.parametrize("columns", [4, 7, 12, 16, 33])
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "int64", "float32", "float64"])
+def test_conditions_in_strides(dtype, columns, step):
+    """gcc 12 makes wrong code of loads that happen only where such a condition holds."""
+    whole = np.random.default_rng(columns).integers(0, 2, (20, columns * abs(step))).astype(dtype)
+    condition = whole[::2, ::step]
+    values = np.arange(condition.size).reshape(condition.shape)
+    other = np.asfortranarray(values * 2.0)
+
+    def chosen(condition, values, other):
+        picked = np.where(condition > 0, values, 0)
+        return picked, np.where(condition == 0, other, values), np.where(condition > 0, picked * 3, -1).sum(axis=1)
+
+    compiled = dg.compile(chosen, backend="c")
+    for got, expected in zip(compiled(condition, values, other), chosen(condition, values, other)):
+        np.testing.assert_array_equal(got, expected)

@@ -33,6 +33,18 @@ int twice(void *const *p, const int64_t *sizes, const dg_runtime *rt)
     return 0;
 }
 
+/* negates its input of 4 elements where it lies; refuses it where the first is negative */
+int negate_in_place(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    double *a = p[1];
+    *(char *)p[2] = a[0] < 0;
+    if (*(char *)p[2])
+        return DG_REFUSED;
+    for (int k = 0; k < 4; ++k)
+        a[k] = -a[k];
+    return 0;
+}
+
 /* 8 bytes of input 0 to output 0 */
 int copy8(void *const *p, const int64_t *sizes, const dg_runtime *rt)
 {

@@ -144,7 +144,7 @@ def test_misses_get_the_arguments_as_they_are() -> None:
     cf = CompiledFunction(f, lambda *call: seen.append(call) or "missed")
     assert cf(1) == cf(1, 2, 3) == cf(a=1, z=2) == "missed"
     assert seen == [(cf, (1,), None), (cf, (1, 2, 3), None), (cf, (), {"a": 1, "z": 2})]
-    assert cf.counters() == {"hits": 0, "misses": 3}
+    assert cf.counters() == {"hits": 0, "misses": 3, "refusals": 0}
 
 
 def test_exceptions_of_a_miss() -> None:
@@ -164,7 +164,7 @@ def test_entries_are_tried_most_recent_first() -> None:
     assert cf(2) == (2,)
     assert cf.entries == [entries[k] for k in (2, 0, 1, 3, 4)]
     assert [e.hits for e in entries] == [0, 0, 1, 0, 0]
-    assert cf(9) == "missed" and cf.counters() == {"hits": 1, "misses": 1}
+    assert cf(9) == "missed" and cf.counters() == {"hits": 1, "misses": 1, "refusals": 0}
     assert [cf(k) for k in (0, 4, 3, 1, 2, 2)] == [(0,), (4,), (3,), (1,), (2,), (2,)]
     assert [e.hits for e in entries] == [1, 1, 3, 1, 1]
     cf.clear()
@@ -178,7 +178,7 @@ def test_disabled() -> None:
     assert cf(1) == (1, 2) and cf(a=1, b=5) == (1, 5)
     cf.enabled = True
     assert cf(1) == (1,)
-    assert cf.counters() == {"hits": 1, "misses": 0}
+    assert cf.counters() == {"hits": 1, "misses": 0, "refusals": 0}
 
 
 def test_a_new_code_object_forgets_the_entries() -> None:

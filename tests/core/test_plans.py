@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import Entry, NativePlan, PythonPlan
+from dynagraph._core._dispatch import CompiledFunction, Entry, GuardError, NativePlan, PythonPlan
 
 from .native import address, library
 
@@ -43,6 +43,64 @@ def native(
 def making(recipe: tuple, *values: Any, outputs: tuple = ()) -> Any:
     """What a recipe gives for these parameters and outputs."""
     return Entry((), 8, PythonPlan(lambda: outputs, 0, recipe)).run(values)
+
+
+# -- plans that write into inputs, and refuse calls -----------------------------------------------------------------------------
+
+
+def negating(kind: str) -> Entry:
+    """Negates an array of four where it lies; refuses it where its first element is negative."""
+    recipe, checked = ("tuple", (("out", 0), ("arg", 0))), np.dtype(bool)
+    guards = (("array", 0, 0, F8, 1, (4,), None, True),)
+    if kind == "native":
+        outputs = ((F8, (4,), False, 0), (checked, (), True))
+        plan: Any = NativePlan(address("negate_in_place"), library(), 1, outputs, 0, recipe, False, 0, 1)
+    else:
+        plan = PythonPlan(lambda a: (-a, np.asarray(a[0] < 0)), 1, recipe, 0, 2, (False, True), True, (0, -1), 1)
+    return Entry(guards, 1, plan)
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_outputs_into_inputs(kind: str) -> None:
+    x = np.arange(4.0)
+    result, argument = negating(kind).run((x,))
+    assert result is x and argument is x
+    assert x.tolist() == [0, -1, -2, -3]
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_program_refuses_a_call_and_nothing_happens(kind: str) -> None:
+    x = np.arange(-1.0, 3.0)
+    entry, other = negating(kind), object()
+    with pytest.raises(GuardError, match="refuses"):
+        entry.run((x,))
+    assert entry.run_or((x,), other) is other and entry.call_or((x,), other) is other
+    assert x.tolist() == [-1, 0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_the_plain_function_does_what_is_refused(kind: str) -> None:
+    def plain(x, *, again=False):
+        return "plain", x
+
+    cf = CompiledFunction(plain, lambda *_: pytest.fail("a miss"))
+    cf.add_entry(Entry((("array", 0, 0, F8, 1, (4,), None, True),), 2, negating(kind).plan))
+    x = np.arange(-1.0, 3.0)
+    references = sys.getrefcount(x)
+    for _ in range(3):
+        assert cf(x) == ("plain", x) and cf(x, again=True) == ("plain", x)
+    assert cf.counters() == {"hits": 0, "misses": 0, "refusals": 6}
+    assert sys.getrefcount(x) == references
+    cf(np.arange(4.0))
+    assert cf.counters()["hits"] == 1
+
+
+@pytest.mark.parametrize("into", [(1,), (7, -1)])
+def test_inputs_that_are_not_there(into: tuple) -> None:
+    with pytest.raises(ValueError, match="PythonPlan"):
+        PythonPlan(lambda a: (a,), 1, ("out", 0), 0, 1, (False,), True, into)
+    with pytest.raises(ValueError, match="an output into input"):
+        NativePlan(address("copy8"), library(), 1, ((F8, (), False, into[0]),), 0, ("out", 0), False, 0)
 
 
 # -- native plans ------------------------------------------------------------------------------------------------------

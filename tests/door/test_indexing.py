@@ -143,6 +143,32 @@ def test_out_of_bounds_is_numpys_error_and_nothing_happens_twice(backend: str, b
     compare(f, x, np.array([1, 2]), backend=backend)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.multiply, np.maximum, np.minimum], ids=lambda u: u.__name__)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32"])
+def test_ufuncs_at_places(backend: str, ufunc: np.ufunc, dtype: str) -> None:
+    def f(x, i, v):
+        ufunc.at(x, i, v)
+        ufunc.at(x, (i, [0]), 3)
+        counts = np.zeros(5)
+        np.add.at(counts, i, 1.0)
+        return counts
+
+    x, i = (np.arange(12) - 5).reshape(4, 3).astype(dtype), np.array([3, 0, 3, -1, 3])
+    compare(f, x, i, np.arange(15).reshape(5, 3).astype(dtype), backend=backend)
+
+
+def test_ufuncs_at_places_of_other_kinds() -> None:
+    def f(x, i, v):
+        np.add.at(x, i, v)
+        np.logaddexp.at(x, i, 1.0)
+        np.add.at(x, 1, 2.0)
+        return x * 1
+
+    compare(f, np.arange(4.0), np.array([1, 1]), np.array([1.0, 2.0], "float32"), breaks=True)
+    compare(f, np.arange(4.0), np.array([1, 7]), np.array([1.0, 2.0]), breaks=True)
+
+
 def test_errors_can_be_caught() -> None:
     def f(x, i):
         try:

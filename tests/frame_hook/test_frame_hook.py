@@ -367,11 +367,17 @@ def test_deep_stacks_of_swapped_frames() -> None:
         n = values[0]
         return 0 if n == 0 else 1 + watch_one(f, swapping_in(step), n - 1)
 
-    before = _frame_hook.counters()["swapped"]
-    assert watch_one(f, swapping_in(step), 40) == 40
-    assert _frame_hook.counters()["swapped"] == before + 41
-    assert watch_one(f, swapping_in(step), 200) == 200  # too deep to watch: f returns n itself
-    assert before + 81 < _frame_hook.counters()["swapped"] < before + 200
+    def swapped_in(n):
+        """How many frames are swapped; one without room on its chunk of the stack gives n itself, and is the last."""
+        before = _frame_hook.counters()
+        assert watch_one(f, swapping_in(step), n) == n
+        after = _frame_hook.counters()
+        return after["swapped"] - before["swapped"], after["without_room"] > before["without_room"]
+
+    swapped, full = swapped_in(40)
+    assert swapped == 41 or (full and 0 < swapped < 41)
+    swapped, full = swapped_in(200)
+    assert 40 < swapped < 160 or full  # too deep to watch
 
 
 def test_frame_objects_outlive_the_frame() -> None:

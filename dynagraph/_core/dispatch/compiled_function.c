@@ -331,7 +331,7 @@ typedef struct {
     entry_object **entries;
     int n_entries, capacity, recent;
     char enabled;
-    unsigned long long hits, misses;
+    unsigned long long hits, misses, refusals;
 } compiled_function;
 
 static void clear_entries(compiled_function *self)
@@ -410,6 +410,7 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
                 *served = REFUSED;
                 --self->hits;
                 --entry->hits;
+                ++self->refusals;
             }
             Py_DECREF(entry);
             return result;
@@ -560,7 +561,7 @@ static PyObject *clear_method(compiled_function *self, PyObject *ignored)
 
 static PyObject *counters(compiled_function *self, PyObject *ignored)
 {
-    return Py_BuildValue("{s:K,s:K}", "hits", self->hits, "misses", self->misses);
+    return Py_BuildValue("{s:K,s:K,s:K}", "hits", self->hits, "misses", self->misses, "refusals", self->refusals);
 }
 
 static PyObject *reduce(compiled_function *self, PyObject *ignored)
@@ -582,7 +583,7 @@ static PyObject *get_entries(compiled_function *self, void *ignored)
 static PyMethodDef function_methods[] = {
     {"add_entry", (PyCFunction)add_entry, METH_O, "add_entry(entry): it is tried first by the next call"},
     {"clear", (PyCFunction)clear_method, METH_NOARGS, "clear(): forget all entries"},
-    {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ...}"},
+    {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ..., 'refusals': ...}"},
     {"__reduce__", (PyCFunction)reduce, METH_NOARGS, NULL},
     {"__copy__", copy_method, METH_NOARGS, NULL},
     {"__deepcopy__", copy_method, METH_O, NULL},

@@ -257,6 +257,10 @@ def _size_symbols(program: LoopProgram) -> set[str]:
                 found |= {s.name for s in axis.extent.symbols()}
             for index in indices(step.body):
                 found |= {s.name for s in index.symbols()}
+        else:  # a batch of no matrices has buffers without symbols in their sizes
+            for operand in (*step.operands, step.out):
+                for size in (*operand.shape, *operand.strides, operand.offset):
+                    found |= {s.name for s in expr_of(size).symbols()}
     return {s for s in found if s[0] == "s" and s[1:].isdigit()}
 
 

@@ -59,6 +59,7 @@ class _Planner:
     def run(self) -> Takeovers:
         self._number()
         self._find_ways()
+        self._copy_strided()
         for node in list(self.graph.nodes):
             if node.is_op(*UPDATES):
                 self._update(node)
@@ -114,6 +115,21 @@ class _Planner:
             if node is target:
                 return True
         return False
+
+    def _copy_strided(self) -> None:
+        """Copy what may come to lie in an input's memory, with strides of its own, where a reader takes values as contiguous."""
+        for node in list(self.graph.nodes):
+            if node.kind != "call_function" or node.is_op(*UPDATES) or not isinstance(node.op.lowering, (Gather, Library)):
+                continue
+            whole = node.args[:1] if isinstance(node.op.lowering, Gather) else node.args
+            for k, operand in enumerate(whole):
+                if self._may_lie_strided(gather_base(operand)[0]):
+                    self._copy_operand(node, k)
+
+    def _may_lie_strided(self, node: Node) -> bool:
+        while node not in self.writable and node.is_op(*UPDATES):
+            node = node.args[0]
+        return node in self.writable and self.writable[node].meta.strides is not None
 
     # -- single values ----------------------------------------------------------------------------------------------------
     def _update(self, node: Node) -> None:
