@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph.ir import dtypes
 
 SCALE = 3
 TABLE = {"double": lambda v: v * 2, "half": lambda v: v / 2}
@@ -168,8 +169,11 @@ def test_programs(function):
     check(function, X)
 
 
-@pytest.mark.parametrize("args", [(2,), (2.5,), (True,), (np.float32(2),), (np.int64(3),), (np.bool_(True),)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.uint8, np.bool_])
+SCALARS = (2, 2.5, True, np.float32(2), np.int64(3), np.bool_(True), np.int8(-3), np.uint16(7), np.uint64(2**64 - 1))
+
+
+@pytest.mark.parametrize("args", [(scalar,) for scalar in SCALARS])
+@pytest.mark.parametrize("dtype", [d.numpy.type for d in dtypes.ALL])
 def test_scalars_promote_as_numpy_does(args, dtype):
     check(lambda x, k: (x * k, k + x), (X > 0).astype(dtype), *args)
 

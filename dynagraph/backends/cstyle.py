@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
@@ -29,7 +30,8 @@ OPERATORS = {
     "ge": ">=",
 }
 WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps in NumPy: done unsigned
-UNSIGNED = {"int32": "uint32_t", "int64": "uint64_t", "uint8": "uint8_t"}
+# ... in 32 bits or more: C promotes narrower types to int, which a product of uint16 overflows
+UNSIGNED = {d.name: f"uint{8 * max(d.itemsize, 4)}_t" for d in dtypes.ALL if d.is_integer}
 BUILTINS = {"sqrt", "floor", "ceil", "trunc", "rint", "copysign"}  # one instruction each, with -fno-math-errno
 
 
@@ -233,7 +235,8 @@ class CStyle:
             number = int(value)  # type: ignore[call-overload]
             if number == -(2**63):
                 return "(-9223372036854775807LL - 1)"
-            return f"{number}LL" if dtype.itemsize == 8 else str(number) if number >= 0 else f"({number})"
+            suffix = "U" * (dtype.kind == "u" and dtype.itemsize >= 4) + "LL" * (dtype.itemsize == 8)
+            return f"{number}{suffix}" if number >= 0 or dtype.itemsize == 8 else f"({number})"
         return float_literal(float(value), dtype)  # type: ignore[arg-type]
 
     # -- loops ------------------------------------------------------------------------------------------------------

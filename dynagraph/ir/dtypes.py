@@ -41,13 +41,20 @@ class DType:
 
 
 bool_ = DType("bool", "b", 1, "uint8_t", "b8")
-uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
+int8 = DType("int8", "i", 1, "int8_t", "i8")
+int16 = DType("int16", "i", 2, "int16_t", "i16")
 int32 = DType("int32", "i", 4, "int32_t", "i32")
 int64 = DType("int64", "i", 8, "int64_t", "i64")
+uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
+uint16 = DType("uint16", "u", 2, "uint16_t", "u16")
+uint32 = DType("uint32", "u", 4, "uint32_t", "u32")
+uint64 = DType("uint64", "u", 8, "uint64_t", "u64")
 float32 = DType("float32", "f", 4, "float", "f32")
 float64 = DType("float64", "f", 8, "double", "f64")
 
-ALL: tuple[DType, ...] = (bool_, uint8, int32, int64, float32, float64)
+ALL: tuple[DType, ...] = (
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64,
+)  # fmt: skip
 FLOATS: tuple[DType, ...] = (float32, float64)
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 _NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}

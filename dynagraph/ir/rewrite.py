@@ -320,7 +320,7 @@ def _cast_value(value: Scalar | None, dtype: DType) -> Scalar | None:
 
 def convert(value: Scalar, dtype: DType) -> Scalar:
     """A Python scalar as the dtype holds it (integers wrap, as in NumPy's casts of arrays)."""
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
         raise RewriteError(f"the constant {value} does not fit {dtype}")
     with np.errstate(over="ignore"):
         return np.asarray(value).astype(dtype.numpy).item()  # type: ignore[no-any-return]

@@ -22,7 +22,7 @@ import numpy as np
 from dynagraph.ir import dtypes
 
 _SHORT_NAMES = {
-    "b1": "bool", "b": "bool", "u8": "uint8", "i32": "int32", "i64": "int64", "f32": "float32", "f64": "float64",
+    "b1": "bool", "b": "bool", **{d.suffix: d.name for d in dtypes.ALL if not d.is_bool},
 }  # fmt: skip
 _ARRAY = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\]")
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta
-from dynagraph.ir.ops import Composite, Library, Op, Reduction
+from dynagraph.ir.ops import OPS, Composite, Library, Op, Reduction
 from tests.ops.cases import ROWS, Case, cases
 from tests.ops.evaluate import assert_same
 
@@ -54,6 +55,20 @@ def chosen(op: Op) -> list[Case]:
     """Every case of elementwise rows; of the others, whose cases are many, every third."""
     every = list(cases(op))
     return every if len(every) <= 4 * BATCH else every[:: len(every) // (4 * BATCH) + 1]
+
+
+@pytest.mark.parametrize("source", dtypes.ALL, ids=str)
+def test_casts_of_every_pair(source: DType) -> None:
+    """Of `chosen` cases of casts not every pair of dtypes is one."""
+    x = np.array([0, 1, 2, 100, 127], source.numpy)
+    if source.is_integer:
+        limits = np.iinfo(source.numpy)
+        x = np.concatenate([x, np.array([limits.min, limits.min + 1, limits.max - 1, limits.max], source.numpy)])
+    graph = Graph()
+    node = graph.placeholder("x", Meta(source, x.shape))
+    graph.output([graph.call(OPS["cast"], node, dtype=target) for target in dtypes.ALL])
+    for target, got in zip(dtypes.ALL, run_native(graph, x)):
+        assert_same(got, x.astype(target.numpy))
 
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)

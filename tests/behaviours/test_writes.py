@@ -22,7 +22,7 @@ import dynagraph as dg
 
 from .harness import Outcome, assert_same, observe
 
-DTYPES = ("float64", "float32", "int64", "int32", "uint8", "bool")
+DTYPES = ("float64", "float32", "int64", "int32", "uint8", "bool", "int16", "uint64")
 LAYOUTS = ("C", "C", "C", "F", "strided", "reversed", "fixed")
 SHAPES = ((6,), (5,), (3, 4), (3, 4), (4, 4), (2, 3, 2), (1, 4), (3, 1), (0, 3), ())
 NAMES = "abc"
@@ -43,7 +43,7 @@ class Base:
     def make(self, seed: int, grown: int = 0) -> np.ndarray:
         shape = tuple(d + grown if d > 1 else d for d in self.shape)
         rng = np.random.default_rng(seed)
-        values = rng.integers(0, 9, shape) - (0 if self.dtype in ("uint8", "bool") else 4)
+        values = rng.integers(0, 9, shape) - (0 if self.dtype in ("uint8", "uint64", "bool") else 4)
         array = np.asarray(values / 2 if self.dtype.startswith("float") else values % 2 if self.dtype == "bool" else values)
         return laid_out(array.astype(self.dtype), self.layout)
 

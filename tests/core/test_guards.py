@@ -661,7 +661,12 @@ def test_the_slot_gets_the_array() -> None:
         (np.float32, np.float32(0.1), (0.1, np.float64(0.1))),
         (np.int64, np.int64(-(2**63)), (5, np.int32(5))),
         (np.int32, np.int32(-5), (-5, np.int64(-5))),
+        (np.int16, np.int16(-(2**15)), (-5, np.int8(-5))),
+        (np.int8, np.int8(-128), (-128, np.uint8(1))),
         (np.uint8, np.uint8(255), (255, np.int8(1))),
+        (np.uint16, np.uint16(2**16 - 1), (1, np.int16(1))),
+        (np.uint32, np.uint32(2**32 - 1), (1, np.int32(1))),
+        (np.uint64, np.uint64(2**64 - 1), (1, np.int64(1), np.uint32(1))),
         (np.bool_, np.True_, (True, 1)),
     ],
 )

@@ -17,7 +17,7 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
 from dynagraph.ir.shapes import ShapeEnv, SymInt
 
-DTYPES = ("bool", "uint8", "int32", "int64", "float32", "float64")
+DTYPES = tuple(d.name for d in dtypes.ALL)
 REASONS = {
     "UNSUPPORTED_FUNCTION",
     "UNSUPPORTED_ARGUMENT",
@@ -268,7 +268,7 @@ def assert_same(given: Any, expected: Any, exact: bool = True) -> None:
 def sample(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     """Values with zeros, signs and repetitions among them; floats with NaN and infinities where there is room."""
     rng = np.random.default_rng([seed, *shape])
-    values = np.asarray(rng.integers(0 if dtype == "uint8" else -4, 9, shape))
+    values = np.asarray(rng.integers(0 if dtype.startswith("uint") else -4, 9, shape))
     if not dtype.startswith("float"):
         return values.astype(dtype) if dtype != "bool" else np.asarray(values % 2 == 0)
     return np.asarray((values + rng.random(shape)).astype(dtype))

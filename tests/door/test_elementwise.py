@@ -15,7 +15,7 @@ from .harness import DTYPES, Trace, call, check, check_or_declined, declined, sa
 
 UNARY = sorted((u for u in UFUNCS if u.nin == 1), key=lambda u: u.__name__)
 BINARY = sorted((u for u in UFUNCS if u.nin == 2), key=lambda u: u.__name__)
-SCALARS = (True, 0, 1, 2, 3, -1, 7, 300, 2**40, 0.0, 0.5, -1.0, 2.0, 2.5, 1e300, float("inf"), float("nan"))
+SCALARS = (True, 0, 1, 2, 3, -1, 7, 300, 2**40, 2**63, -(2**63), 0.0, 0.5, -1.0, 2.0, 2.5, 1e300, float("inf"), float("nan"))
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 1e-30, 3e38])
 
 
@@ -101,7 +101,53 @@ def test_power_is_numpys_bit_for_bit(dtype, exponent):
     check(lambda a: np.power(a, exponent), x)
 
 
-@pytest.mark.parametrize("dtype", ("uint8", "int32", "int64"))
+INTEGERS = [d for d in DTYPES if "int" in d]
+
+
+def at_the_limits(dtype):
+    limits = np.iinfo(dtype)
+    return np.array([0, 1, 3, 7, limits.max, limits.max - 1, limits.min, limits.min + 1], dtype)
+
+
+@pytest.mark.parametrize("op", [op for op in OPERATORS if op is not operator.pow], ids=name)
+def test_operators_at_the_limits(op):
+    """Wrapping, division of and by the least, shifts, and int64 beside uint64."""
+    for left in INTEGERS:
+        x = at_the_limits(left)
+        for right in INTEGERS:
+            check_or_declined(op, x[:, None], at_the_limits(right))
+        for scalar in (0, -1, 255, 2**31, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1):
+            check_or_declined(lambda a: op(a, scalar), x)
+            check_or_declined(lambda a: op(scalar, a), x)
+
+
+def test_functions_of_integers_at_the_limits():
+    for dtype in INTEGERS:
+        x = at_the_limits(dtype)
+        check(operator.invert, x)
+        for function in (operator.neg, abs, np.sign, np.square, np.sum, np.prod, np.cumsum, np.max, np.min, np.argmin):
+            check(function, x)
+        for function in (np.maximum, np.minimum, np.fmax, np.fmod):
+            for other in INTEGERS:
+                check(function, x[:, None], at_the_limits(other))
+
+
+def test_int64_and_uint64_compare_exactly():
+    x, y = np.array([-1, 2**53 + 1, 2**63 - 1, -(2**63)]), np.array([2**64 - 1, 2**53, 2**63 - 1, 2**63], "uint64")
+    for op in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
+        check(op, x[:, None], y)
+        check(op, y[:, None], x)
+
+
+def test_python_ints_beyond_int64():
+    check(lambda: (call(np.array, 2**63), call(np.full, (2,), 2**64 - 1), call(np.full, 2, 2**63, "uint64")))
+    check(lambda x: (x + 2**63, x < 2**64, x == -1, np.where(x > 3, x, 2**64 - 1)), sample((4,), "uint64"))
+    check(lambda x: (x < 2**63, x >= -(2**63) - 1), sample((4,), "int64"))
+    assert declined(lambda x: x + -1, sample((4,), "uint64")) == "NUMPY_ERROR"
+    assert declined(lambda x: x + 2**63, sample((4,), "int64")) == "NUMPY_ERROR"
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_power(dtype):
     x = sample((20,), dtype)
     check(lambda a: a**3, x)
@@ -242,7 +288,7 @@ def test_isclose():
 
 def test_scalar_types_are_casts():
     for dtype in DTYPES:
-        for target in (np.bool_, np.uint8, np.int32, np.int64, np.float32, np.float64):
+        for target in (np.dtype(d).type for d in DTYPES):
             for shape in ((3,), (), (1, 1)):
                 x = sample(shape, dtype)
                 check(partial(call, target), x if dtype == "bool" else np.abs(x))
@@ -257,7 +303,8 @@ def test_lists_are_strong_operands():
 
 def test_symbolic_sizes_are_weak_integers():
     check(lambda x: x.sum(axis=0) / x.shape[0], sample((7, 3), "float32"), symbolic=True)
-    check(lambda x: x * x.size, sample((7, 3), "int32"), symbolic=True)
+    for dtype in INTEGERS:
+        check(lambda x: (x * x.size, x < x.shape[0]), sample((7, 3), dtype), symbolic=True)
 
 
 def test_unknown_functions_are_not_found():

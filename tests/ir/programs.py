@@ -195,7 +195,7 @@ def _random_node(draw: st.DrawFn, graph: Graph, nodes: list[Node]) -> Node | Non
 
 
 def _random_constant(draw: st.DrawFn, graph: Graph, like: Node) -> Node | None:
-    choices = [False, True] if like.dtype.is_bool else [0, 1, 2, 3] + ([] if like.dtype is dtypes.uint8 else [-1, -2])
+    choices = [False, True] if like.dtype.is_bool else [0, 1, 2, 3] + ([] if like.dtype.kind == "u" else [-1, -2])
     choices += [-0.0, 0.5, math.nan, math.inf] if like.dtype.is_float else []
     value = convert(draw(st.sampled_from(choices)), like.dtype)
     if draw(st.booleans()):

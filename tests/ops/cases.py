@@ -53,7 +53,7 @@ def sample(op: Op, dtype: DType, shape: tuple[int, ...], seed: int = 0, special:
 
 def special_values(op: Op, dtype: DType) -> np.ndarray:
     values = list(SPECIAL[dtype.kind])
-    if dtype.kind == "i":
+    if dtype.is_integer:
         info = np.iinfo(dtype.numpy)
         values += [info.min, info.max]
     if dtype.kind == "f":

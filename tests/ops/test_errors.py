@@ -47,7 +47,8 @@ DTYPES = [
         "cast",
         [(f32, ())],
         {"dtype": "float64"},
-        "cast: dtype must be one of the IR's (bool, uint8, int32, int64, float32, float64), got 'float64'",
+        "cast: dtype must be one of the IR's (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, "
+        "float64), got 'float64'",
     ),
     ("sum", [(b1, (2,))], {"axis": (0,)}, "sum: takes integers or floating point, got bool"),
     ("any", [(i64, (2,))], {"axis": (0,)}, "any: takes bool, got int64; compare the operand with 0 first"),
@@ -55,12 +56,12 @@ DTYPES = [
     ("cumsum", [(b1, (2,))], {"axis": 0}, "cumsum: takes integers or floating point, got bool"),
     ("matmul", [(f32, (2, 2)), (f64, (2, 2))], {}, "matmul: operands must have one dtype, got float32, float64"),
     ("concatenate", [(f32, (2,)), (f64, (2,))], {"axis": 0}, "concatenate: operands must have one dtype"),
-    ("full", [], {"shape": (), "value": 0, "dtype": float}, "full: dtype must be one of the IR's bool, uint8"),
+    ("full", [], {"shape": (), "value": 0, "dtype": float}, "full: dtype must be one of the IR's bool, int8"),
     (
         "iota",
         [],
         {"shape": (2,), "dtype": b1},
-        "iota: dtype must be one of the IR's uint8, int32, int64, float32, float64, got bool",
+        "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, got bool",
     ),
 ]
 

@@ -245,9 +245,12 @@ static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inp
 
 static int is_scalar_type(PyTypeObject *type)
 {
-    return type == &PyDoubleArrType_Type || type == &PyLongArrType_Type || type == &PyLongLongArrType_Type ||
-           type == &PyFloat_Type || type == &PyLong_Type || type == &PyFloatArrType_Type || type == &PyIntArrType_Type ||
-           type == &PyUByteArrType_Type || type == &PyBoolArrType_Type || type == &PyBool_Type;
+    return type == &PyDoubleArrType_Type || type == &PyFloatArrType_Type || type == &PyBoolArrType_Type ||
+           type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
+           type == &PyByteArrType_Type || type == &PyShortArrType_Type || type == &PyIntArrType_Type ||
+           type == &PyLongArrType_Type || type == &PyLongLongArrType_Type || type == &PyUByteArrType_Type ||
+           type == &PyUShortArrType_Type || type == &PyUIntArrType_Type || type == &PyULongArrType_Type ||
+           type == &PyULongLongArrType_Type;
 }
 
 static int parse_equal(instruction *g, PyObject *value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dynagraph.backends.cstyle import CStyle, Scope, Writer, float_literal
+from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
@@ -552,7 +552,7 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     operator = "+" if kind == "sum" else "*"
     if dtype.is_float:
         return f"({left} {operator} {right})"
-    unsigned = {"int32": "uint32_t", "int64": "uint64_t"}.get(dtype.name, dtype.ctype)
+    unsigned = UNSIGNED[dtype.name]
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
 
 
@@ -570,6 +570,6 @@ def _initial(c: CStyle, a: Accumulator, empty: bool) -> str:
     if a.dtype.is_float:
         return float_literal(float("-inf") if lowest else float("inf"), a.dtype)
     if a.dtype.kind in "ub":
-        top = "1" if a.dtype.is_bool else "255"
+        top = "1" if a.dtype.is_bool else f"UINT{a.dtype.itemsize * 8}_MAX"
         return "0" if lowest else top
     return f"INT{a.dtype.itemsize * 8}_{'MIN' if lowest else 'MAX'}"

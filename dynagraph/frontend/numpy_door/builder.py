@@ -135,6 +135,8 @@ def default_dtype(value: object) -> DType:
     """The dtype of an array made of one Python scalar."""
     if type(value) is bool:
         return dtypes.bool_
+    if type(value) is int and LIMITS[dtypes.int64][1] < value <= LIMITS[dtypes.uint64][1]:
+        return dtypes.uint64
     return dtypes.float64 if type(value) in (float, WeakFloat) else dtypes.int64
 
 
@@ -157,7 +159,8 @@ def _as_integer(value: Scalar, dtype: DType) -> int | SymInt:
     if isinstance(whole, SymInt) and dtype is dtypes.int64:
         return whole
     low, high = LIMITS[dtype]
-    if whole < low or whole > high:
+    sized = isinstance(whole, SymInt) and dtype is dtypes.uint64  # sizes are less than 2**63, which guards compare with no more
+    if whole < low or (not sized and whole > high):
         raise Unsupported("NUMPY_ERROR", f"Python integer {whole} is out of bounds for {dtype}, which holds {low} to {high}")
     return whole
 

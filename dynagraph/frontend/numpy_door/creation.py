@@ -18,7 +18,7 @@ from dynagraph.frontend.numpy_door.arguments import (
     only,
     reshape,
 )
-from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import where
 from dynagraph.frontend.numpy_door.reductions import sum_
 from dynagraph.frontend.numpy_door.shapes import diagonal_of, read_only
@@ -41,7 +41,8 @@ def _check_order(order: Any, who: str, allowed: tuple[Any, ...] = ("C", None)) -
 def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
     sizes = nonnegative(as_shape(shape, who), who)
     if is_weak(value):
-        chosen = dtype or known_dtype(np.result_type(type(value) if not isinstance(value, SymInt) else int), who)
+        only(not isinstance(value, WeakFloat), who, "fill_value", value, "a number that does not change")
+        chosen = dtype or default_dtype(value)
         return b.call("full", shape=sizes, value=b.scalar(value, chosen).attrs["value"], dtype=chosen)
     node = b.as_node(value, dtype)
     return b.call("copy", b.call("broadcast_to", node, shape=sizes))
@@ -133,7 +134,7 @@ def _number(value: Any, who: str) -> int | float | SymInt:
         value = value.item()
     only(type(value) in (int, float, SymInt), who, "start, stop or step", value, "use Python numbers")
     if type(value) is int and not LIMITS[dtypes.int64][0] <= value <= LIMITS[dtypes.int64][1]:
-        raise numpy_error(f"{who}: {value} does not fit int64")
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: {value} does not fit int64")
     return value
 
 
@@ -173,7 +174,7 @@ def _float_range(b: Builder, first: float, last: float, step: float, dtype: DTyp
 
 def _check_range(first: Dim, step: Dim, size: Dim, dtype: DType) -> None:
     if dtype.is_integer and dtype is not dtypes.int64:
-        low, high = LIMITS[dtype]
+        low, high = LIMITS[dtype][0], min(LIMITS[dtype][1], LIMITS[dtypes.int64][1])  # as int64 they are computed
         for value in (first, first + step * (size - 1)):
             only(size == 0 or low <= value <= high, "arange", "dtype", dtype, f"it holds {low} to {high}")
 

@@ -136,13 +136,36 @@ def op(name: str) -> Emit:
 
 
 def _comparison(name: str) -> Emit:
-    """Python ints that the loop's dtype cannot hold compare by their value, as NumPy has it."""
+    """Python ints that the loop's dtype cannot hold compare by their value, as NumPy has it; so do int64 and uint64."""
 
     def emit(b: Builder, call: Call) -> Node:
-        widened = dtypes.int64 if any(_beyond(x, d) for x, d in zip(call.operands, call.loop)) else call.loop[0]
-        return b.call(name, *(b.as_node(x, widened) for x in call.operands))
+        left, right = call.operands
+        if _beyond(left, call.loop[0]) or _beyond(right, call.loop[1]):
+            return _compare_beyond(b, name, left, right)
+        nodes = call.nodes(b)
+        return b.call(name, *nodes) if nodes[0].dtype is nodes[1].dtype else _compare_signs(b, name, *nodes)
 
     return emit
+
+
+def _compare_beyond(b: Builder, name: str, left: Any, right: Any) -> Node:
+    """With a Python int beyond the range of the other operand: it compares with all elements as with zero."""
+    x = left if isinstance(left, Node) else right
+    if not isinstance(x, Node) or not x.dtype.is_integer:  # NumPy's error, or Python's objects
+        raise Unsupported("NUMPY_ERROR", f"{name}: {left if right is x else right} does not fit int64")
+    result = bool(getattr(np, name)(*(0 if operand is x else np.sign(operand) for operand in (left, right))))
+    return b.call("full", shape=x.shape, value=result, dtype=dtypes.bool_)
+
+
+def _compare_signs(b: Builder, name: str, left: Node, right: Node) -> Node:
+    """int64 with uint64: below zero the sign says it, else both are compared as uint64."""
+    signed_left = left.dtype.kind == "i"
+    signed = left if signed_left else right
+    below = b.call("less", signed, b.scalar(0, signed.dtype))
+    compared = b.call(name, b.cast(left, dtypes.uint64), b.cast(right, dtypes.uint64))
+    if name == "not_equal" or name.startswith("less" if signed_left else "greater"):
+        return b.call("logical_or", below, compared)
+    return b.call("logical_and", b.call("logical_not", below), compared)
 
 
 def _beyond(x: Any, dtype: DType) -> bool:
@@ -150,7 +173,13 @@ def _beyond(x: Any, dtype: DType) -> bool:
 
 
 def _logical(name: str) -> Emit:
-    return lambda b, call: b.call(name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
+    def emit(b: Builder, call: Call) -> Node:
+        for x in call.operands:
+            if _beyond(x, dtypes.int64) and call.loop[0].is_bool:
+                raise numpy_error(f"{name}: {x} does not fit int64")
+        return b.call(name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
+
+    return emit
 
 
 def _float_test(name: str, elsewhere: bool) -> Emit:
@@ -385,7 +414,7 @@ def _clip(b: Builder, a: Any, low: Any, high: Any, ufunc_arguments: dict[str, An
     operands = x, strong(b, low), strong(b, high)
     dtype = result_type(operands, "clip")
     if dtype.is_bool:
-        raise Unsupported("UNSUPPORTED_DTYPE", "clip: bool between two bounds becomes int8, which is not captured")
+        dtype = known_dtype(np.clip(np.zeros((), bool), False, True).dtype, "clip")  # versions differ: bool, or int8
     value, least_node, greatest_node = (b.as_node(o, dtype) for o in operands)
     return b.call("minimum", b.call("maximum", value, least_node), greatest_node)
 

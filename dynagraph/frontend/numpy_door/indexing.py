@@ -107,6 +107,8 @@ def _take(b: Builder, a: Any, indices: Any, axis: Any = None, out: Any = None, m
         x, axis = ravel(b, x), 0
     axis = normalize_axis(int(axis), x.ndim, "take")
     places = indices if isinstance(indices, Node) else b.as_node(indices)
+    if not np.can_cast(places.dtype.numpy, np.intp, "safe"):
+        raise numpy_error(f"take: {places.dtype} is no dtype of indices")
     if places.ndim == 0:
         places = reshape(b, places, (1,))
         taken = _gather(b, x, (*[slice(None)] * axis, places))

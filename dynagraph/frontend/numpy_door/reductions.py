@@ -19,12 +19,10 @@ _FIXED = ("out", "initial", "where")
 
 
 def _accumulator(x: Node, dtype: object, who: str) -> DType:
-    """Sums and products of bools and small integers are of NumPy's default integer."""
+    """Sums and products of bools and integers are of NumPy's largest integer of the kind."""
     if dtype is not None:
         return known_dtype(dtype, who)
-    if x.dtype is dtypes.uint8:
-        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of uint8 is uint64, which is not captured; give dtype=np.int64")
-    return x.dtype if x.dtype.is_float else dtypes.int64
+    return x.dtype if x.dtype.is_float else dtypes.uint64 if x.dtype.kind == "u" else dtypes.int64
 
 
 def reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:

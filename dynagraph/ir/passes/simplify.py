@@ -10,6 +10,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Elementwise
@@ -55,13 +58,14 @@ def has_exact_reciprocal(c: Scalar) -> bool:
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
-_WIDENS: dict[str, tuple[str, ...]] = {
-    "bool": ("uint8", "int32", "int64", "float32", "float64"),
-    "uint8": ("int32", "int64", "float32", "float64"),
-    "int32": ("int64", "float64"),
-    "int64": (),  # 2**53 + 1 has no float64
-    "float32": ("float64",),
-    "float64": (),
+def _widens(source: DType, target: DType) -> bool:
+    """NumPy's safe casts, apart from those of 64-bit integers to float64: 2**53 + 1 has no float64."""
+    safe = np.can_cast(source.numpy, target.numpy, "safe")
+    return safe and not (source.is_integer and target.is_float and 8 * source.itemsize > np.finfo(target.numpy).nmant)
+
+
+_WIDENS: dict[str, frozenset[str]] = {
+    s.name: frozenset(t.name for t in dtypes.ALL if t is not s and _widens(s, t)) for s in dtypes.ALL
 }
 
 
@@ -73,12 +77,13 @@ def keeps_every_value(source: DType, target: DType) -> bool:
 def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
     """Whether a cast to `middle` on the way changes nothing.
 
-    A value-keeping first step never does, floats to integers apart: what an out-of-range value gives depends on its
-    width. Integers that get ever narrower are cut to the same last bits.
+    A value-keeping first step never does, floats to integers apart: what an out-of-range value gives depends on the
+    widths. Integers that get ever narrower are cut to the same last bits.
     """
     source, target = x.dtype, root.dtype
     if keeps_every_value(source, middle):
-        return source is middle or source is target or not (source.is_float and target.is_integer)
+        in_range = keeps_every_value(source, target)
+        return source is middle or in_range or not (middle.is_float and target.is_integer)
     narrower = source.itemsize >= middle.itemsize >= target.itemsize
     return narrower and source.is_integer and middle.is_integer and target.is_integer
 
