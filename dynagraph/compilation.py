@@ -218,7 +218,7 @@ class Compilation:
             return None if len(callee.broken) < 2 else _frame_hook.SKIP
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
-        if not callee.captures[entry].graph.n_checks:
+        if not callee.captures[entry].graph.may_refuse:
             return callee.shim[1], entry.call
         return callee.shim[1], partial(_call_or_plainly, entry, function)
 
@@ -378,12 +378,12 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
         into = tuple(position for _, _, _, position in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
-            executable.repeatable, into, captured.graph.n_checks,
+            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse,
         )
     else:
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
-            captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks,
+            captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
 

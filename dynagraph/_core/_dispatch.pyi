@@ -26,6 +26,7 @@ class NativePlan:
         release_gil: bool,
         n_symbols: int,
         n_checks: int = 0,
+        call_out: Callable[..., None] | None = None,
     ) -> None: ...
 
 @final
@@ -43,6 +44,7 @@ class PythonPlan:
         repeatable: bool = False,
         into: tuple[int, ...] = (),
         n_checks: int = 0,
+        may_refuse: bool = False,
     ) -> None: ...
 
 @final

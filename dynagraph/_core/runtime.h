@@ -4,10 +4,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 1
+#define DG_RUNTIME_VERSION 2
 
 /* iterations lo..hi of a kernel; `thread` is below n_threads */
 typedef void (*dg_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread);
+
+/* an array of somebody's: strides in bytes, `type` is NumPy's number of the dtype */
+typedef struct dg_array {
+    void *data;
+    const int64_t *shape, *strides;
+    int32_t ndim, type;
+} dg_array;
 
 typedef struct dg_runtime {
     int32_t version;
@@ -17,11 +24,15 @@ typedef struct dg_runtime {
     /* CBLAS routines, null where there is none; ilp64: their integers have 64 bits */
     void *sgemm, *dgemm, *sgemv, *dgemv;
     int32_t ilp64;
+    /* calls a Python function of the program: 0, DG_REFUSED where it failed, DG_RAISED; takes the GIL for itself. `program` is the last
+       of the entry's buffers. */
+    int (*call_out)(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
+                    int32_t n_results, const dg_array *results);
 } dg_runtime;
 
-/* an entry point: inputs, outputs and the workspace in `buffers`; 0, DG_REFUSED where a check failed (and no input was written
-   to), or another number where memory ran out */
-enum { DG_REFUSED = -1 };
+/* an entry point: inputs, outputs, the workspace and what `call_out` is given in `buffers`; 0, DG_REFUSED where a check or a call
+   failed (and no input was written to), DG_RAISED with an exception set (likewise), or another number where memory ran out */
+enum { DG_REFUSED = -1, DG_RAISED = -2 };
 typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt);
 
 #endif

@@ -22,6 +22,7 @@ class NativeProgram:
     keepalive: object  # what owns the code: it is unloaded when this goes
     workspace: IntExpr  # bytes
     release_gil: bool  # worth letting other Python threads run meanwhile
+    call_out: Callable[..., None] | None = None  # (number, sizes, operands, results): functions of NumPy's that the code calls
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -204,4 +205,24 @@ def fill(ex: Executor, array: Array, value: Any) -> None:
     ex.memories.write(array, _assigned(ex, value, array.node))
 
 
-__all__ = ["call_with_out", "check_product", "copy_to", "fill", "has_out", "store_item", "store_result"]
+def arranger(function: Any) -> Callable[..., None]:
+    """What a method means that arranges an array's elements anew, as `function` does in a copy: ``array.sort()``."""
+
+    def arrange(ex: Executor, array: Array, *args: Any, **kwargs: Any) -> None:
+        door = lookup(function)
+        assert door is not None
+        axis = ex.resolve(kwargs.get("axis"))
+        if axis is not None and isinstance(axis, Const) and axis.value is None:
+            refuse("WOULD_RAISE", f"{door.name}: in place, along no axis")
+        ex.memories.write(array, ex.call_door(door, [array, *args], kwargs).node)  # type: ignore[union-attr]
+
+    return arrange
+
+
+# methods of arrays that write into them and give nothing: (executor, array, *args)
+WRITING_METHODS: dict[str, Callable[..., None]] = {
+    "fill": fill, "sort": arranger(np.sort), "partition": arranger(np.partition)
+}
+
+
+__all__ = ["WRITING_METHODS", "call_with_out", "check_product", "copy_to", "has_out", "store_item", "store_result"]

@@ -404,7 +404,7 @@ class Executor:
         if isinstance(result, Node):
             return self._from_node(result, returns)
         if isinstance(result, (tuple, list)):
-            return Sequence(type(result) if type(result) in (tuple, list) else tuple, [self.from_door(r, returns) for r in result])
+            return Sequence(type(result), [self.from_door(r, returns) for r in result])
         return Const(result)
 
     def _from_node(self, node: Node, returns: str) -> Array:

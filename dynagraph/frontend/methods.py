@@ -47,12 +47,7 @@ NOTHING = Const(None)
 def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
     """``owner.name(*args, **kwargs)`` of a followed value."""
     if isinstance(owner, Array):
-        if name == "fill" and not owner.is_scalar and len(args) == 1 and not kwargs:
-            array_writes.fill(frame.ex, owner, args[0])
-            return NOTHING
-        door = method(name)
-        assert door is not None
-        return frame.ex.call_door(door, [owner, *args], kwargs)
+        return _of_array(frame, owner, name, args, kwargs)
     if isinstance(owner, Const):
         return _of_constant(frame, owner.value, name, args, kwargs)
     if isinstance(owner, Function) and name == "__get__":
@@ -60,8 +55,23 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
     found = table_of(owner).get(name)
     if found is None:
         return refuse("UNSUPPORTED_FUNCTION", f".{name}() of a {getattr(owner, 'kind', type(owner)).__name__.lower()}")
+    return _with_arguments(name, found, frame, owner, *args, **kwargs)
+
+
+def _of_array(frame: Frame, owner: Array, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    writes = array_writes.WRITING_METHODS.get(name)
+    if writes is not None and not owner.is_scalar:
+        _with_arguments(name, writes, frame.ex, owner, *args, **kwargs)
+        return NOTHING
+    door = method(name)
+    assert door is not None
+    return frame.ex.call_door(door, [owner, *args], kwargs)
+
+
+def _with_arguments(name: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What the function gives; arguments that it does not take are the user's mistake."""
     try:
-        return found(frame, owner, *args, **kwargs)
+        return function(*args, **kwargs)
     except TypeError as error:
         if "positional argument" in str(error) or "keyword argument" in str(error):
             refuse("WOULD_RAISE", f".{name}(): {error}")

@@ -95,6 +95,11 @@ class Node:
     def ndim(self) -> int:
         return len(self.meta.shape)
 
+    @property
+    def may_raise(self) -> bool:
+        """Whether it is run even where nothing uses its value."""
+        return self.kind == "call_function" and self.target.may_raise
+
     def is_op(self, *names: str) -> bool:
         return self.kind == "call_function" and self.target.name in names
 
@@ -187,6 +192,11 @@ class Graph:
         """How many outputs at the end are checks."""
         return int(self.output_node.attrs.get("n_checks", 0))
 
+    @property
+    def may_refuse(self) -> bool:
+        """Whether a program of the graph may leave a call to the plain function, having changed nothing."""
+        return self.n_checks > 0 or any(node.may_raise for node in self.nodes)
+
     def __len__(self) -> int:
         return sum(1 for _ in self.nodes)
 
@@ -268,7 +278,7 @@ class Graph:
         """Erase call_function and get_attr nodes that nothing uses; gives how many went."""
         erased = 0
         for node in reversed(list(self.nodes)):
-            if not node.users and node.kind in ("call_function", "get_attr"):
+            if not node.users and node.kind in ("call_function", "get_attr") and not node.may_raise:
                 self.erase(node)
                 erased += 1
         used = {n.target for n in self.nodes if n.kind == "get_attr"}

@@ -9,6 +9,7 @@ import numpy as np
 
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import Symbol
 from dynagraph.ir.shapes import Dim, SymInt, expr_of
@@ -81,6 +82,8 @@ def concrete(value: Any, sizes: Sizes) -> Any:
         return value.expr.evaluate(sizes)
     if isinstance(value, tuple):
         return tuple(concrete(v, sizes) for v in value)
+    if isinstance(value, FunctionCall):
+        return value.map(lambda v: concrete(v, sizes))
     return value
 
 

@@ -12,6 +12,7 @@ from typing import Union
 
 import numpy as np
 
+from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
@@ -145,7 +146,19 @@ class LibraryCall:
     cost: float = 0.0
 
 
-Step = Union[Kernel, LibraryCall]
+@dataclass(frozen=True, eq=False)
+class CallOut:
+    """A function of NumPy's, called as it is: `results` of its values are wanted (None: its only one) and go to `outs`."""
+
+    call: FunctionCall
+    results: tuple[int | None, ...]
+    outs: tuple[Operand, ...]
+    operands: tuple[Operand, ...]
+    comment: str = ""
+    cost: float = 0.0
+
+
+Step = Union[Kernel, LibraryCall, CallOut]
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,6 +321,10 @@ def render(program: LoopProgram) -> str:
         if isinstance(step, LibraryCall):
             operands = ", ".join(o.buffer for o in step.operands)
             lines.append(f"call {step.out.buffer} = {step.routine}({operands})   # {step.comment}")
+            continue
+        if isinstance(step, CallOut):
+            outs = ", ".join(o.buffer for o in step.outs)
+            lines.append(f"call {outs} = {step.call.spelled([o.buffer for o in step.operands])}   # {step.comment}")
             continue
         axes = ", ".join(f"{a.symbol.name} < {a.extent}" for a in step.axes)
         lines.append(f"kernel {step.name}({axes})   # {step.comment}")

@@ -141,6 +141,7 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; REQUIRED has none
     vjp: VJP | None = None
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
+    may_raise: bool = False  # it is run even where nothing uses the result
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
     doc: str = ""
 

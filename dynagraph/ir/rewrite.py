@@ -19,6 +19,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph.errors import RewriteError
+from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Elementwise
@@ -341,6 +342,8 @@ def attribute_key(value: Any) -> Any:
         return ("size", expr_of(value))
     if isinstance(value, (tuple, list)):
         return tuple(attribute_key(v) for v in value)
+    if isinstance(value, FunctionCall):
+        return (value.function, attribute_key(value.args), attribute_key(value.kwargs))
     if isinstance(value, (bool, int, float)):
         return (type(value).__name__, repr(value))  # True is not 1, 0.0 is not -0.0, nan is nan
     return value

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import Symbol
@@ -60,6 +61,8 @@ def _op_name(node: Node) -> str:
 def _arguments(node: Node) -> str:
     if node.kind == "get_attr":
         return str(node.target)
+    if node.is_op("call_out"):
+        return _spell_call_out(node, [a.name for a in node.args])
     return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.attrs.items()])
 
 
@@ -174,6 +177,8 @@ def _flat(value: Any) -> Iterable[Any]:
     if isinstance(value, (tuple, list)):
         for v in value:
             yield from _flat(v)
+    elif isinstance(value, FunctionCall):
+        yield from _flat((value.args, value.kwargs))
     else:
         yield value
 
@@ -192,6 +197,11 @@ def _tuple(parts: Sequence[str]) -> str:
 
 
 Spelling = Callable[[Node, list[str]], str]
+
+
+def _spell_call_out(node: Node, operands: list[str]) -> str:
+    result = node.attrs["result"]
+    return node.attrs["call"].spelled(operands) + ("" if result is None else f"[{result}]")
 
 
 def _numpy(name: str, *attrs: str, dtype: bool = False) -> Spelling:
@@ -247,6 +257,7 @@ _SPELLING: dict[str, Spelling] = {
     "argmax": _spell_position("argmax"),
     "argmin": _spell_position("argmin"),
     "matmul": _numpy("matmul"),
+    "call_out": _spell_call_out,
     "constant": lambda node, operands: f"np.{_numpy_dtype(node)}({_python_value(node.attrs['value'])})",
     "full": lambda node, operands: (
         f"np.full({_python_value(node.shape)}, {_python_value(node.attrs['value'])}, dtype=np.{_numpy_dtype(node)})"

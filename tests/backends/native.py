@@ -33,6 +33,8 @@ def run_native(graph: Graph, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         recipe,
         native.release_gil,
         0,
+        graph.n_checks,
+        native.call_out,
     )
     entry = _dispatch.Entry(guards, len(arrays), plan)
     return entry.run(arrays)

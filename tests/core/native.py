@@ -72,6 +72,14 @@ int imaginary(void *const *p, const int64_t *sizes, const dg_runtime *rt)
     return 0;
 }
 
+/* calls out with its input of 4 elements, read backwards, for 4 of output 0 */
+int calls_out(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    const int64_t shape[] = {4}, backwards[] = {-8}, forwards[] = {8};
+    const dg_array operand = {(double *)p[0] + 3, shape, backwards, 1, 12}, result = {p[1], shape, forwards, 1, 12};
+    return rt->call_out(p[3], 7, sizes, 1, &operand, 1, &result);
+}
+
 int nothing(void *const *p, const int64_t *sizes, const dg_runtime *rt) { return 0; }
 int fails(void *const *p, const int64_t *sizes, const dg_runtime *rt) { return ENOMEM; }
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import CompiledFunction, Entry, GuardError, NativePlan, PythonPlan
+from dynagraph._core._dispatch import CompiledFunction, Entry, GuardError, NativePlan, PythonPlan, Tail
 
 from .native import address, library
 
@@ -561,3 +561,64 @@ def test_reference_counts() -> None:
         e.run(values)
     gc.collect()
     assert [sys.getrefcount(o) for o in (*x, thing, F8, values)] == before
+
+
+# -- programs that call Python functions --------------------------------------------------------------------------------------
+
+
+def calling_out(function: Any, release_gil: bool = False) -> Entry:
+    plan = NativePlan(
+        address("calls_out"), library(), 1, ((F8, (4,), False),), 0, ("out", 0), release_gil, 0, 0, function
+    )
+    return Entry((("array", 0, 0, F8, 1, (4,), None, None),), 1, plan)
+
+
+@pytest.mark.parametrize("release_gil", [False, True])
+def test_generated_code_calls_out(release_gil: bool) -> None:
+    def twice(number: int, sizes: tuple, operands: tuple, results: tuple) -> None:
+        assert (number, sizes, operands[0].flags.writeable) == (7, (), False)
+        results[0][...] = 2 * operands[0]
+
+    assert calling_out(twice, release_gil).run((np.arange(4.0),)).tolist() == [6, 4, 2, 0]
+
+
+@pytest.mark.parametrize("release_gil", [False, True])
+def test_a_call_out_that_raises_refuses_the_call(release_gil: bool) -> None:
+    def fails(*_: Any) -> None:
+        raise ValueError("not today")
+
+    entry = calling_out(fails, release_gil)
+    assert entry.call_or((np.arange(4.0),), Tail(lambda: "plainly")) == "plainly"
+
+
+def test_an_interrupt_comes_out_of_a_call_out() -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        calling_out(interrupted).call_or((np.arange(4.0),), Tail(lambda: "plainly"))
+
+
+def test_what_a_handler_raises_in_a_call_out_is_not_the_programs() -> None:
+    """It is raised when the program is done, as if the signal had come then."""
+    times: list[int] = []
+
+    def disturbed(number: int, sizes: tuple, operands: tuple, results: tuple) -> None:
+        times.append(1)
+        if len(times) == 1:
+            raise OSError("from a handler")
+        results[0][...] = operands[0]
+
+    seen: Any = None
+    try:
+        calling_out(disturbed).run((np.arange(4.0),))
+        for _ in range(1000):
+            pass
+    except OSError as error:
+        seen = error
+    assert seen is not None and len(times) == 2
+
+
+def test_what_is_called_out_must_be_callable() -> None:
+    with pytest.raises(TypeError, match="call_out=3 is not callable"):
+        calling_out(3)

@@ -12,6 +12,7 @@ import numpy as np
 import dynagraph.ir.optable  # noqa: F401  (fills OPS)
 from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan, Scatter
@@ -280,7 +281,26 @@ def scatter_cases(op: Op) -> Iterator[Case]:
             yield Case(op, [x, values, *places], {**case.attrs, "combine": combine})
 
 
+CALLS: list[tuple[FunctionCall, tuple[int, ...], int | None, tuple[int, ...]]] = [
+    (FunctionCall("sort", (Slot(0),), (("axis", 0),)), (4, 3), None, (4, 3)),
+    (FunctionCall("sort", (Slot(0),)), (0,), None, (0,)),
+    (FunctionCall("partition", (Slot(0), 2)), (5,), None, (5,)),
+]
+
+
+def call_out_cases(op: Op) -> Iterator[Case]:
+    for dtype in dtypes.ALL:
+        for call, shape, result, made in CALLS:
+            yield Case(op, [sample(op, dtype, shape)], {"call": call, "result": result, "dtype": dtype, "shape": made})
+    for result, made in enumerate([(4, 3), (3, 3)]):
+        attrs = {"call": FunctionCall("linalg.qr", (Slot(0),)), "result": result, "dtype": dtypes.float64, "shape": made}
+        yield Case(op, [sample(op, dtypes.float64, (4, 3))], attrs)
+
+
 def library_cases(op: Op) -> Iterator[Case]:
+    if op.name == "call_out":
+        yield from call_out_cases(op)
+        return
     for dtype in dtypes.ALL:
         for a, b in [
             ((2, 3), (3, 4)),

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.ir.callouts import selected
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.graph import Graph, Meta, Node
@@ -273,7 +274,13 @@ def _scatter(lowering: Scatter, operands: list[np.ndarray], metas: Any, attrs: A
     return result
 
 
-def _matmul(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+def _library(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
+    if lowering.routine == "call_out":
+        return np.asarray(selected(attrs["call"].run(np, operands), attrs["result"]))
+    return _matmul(operands, out, sizes)
+
+
+def _matmul(operands: Any, out: Meta, sizes: Any) -> np.ndarray:
     """The definition: row times column, summed."""
     a, b = operands
     result = _empty(out, sizes)
@@ -293,7 +300,7 @@ _RUN: dict[type, Any] = {
     Reduction: _reduction,
     Scan: _scan,
     Composite: _composite,
-    Library: _matmul,
+    Library: _library,
     Gather: _gather,
     Scatter: _scatter,
 }

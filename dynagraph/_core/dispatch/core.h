@@ -110,6 +110,14 @@ int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is no
 void dg_drop_raised(dg_raised *raised);
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
 
+/* -- call_out.c: Python functions that generated code calls -- */
+typedef struct {
+    PyObject *function; /* (number, sizes, operands, results) -> None */
+    int n_sizes;
+} dg_callee;
+int dg_call_out(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
+                int32_t n_results, const dg_array *results);
+
 /* -- tracebacks.c -- */
 extern int dg_full_tracebacks;
 void dg_hide_our_frames(void); /* from the exception that is set */

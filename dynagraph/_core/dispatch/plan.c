@@ -22,6 +22,8 @@ struct dg_plan {
     PyObject *keepalive;       /* what owns the code; or the callable */
     int n_checks; /* the last outputs: bools, one of which being true refuses the call */
     int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
+    dg_callee callee; /* native: the function that the code calls out to, or null */
+    int may_refuse;
     int repeatable; /* the callable is a function of its inputs: what it raises it raises again */
     output *outputs;
     dg_size workspace;
@@ -85,6 +87,7 @@ static void plan_dealloc(dg_plan *plan)
 {
     PyObject_GC_UnTrack(plan);
     Py_CLEAR(plan->keepalive);
+    Py_CLEAR(plan->callee.function);
     for (int k = 0; k < plan->n_outputs && plan->outputs; ++k) {
         Py_XDECREF(plan->outputs[k].descr);
         for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
@@ -100,6 +103,7 @@ static void plan_dealloc(dg_plan *plan)
 static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
 {
     Py_VISIT(plan->keepalive);
+    Py_VISIT(plan->callee.function);
     return dg_recipe_traverse(plan->recipe, visit, arg);
 }
 
@@ -131,13 +135,15 @@ static int parse_recipe(dg_plan *plan, PyObject *description)
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", "n_checks",
-                            NULL};
+                            "call_out", NULL};
     unsigned long long address;
-    PyObject *keepalive, *outputs, *workspace, *result;
+    PyObject *keepalive, *outputs, *workspace, *result, *call_out = Py_None;
     int n_inputs, release_gil, n_symbols, n_checks = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|i:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
-                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iO:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
+                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks, &call_out))
         return NULL;
+    if (call_out != Py_None && !PyCallable_Check(call_out))
+        return PyErr_Format(PyExc_TypeError, "NativePlan: call_out=%R is not callable", call_out);
     if (address == 0 && PyTuple_GET_SIZE(outputs) > 0)
         return PyErr_Format(PyExc_ValueError, "NativePlan: outputs, but the address of the entry is null");
     dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
@@ -149,6 +155,9 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_symbols = n_symbols;
     plan->release_gil = release_gil;
     plan->n_checks = n_checks;
+    plan->callee.function = call_out == Py_None ? NULL : Py_NewRef(call_out);
+    plan->callee.n_sizes = n_symbols;
+    plan->may_refuse = n_checks > 0 || plan->callee.function;
     plan->n_outputs = (int)PyTuple_GET_SIZE(outputs);
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)plan->n_outputs + 1, sizeof *plan->outputs)))
         goto fail;
@@ -168,11 +177,11 @@ fail:
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
-                            "into", "n_checks", NULL};
+                            "into", "n_checks", "may_refuse", NULL};
     PyObject *callable, *result, *scalars = NULL, *into = NULL;
-    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!i:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
-                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks))
+    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0, may_refuse = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ip:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_refuse))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
@@ -185,6 +194,7 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_outputs = n_outputs;
     plan->repeatable = repeatable;
     plan->n_checks = n_checks;
+    plan->may_refuse = n_checks > 0 || may_refuse;
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
         parse_recipe(plan, result) < 0)
         goto fail;
@@ -237,7 +247,7 @@ static PyObject *scalar_object(const output *out, void *value)
 
 static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
-    void *buffers[2 * DG_MAX_ARRAYS + 1];
+    void *buffers[2 * DG_MAX_ARRAYS + 2];
     PyObject *outputs[DG_MAX_ARRAYS];
     _Alignas(16) char scalars[DG_MAX_ARRAYS][SCALAR_SIZE];
     PyObject *result = NULL;
@@ -281,6 +291,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         goto done;
     }
     buffers[n + plan->n_outputs] = workspace ? workspace : small;
+    buffers[n + plan->n_outputs + 1] = &plan->callee;
     int failed;
     if (plan->release_gil) {
         PyThreadState *state = PyEval_SaveThread();
@@ -291,7 +302,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     }
     dg_pool_give(workspace);
     if (failed) {
-        if (failed != DG_REFUSED)
+        if (failed != DG_REFUSED && failed != DG_RAISED)
             PyErr_NoMemory();
         goto done;
     }
@@ -349,12 +360,14 @@ static int write_back(const dg_plan *plan, const dg_frame *frame, PyObject **out
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, int *late)
 {
     PyObject *given = PyObject_CallObject(plan->keepalive, args);
-    if (given || !plan->repeatable || !dg_take_raised(raised))
-        return given;
-    given = PyObject_CallObject(plan->keepalive, args);
-    *late = given != NULL;
-    if (!given)
-        dg_drop_raised(raised);
+    if (!given && plan->repeatable && dg_take_raised(raised)) {
+        given = PyObject_CallObject(plan->keepalive, args);
+        *late = given != NULL;
+        if (!given)
+            dg_drop_raised(raised);
+    }
+    if (!given && plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception))
+        PyErr_Clear(); /* run plainly, the user's code raises it at its own place */
     return given;
 }
 
@@ -418,7 +431,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
     *callee = NULL;
-    if (owner && !p->n_checks) /* a call that is refused goes on with its arguments */
+    if (owner && !p->may_refuse) /* a call that is refused goes on with its arguments */
         Py_CLEAR(*owner);
     PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame, callee) : python_run(p, frame, callee);
     while (n > 0)

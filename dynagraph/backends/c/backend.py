@@ -9,6 +9,7 @@ import functools
 from dataclasses import replace
 from importlib import resources
 
+from dynagraph.backends.c.call_outs import call_out_of
 from dynagraph.backends.c.prelude import prelude_for
 from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
@@ -37,6 +38,7 @@ def compile_graph(graph: Graph) -> Executable:
         keepalive=library,
         workspace=program.workspace,
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
+        call_out=call_out_of(program),
     )
     return Executable(
         call=reference(graph),

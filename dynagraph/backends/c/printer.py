@@ -16,6 +16,7 @@ from dynagraph.ir.loops import (
     Accumulator,
     Axis,
     Buffer,
+    CallOut,
     ColumnReduce,
     Define,
     Kernel,
@@ -75,6 +76,7 @@ class _ProgramPrinter:
         self.out = Writer()
         self.c = CStyle(self.out)
         self.n_inputs, self.n_outputs = n_buffers(program)
+        self.n_call_outs = 0
         self.symbols = sorted(_size_symbols(program), key=lambda s: int(s[1:]))
 
     def run(self) -> str:
@@ -145,6 +147,8 @@ class _ProgramPrinter:
                 checked = True
             if isinstance(step, Kernel):
                 self._launch(step)
+            elif isinstance(step, CallOut):
+                self._call_out(step)
             else:
                 self._library_call(step)
         if not checked:
@@ -195,6 +199,34 @@ class _ProgramPrinter:
             if not same_dim(dim, 1):
                 self.out.close()
         self.out.close()
+
+    def _call_out(self, step: CallOut) -> None:
+        """A call of a Python function, which may refuse."""
+        self.out.line(f"/* {step.comment} */")
+        self.out.open("")
+        self._arrays("operands", step.operands)
+        self._arrays("results", step.outs)
+        program = f"buffers[{self.n_inputs + self.n_outputs + 1}]"
+        self.out.line(
+            f"const int status = rt->call_out({program}, {self.n_call_outs}, sizes, {len(step.operands)}, operands, "
+            f"{len(step.outs)}, results);"
+        )
+        self.out.line("if (status)")
+        self.out.line("    return status;")
+        self.out.close()
+        self.n_call_outs += 1
+
+    def _arrays(self, name: str, operands: Sequence[Operand]) -> None:
+        for k, operand in enumerate(operands):
+            for what, sizes, unit in (("shape", operand.shape, 1), ("strides", operand.strides, operand.dtype.itemsize)):
+                numbers = ", ".join(self.c.integer(expr_of(d) * unit) for d in sizes) or "0"
+                self.out.line(f"const int64_t {name}_{k}_{what}[] = {{{numbers}}};")
+        arrays = [
+            f"{{({o.dtype.ctype} *){self.address(self.program.buffers[o.buffer])} + {self.c.integer(o.offset)}, "
+            f"{name}_{k}_shape, {name}_{k}_strides, {len(o.shape)}, {o.dtype.numpy.num}}}"
+            for k, o in enumerate(operands)
+        ]
+        self.out.line(f"const dg_array {name}[{max(1, len(arrays))}] = {{{', '.join(arrays) or '{0}'}}};")
 
     def _matrix(self, operand: Operand, batch: Sequence[IntExpr]) -> str:
         """The address of one matrix of a batch; an operand's batch dimensions broadcast."""
@@ -258,7 +290,7 @@ def _size_symbols(program: LoopProgram) -> set[str]:
             for index in indices(step.body):
                 found |= {s.name for s in index.symbols()}
         else:  # a batch of no matrices has buffers without symbols in their sizes
-            for operand in (*step.operands, step.out):
+            for operand in (*step.operands, *(step.outs if isinstance(step, CallOut) else (step.out,))):
                 for size in (*operand.shape, *operand.strides, operand.offset):
                     found |= {s.name for s in expr_of(size).symbols()}
     return {s for s in found if s[0] == "s" and s[1:].isdigit()}

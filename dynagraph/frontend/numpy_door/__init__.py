@@ -17,6 +17,7 @@ import numpy as np  # noqa: F401  (the example's)
 
 from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the families fills the table)
     attributes,
+    callouts,
     creation,
     elementwise,
     indexing,

@@ -168,7 +168,6 @@ for _name in (
     "fill",
     "sort",
     "put",
-    "itemset",
     "partition",
     "resize",
     "setfield",
@@ -177,7 +176,7 @@ for _name in (
     "__iadd__",
 ):
     _refuse_method(_name, "IN_PLACE_WRITE", _WRITE)
-for _name in ("compress", "choose", "searchsorted", "argsort", "argpartition", "view", "getfield", "setflags"):
+for _name in ("compress", "choose", "view", "getfield", "setflags"):
     _refuse_method(_name, "UNSUPPORTED_FUNCTION", "is not captured")
 
 __all__: list[str] = []

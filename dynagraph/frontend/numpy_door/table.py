@@ -39,6 +39,17 @@ class Door:
         return inspect.signature(self.implementation)
 
     def __call__(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+        fallback = _FALLBACKS.get(self.name)
+        if fallback is None:
+            return self._called(b, args, kwargs)
+        try:
+            return self._called(b, args, kwargs)
+        except Unsupported as refusal:
+            if refusal.reason == "NUMPY_ERROR":
+                raise
+            return fallback(b, *args, **kwargs)
+
+    def _called(self, b: Builder, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         try:
             if self.at_default:
                 self._check_defaults(b, args, kwargs)
@@ -58,6 +69,7 @@ class Door:
 
 
 _FUNCTIONS: dict[int, tuple[object, Door]] = {}  # id of the callable -> the callable, kept so that the id stays its own
+_FALLBACKS: dict[str, Door] = {}  # by the name of the door: what takes the calls that it declines
 _UFUNC_METHODS: dict[tuple[int, str], Door] = {}  # np.add.reduce is a new object each time it is looked up
 _METHODS: dict[str, Door] = {}
 _OPERATORS: dict[str, Door] = {}
@@ -101,6 +113,11 @@ def operators() -> dict[str, Door]:
 
 def register_function(function: object, door: Door) -> None:
     _FUNCTIONS[id(function)] = (function, door)
+
+
+def register_fallback(function: object, door: Door) -> None:
+    """Have `door` take the calls that the function's own door declines."""
+    _FALLBACKS[_FUNCTIONS[id(function)][1].name] = door
 
 
 def register_ufunc_method(ufunc: np.ufunc, name: str, door: Door) -> None:

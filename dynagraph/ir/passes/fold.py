@@ -43,6 +43,8 @@ def _value(node: Node, values: dict[Node, np.ndarray]) -> np.ndarray | None:
         return node.graph.constants[node.target] if _is_small(node) else None
     if node.kind != "call_function" or not _is_small(node) or any(a not in values for a in node.args):
         return None
+    if node.may_raise:
+        return None
     if any(map(_is_symbolic, node.attrs.values())):
         return None
     return _evaluate(node, [values[a] for a in node.args])

@@ -15,6 +15,7 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
 from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
 from dynagraph.ir.passes.inplace import Takeovers
+from dynagraph.ir.rewrite import attribute_key
 from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
@@ -89,7 +90,7 @@ class _Fuser:
         for node in self.nodes:
             lowering = node.op.lowering
             if isinstance(lowering, Library):
-                self.real.update(base for base in map(library_base, node.args) if not is_input(base))
+                self.real.update(base for a in node.args if not is_input(base := library_base(node, a)))
             elif isinstance(lowering, Gather):
                 base, _ = gather_base(node.args[0])
                 if not is_input(base):
@@ -137,7 +138,7 @@ class _Fuser:
             collected: set[Node] = set()
             for k, arg in enumerate(node.args):
                 if isinstance(node.op.lowering, Library):
-                    collected.add(library_base(arg))
+                    collected.add(library_base(node, arg))
                 elif isinstance(node.op.lowering, Gather) and k == 0:
                     collected.add(gather_base(arg)[0])
                 elif is_input(arg) or arg in self.real:
@@ -152,6 +153,8 @@ class _Fuser:
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
         group = self._own_group(node)
+        if node.is_op("call_out") and self._join_call(node):
+            return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in range(len(self.groups) - 1, earliest - 1, -1):
                 candidate = self.groups[position]
@@ -165,6 +168,17 @@ class _Fuser:
         group.members.append(node)
         self.group_of[node] = len(self.groups)
         self.groups.append(group)
+
+    def _join_call(self, node: Node) -> bool:
+        """Several results of one call are one step."""
+        key = attribute_key(node.attrs["call"])
+        for position, group in enumerate(self.groups):
+            first = group.members[0]
+            if first.is_op("call_out") and first.args == node.args and attribute_key(first.attrs["call"]) == key:
+                group.members.append(node)
+                self.group_of[node] = position
+                return True
+        return False
 
     def _own_group(self, node: Node) -> Group:
         """Writes over other values stand alone, behind everything that reads these."""
@@ -302,17 +316,17 @@ def op_cost(node: Node) -> float:
 _EXPRESSION_NAMES = {"divide": "div", "power": "pow", "floor_divide": "floordiv"}
 
 
-def library_base(operand: Node) -> Node:
-    """The node whose memory a library routine reads for an operand: a transpose or slice is read in place."""
+def library_base(node: Node, operand: Node) -> Node:
+    """The node whose memory the library routine `node` reads for an operand: a transpose or slice is read in place."""
     found = view_of(operand)
-    if found is not None and is_matrix_layout(found[1].shape, found[1].strides):
+    if found is not None and (node.is_op("call_out") or is_matrix_layout(found[1].shape, found[1].strides)):
         return found[0]
     return operand
 
 
-def operand_strided(operand: Node) -> tuple[Node, Shape, Shape, object]:
-    """Base node, shape, strides and offset of a library operand."""
-    base = library_base(operand)
+def operand_strided(node: Node, operand: Node) -> tuple[Node, Shape, Shape, object]:
+    """Base node, shape, strides and offset of an operand of a library routine."""
+    base = library_base(node, operand)
     if base is operand:
         strided = strided_of(operand)
     else:

@@ -72,7 +72,8 @@ class _Planner:
         self.position = {node: k for k, node in enumerate(self.graph.nodes)}
         outputs = self.graph.outputs
         checks = outputs[len(outputs) - self.graph.n_checks :]
-        self.last_check = max((self.position[check] for check in checks), default=0)
+        raising = [node for node in self.graph.nodes if node.may_raise]
+        self.last_check = max((self.position[check] for check in (*checks, *raising)), default=0)
 
     # -- from an input to the output that is meant for it ---------------------------------------------------------------
     def _find_ways(self) -> None:

@@ -53,7 +53,7 @@ def _matrix_operands(graph: Graph, node: Node) -> None:
     """Copy operands that do not lie in memory as BLAS takes them."""
     args: list[Node] = []
     for operand in node.args:
-        _, shape, strides, _ = operand_strided(operand)
+        _, shape, strides, _ = operand_strided(node, operand)
         if not is_matrix_layout(shape, strides):
             with graph.inserting_before(node):
                 operand = graph.call(OPS["copy"], operand)

@@ -16,6 +16,7 @@ from dynagraph.ir.loops import (
     Accumulator,
     Axis,
     Buffer,
+    CallOut,
     ColumnReduce,
     Define,
     Kernel,
@@ -51,6 +52,7 @@ SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where se
 SCRATCH_LIMIT = 8192  # ... unless the row is longer than this: it lies on the stack
 NANOSECONDS_PER_COST = 0.12  # of one addition in a vectorised loop: for estimates of when threads are worth while
 GEMM_FLOPS_PER_NANOSECOND = 60.0
+CALL_OUT_COST = 5000.0  # nanoseconds: what Python needs for a call; how long the function runs is its own affair
 
 
 def lower(graph: Graph, plan: FusionPlan) -> LoopProgram:
@@ -59,7 +61,7 @@ def lower(graph: Graph, plan: FusionPlan) -> LoopProgram:
     steps: list[Step] = []
     for position, group in enumerate(plan.groups):
         if group.kind == "library":
-            steps.append(_library_call(group.members[0], buffers))
+            steps.append(_library_step(group, plan, buffers))
         else:
             steps.append(_KernelLowering(f"k{position}", group, plan, buffers).run())
     return LoopProgram(buffers.by_name, tuple(steps), n_checks=graph.n_checks)
@@ -504,16 +506,24 @@ def _trips(axes: Sequence[Axis]) -> int:
     return trips
 
 
-def _library_call(node: Node, buffers: Buffers) -> LibraryCall:
-    assert isinstance(node.op.lowering, Library)
-    operands = []
-    for arg in node.args:
-        base, shape, strides, offset = operand_strided(arg)
-        operands.append(Operand(buffers.of[base].name, base.dtype, shape, strides, expr_of(offset)))  # type: ignore[arg-type]
-    out = Operand(buffers.of[node].name, node.dtype, node.shape, contiguous_strides(node.shape), ZERO)
-    depth: Dim = node.args[0].shape[-1]
-    flops = 2.0 * hint_numel(node.shape) * hint_of(depth)
-    where = f"  ({node.location})" if node.location else ""
-    return LibraryCall(
-        node.op.lowering.routine, out, tuple(operands), node.name + where, flops / GEMM_FLOPS_PER_NANOSECOND
-    )
+def _library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
+    first = group.members[0]
+    assert isinstance(first.op.lowering, Library)
+    operands = tuple(_operand(first, arg, buffers) for arg in first.args)
+    comment = first.name + (f"  ({first.location})" if first.location else "")
+    if first.is_op("call_out"):
+        wanted = [m for m in group.members if m in plan.stored]
+        outs = tuple(_result(m, buffers) for m in wanted)
+        return CallOut(first.attrs["call"], tuple(m.attrs["result"] for m in wanted), outs, operands, comment, CALL_OUT_COST)
+    depth: Dim = first.args[0].shape[-1]
+    flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
+    return LibraryCall(first.op.lowering.routine, _result(first, buffers), operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+
+
+def _operand(node: Node, arg: Node, buffers: Buffers) -> Operand:
+    base, shape, strides, offset = operand_strided(node, arg)
+    return Operand(buffers.of[base].name, base.dtype, shape, strides, expr_of(offset))  # type: ignore[arg-type]
+
+
+def _result(node: Node, buffers: Buffers) -> Operand:
+    return Operand(buffers.of[node].name, node.dtype, node.shape, contiguous_strides(node.shape), ZERO)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Buffer, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
+from dynagraph.ir.loops import Buffer, CallOut, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -41,6 +41,8 @@ def step_buffers(step: Step) -> tuple[set[str], set[str]]:
     """The names that a step reads and writes."""
     if isinstance(step, LibraryCall):
         return {o.buffer for o in step.operands}, {step.out.buffer}
+    if isinstance(step, CallOut):
+        return {o.buffer for o in step.operands}, {o.buffer for o in step.outs}
     return loaded_buffers(step.body), stored_buffers(step.body)
 
 

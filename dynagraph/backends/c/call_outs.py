@@ -1,0 +1,37 @@
+"""The functions of NumPy's that a native program calls: its steps that are no kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from dynagraph.ir.callouts import selected
+from dynagraph.ir.interpreter import concrete
+from dynagraph.ir.loops import CallOut, LoopProgram
+
+
+def call_out_of(program: LoopProgram) -> Callable[..., None] | None:
+    """What generated code calls: ``(number of the call, sizes, operands, results) -> None``; None where it calls nothing.
+
+    It raises where the function does, and where a result is not as it was foreseen: the program then refuses the call.
+    """
+    steps = [step for step in program.steps if isinstance(step, CallOut)]
+    if not steps:
+        return None
+
+    def call_out(number: int, sizes: Sequence[int], operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        step = steps[number]
+        call = step.call.map(lambda value: concrete(value, {f"s{k}": size for k, size in enumerate(sizes)})) if sizes else step.call
+        with np.errstate(all="ignore"):  # as kernels are: no warnings
+            value = call.run(np, operands)
+        for result, out in zip(step.results, results):
+            given = selected(value, result)
+            if given.dtype != out.dtype or given.shape != out.shape:
+                raise ValueError(f"{call.function} gave {given.dtype}{list(given.shape)}, not {out.dtype}{list(out.shape)}")
+            out[...] = given
+
+    return call_out
+
+
+__all__ = ["call_out_of"]

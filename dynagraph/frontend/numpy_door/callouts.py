@@ -1,0 +1,584 @@
+"""Functions that are called out: a step of the compiled program calls NumPy (LAPACK, FFTs, sorts), over memory of the program.
+
+A row is a function with the NumPy function's signature that gives the shapes of the results; `arrays` names the parameters that
+are arrays.  NumPy itself says the dtypes, asked with tiny arrays.  Where the function raises, or gives something else than was
+foreseen, the program refuses the call, which then runs plainly: at most rarely, or the row must decline.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door import linalg  # noqa: F401  (what its doors decline falls to rows here)
+from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, flag, numpy_error, one_axis, only, several_axes
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, known_dtype
+from dynagraph.frontend.numpy_door.table import Door, register_fallback, register_function, register_method
+from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall, Slot
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
+
+Shapes = Union[Shape, list[Shape]]  # a list: the function gives a tuple
+
+
+@dataclass(frozen=True)
+class CallOut:
+    """One row: what the door of a NumPy function does."""
+
+    path: str  # under the array namespace
+    rule: Callable[..., Shapes]
+    arrays: tuple[str, ...]
+    dtype: Callable[[Node], DType] | None  # None: ask NumPy
+
+    def __call__(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+        signature = inspect.signature(self.rule)
+        bound = signature.bind(*args, **kwargs)
+        given = bound.arguments
+        operands: dict[str, Node] = {}
+        for name, value in given.items():
+            if self._is_array(signature, name, value):
+                given[name] = operands[name] = _operand(b, value)
+        shapes = self.rule(*bound.args, **bound.kwargs)
+        for name, value in given.items():
+            is_operand = name in operands
+            given[name] = Slot(list(operands).index(name)) if is_operand else _static(value, f"{self.path}: {name}")
+        call = FunctionCall(self.path, bound.args, tuple(sorted(bound.kwargs.items())))
+        return self._nodes(b, call, list(operands.values()), shapes)
+
+    def _is_array(self, signature: inspect.Signature, name: str, value: Any) -> bool:
+        """Parameters that may be arrays or something else (numbers of bins, axes) are arrays where arrays or lists are given."""
+        if name in self.arrays:
+            return value is not None or signature.parameters[name].default is not None
+        return f"{name}?" in self.arrays and isinstance(value, (Node, list))
+
+    def _nodes(self, b: Builder, call: FunctionCall, operands: list[Node], shapes: Shapes) -> Any:
+        several = isinstance(shapes, list)
+        wanted = shapes if isinstance(shapes, list) else [shapes]
+        kind: type = tuple
+        if self.dtype is not None:
+            kinds = [self.dtype(operands[0])] * len(wanted)
+        else:
+            kinds, kind = _asked(call, operands, wanted, several)
+        nodes = [
+            b.call("call_out", *operands, call=call, result=k if several else None, dtype=dtype, shape=shape)
+            for k, (dtype, shape) in enumerate(zip(kinds, wanted))
+        ]
+        if not several:
+            return nodes[0]
+        return kind(nodes) if kind is tuple else kind(*nodes)  # named tuples of NumPy's
+
+
+def _operand(b: Builder, value: Any) -> Node:
+    if isinstance(value, WeakFloat):
+        return value.node
+    return b.as_node(value)
+
+
+def _static(value: Any, who: str) -> Any:
+    """An argument that is part of the program: lists as tuples, no arrays."""
+    if isinstance(value, (tuple, list)):
+        return tuple(_static(v, who) for v in value)
+    if isinstance(value, (Node, WeakFloat, np.ndarray)):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who} that is an array is not captured")
+    hash(value)  # TypeError: nothing that NumPy takes
+    return value
+
+
+# -- asking NumPy ---------------------------------------------------------------------------------------------------------
+
+
+def _asked(call: FunctionCall, operands: Sequence[Node], shapes: list[Shape], several: bool) -> tuple[list[DType], type]:
+    """The results' dtypes and the type of their tuple, as NumPy gives them for tiny arrays."""
+    tiny = call.map(lambda v: 2 if isinstance(v, SymInt) else v)
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            value = tiny.run(np, [_tiny(node) for node in operands])
+    except Exception as error:  # whatever it is that NumPy says of these arguments: it will say it again
+        raise numpy_error(f"{call.function}: {error}") from error
+    values = value if several else (value,)
+    if len(values) != len(shapes) or any(np.ndim(v) != len(s) for v, s in zip(values, shapes)):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{call.function}: a result of another rank than {shapes}")
+    return [known_dtype(np.asarray(v).dtype, call.function) for v in values], type(value)
+
+
+def _tiny(node: Node) -> np.ndarray:
+    """An array of the rank and dtype of the node that functions can do something with: ones on the diagonal, sorted if 1-d."""
+    if node.ndim == 0:
+        return np.ones((), node.dtype.numpy)
+    if node.ndim == 1:
+        return np.arange(2).astype(node.dtype.numpy)
+    return np.broadcast_to(np.eye(2, dtype=node.dtype.numpy), (2,) * node.ndim).copy()
+
+
+# -- registration ---------------------------------------------------------------------------------------------------------
+
+ROWS: dict[str, CallOut] = {}
+
+
+def called_out(
+    path: str, *arrays: str, dtype: Callable[[Node], DType] | None = None, method: str | None = None, returns: str = "value",
+    fallback: bool = False,
+) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
+    """Register a rule as the row of ``numpy.path``.  ``fallback``: only for what the function's other door declines.
+
+    A name in `arrays` with a question mark is an array only where an array or a list is given.
+    """
+
+    def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
+        function: Any = np
+        for part in path.split("."):
+            function = getattr(function, part, None)
+        if function is None:  # this NumPy has none
+            return rule
+        row = ROWS[path] = CallOut(path, rule, arrays, dtype)
+        door = Door(path, row, returns)
+        if fallback:
+            register_fallback(function, door)
+        else:
+            register_function(function, door)
+        if method is not None:
+            register_method(method, door)
+        return rule
+
+    return register
+
+
+def _same_as(*paths: str) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
+    """Rows of one array `a` whose rule is the same."""
+
+    def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
+        for path in paths:
+            called_out(path, "a")(rule)
+        return rule
+
+    return register
+
+
+# -- linear algebra -------------------------------------------------------------------------------------------------------
+
+
+def _matrix(a: Node, who: str) -> tuple[Shape, Dim, Dim]:
+    """The batch dimensions, rows and columns."""
+    if a.ndim < 2:
+        raise numpy_error(f"{who}: {a.ndim}-dimensional array given, must be at least two-dimensional")
+    return a.shape[:-2], a.shape[-2], a.shape[-1]
+
+
+def _square(a: Node, who: str) -> tuple[Shape, Dim]:
+    batch, m, n = _matrix(a, who)
+    if m != n:
+        raise numpy_error(f"{who}: last 2 dimensions of the array must be square, got {a.shape}")
+    return batch, n
+
+
+@called_out("linalg.solve", "a", "b")
+def _solve(a: Node, b: Node) -> Shapes:
+    batch, n = _square(a, "solve")
+    if b.ndim == 0 or b.shape[0 if b.ndim == 1 else -2] != n:
+        raise numpy_error(f"solve: a right side of shape {b.shape} for a matrix of shape {a.shape}")
+    if b.ndim == 1:
+        return (*batch, n)
+    return (*broadcast_shapes(batch, b.shape[:-2], who="solve"), n, b.shape[-1])
+
+
+@_same_as("linalg.inv")
+def _inv(a: Node) -> Shapes:
+    _square(a, "inv")
+    return a.shape
+
+
+@called_out("linalg.pinv", "a")
+def _pinv(a: Node, rcond: Any = None, hermitian: Any = False, **rtol: Any) -> Shapes:
+    batch, m, n = _matrix(a, "pinv")
+    return (*batch, n, m)
+
+
+@_same_as("linalg.det")
+def _det(a: Node) -> Shapes:
+    return _square(a, "det")[0]
+
+
+@_same_as("linalg.slogdet")
+def _slogdet(a: Node) -> Shapes:
+    return [_square(a, "slogdet")[0]] * 2
+
+
+@called_out("linalg.cholesky", "a")
+def _cholesky(a: Node, /, **upper: Any) -> Shapes:
+    _square(a, "cholesky")
+    return a.shape
+
+
+@called_out("linalg.qr", "a")
+def _qr(a: Node, mode: Any = "reduced") -> Shapes:
+    batch, m, n = _matrix(a, "qr")
+    small = m if m <= n else n
+    shapes: dict[str, Shapes] = {
+        "reduced": [(*batch, m, small), (*batch, small, n)],
+        "complete": [(*batch, m, m), (*batch, m, n)],
+        "r": (*batch, small, n),
+        "raw": [(*batch, n, m), (*batch, small)],
+    }
+    only(mode in shapes, "qr", "mode", mode, f"one of {', '.join(shapes)}")
+    return shapes[mode]
+
+
+@called_out("linalg.svd", "a")
+def _svd(a: Node, full_matrices: Any = True, compute_uv: Any = True, hermitian: Any = False) -> Shapes:
+    batch, m, n = _matrix(a, "svd")
+    small = m if m <= n else n
+    if not flag(compute_uv, "svd"):
+        return (*batch, small)
+    rows, columns = (m, n) if flag(full_matrices, "svd") else (small, small)
+    return [(*batch, m, rows), (*batch, small), (*batch, columns, n)]
+
+
+@called_out("linalg.svdvals", "x")
+def _svdvals(x: Node, /) -> Shapes:
+    batch, m, n = _matrix(x, "svdvals")
+    return (*batch, m if m <= n else n)
+
+
+@called_out("linalg.eigh", "a")
+def _eigh(a: Node, UPLO: Any = "L") -> Shapes:
+    batch, n = _square(a, "eigh")
+    return [(*batch, n), a.shape]
+
+
+@called_out("linalg.eigvalsh", "a")
+def _eigvalsh(a: Node, UPLO: Any = "L") -> Shapes:
+    return (*_square(a, "eigvalsh")[0], a.shape[-1])
+
+
+def _complex_only(a: Node, who: str) -> None:
+    """Of a real matrix the data decide whether the eigenvalues are complex."""
+    if a.dtype.kind != "c":
+        raise Unsupported("DATA_DEPENDENT", f"{who}: of a real matrix it depends on the data whether the result is complex")
+
+
+@_same_as("linalg.eig")
+def _eig(a: Node) -> Shapes:
+    _complex_only(a, "eig")
+    batch, n = _square(a, "eig")
+    return [(*batch, n), a.shape]
+
+
+@_same_as("linalg.eigvals")
+def _eigvals(a: Node) -> Shapes:
+    _complex_only(a, "eigvals")
+    batch, n = _square(a, "eigvals")
+    return (*batch, n)
+
+
+@called_out("linalg.lstsq", "a", "b")
+def _lstsq(a: Node, b: Node, rcond: Any = None) -> Shapes:
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise numpy_error(f"lstsq: shapes {a.shape} and {b.shape} do not fit")
+    m, n = a.shape
+    columns = b.shape[1:]
+    # of a matrix of full rank; of another there are no residuals, and the call runs plainly
+    residuals: Shape = (columns[0] if columns else 1,) if m > n else (0,)
+    return [(n, *columns), residuals, (), (m if m <= n else n,)]
+
+
+@called_out("linalg.matrix_rank", "A")
+def _matrix_rank(A: Node, tol: Any = None, hermitian: Any = False, **rtol: Any) -> Shapes:
+    only(A.ndim >= 2, "matrix_rank", "A", A.shape, "matrices only")
+    return A.shape[:-2]
+
+
+@called_out("linalg.norm", "x", fallback=True)
+def _norm(x: Node, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Shapes:
+    axes = tuple(range(x.ndim)) if axis is None else several_axes(axis, x.ndim, "norm")
+    return _reduced(x, axes, flag(keepdims, "norm"))
+
+
+def _reduced(x: Node, axes: Sequence[int], keepdims: bool) -> Shape:
+    if keepdims:
+        return tuple(1 if k in axes else d for k, d in enumerate(x.shape))
+    return tuple(d for k, d in enumerate(x.shape) if k not in axes)
+
+
+# -- Fourier transforms ---------------------------------------------------------------------------------------------------
+
+
+def _count(n: Any, otherwise: Dim, who: str) -> Dim:
+    count = otherwise if n is None else as_dim(n, who)
+    if count < 1:
+        raise numpy_error(f"{who}: invalid number of data points ({count}) specified")
+    return count
+
+
+def _with_axis(a: Node, axis: Any, who: str, size: Callable[[Dim], Dim]) -> Shape:
+    position = one_axis(axis, a.ndim, who)
+    return tuple(size(d) if k == position else d for k, d in enumerate(a.shape))
+
+
+@_same_as("fft.fft", "fft.ifft")
+def _fft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
+    return _with_axis(a, axis, "fft", lambda d: _count(n, d, "fft"))
+
+
+@_same_as("fft.rfft", "fft.ihfft")
+def _rfft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
+    return _with_axis(a, axis, "rfft", lambda d: _count(n, d, "rfft") // 2 + 1)
+
+
+@_same_as("fft.irfft", "fft.hfft")
+def _irfft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
+    return _with_axis(a, axis, "irfft", lambda d: _count(n, (d - 1) * 2, "irfft"))
+
+
+def _transformed(a: Node, s: Any, axes: Any, who: str, last: Callable[[Dim], Dim], otherwise: Callable[[Dim], Dim]) -> Shape:
+    """The shape of a transform over several axes, the last one of which may change its length."""
+    if axes is None:
+        only(s is None, who, "s", s, "name the axes too")
+        axes = tuple(range(a.ndim))
+    named = several_axes(axes, a.ndim, who)
+    sizes = [None] * len(named) if s is None else list(s)
+    if len(sizes) != len(named) or not named:
+        raise numpy_error(f"{who}: shape and axes have different lengths")
+    shape = list(a.shape)
+    for k, (axis, size) in enumerate(zip(named, sizes)):
+        is_last = k == len(named) - 1
+        count = _count(None if size == -1 else size, otherwise(shape[axis]) if is_last else shape[axis], who)
+        shape[axis] = last(count) if is_last else count
+    return tuple(shape)
+
+
+def _unchanged(d: Dim) -> Dim:
+    return d
+
+
+@_same_as("fft.fftn", "fft.ifftn")
+def _fftn(a: Node, s: Any = None, axes: Any = None, norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "fftn", _unchanged, _unchanged)
+
+
+@_same_as("fft.fft2", "fft.ifft2")
+def _fft2(a: Node, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "fft2", _unchanged, _unchanged)
+
+
+@_same_as("fft.rfftn")
+def _rfftn(a: Node, s: Any = None, axes: Any = None, norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "rfftn", lambda d: d // 2 + 1, _unchanged)
+
+
+@_same_as("fft.rfft2")
+def _rfft2(a: Node, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "rfft2", lambda d: d // 2 + 1, _unchanged)
+
+
+@_same_as("fft.irfftn")
+def _irfftn(a: Node, s: Any = None, axes: Any = None, norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "irfftn", _unchanged, lambda d: (d - 1) * 2)
+
+
+@_same_as("fft.irfft2")
+def _irfft2(a: Node, s: Any = None, axes: Any = (-2, -1), norm: Any = None) -> Shapes:
+    return _transformed(a, s, axes, "irfft2", _unchanged, lambda d: (d - 1) * 2)
+
+
+# -- sorting --------------------------------------------------------------------------------------------------------------
+
+
+def _own(a: Node) -> DType:
+    return a.dtype
+
+
+def _places(a: Node) -> DType:
+    return dtypes.int64
+
+
+def _along(a: Node, axis: Any, who: str) -> Shape:
+    if axis is None:
+        return (numel(a.shape),)
+    one_axis(axis, a.ndim, who)
+    return a.shape
+
+
+@called_out("sort", "a", dtype=_own)
+def _sort(a: Node, axis: Any = -1, kind: Any = None, order: Any = None, **stable: Any) -> Shapes:
+    return _along(a, axis, "sort")
+
+
+@called_out("argsort", "a", dtype=_places, method="argsort")
+def _argsort(a: Node, axis: Any = -1, kind: Any = None, order: Any = None, **stable: Any) -> Shapes:
+    return _along(a, axis, "argsort")
+
+
+@called_out("partition", "a", dtype=_own)
+def _partition(a: Node, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Shapes:
+    return _along(a, axis, "partition")
+
+
+@called_out("argpartition", "a", dtype=_places, method="argpartition")
+def _argpartition(a: Node, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Shapes:
+    return _along(a, axis, "argpartition")
+
+
+@_same_as("sort_complex")
+def _sort_complex(a: Node) -> Shapes:
+    return _along(a, -1, "sort_complex")
+
+
+@called_out("lexsort", "keys", dtype=_places)
+def _lexsort(keys: Node, axis: Any = -1) -> Shapes:
+    if keys.ndim == 0:
+        raise numpy_error("lexsort: need sequence of keys with len > 0 in lexsort")
+    only(keys.ndim > 1, "lexsort", "keys", keys.shape, "a sequence of arrays")
+    one_axis(axis, keys.ndim - 1, "lexsort")
+    return keys.shape[1:]
+
+
+@called_out("searchsorted", "a", "v", "sorter", dtype=_places, method="searchsorted")
+def _searchsorted(a: Node, v: Node, side: Any = "left", sorter: Node | None = None) -> Shapes:
+    if a.ndim != 1 or (sorter is not None and sorter.shape != a.shape):
+        raise numpy_error("searchsorted: takes a 1-d array")
+    return v.shape
+
+
+@called_out("digitize", "x", "bins", dtype=_places)
+def _digitize(x: Node, bins: Node, right: Any = False) -> Shapes:
+    if bins.ndim != 1:
+        raise numpy_error("digitize: object of too small depth for desired array")
+    return x.shape
+
+
+@called_out("isin", "element", "test_elements", returns="array")
+def _isin(element: Node, test_elements: Node, assume_unique: Any = False, invert: Any = False, **kind: Any) -> Shapes:
+    return element.shape
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+
+def _over(a: Node, axis: Any, keepdims: Any, overwritten: Any, who: str) -> Shape:
+    only(not flag(overwritten, who), who, "overwrite_input", overwritten, "the input stays as it is")
+    axes = tuple(range(a.ndim)) if axis is None else several_axes(axis, a.ndim, who)
+    return _reduced(a, axes, keepdims is not np._NoValue and flag(keepdims, who))
+
+
+@_same_as("median", "nanmedian")
+def _median(a: Node, axis: Any = None, *, overwrite_input: Any = False, keepdims: Any = False) -> Shapes:
+    return _over(a, axis, keepdims, overwrite_input, "median")
+
+
+def _quantile(
+    a: Node, q: Node, axis: Any = None, *, overwrite_input: Any = False, method: Any = "linear", keepdims: Any = False,
+    weights: Node | None = None,
+) -> Shapes:
+    return q.shape + _over(a, axis, keepdims, overwrite_input, "quantile")
+
+
+for _name in ("percentile", "quantile", "nanpercentile", "nanquantile"):
+    called_out(_name, "a", "q", "weights")(_quantile)
+
+
+def _n_bins(bins: Any, who: str) -> Dim:
+    if isinstance(bins, Node):
+        if bins.ndim != 1:
+            raise numpy_error(f"{who}: bins must be 1-d where they are given as an array")
+        return bins.shape[0] - 1
+    if isinstance(bins, str):
+        raise Unsupported("DATA_DEPENDENT", f"{who}: bins={bins!r}: how many there are depends on the data")
+    return as_dim(bins, who)
+
+
+@called_out("histogram", "a", "bins?", "weights")
+def _histogram(a: Node, bins: Any = 10, range: Any = None, density: Any = None, weights: Node | None = None) -> Shapes:
+    n = _n_bins(bins, "histogram")
+    return [(n,), (n + 1,)]
+
+
+@called_out("histogram_bin_edges", "a", "bins?", "weights")
+def _histogram_bin_edges(a: Node, bins: Any = 10, range: Any = None, weights: Node | None = None) -> Shapes:
+    return (_n_bins(bins, "histogram_bin_edges") + 1,)
+
+
+@called_out("histogram2d", "x", "y", "weights")
+def _histogram2d(x: Node, y: Node, bins: Any = 10, range: Any = None, density: Any = None, weights: Node | None = None) -> Shapes:
+    several = isinstance(bins, (tuple, list))
+    only(not several or len(bins) == 2, "histogram2d", "bins", bins, "a number or two")
+    first, second = bins if several else (bins, bins)
+    rows, columns = as_dim(first, "histogram2d"), as_dim(second, "histogram2d")
+    return [(rows, columns), (rows + 1,), (columns + 1,)]
+
+
+@called_out("bincount", "x", "weights")
+def _bincount(x: Node, /, weights: Node | None = None, minlength: Any = 0) -> Shapes:
+    # where an element is larger the call runs plainly
+    n = as_dim(minlength, "bincount")
+    if n == 0:
+        raise Unsupported("DATA_DEPENDENT", "bincount: how long the result is depends on the data; pass minlength=")
+    return (n,)
+
+
+@called_out("interp", "x", "xp", "fp")
+def _interp(x: Node, xp: Node, fp: Node, left: Any = None, right: Any = None, period: Any = None) -> Shapes:
+    if xp.ndim != 1 or fp.ndim != 1 or xp.shape[0] != fp.shape[0]:
+        raise numpy_error("interp: fp and xp are not of the same length")
+    return x.shape
+
+
+def _overlap(a: Node, v: Node, mode: Any, who: str) -> Shape:
+    if a.ndim > 1 or v.ndim > 1:
+        raise numpy_error(f"{who}: object too deep for desired array")
+    n, m = numel(a.shape), numel(v.shape)
+    if n == 0 or m == 0:
+        raise numpy_error(f"{who}: takes no empty arrays")
+    longer, shorter = (n, m) if n >= m else (m, n)
+    sizes = {"full": n + m - 1, "same": longer, "valid": longer - shorter + 1}
+    only(mode in sizes, who, "mode", mode, f"one of {', '.join(sizes)}")
+    return (sizes[mode],)
+
+
+@called_out("convolve", "a", "v")
+def _convolve(a: Node, v: Node, mode: Any = "full") -> Shapes:
+    return _overlap(a, v, mode, "convolve")
+
+
+@called_out("correlate", "a", "v")
+def _correlate(a: Node, v: Node, mode: Any = "valid") -> Shapes:
+    return _overlap(a, v, mode, "correlate")
+
+
+@called_out("polyfit", "x", "y", "w")
+def _polyfit(x: Node, y: Node, deg: Any, rcond: Any = None, full: Any = False, w: Node | None = None, cov: Any = False) -> Shapes:
+    only(not full and cov is False, "polyfit", "full or cov", (full, cov), "the coefficients only")
+    return (as_index(deg, "polyfit") + 1, *y.shape[1:])
+
+
+# -- bits -----------------------------------------------------------------------------------------------------------------
+
+
+@called_out("packbits", "a")
+def _packbits(a: Node, /, axis: Any = None, bitorder: Any = "big") -> Shapes:
+    if axis is None:
+        return ((numel(a.shape) + 7) // 8,)
+    return _with_axis(a, axis, "packbits", lambda d: (d + 7) // 8)
+
+
+@called_out("unpackbits", "a")
+def _unpackbits(a: Node, /, axis: Any = None, count: Any = None, bitorder: Any = "big") -> Shapes:
+    only(count is None, "unpackbits", "count", count, "all bits")
+    if axis is None:
+        return (numel(a.shape) * 8,)
+    return _with_axis(a, axis, "unpackbits", lambda d: d * 8)
+
+
+def rows() -> Iterator[CallOut]:
+    """All rows, for the documentation and the tests."""
+    yield from ROWS.values()
+
+
+__all__ = ["CallOut", "rows"]

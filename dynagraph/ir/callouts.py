@@ -1,0 +1,63 @@
+"""Calls of functions of the array namespace that stay calls: LAPACK's routines, sorts, FFTs; as data, for ops and loop programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an operand stands among the arguments of a call."""
+
+    position: int
+
+
+@dataclass(frozen=True, repr=False)
+class FunctionCall:
+    """``xp.function(*args, **kwargs)``: `function` is a dotted name; the arguments are static, tuples of such, or a `Slot`."""
+
+    function: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+    def map(self, change: Callable[[Any], Any]) -> "FunctionCall":
+        """The call with each argument that is no tuple changed."""
+        return FunctionCall(self.function, _mapped(self.args, change), tuple((k, _mapped(v, change)) for k, v in self.kwargs))
+
+    def run(self, xp: Any, operands: Sequence[Any]) -> Any:
+        """What the function gives for the operands; raises what it raises."""
+        call = self.map(lambda value: operands[value.position] if isinstance(value, Slot) else value)
+        return attrgetter(call.function)(xp)(*call.args, **dict(call.kwargs))
+
+    def __repr__(self) -> str:
+        return self.spelled([f"{{{k}}}" for k in range(100)])
+
+    def spelled(self, operands: Sequence[str]) -> str:
+        """The call as text.
+
+        >>> FunctionCall("linalg.solve", (Slot(0), Slot(1))).spelled(["a", "b"])
+        'np.linalg.solve(a, b)'
+        """
+
+        def spell(value: Any) -> str:
+            if isinstance(value, tuple):
+                return "(" + ", ".join(map(spell, value)) + ("," if len(value) == 1 else "") + ")"
+            return operands[value.position] if isinstance(value, Slot) else repr(value)
+
+        arguments = [*map(spell, self.args), *(f"{k}={spell(v)}" for k, v in self.kwargs)]
+        return f"np.{self.function}({', '.join(arguments)})"
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    return tuple(_mapped(v, change) for v in value) if isinstance(value, tuple) else change(value)
+
+
+def selected(value: Any, result: int | None) -> Any:
+    """One of a call's results; None: it has one only."""
+    return value if result is None else value[result]
+
+
+__all__ = ["FunctionCall", "Slot", "selected"]

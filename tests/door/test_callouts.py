@@ -1,0 +1,195 @@
+"""Functions that are called out: each row against NumPy, on every backend; and what a program does where the function raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph.backends.c.backend import lower_graph
+from dynagraph.frontend.numpy_door.callouts import rows
+from dynagraph.ir.loops import CallOut
+from dynagraph.ir.text import table
+
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=24)
+B = RNG.normal(size=(6, 4))
+T = RNG.normal(size=(3, 4, 5))
+S = RNG.normal(size=(2, 4, 4))
+SPD = S @ S.swapaxes(-1, -2) + np.eye(4)
+COUNTS = RNG.integers(0, 9, 30)
+BITS = RNG.integers(0, 2, (3, 16)).astype(np.uint8)
+
+Samples = list[tuple[Callable[..., Any], tuple[np.ndarray, ...]]]
+# a call or more for each row, by its name
+SAMPLES: dict[str, Samples] = {
+    "linalg.solve": [(lambda a, b: np.linalg.solve(a, b), (SPD, B[:4, :3])), (lambda a, b: np.linalg.solve(a[0], b), (SPD, X[:4]))],
+    "linalg.inv": [(lambda a: np.linalg.inv(a), (SPD,)), (lambda a: np.linalg.inv(a.astype(np.float32)), (SPD,))],
+    "linalg.pinv": [(lambda a: np.linalg.pinv(a), (B,)), (lambda a: np.linalg.pinv(a, hermitian=True), (SPD,))],
+    "linalg.det": [(lambda a: np.linalg.det(a), (SPD,)), (lambda a: np.linalg.det(a[0]) + 1, (SPD,))],
+    "linalg.slogdet": [(lambda a: np.linalg.slogdet(a), (SPD,)), (lambda a: np.linalg.slogdet(a[1]).logabsdet, (SPD,))],
+    "linalg.cholesky": [(lambda a: np.linalg.cholesky(a), (SPD,))],
+    "linalg.qr": [
+        (lambda a: np.linalg.qr(a), (B,)), (lambda a: np.linalg.qr(a.T, mode="complete"), (B,)),
+        (lambda a: np.linalg.qr(a, "r"), (B,)), (lambda a: np.linalg.qr(a[::2], mode="raw"), (B,)),
+    ],
+    "linalg.svd": [
+        (lambda a: np.linalg.svd(a), (B,)), (lambda a: np.linalg.svd(a.T[::-1], full_matrices=False), (B,)),
+        (lambda a: np.linalg.svd(a, compute_uv=False)[:, 0], (S,)), (lambda a: np.linalg.svd(a, hermitian=True).S, (SPD,)),
+    ],
+    "linalg.svdvals": [(lambda a: np.linalg.svdvals(a), (B,))],
+    "linalg.eigh": [(lambda a: np.linalg.eigh(a), (SPD,)), (lambda a: np.linalg.eigh(a, UPLO="U").eigenvectors[0], (S,))],
+    "linalg.eigvalsh": [(lambda a: np.linalg.eigvalsh(a), (SPD,))],
+    "linalg.lstsq": [
+        (lambda a, b: np.linalg.lstsq(a, b, rcond=None), (B, X[:6])), (lambda a, b: np.linalg.lstsq(a, b)[0] * 2, (B, B)),
+        (lambda a, b: np.linalg.lstsq(a.T, b)[1], (B, X[:4])),
+    ],
+    "linalg.matrix_rank": [(lambda a: np.linalg.matrix_rank(a), (S,)), (lambda a: np.linalg.matrix_rank(a, tol=0.1), (B,))],
+    "linalg.norm": [
+        (lambda a: np.linalg.norm(a, 2), (B,)), (lambda a: np.linalg.norm(a, "nuc", axis=(0, 2), keepdims=True), (T,)),
+        (lambda a: np.linalg.norm(a, -2, (1, 2)), (T,)),
+    ],
+    "sort": [
+        (lambda a: np.sort(a), (B,)), (lambda a: np.sort(a[::-1], axis=0, kind="stable"), (B,)),
+        (lambda a: np.sort(a, axis=None), (T,)), (lambda a: np.sort(a * a), (X,)),
+    ],
+    "argsort": [(lambda a: np.argsort(a, axis=0), (B,)), (lambda a: a.argsort(), (X,)), (lambda a: a[np.argsort(-a)], (X,))],
+    "partition": [(lambda a: np.partition(a, 9), (X,)), (lambda a: np.partition(a, (1, 3), axis=0)[1], (B,))],
+    "argpartition": [(lambda a: np.argpartition(a, 5)[:5], (X,)), (lambda a: a.argpartition(1, axis=None), (B,))],
+    "lexsort": [(lambda a: np.lexsort((a, np.round(a))), (X,)), (lambda a: np.lexsort(a, axis=0), (T,))],
+    "searchsorted": [
+        (lambda a, v: np.searchsorted(np.sort(a), v, side="right"), (X, B)), (lambda a: np.sort(a).searchsorted(0.5), (X,)),
+        (lambda a, v: np.searchsorted(a, v, sorter=np.argsort(a)), (X, B)),
+    ],
+    "digitize": [(lambda a: np.digitize(a, [-1, 0, 1.5]), (B,)), (lambda a: np.digitize(a[0], np.arange(3.0), right=True), (X,))],
+    "isin": [(lambda a: np.isin(a, [1, 2, 5]), (COUNTS,)), (lambda a: np.isin(a, a[:3], invert=True), (X,))],
+    "median": [(lambda a: np.median(a), (X,)), (lambda a: np.median(a, axis=(0, 2), keepdims=True), (T,))],
+    "nanmedian": [(lambda a: np.nanmedian(np.where(a > 1, np.nan, a), axis=0), (B,))],
+    "percentile": [(lambda a: np.percentile(a, 95), (X,)), (lambda a: np.percentile(a, [5, 50], axis=1, method="lower"), (B,))],
+    "quantile": [(lambda a, q: np.quantile(a, q, axis=0), (B, np.array([[0.1, 0.5], [0.7, 1.0]])))],
+    "nanpercentile": [(lambda a: np.nanpercentile(a, 30, axis=-1, keepdims=True), (T,))],
+    "nanquantile": [(lambda a: np.nanquantile(a, 0.25), (T,))],
+    "histogram": [
+        (lambda a: np.histogram(a), (X,)), (lambda a, w: np.histogram(a, 5, range=(-1, 1), weights=w, density=True), (X, X * X)),
+        (lambda a: np.histogram(a, bins=[-2, 0, 0.5, 3])[0], (B,)),
+    ],
+    "histogram_bin_edges": [(lambda a: np.histogram_bin_edges(a, 4), (X,))],
+    "histogram2d": [(lambda a: np.histogram2d(a, a * a, bins=(3, 4)), (X,)), (lambda a: np.histogram2d(a, -a, 3)[0], (X,))],
+    "bincount": [(lambda a: np.bincount(a, minlength=9), (COUNTS,)), (lambda a: np.bincount(a, a * 0.5, minlength=12), (COUNTS,))],
+    "interp": [(lambda a: np.interp(a, [-1.0, 0.0, 2.0], [3, 4, 9]), (B,)), (lambda a: np.interp(a[0], np.sort(a), a), (X,))],
+    "convolve": [(lambda a: np.convolve(a, [1, 2, 3]), (X,)), (lambda a: np.convolve(a[:3], a, mode="same"), (X,))],
+    "correlate": [(lambda a: np.correlate(a, a[:5]), (X,)), (lambda a: np.correlate(a, a[:5], "full"), (X,))],
+    "polyfit": [(lambda a: np.polyfit(a, a**2 + 1, 3), (X,)), (lambda a, w: np.polyfit(a, np.exp(a), 2, w=w), (X, X * X))],
+    "packbits": [(lambda a: np.packbits(a), (BITS,)), (lambda a: np.packbits(a > 0, axis=1, bitorder="little"), (B,))],
+    "unpackbits": [(lambda a: np.unpackbits(a), (BITS,)), (lambda a: np.unpackbits(a, axis=0), (BITS,))],
+}
+
+
+def assert_same(got: Any, want: Any) -> None:
+    """The same bits, the same types of arrays, scalars and tuples."""
+    assert type(got) is type(want)
+    if isinstance(want, tuple):
+        assert len(got) == len(want)
+        for one, other in zip(got, want):
+            assert_same(one, other)
+    else:
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_every_row_has_a_sample() -> None:
+    assert {row.path for row in rows() if not {"fft", "sort_complex", "linalg.eig", "linalg.eigvals"} & {row.path, row.path.split(".")[0]}} == set(SAMPLES)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy", "reference"])
+@pytest.mark.parametrize("path", SAMPLES)
+def test_called_out_is_what_numpy_gives(path: str, backend: str) -> None:
+    for function, arrays in SAMPLES[path]:
+        compiled = dg.compile(function, backend=backend, fullgraph=True)
+        want = function(*arrays)
+        for _ in range(2):
+            assert_same(compiled(*arrays), want)
+        assert (compiled.stats.hits, compiled.stats.refusals, compiled.stats.fallbacks) == (1, 0, 0)
+
+
+def test_sizes_that_change_are_one_program() -> None:
+    def spread(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.sort(x)[::-1] * np.median(x) + np.convolve(x, y, "same") + np.interp(x, np.sort(x), x)
+
+    compiled = dg.compile(spread)
+    for n in (10, 11, 50, 7):
+        x = RNG.normal(size=n)
+        assert_same(compiled(x, x[:3]), spread(x, x[:3]))
+    assert compiled.stats.entries == 2
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy"])
+def test_what_raises_is_refused_before_anything_happened(backend: str) -> None:
+    def update(x: np.ndarray, a: np.ndarray, log: list[int]) -> np.ndarray:
+        x += 1
+        log.append(1)
+        inverse = np.linalg.inv(a)
+        x[0] = 5
+        return inverse @ x
+
+    compiled = dg.compile(update, backend=backend)
+    x, log = np.zeros(3), []
+    compiled(x, np.eye(3), log)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        compiled(x, np.zeros((3, 3)), log)
+    assert (compiled.stats.refusals, log, x.tolist()) == (1, [1, 1], [6, 2, 2])
+    assert compiled(x, np.eye(3), log).tolist() == [5, 3, 3]
+    assert compiled.stats.hits == 1
+
+
+def test_a_result_that_nobody_uses_raises_all_the_same() -> None:
+    @dg.compile
+    def solve_for_nothing(a: np.ndarray) -> np.ndarray:
+        np.linalg.inv(a)
+        return a + 1
+
+    solve_for_nothing(np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        solve_for_nothing(np.ones((2, 2)))
+
+
+def test_what_is_not_as_foreseen_runs_plainly() -> None:
+    """Residuals are there only where the rank is full; a bincount may be longer than its minlength."""
+    fit = dg.compile(lambda a, b: np.linalg.lstsq(a, b, rcond=None))
+    count = dg.compile(lambda x: np.bincount(x, minlength=3))
+    for a in (B, np.ones((6, 4))):
+        for one, other in zip(fit(a, X[:6]), np.linalg.lstsq(a, X[:6], rcond=None)):
+            np.testing.assert_array_equal(one, other)
+    for x in (np.array([0, 1, 1]), np.array([5, 1, 1])):
+        assert_same(count(x), np.bincount(x, minlength=3))
+    assert (fit.stats.refusals, count.stats.refusals) == (1, 1)
+
+
+def test_several_results_are_one_call() -> None:
+    compiled = dg.compile(lambda a: np.linalg.svd(a, full_matrices=False))
+    compiled(B)
+    steps = lower_graph(compiled.last_graph).steps
+    assert [step.results for step in steps if isinstance(step, CallOut)] == [(0, 1, 2)]
+
+
+@pytest.mark.parametrize("method", ["sort", "partition"])
+def test_sorting_in_place(method: str) -> None:
+    def arrange(x: np.ndarray) -> np.ndarray:
+        view = x[::2]
+        getattr(view, method)(*(() if method == "sort" else (3,)))
+        return view + x[0]
+
+    compiled = dg.compile(arrange, fullgraph=True)
+    for _ in range(2):
+        x, y = X.copy(), X.copy()
+        assert_same(compiled(x), arrange(y))
+        assert_same(x, y)
+
+
+def test_the_graph_says_what_it_calls() -> None:
+    compiled = dg.compile(lambda a: np.linalg.svd(a, full_matrices=False).S)
+    compiled(B)
+    assert "np.linalg.svd(a, False)[1]" in table(compiled.last_graph)
