@@ -22,7 +22,6 @@ MISSING = "these functions have no row in the op table yet"
 SHORT: dict[str, Shortfall] = {
     "arrays.masked_assignment_into_an_argument": Shortfall("B", INDICES),
     "arrays.masked_assignment_of_rows": Shortfall("B", INDICES),
-    "arrays.methods_that_write": Shortfall("B", "sort() has no row in the op table yet"),
     "arrays.out_that_is_a_view_or_fresh": Shortfall("B", "np.empty: what it holds is not defined"),
     "arrays.overlapping_views_of_one_base": Shortfall("E", OVERLAP),
     "arrays.overlapping_views_without_their_base": Shortfall("B", OVERLAP),
@@ -31,7 +30,5 @@ SHORT: dict[str, Shortfall] = {
     "arrays.scalar_arguments_as_sizes_and_indices": Shortfall("B", VALUES),
     "exceptions.the_finally_of_a_callee_that_raises_breaks": Shortfall("E", "an exception that no captured code handles ends it"),
     "globals.global_function_and_class": Shortfall("B", "pathlib runs as it is"),
-    "globals.np_interp": Shortfall("B", MISSING),
-    "globals.np_interp_of_a_python_float": Shortfall("B", MISSING),
     "globals.other_numpy_functions_that_are_rarer": Shortfall("B", MISSING),
 }

@@ -101,7 +101,8 @@ def assert_same(got: Any, want: Any) -> None:
 
 
 def test_every_row_has_a_sample() -> None:
-    assert {row.path for row in rows() if not {"fft", "sort_complex", "linalg.eig", "linalg.eigvals"} & {row.path, row.path.split(".")[0]}} == set(SAMPLES)
+    later = {"fft", "sort_complex", "linalg.eig", "linalg.eigvals"}
+    assert {row.path for row in rows() if not later & {row.path, row.path.split(".")[0]}} == set(SAMPLES)
 
 
 @pytest.mark.parametrize("backend", ["cpu", "numpy", "reference"])
