@@ -65,9 +65,10 @@ class Stats:
     """Counters of one compiled function, live.
 
     hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
-    index was out of bounds; compiles: programs made, those of the parts behind breaks included; fallbacks: failures inside the
-    compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation; breaks: reasons why captures ended
-    before the function did, with counts.
+    index was out of bounds, or a function that it calls raised; stayed_eager: calls that ran plainly although a program could have
+    served them, as that is faster (`config.stay_eager`); compiles: programs made, those of the parts behind breaks included;
+    fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation;
+    breaks: reasons why captures ended before the function did, with counts.
     """
 
     def __init__(self, compiled: Any):
@@ -95,13 +96,20 @@ class Stats:
         return self._counter("refusals")
 
     @property
+    def stayed_eager(self) -> int:
+        return self._counter("stayed_eager")
+
+    @property
     def entries(self) -> int:
         compiled = self._compiled()
         return len(compiled.entries) if compiled is not None else 0
 
     def __repr__(self) -> str:
-        return (f"<hits {self.hits}, misses {self.misses}, compiles {self.compiles}, fallbacks {self.fallbacks}, "
-                f"breaks {sum(self.breaks.values())}, compile seconds {self.compile_seconds:.3f}>")
+        return (
+            f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
+            f"fallbacks {self.fallbacks}, breaks {sum(self.breaks.values())}, compile seconds {self.compile_seconds:.3f}>"
+        )
+
 
 
 @dataclass
@@ -265,7 +273,9 @@ class Compilation:
         )
         captured_at = time.perf_counter()
         executable = self.options.backend(captured.graph) if captured.has_operations else None
-        entry = make_entry(captured, executable, function.__closure__)
+        may_not_pay = captured.stop is not None or captured.graph.may_refuse
+        measured = config.stay_eager and self is self.root and may_not_pay and not captured.n_symbols
+        entry = make_entry(captured, executable, function.__closure__, measured)
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
@@ -367,8 +377,13 @@ class Compilation:
                 inner.reset()
 
 
-def make_entry(captured: Captured, executable: Executable | None, closure: tuple[Any, ...] | None = None) -> Any:
-    """The guards and the plan of a capture, as the dispatcher takes them; `executable` is None for a graph without operations."""
+def make_entry(
+    captured: Captured, executable: Executable | None, closure: tuple[Any, ...] | None = None, measured: bool = False
+) -> Any:
+    """The guards and the plan of a capture, as the dispatcher takes them; `executable` is None for a graph without operations.
+
+    `measured`: some calls may run plainly, to see which way is faster.
+    """
     native = executable.native if executable is not None else None
     plan: _dispatch.NativePlan | _dispatch.PythonPlan
     if executable is None:
@@ -385,7 +400,7 @@ def make_entry(captured: Captured, executable: Executable | None, closure: tuple
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
             captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out,
         )
-    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure)
+    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured)
 
 
 def _call_or_plainly(entry: Any, function: types.FunctionType, values: tuple[Any, ...]) -> Any:

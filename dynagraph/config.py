@@ -124,6 +124,13 @@ SWITCHES: tuple[Switch, ...] = (
         "an integer of at least 0",
         "graph breaks that one compiled function goes on behind; after further ones it runs eagerly",
     ),
+    Switch(
+        "stay_eager",
+        True,
+        _flag,
+        "0 or 1",
+        "let functions that break, or call out to NumPy, run plainly where some calls show that to be faster",
+    ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),
     Switch(

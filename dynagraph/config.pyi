@@ -28,6 +28,7 @@ cache_limit: int
 cc: str | None
 entry_limit: int
 break_limit: int
+stay_eager: bool
 unroll_limit: int
 inline_depth: int
 pool_limit: int | None

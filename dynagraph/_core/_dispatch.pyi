@@ -57,7 +57,11 @@ class Entry:
         n_registers: int,
         plan: NativePlan | PythonPlan,
         closure: tuple[CellType, ...] | None = None,
+        measured: bool = False,  # whether the plain function may prove faster
     ) -> None: ...
+    @property
+    def stays_eager(self) -> bool:
+        """Whether calls that it could serve run plainly, as that was measured to be faster."""
     @property
     def hits(self) -> int: ...
     @property
@@ -105,7 +109,9 @@ class CompiledFunction:
         """It is tried first by the next call."""
     def clear(self) -> None: ...
     def counters(self) -> dict[str, int]:
-        """`hits`; `misses`: calls that no entry served; `refusals`: calls that a program refused, for a check that failed."""
+        """`hits`; `misses`: calls that no entry served; `refusals`: calls that a program refused, for a check that failed;
+        `stayed_eager`: calls that an entry could have served and that ran plainly, to measure that or because it is faster.
+        """
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @overload
     def __get__(self, instance: None, owner: type | None = None, /) -> CompiledFunction: ...

@@ -9,6 +9,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable
@@ -144,7 +145,7 @@ def test_misses_get_the_arguments_as_they_are() -> None:
     cf = CompiledFunction(f, lambda *call: seen.append(call) or "missed")
     assert cf(1) == cf(1, 2, 3) == cf(a=1, z=2) == "missed"
     assert seen == [(cf, (1,), None), (cf, (1, 2, 3), None), (cf, (), {"a": 1, "z": 2})]
-    assert cf.counters() == {"hits": 0, "misses": 3, "refusals": 0}
+    assert cf.counters() == {"hits": 0, "misses": 3, "refusals": 0, "stayed_eager": 0}
 
 
 def test_exceptions_of_a_miss() -> None:
@@ -164,7 +165,7 @@ def test_entries_are_tried_most_recent_first() -> None:
     assert cf(2) == (2,)
     assert cf.entries == [entries[k] for k in (2, 0, 1, 3, 4)]
     assert [e.hits for e in entries] == [0, 0, 1, 0, 0]
-    assert cf(9) == "missed" and cf.counters() == {"hits": 1, "misses": 1, "refusals": 0}
+    assert cf(9) == "missed" and cf.counters() == {"hits": 1, "misses": 1, "refusals": 0, "stayed_eager": 0}
     assert [cf(k) for k in (0, 4, 3, 1, 2, 2)] == [(0,), (4,), (3,), (1,), (2,), (2,)]
     assert [e.hits for e in entries] == [1, 1, 3, 1, 1]
     cf.clear()
@@ -178,7 +179,7 @@ def test_disabled() -> None:
     assert cf(1) == (1, 2) and cf(a=1, b=5) == (1, 5)
     cf.enabled = True
     assert cf(1) == (1,)
-    assert cf.counters() == {"hits": 1, "misses": 0, "refusals": 0}
+    assert cf.counters() == {"hits": 1, "misses": 0, "refusals": 0, "stayed_eager": 0}
 
 
 def test_a_new_code_object_forgets_the_entries() -> None:
@@ -512,3 +513,44 @@ def test_no_leaks_in_many_calls() -> None:
     after = resident_kilobytes(), sys.getrefcount(array), sys.getrefcount(thing), sys.getrefcount(cf)
     assert after[1:] == before[1:]
     assert after[0] - before[0] < 1000 or "ASAN_OPTIONS" in os.environ  # which keeps back what is freed
+
+
+# -- the faster way ---------------------------------------------------------------------------------------------------------------
+
+
+def measured(seconds: dict[str, float], calls: list[str]) -> CompiledFunction:
+    """A function whose only entry is measured; it and the entry take their time."""
+
+    def spend(way: str) -> str:
+        calls.append(way)
+        end = time.perf_counter() + seconds[way]
+        while time.perf_counter() < end:
+            pass
+        return way
+
+    def f() -> str:
+        return spend("plain")
+
+    cf = CompiledFunction(f, lambda *_: "missed")
+    cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", spend, (("const", "compiled"),))), None, True))
+    return cf
+
+
+@pytest.mark.parametrize("faster, slower", [("plain", "compiled"), ("compiled", "plain")])
+def test_a_measured_entry_takes_the_faster_way(faster: str, slower: str) -> None:
+    calls: list[str] = []
+    cf = measured({faster: 0.0005, slower: 0.003}, calls)
+    for _ in range(60):
+        cf()
+    assert calls[:16] == ["compiled"] * 16  # short runs are not disturbed
+    assert calls.count("plain") == cf.counters()["stayed_eager"]
+    assert calls[-20:] == [faster] * 20
+    assert [entry.stays_eager for entry in cf.entries] == [faster == "plain"]
+    assert calls.count(slower) < 30
+
+
+def test_an_entry_that_is_not_measured_serves_always() -> None:
+    cf = CompiledFunction(lambda: "plain", lambda *_: "missed")
+    cf.add_entry(Entry((), 1, PythonPlan(lambda: (time.sleep(0.0002),), 0, ("const", "compiled"))))
+    assert {cf() for _ in range(100)} == {"compiled"}
+    assert cf.counters() == {"hits": 100, "misses": 0, "refusals": 0, "stayed_eager": 0}

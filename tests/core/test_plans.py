@@ -89,7 +89,7 @@ def test_the_plain_function_does_what_is_refused(kind: str) -> None:
     references = sys.getrefcount(x)
     for _ in range(3):
         assert cf(x) == ("plain", x) and cf(x, again=True) == ("plain", x)
-    assert cf.counters() == {"hits": 0, "misses": 0, "refusals": 6}
+    assert cf.counters() == {"hits": 0, "misses": 0, "refusals": 6, "stayed_eager": 0}
     assert sys.getrefcount(x) == references
     cf(np.arange(4.0))
     assert cf.counters()["hits"] == 1

@@ -78,7 +78,7 @@ def countdown() -> CompiledFunction:
 
 def test_long_chains_are_flat() -> None:
     cf = countdown()
-    assert cf(100_000) == "done" and cf.counters() == {"hits": 100_001, "misses": 0, "refusals": 0}
+    assert cf(100_000) == "done" and cf.counters() == {"hits": 100_001, "misses": 0, "refusals": 0, "stayed_eager": 0}
 
 
 def test_depth_does_not_grow() -> None:

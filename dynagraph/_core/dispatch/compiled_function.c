@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include <structmember.h>
+#include <time.h>
 
 PyObject *dg_GuardError;
 
@@ -31,8 +32,9 @@ static int starts_function(PyObject *args, PyObject *callee)
     return callee && (PyFunction_Check(callee) || (PyTuple_GET_SIZE(args) > 0 && PyFunction_Check(PyTuple_GET_ITEM(args, 0))));
 }
 
+typedef struct trial trial;
 static PyObject *dispatch(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner,
-                          int *quiet);
+                          int *quiet, trial *measured);
 
 /* makes the calls that tails ask for, until there is a result; takes the reference */
 static PyObject *follow_tails(PyObject *result)
@@ -54,7 +56,7 @@ static PyObject *follow_tails(PyObject *result)
         if (interrupted)
             result = NULL;
         else if (Py_IS_TYPE(function, &dg_CompiledFunctionType))
-            result = dispatch(function, args, Py_SIZE(tail), NULL, &tail, &quiet);
+            result = dispatch(function, args, Py_SIZE(tail), NULL, &tail, &quiet, NULL);
         else
             result = PyObject_Vectorcall(function, args, (size_t)Py_SIZE(tail), NULL);
         n_quiet = quiet ? n_quiet + 1 : 0;
@@ -73,7 +75,62 @@ typedef struct {
     PyObject *closure; /* of the function, for "closure" guards; set when the entry is added */
     int n_registers, n_parameters; /* how many values the guards and the plan read, at least */
     unsigned long long hits;
+    /* which way is faster, for an entry that may not pay (a broken function, calls out): see below */
+    char choice;
+    int n_plain;
+    unsigned n_measured;
+    double best_compiled, best_plain; /* nanoseconds */
 } entry_object;
+
+/* -- the faster way -----------------------------------------------------------------------------------------------------------
+
+   An entry that is measured serves its first calls; of the next some run plainly, and the faster way serves the rest. Both are
+   right; what they cost only the machine knows. */
+
+enum { SERVES, MEASURED, STAYS_EAGER };
+enum { WARM_CALLS = 16, MAX_PLAIN = 5 };
+
+/* one call of a function that has measured entries */
+struct trial {
+    entry_object *entry; /* a reference; null: no measured entry serves it */
+    int plain;
+    double start;
+};
+
+static double nanoseconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+/* the choice between the two, as far as it is clear */
+static char chosen(const entry_object *entry)
+{
+    if (entry->n_plain == 0 || entry->best_compiled == 0)
+        return MEASURED;
+    if (8 * entry->best_compiled < entry->best_plain) /* a first plain call is slower than later ones, but not that much */
+        return SERVES;
+    int is_clear = 1.5 * entry->best_plain < entry->best_compiled || 1.5 * entry->best_compiled < entry->best_plain;
+    if (entry->n_plain < (is_clear ? 2 : MAX_PLAIN))
+        return MEASURED;
+    return entry->best_plain < entry->best_compiled ? STAYS_EAGER : SERVES;
+}
+
+static void end_trial(trial *measured, int succeeded)
+{
+    entry_object *entry = measured->entry;
+    if (!entry)
+        return;
+    if (succeeded && entry->choice == MEASURED) {
+        double took = nanoseconds() - measured->start;
+        double *best = measured->plain ? &entry->best_plain : &entry->best_compiled;
+        *best = *best == 0 || took < *best ? took : *best;
+        entry->n_plain += measured->plain;
+        entry->choice = chosen(entry);
+    }
+    Py_DECREF(entry);
+}
 
 typedef struct {
     PyObject *registers[DG_MAX_REGISTERS];
@@ -90,10 +147,10 @@ static inline dg_frame frame_over(frame_memory *memory)
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "n_registers", "plan", "closure", NULL};
+    static char *names[] = {"guards", "n_registers", "plan", "closure", "measured", NULL};
     PyObject *program, *plan, *closure = Py_None;
-    int n_registers;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|O:Entry", names, &program, &n_registers, &plan, &closure))
+    int n_registers, measured = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|Op:Entry", names, &program, &n_registers, &plan, &closure, &measured))
         return NULL;
     if (!Py_IS_TYPE(plan, &dg_NativePlanType) && !Py_IS_TYPE(plan, &dg_PythonPlanType))
         return PyErr_Format(PyExc_TypeError, "Entry: expected a NativePlan or PythonPlan, got %s", Py_TYPE(plan)->tp_name);
@@ -111,6 +168,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!entry)
         return NULL;
     entry->n_registers = n_registers;
+    entry->choice = measured ? MEASURED : SERVES;
     entry->plan = Py_NewRef(plan);
     entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
     entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan));
@@ -235,6 +293,13 @@ static PyMemberDef entry_members[] = {
     {0},
 };
 
+static PyObject *stays_eager(entry_object *entry, void *ignored) { return PyBool_FromLong(entry->choice == STAYS_EAGER); }
+
+static PyGetSetDef entry_getset[] = {
+    {"stays_eager", (getter)stays_eager, NULL, "whether calls that it could serve run plainly, as that was measured to be faster", NULL},
+    {0},
+};
+
 PyTypeObject dg_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Entry",
     .tp_basicsize = sizeof(entry_object),
@@ -247,6 +312,7 @@ PyTypeObject dg_EntryType = {
     .tp_free = PyObject_GC_Del,
     .tp_methods = entry_methods,
     .tp_members = entry_members,
+    .tp_getset = entry_getset,
 };
 
 /* -- binding --------------------------------------------------------------------------------------------------------------- */
@@ -330,8 +396,8 @@ typedef struct {
     PyObject *code; /* the one that the entries were made for */
     entry_object **entries;
     int n_entries, capacity, recent;
-    char enabled;
-    unsigned long long hits, misses, refusals;
+    char enabled, measures; /* measures: some entry is, or was, measured */
+    unsigned long long hits, misses, refusals, stayed_eager;
 } compiled_function;
 
 static void clear_entries(compiled_function *self)
@@ -380,10 +446,23 @@ static inline int position_of(compiled_function *self, int step)
 
 enum { REFUSED = 2 };
 
-/* tries the entries, the one that served last first; NULL with *served == 0: none holds; with REFUSED: a program would not do it.  owner, callee: as dg_plan_run's.
-   Not inlined, as run_plan is not. */
+/* whether the plain function shall take a call that the entry could serve */
+static int runs_plainly(entry_object *entry, trial *measured)
+{
+    if (entry->choice == STAYS_EAGER)
+        return 1;
+    if (!measured) /* behind a break: it is the function as a whole that is measured */
+        return 0;
+    measured->entry = (entry_object *)Py_NewRef(entry);
+    measured->plain = entry->n_measured >= WARM_CALLS && entry->n_measured % 2 == 0;
+    ++entry->n_measured;
+    return measured->plain;
+}
+
+/* Tries the entries, the one that served last first; NULL with *served == 0: none holds; with REFUSED: a program would not do it, or
+   the plain way is faster.  owner, callee: as dg_plan_run's.  Not inlined, as run_plan is not. */
 static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served,
-                                                 PyObject **owner, PyObject **callee)
+                                                 PyObject **owner, PyObject **callee, trial *measured)
 {
     frame_memory memory;
     dg_frame frame = frame_over(&memory);
@@ -403,6 +482,12 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
         if (dg_guards_run(entry->guards, &frame, closure) == -1) {
             *served = 1;
             self->recent = position < self->n_entries ? position : 0;
+            if (entry->choice != SERVES && runs_plainly(entry, measured)) {
+                *served = REFUSED;
+                ++self->stayed_eager;
+                Py_DECREF(entry);
+                return NULL;
+            }
             ++self->hits;
             ++entry->hits;
             PyObject *result = dg_plan_run(entry->plan, &frame, owner, callee);
@@ -431,7 +516,7 @@ PyObject *const *dg_monitoring_tools;
 /* One call as far as it goes without following tails.  `owner` (or null): a reference to what keeps the arguments alive,
    which is cleared as soon as they are held where they are needed.  *quiet: whether it was left to C code alone. */
 static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner,
-                          int *quiet)
+                          int *quiet, trial *measured)
 {
     compiled_function *self = (compiled_function *)callable;
     *quiet = 0;
@@ -449,12 +534,12 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
         int simple = !kwnames && n_args == code->co_argcount && code->co_kwonlyargcount == 0 &&
                      !(code->co_flags & (CO_VARARGS | CO_VARKEYWORDS));
         if (simple) {
-            result = serve(self, args, n_args, &served, owner, &callee);
+            result = serve(self, args, n_args, &served, owner, &callee, measured);
         } else {
             bound = dg_bind(self->function, args, n_args, kwnames);
             if (!bound) /* the call does not fit: the plain function raises the right error */
                 return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
-            result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served, &bound, &callee);
+            result = serve(self, &PyTuple_GET_ITEM(bound, 0), PyTuple_GET_SIZE(bound), &served, &bound, &callee, measured);
             Py_XDECREF(bound);
         }
         if (served == REFUSED) /* what the program cannot do, or raises, the plain function does */
@@ -470,7 +555,9 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     int quiet;
-    PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet));
+    trial measured = {NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0};
+    PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
+    end_trial(&measured, result != NULL);
     if (!result)
         dg_hide_our_frames();
     return result;
@@ -550,6 +637,7 @@ static PyObject *add_entry(compiled_function *self, PyObject *entry)
     Py_XSETREF(((entry_object *)entry)->closure, Py_XNewRef(PyFunction_GET_CLOSURE(self->function)));
     self->entries[self->n_entries] = (entry_object *)Py_NewRef(entry);
     self->recent = self->n_entries++;
+    self->measures |= ((entry_object *)entry)->choice == MEASURED;
     Py_RETURN_NONE;
 }
 
@@ -561,7 +649,8 @@ static PyObject *clear_method(compiled_function *self, PyObject *ignored)
 
 static PyObject *counters(compiled_function *self, PyObject *ignored)
 {
-    return Py_BuildValue("{s:K,s:K,s:K}", "hits", self->hits, "misses", self->misses, "refusals", self->refusals);
+    return Py_BuildValue("{s:K,s:K,s:K,s:K}", "hits", self->hits, "misses", self->misses, "refusals", self->refusals,
+                         "stayed_eager", self->stayed_eager);
 }
 
 static PyObject *reduce(compiled_function *self, PyObject *ignored)
@@ -583,7 +672,7 @@ static PyObject *get_entries(compiled_function *self, void *ignored)
 static PyMethodDef function_methods[] = {
     {"add_entry", (PyCFunction)add_entry, METH_O, "add_entry(entry): it is tried first by the next call"},
     {"clear", (PyCFunction)clear_method, METH_NOARGS, "clear(): forget all entries"},
-    {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ..., 'refusals': ...}"},
+    {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ..., 'refusals': ..., 'stayed_eager': ...}"},
     {"__reduce__", (PyCFunction)reduce, METH_NOARGS, NULL},
     {"__copy__", copy_method, METH_NOARGS, NULL},
     {"__deepcopy__", copy_method, METH_O, NULL},
