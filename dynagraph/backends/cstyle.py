@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -115,11 +115,14 @@ class CStyle:
     # -- expressions ------------------------------------------------------------------------------------------------
     def block(self, items: Sequence[Define | Store], scope: Scope) -> None:
         """Statements of one block, with what they share computed once."""
-        places = [i.place for i in items if isinstance(i, Store) and i.place is not None]
-        self._name_shared([*(i.value for i in items), *places], scope)
-        for item in items:
+        unset = {i.name for i in items if isinstance(i, Define)}
+        for k, item in enumerate(items):
+            if k == 0 or isinstance(items[k - 1], Define):  # what depends on a variable is named behind its definition
+                places = [i.place for i in items[k:] if isinstance(i, Store) and i.place is not None]
+                self._name_shared([*(i.value for i in items[k:]), *places], scope, unset)
             value = self.expr(item.value, scope)
             if isinstance(item, Define):
+                unset.discard(item.name)
                 self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
             else:
                 place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
@@ -130,7 +133,8 @@ class CStyle:
         self._name_shared([*roots, *(s.value for s in later)], scope)
         return [self.expr(r, scope) for r in roots]
 
-    def _name_shared(self, roots: Iterable[Expr], scope: Scope) -> None:
+    def _name_shared(self, roots: Iterable[Expr], scope: Scope, unset: Collection[str] = ()) -> None:
+        """Lines for what is worth a name, and depends on no variable that is `unset`."""
         roots = list(roots)
         uses = _count_uses(roots)
         chosen = _loads_in_arms(roots)
@@ -141,7 +145,7 @@ class CStyle:
                     continue
                 seen.add(e)
                 wanted = e.op == "choose" or e in chosen or (uses[e] > 1 and _worth_a_name(e))
-                if wanted and scope.find(e) is None:
+                if wanted and scope.find(e) is None and not (unset and any(v.op == "var" and v.value in unset for v in e.walk())):
                     self._name(e, scope)
 
     def _name(self, e: Expr, scope: Scope) -> None:

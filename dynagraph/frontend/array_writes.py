@@ -8,14 +8,27 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.masks import chooses_alike
 from dynagraph.frontend.memory import same_place
-from dynagraph.frontend.numpy_door import Door, Unsupported, lookup
-from dynagraph.frontend.numpy_door.arguments import is_contiguous
-from dynagraph.frontend.numpy_door.indexing import holds_places, places_of, region
-from dynagraph.frontend.values import Array, Const, Sequence
+from dynagraph.frontend.numpy_door import Chosen, Door, Unsupported, lookup
+from dynagraph.frontend.numpy_door.arguments import is_contiguous, ravel, reshape, take
+from dynagraph.frontend.numpy_door.indexing import (
+    Index,
+    Mask,
+    bounded,
+    holds_arrays,
+    index_of,
+    only_mask,
+    places_of,
+    region,
+    slice_range,
+)
+from dynagraph.frontend.numpy_door.places import along_axis
+from dynagraph.frontend.values import Array, Const, Masked, Sequence
 from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import same_dim, same_shape
+from dynagraph.ir.shapes import Dim, numel, same_dim, same_shape
 
 if TYPE_CHECKING:
     from dynagraph.frontend.executor import Executor
@@ -27,16 +40,13 @@ def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
     """``array[key] = value``."""
     if array.is_scalar:
         refuse("WOULD_RAISE", "a NumPy scalar takes no item")
-    index = ex.to_door(key)
-    if _is_mask(index):
-        mask = _spread_mask(ex, index, array.node)
-        new = _for_each_chosen(ex, ex.builder.as_node(ex.to_door(value), array.node.dtype), array.node.ndim - index.ndim)
-        new = _fitted(ex, new, array.node)
-        ex.memories.write(array, _chosen(ex, mask, new, ex.memories.present(array)))
-        return
-    if holds_places(index):
-        store_at_places(ex, array, index, value)
-        return
+    index, value = ex.to_door(key), ex.resolve(value)
+    if holds_arrays(index):
+        placed = index_of(ex.builder, ex.memories.present(array), index)
+        if placed.arrays:
+            store_at(ex, array, placed, value)
+            return
+        index = placed.basic
     there = ex.memories.rebased(region(ex.builder, ex.memories.present(array), index))
     if isinstance(value, Array) and not value.is_scalar and same_place(there, value.node):
         ex.memories.check(value)
@@ -44,19 +54,63 @@ def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
     ex.memories.write(Array(there), _assigned(ex, value, there))
 
 
-def store_at_places(ex: Executor, array: Array, index: Any, value: Any, combine: str = "") -> None:
-    """``array[index] = value`` for an index with arrays of integers; `combine`: what ``ufunc.at`` does instead of storing."""
+def store_at(ex: Executor, array: Array, index: Index, value: Any, combine: str = "") -> None:
+    """``array[index] = value`` for an index with arrays in it; `combine`: what ``ufunc.at`` does instead of storing."""
     b = ex.builder
     now = ex.memories.present(array)
-    places = places_of(b, now, index)
+    if index.masks and not combine:
+        _store_chosen(ex, index, value, now)
+        return
+    places = places_of(b, index)
     if any(p.ndim and not is_contiguous(b, p) for p in places.given):
         refuse("UNSUPPORTED_INDEX", "places in an order of memory that NumPy may walk otherwise")
     view = region(b, now, places.basic)
     wanted = b.call("gather", view, *places.spread, axes=places.axes, at=places.at)  # for its shape; it is dead
+    if index.whole and _ndim_of(ex, value) > 1:
+        refuse("WOULD_RAISE", "an array of several dimensions is assigned to what a mask chooses")
     new = _assigned(ex, value, wanted)
     places.check(b, view)
     changed = b.call("scatter", view, new, *places.spread, axes=places.axes, at=places.at, combine=combine)
     ex.memories.write(Array(ex.memories.rebased(view)), changed)
+
+
+def _store_chosen(ex: Executor, index: Index, value: Any, now: Node) -> None:
+    """What a mask chooses is replaced: by the elements that the same mask chooses of another array, or by one for all of them."""
+    b = ex.builder
+    view, (mask, axis) = region(b, now, index.basic), only_mask(index)
+    n = mask.node.ndim
+    over = b.call("reshape", mask.node, shape=(1,) * axis + mask.node.shape + (1,) * (view.ndim - axis - n))
+    value = ex.resolve(value)
+    if isinstance(value, Masked):
+        if index.at != axis or not chooses_alike(value, Chosen(view, mask.node, axis)):
+            refuse("DATA_DEPENDENT", "what one mask chooses is assigned to what another one chooses")
+        new = b.cast(value.data, now.dtype)
+    else:
+        given = b.as_node(ex.to_door(value), now.dtype)
+        if index.whole and given.ndim > 1:
+            refuse("WOULD_RAISE", "an array of several dimensions is assigned to what a mask chooses")
+        new = _for_each_chosen(ex, given, index.at, axis, n, view.ndim - n + 1)
+    if not same_shape(new.shape, view.shape):
+        new = b.call("broadcast_to", new, shape=view.shape)
+    ex.memories.write(Array(ex.memories.rebased(view)), b.call("where", over, new, view))
+
+
+def _for_each_chosen(ex: Executor, node: Node, at: int, axis: int, n: int, ndim: int) -> Node:
+    """A value that is the same for each place of a mask, laid out for all of them: how many there are is not known.
+
+    `ndim`: how many dimensions the elements have that are chosen, which lie apart along the one at `at`.
+    """
+    while node.ndim > ndim and same_dim(node.shape[0], 1):
+        node = ex.builder.call("reshape", node, shape=node.shape[1:])
+    shape = (1,) * (ndim - node.ndim) + node.shape
+    if len(shape) > ndim or not same_dim(shape[at], 1):
+        refuse("DATA_DEPENDENT", "how many elements a mask chooses must be known to assign them one by one")
+    rest = shape[:at] + shape[at + 1 :]
+    return ex.builder.call("reshape", node, shape=rest[:axis] + (1,) * n + rest[axis:])
+
+
+def _ndim_of(ex: Executor, value: Any) -> int:
+    return ex.builder.as_node(ex.to_door(value)).ndim
 
 
 COMBINING = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.maximum: "maximum", np.minimum: "minimum"}
@@ -65,31 +119,12 @@ COMBINING = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.maximum: 
 def combine_at(ex: Executor, ufunc: np.ufunc, array: Any, key: Any, value: Any) -> None:
     """``ufunc.at(array, key, value)``: places that stand twice in the key take part twice."""
     index = ex.to_door(key)
-    if ufunc not in COMBINING or not isinstance(array, Array) or array.is_scalar or not holds_places(index):
+    if ufunc not in COMBINING or not isinstance(array, Array) or array.is_scalar or not holds_arrays(index):
         refuse("UNSUPPORTED_FUNCTION", f"np.{ufunc.__name__}.at of these arguments")
     given = ex.to_door(value)
     if array.node.dtype.is_bool or (isinstance(given, Node) and given.dtype is not array.node.dtype):
         refuse("UNSUPPORTED_ARGUMENT", f"np.{ufunc.__name__}.at of dtypes that differ")
-    store_at_places(ex, array, index, value, COMBINING[ufunc])
-
-
-def _is_mask(index: Any) -> bool:
-    return isinstance(index, Node) and index.dtype is dtypes.bool_ and index.ndim > 0
-
-
-def _spread_mask(ex: Executor, mask: Node, array: Node) -> Node:
-    if mask.ndim > array.ndim or not same_shape(mask.shape, array.shape[: mask.ndim]):
-        refuse("WOULD_RAISE", f"a mask of shape {mask.shape} for an array of shape {array.shape}")
-    return ex.builder.call("reshape", mask, shape=mask.shape + (1,) * (array.ndim - mask.ndim))
-
-
-def _for_each_chosen(ex: Executor, node: Node, ndim: int) -> Node:
-    """A value that is the same for each place of a mask: how many there are is not known."""
-    while node.ndim > ndim and same_dim(node.shape[0], 1):
-        node = ex.builder.call("reshape", node, shape=node.shape[1:])
-    if node.ndim > ndim:
-        refuse("DATA_DEPENDENT", "how many elements a mask chooses must be known to assign them one by one")
-    return node
+    store_at(ex, array, index_of(ex.builder, ex.memories.present(array), index), value, COMBINING[ufunc])
 
 
 def _assigned(ex: Executor, value: Any, target: Node) -> Node:
@@ -219,10 +254,133 @@ def arranger(function: Any) -> Callable[..., None]:
     return arrange
 
 
+# -- into the elements in C order -----------------------------------------------------------------------------------------------
+
+
+def _elements(ex: Executor, array: Any) -> Node:
+    """All elements of an array that is written to, in C order."""
+    if not isinstance(array, Array) or array.is_scalar:
+        refuse("WOULD_RAISE", "something that is no array is written")
+    return ravel(ex.builder, ex.memories.present(array))
+
+
+def _write_elements(ex: Executor, array: Array, new: Node) -> None:
+    ex.memories.write(array, reshape(ex.builder, new, array.node.shape))
+
+
+def _repeated(ex: Executor, value: Any, size: Dim, dtype: DType) -> Node:
+    """`size` values: those that are given, again and again."""
+    b = ex.builder
+    given = ravel(b, b.as_node(ex.to_door(value), dtype))
+    n = given.shape[0]
+    if n == 0:
+        refuse("UNSUPPORTED_ARGUMENT", "no values to write")
+    if n == 1:
+        return b.call("broadcast_to", given, shape=(size,))
+    if n < size:
+        given = b.call("tile", given, reps=((size + n - 1) // n,))
+    return given if given.shape[0] == size else take(b, given, 0, 0, size)
+
+
+def _scattered(ex: Executor, array: Array, elements: Node, places: Node, value: Any) -> None:
+    places = ravel(ex.builder, places)
+    new = _repeated(ex, value, places.shape[0], elements.dtype)
+    _write_elements(ex, array, ex.builder.call("scatter", elements, new, places, axes=(0,), at=0))
+
+
+def put(ex: Executor, array: Any, indices: Any, values: Any, mode: Any = Const("raise")) -> None:
+    """``np.put``: at places of the elements in C order."""
+    array, how = ex.resolve(array), ex.to_door(mode)
+    elements = _elements(ex, array)
+    given = ex.builder.as_node(ex.to_door(indices))
+    if not (given.dtype.is_integer or 0 in given.shape) or not np.can_cast(given.dtype.numpy, np.intp, "same_kind"):
+        refuse("UNSUPPORTED_ARGUMENT", f"put: at places of {given.dtype}")
+    places = bounded(ex.builder, given, elements.shape[0], how, "put")
+    if how == "raise":
+        ex.builder.check_index(places, elements.shape[0])
+    _scattered(ex, array, elements, places, values)
+
+
+def put_mask(ex: Executor, array: Any, mask: Any, values: Any) -> None:
+    """``np.putmask``: each chosen element gets the value of its own place."""
+    array = ex.resolve(array)
+    elements = _elements(ex, array)
+    chosen = ravel(ex.builder, ex.builder.as_node(ex.to_door(mask), dtypes.bool_))
+    if chosen.shape[0] != elements.shape[0]:
+        refuse("WOULD_RAISE", "putmask: mask and data must be the same size")
+    new = _repeated(ex, values, elements.shape[0], elements.dtype)
+    _write_elements(ex, array, ex.builder.call("where", chosen, new, elements))
+
+
+def place(ex: Executor, array: Any, mask: Any, values: Any) -> None:
+    """``np.place``: the chosen elements get the values one after the other."""
+    given = ex.builder.as_node(ex.to_door(values))
+    if same_dim(numel(given.shape), 1):
+        put_mask(ex, array, mask, values)
+        return
+    known = ex.builder.known(ex.builder.as_node(ex.to_door(mask), dtypes.bool_))
+    elements = _elements(ex, ex.resolve(array))
+    if known is None or elements.shape[0] != known.size:
+        refuse("DATA_DEPENDENT", "place: how many elements a mask chooses must be known to assign them one by one")
+    _scattered(ex, ex.resolve(array), elements, ex.graph.constant(np.flatnonzero(known)), values)
+
+
+def put_along_axis(ex: Executor, array: Any, indices: Any, values: Any, axis: Any) -> None:
+    """``np.put_along_axis``."""
+    array = ex.resolve(array)
+    if not isinstance(array, Array) or array.is_scalar or axis is None:
+        refuse("UNSUPPORTED_ARGUMENT", "put_along_axis: without an axis, or into something that is no array")
+    shape = array.node.shape
+    k = axis if type(axis) is int and -len(shape) <= axis < len(shape) else refuse("WOULD_RAISE", f"put_along_axis: axis {axis!r}")
+    places = along_axis(ex.builder, shape, ex.to_door(indices), k % len(shape), "put_along_axis")
+    store_at(ex, array, Index(places), values)
+
+
+def fill_diagonal(ex: Executor, array: Any, value: Any, wrap: bool) -> None:
+    """``np.fill_diagonal``, by NumPy's formula."""
+    array = ex.resolve(array)
+    if not isinstance(array, Array):
+        refuse("WOULD_RAISE", "fill_diagonal of something that is no array")
+    shape = array.node.shape
+    if len(shape) < 2 or (len(shape) > 2 and any(d != shape[0] for d in shape)):
+        refuse("WOULD_RAISE", f"fill_diagonal of an array of shape {shape}")
+    step: Dim = 1
+    for k in range(1, len(shape)):
+        step = step + numel(shape[k:])
+    stop = None if wrap or len(shape) > 2 else shape[1] * shape[1]
+    store_flat(ex, array, Const(slice(None, stop, step)), value)
+
+
+def store_flat(ex: Executor, array: Array, key: Any, value: Any) -> None:
+    """``array.flat[key] = value``: values are taken again and again."""
+    b = ex.builder
+    elements, index = _elements(ex, array), ex.to_door(key)
+    if isinstance(index, slice) or index is Ellipsis:
+        start, step, size = slice_range(slice(None) if index is Ellipsis else index, elements.shape[0])
+        if size == 0:
+            refuse("UNSUPPORTED_INDEX", "a slice of .flat that is empty is written")
+        new = _repeated(ex, value, size, elements.dtype)
+        _write_elements(ex, array, b.call("update_slice", elements, new, starts=(start,), steps=(step,)))
+        return
+    if isinstance(index, (tuple, bool, np.bool_)) or index is None:
+        refuse("UNSUPPORTED_INDEX", "array.flat, indexed by a tuple, a bool or None")
+    (places,) = index_of(b, elements, index).entries if holds_arrays(index) else (index,)
+    if isinstance(places, Mask) or (isinstance(index, (list, Node)) and b.as_node(index).dtype.is_bool):
+        refuse("UNSUPPORTED_INDEX", "array.flat, indexed by a mask")
+    places = b.as_node(places, dtypes.int64)
+    if places.ndim == 0 and _ndim_of(ex, value):
+        refuse("UNSUPPORTED_INDEX", "several values are assigned to one element of .flat")
+    b.check_index(places, elements.shape[0])
+    _scattered(ex, array, elements, places, value)
+
+
 # methods of arrays that write into them and give nothing: (executor, array, *args)
 WRITING_METHODS: dict[str, Callable[..., None]] = {
-    "fill": fill, "sort": arranger(np.sort), "partition": arranger(np.partition)
-}
+    "fill": fill, "sort": arranger(np.sort), "partition": arranger(np.partition), "put": put, "__setitem__": store_item,
+}  # fmt: skip
 
 
-__all__ = ["WRITING_METHODS", "call_with_out", "check_product", "copy_to", "has_out", "store_item", "store_result"]
+__all__ = [
+    "WRITING_METHODS", "call_with_out", "check_product", "copy_to", "fill_diagonal", "has_out", "place", "put", "put_along_axis",
+    "put_mask", "store_flat", "store_item", "store_result",
+]  # fmt: skip

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend import objects
+from dynagraph.frontend import array_writes, objects
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator
+from dynagraph.frontend.iterators import Flat
 from dynagraph.frontend.methods import READ_ONLY, has_method
 from dynagraph.frontend.numpy_door import ATTRIBUTES, method
 from dynagraph.frontend.source import Attribute, DictEntry
@@ -23,6 +24,7 @@ from dynagraph.frontend.values import (
     DictView,
     Function,
     Iterator,
+    Masked,
     Method,
     Object,
     Opaque,
@@ -54,6 +56,8 @@ def load_attribute(frame: Frame, value: Any, name: str) -> Value:
 def _load(frame: Frame, value: Any, name: str) -> Value:
     if isinstance(value, Array):
         return _of_array(frame, value, name)
+    if isinstance(value, Masked):
+        return _of_masked(frame, value, name)
     if isinstance(value, Const):
         return _of_constant(frame, value, name)
     if isinstance(value, (Sequence, Dict, Set)):
@@ -72,6 +76,8 @@ def _load(frame: Frame, value: Any, name: str) -> Value:
         return _of_partial(frame, value, name)
     if isinstance(value, Slice) and name in ("start", "stop", "step"):
         return frame.ex.resolve(value.parts[("start", "stop", "step").index(name)])
+    if isinstance(value, Flat) and name in ("base", "copy"):
+        return value.array if name == "base" else Method(name, value)
     if isinstance(value, Iterator) and name in ("__next__", "__iter__", "send", "throw", "close"):
         return Method(name, value)
     if isinstance(value, (DictView, Slice)) and has_method(value, name):
@@ -100,6 +106,8 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
 
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
     reader = ATTRIBUTES.get(name)
+    if name == "flat" and not array.is_scalar:
+        return Flat(array, frame.ex.steps)
     if reader is not None:
         found = reader(frame.ex.builder, frame.ex.memories.present(array))
         return frame.ex.from_door(found, "value" if array.is_scalar else "array")
@@ -109,6 +117,15 @@ def _of_array(frame: Frame, array: Array, name: str) -> Value:
     if not hasattr(kind, name):
         throw(AttributeError(_lacks(f"numpy.{kind.__name__}", name)))
     return refuse("UNSUPPORTED_FUNCTION", f"the array attribute .{name}")
+
+
+def _of_masked(frame: Frame, value: Masked, name: str) -> Value:
+    if name in ("dtype", "ndim", "itemsize"):
+        data = value.data
+        return Const({"dtype": data.dtype.numpy, "ndim": data.ndim - value.mask.ndim + 1, "itemsize": data.dtype.itemsize}[name])
+    if method(name) is not None:
+        return Method(name, value)
+    return refuse("DATA_DEPENDENT", f".{name} of what a mask chooses")
 
 
 def _of_constant(frame: Frame, value: Const, name: str) -> Value:
@@ -267,6 +284,8 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
         value.fields[name] = new
     elif isinstance(value, Const) and type(value.value) is types.ModuleType and not hasattr(types.ModuleType, name):
         _store_in_module(frame, value.value, name, new)
+    elif isinstance(value, Array) and name == "flat" and not value.is_scalar:
+        array_writes.store_flat(frame.ex, value, Const(slice(None)), new)
     elif isinstance(value, Array):
         refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
     else:

@@ -16,7 +16,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import Arguments, Keywords, call, caller
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Map, Reversed, Until, Zip, items_of, iterate, listed
+from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Flat, Map, Reversed, Until, Zip, items_of, iterate, listed
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, set_of, sorted_items
 from dynagraph.frontend.numpy_door import lookup, operator_door
 from dynagraph.frontend.objects import (
@@ -58,6 +58,7 @@ from dynagraph.frontend.values import (
     Function,
     Getter,
     Identity,
+    Masked,
     Method,
     Object,
     Partial,
@@ -68,7 +69,7 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import behind, class_function, held_value, load_cell
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, numel
 
 SPECIAL: dict[Any, Callable[..., Value]] = {}
 CONTAINERS = (list, tuple, dict, set, frozenset)
@@ -391,6 +392,10 @@ def _len(frame: Frame, value: Any) -> Value:
     value = behind(frame.ex, frame.ex.resolve(value))
     if isinstance(value, Array):
         return frame.ex.call_door(operator_door("len"), [value])
+    if isinstance(value, Masked):
+        refuse("DATA_DEPENDENT", "len() of what a mask chooses")
+    if isinstance(value, Flat):
+        return frame.ex.from_door(numel(value.array.node.shape), "value")
     if isinstance(value, (Object, Sequence, Dict)):
         found = in_mro(value.kind, "__len__")
         if isinstance(found, types.FunctionType):

@@ -25,7 +25,7 @@ from dynagraph.frontend.objects import OBJECT_CALLERS, known
 from dynagraph.frontend.operations import binary, entries_of, in_place, plain, same_or_equal, subscript, unary
 from dynagraph.frontend.source import Attribute, Key
 from dynagraph.frontend.truth import length
-from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Getter, Object, Partial, Sequence, Value
+from dynagraph.frontend.values import NULL, Array, Const, Dict, Function, Getter, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.wrapping import load_cell
 
 # -- partial ----------------------------------------------------------------------------------------------------------------------
@@ -247,6 +247,19 @@ def _length_hint(frame: Frame, value: Any, default: Any = Const(0)) -> Value:
     return Const(length(frame.ex, value))
 
 
+# -- np.s_ ------------------------------------------------------------------------------------------------------------------------
+
+
+def _of_index_expression(frame: Frame, owner: Any, item: Any) -> Value:
+    """``np.s_[...]`` and ``np.index_exp[...]``."""
+    owner, item = frame.ex.resolve(owner), frame.ex.resolve(item)
+    as_tuple = plain(frame, load_attribute(frame, owner, "maketuple"))
+    return item if not as_tuple or (isinstance(item, Sequence) and item.kind is tuple) else Sequence(tuple, [item])
+
+
+SPECIAL_FUNCTIONS[type(np.s_).__getitem__] = _of_index_expression
+
+
 # -- writes into arrays -----------------------------------------------------------------------------------------------------------
 
 
@@ -254,3 +267,74 @@ def _length_hint(frame: Frame, value: Any, default: Any = Const(0)) -> Value:
 def _copy_to(frame: Frame, dst: Any, src: Any, casting: Any = Const("same_kind"), where: Any = Const(True)) -> Value:
     array_writes.copy_to(frame.ex, frame.ex.resolve(dst), src, plain(frame, casting), where)
     return Const(None)
+
+
+@meaning(np.put)
+def _put(frame: Frame, a: Any, ind: Any, v: Any, mode: Any = Const("raise")) -> Value:
+    array_writes.put(frame.ex, a, ind, v, mode)
+    return Const(None)
+
+
+@meaning(np.putmask)
+def _put_mask(frame: Frame, a: Any, /, mask: Any, values: Any) -> Value:
+    array_writes.put_mask(frame.ex, a, mask, values)
+    return Const(None)
+
+
+@meaning(np.place)
+def _place(frame: Frame, arr: Any, mask: Any, vals: Any) -> Value:
+    array_writes.place(frame.ex, arr, mask, vals)
+    return Const(None)
+
+
+@meaning(np.put_along_axis)
+def _put_along_axis(frame: Frame, arr: Any, indices: Any, values: Any, axis: Any = Const(-1)) -> Value:
+    array_writes.put_along_axis(frame.ex, arr, indices, values, plain(frame, axis))
+    return Const(None)
+
+
+@meaning(np.fill_diagonal)
+def _fill_diagonal(frame: Frame, a: Any, val: Any, wrap: Any = Const(False)) -> Value:
+    array_writes.fill_diagonal(frame.ex, a, val, bool(plain(frame, wrap)))
+    return Const(None)
+
+
+@meaning(np.piecewise)
+def _piecewise(frame: Frame, x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Value:
+    """As NumPy does it; the functions are called with what the conditions choose."""
+    ex = frame.ex
+    x = ex.resolve(x)
+    if not isinstance(x, Array) or x.node.ndim == 0:
+        refuse("UNSUPPORTED_ARGUMENT", "piecewise: of something that is no array")
+    conditions, functions = _conditions(frame, condlist), items_of(frame, funclist)
+    if len(conditions) == len(functions) - 1:
+        rest = conditions[0]
+        for condition in conditions[1:]:
+            rest = call(frame, Const(np.logical_or), [rest, condition], {})
+        conditions.append(call(frame, Const(np.logical_not), [rest], {}))
+    if len(conditions) != len(functions):
+        refuse("WOULD_RAISE", "piecewise: as many functions as conditions, or one more")
+    y = call(frame, Const(np.zeros_like), [x], {})
+    assert isinstance(y, Array)
+    for condition, function in zip(conditions, functions):
+        function = frame.ex.resolve(function)
+        value, before = function, len(ex.effects)
+        if not isinstance(function, (Array, Number)) and not (isinstance(function, Const) and not callable(function.value)):
+            value = call(frame, function, [subscript(frame, x, condition), *args], kw)
+        if len(ex.effects) != before:
+            refuse("SIDE_EFFECT", "piecewise: of a function that has effects, which is called only where elements are chosen")
+        array_writes.store_item(ex, y, condition, value)
+    return y
+
+
+def _conditions(frame: Frame, condlist: Any) -> list[Value]:
+    """The conditions as arrays of bools: one, or a list of several."""
+    condlist = frame.ex.resolve(condlist)
+    several = isinstance(condlist, Sequence) and all(isinstance(c, Array) and c.node.ndim for c in items_of(frame, condlist))
+    if not several and not (isinstance(condlist, Array) and condlist.node.ndim):
+        refuse("UNSUPPORTED_ARGUMENT", "piecewise: conditions that are no arrays")
+    given = items_of(frame, condlist) if several else [condlist]
+    if not several and condlist.node.ndim > 1:
+        refuse("UNSUPPORTED_ARGUMENT", "piecewise: one condition that may be several")
+    kind = Const(np.bool_)
+    return [call(frame, kind, [c], {}) for c in given]

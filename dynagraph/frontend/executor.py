@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dynagraph import config
-from dynagraph.frontend import array_writes
+from dynagraph.frontend import array_writes, masks
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.memory import Memories
-from dynagraph.frontend.numpy_door import Builder, Door, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_door import Builder, Chosen, Door, Unsupported, WeakFloat
 from dynagraph.frontend.numpy_errors import numpy_error_of
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
@@ -31,6 +31,7 @@ from dynagraph.frontend.values import (
     Function,
     Identity,
     Iterator,
+    Masked,
     Number,
     Object,
     ObjectKey,
@@ -341,9 +342,11 @@ class Executor:
 
     def call_door(self, door: Door, args: Iterable[Value], kwargs: dict[str, Value] | None = None) -> Value:
         """What a NumPy function gives for values."""
-        args, kwargs = list(args), kwargs or {}
+        args, kwargs = [self.resolve(a) for a in args], {k: self.resolve(v) for k, v in (kwargs or {}).items()}
         if array_writes.has_out(self, door, args, kwargs):
             return array_writes.call_with_out(self, door, args, kwargs)
+        if any(isinstance(v, Masked) for v in (*args, *kwargs.values())):
+            return masks.call_door(self, door, args, kwargs)
         given = [self.to_door(a) for a in args]
         named = {k: self.to_door(v) for k, v in kwargs.items()}
         try:
@@ -366,6 +369,8 @@ class Executor:
             return self.memories.present(value)
         if isinstance(value, Const):
             return value.value
+        if isinstance(value, Masked):
+            refuse("DATA_DEPENDENT", "what a mask chooses, where its size matters")
         if isinstance(value, Number):
             return WeakFloat(value.node)
         if isinstance(value, Sequence) and value.kind in (list, tuple):
@@ -403,6 +408,8 @@ class Executor:
         """What a door gave, as a value."""
         if isinstance(result, Node):
             return self._from_node(result, returns)
+        if isinstance(result, Chosen):
+            return masks.masked(self, result)
         if isinstance(result, (tuple, list)):
             return Sequence(type(result), [self.from_door(r, returns) for r in result])
         return Const(result)

@@ -13,13 +13,15 @@ from collections.abc import Generator as Generated
 from typing import Any
 
 from dynagraph.frontend.exceptions import Raised, refuse, throw
-from dynagraph.frontend.executor import Frame, Generator
+from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
+from dynagraph.frontend.numpy_door.arguments import ravel
 from dynagraph.frontend.objects import MISSING, call_special, in_mro, is_enum_class, members, special
 from dynagraph.frontend.truth import truth
-from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Instance, Iterator, Object, Sequence, Set, Value
+from dynagraph.frontend.values import NULL, Array, Const, Dict, DictView, Instance, Iterator, Masked, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import behind, complete, guard_length, guard_order
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import SymInt, numel
 
 ITERABLE_CONSTANTS = (str, bytes, range, frozenset, tuple)
 Rebuilt = tuple[Any, tuple[Value, ...]]  # a callable and its arguments
@@ -166,6 +168,45 @@ class Rows(Iterator):
 
     def rebuilt(self) -> Rebuilt:
         return iterator_at, (self.array, Const(self.position))
+
+
+class Flat(Iterator):
+    """``array.flat``: over all elements, in C order."""
+
+    def __init__(self, array: Array, born: int):
+        self.array, self.born, self.position = array, born, 0
+
+    def values(self, ex: Executor) -> Node:
+        """The elements that are there now."""
+        return ravel(ex.builder, ex.memories.present(self.array))
+
+    def step(self, frame: Frame) -> Any:
+        ex = frame.ex
+        if self.position >= numel(self.array.node.shape):
+            return NULL
+        self.position += 1
+        return ex.from_door(operator_door("getitem")(ex.builder, self.values(ex), self.position - 1), "value")
+
+    def item(self, ex: Executor, key: Any) -> Value:
+        """``array.flat[key]``: never a view."""
+        if self.position:
+            refuse("ITERATOR", "an array's .flat that is indexed while it is iterated over")
+        index = ex.to_door(key)
+        if isinstance(index, tuple) or (isinstance(index, (list, Node)) and ex.builder.as_node(index).dtype.is_bool):
+            refuse("UNSUPPORTED_INDEX", "an array's .flat, indexed by a tuple or a mask")
+        found = operator_door("getitem")(ex.builder, self.values(ex), slice(None) if index is Ellipsis else index)
+        return ex.from_door(found if found.ndim == 0 else ex.builder.call("copy", found), "value")
+
+    def rebuilt(self) -> Rebuilt:
+        return flat_at, (self.array, Const(self.position))
+
+
+def flat_at(array: Any, position: int) -> Any:
+    """The flat iterator of an array, some steps on."""
+    iterator = array.flat
+    for _ in range(position):
+        next(iterator)
+    return iterator
 
 
 class Zip(Iterator):
@@ -372,6 +413,8 @@ def iterate(frame: Frame, value: Any) -> Iterator:
 def _iterate(frame: Frame, value: Any) -> Iterator:
     ex = frame.ex
     value = behind(ex, ex.resolve(value))
+    if isinstance(value, Masked):
+        refuse("DATA_DEPENDENT", "iteration over what a mask chooses")
     if isinstance(value, Iterator):
         return value
     if isinstance(value, (Sequence, Dict)) and says_itself(value, "__iter__"):

@@ -136,6 +136,10 @@ class Memories:
             self._check_input(base)
         elif (any(map(_splits, way)) or self._is_viewed_apart(base)) and not _is_in_c_order(base):
             refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
+        self.check_effects()
+
+    def check_effects(self) -> None:
+        """Refuse a write behind an effect that may have looked at what is written."""
         if any(_shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
             refuse("IN_PLACE_WRITE", "after an effect that may look at the array")
 

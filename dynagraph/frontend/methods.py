@@ -18,7 +18,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
 from dynagraph.frontend.exceptions import exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator, Raised
-from dynagraph.frontend.iterators import held_items, held_iterator, items_of, iterate, listed, says_itself
+from dynagraph.frontend.iterators import Flat, held_items, held_iterator, items_of, iterate, listed, says_itself
 from dynagraph.frontend.numpy_door import lookup, method
 from dynagraph.frontend.program import VERSION
 from dynagraph.frontend.truth import length, truth
@@ -30,6 +30,7 @@ from dynagraph.frontend.values import (
     DictView,
     Function,
     Iterator,
+    Masked,
     Method,
     Object,
     Sequence,
@@ -38,7 +39,7 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import behind, guard_order
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, numel
 
 Table = dict[str, Callable[..., Value]]
 NOTHING = Const(None)
@@ -48,6 +49,11 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
     """``owner.name(*args, **kwargs)`` of a followed value."""
     if isinstance(owner, Array):
         return _of_array(frame, owner, name, args, kwargs)
+    if isinstance(owner, Masked):
+        door = method(name)
+        if door is None or name in array_writes.WRITING_METHODS:
+            refuse("DATA_DEPENDENT", f".{name}() of what a mask chooses")
+        return frame.ex.call_door(door, [owner, *args], kwargs)
     if isinstance(owner, Const):
         return _of_constant(frame, owner.value, name, args, kwargs)
     if isinstance(owner, Function) and name == "__get__":
@@ -88,6 +94,8 @@ def has_method(owner: Any, name: str) -> bool:
 def table_of(owner: Any) -> Table:
     if isinstance(owner, Generator):
         return GENERATOR
+    if isinstance(owner, Flat):
+        return FLAT
     if isinstance(owner, Iterator):
         return ITERATOR
     if isinstance(owner, Set):
@@ -793,6 +801,12 @@ def _close(frame: Frame, owner: Generator) -> Value:
     return owner.returned if VERSION >= (3, 13) else NOTHING
 
 
+FLAT: Table = {
+    "__next__": next_of,
+    "__iter__": lambda frame, owner: owner,
+    "copy": lambda frame, owner: owner.item(frame.ex, Const(slice(None))),
+    "__len__": lambda frame, owner: frame.ex.from_door(numel(owner.array.node.shape), "value"),
+}
 ITERATOR: Table = {"__next__": next_of, "__iter__": lambda frame, owner: owner}
 GENERATOR: Table = {**ITERATOR, "send": _send, "throw": _throw, "close": _close}
 

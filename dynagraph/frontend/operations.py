@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.errors import ShapeError
-from dynagraph.frontend import array_writes
+from dynagraph.frontend import array_writes, masks
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
-from dynagraph.frontend.iterators import EQUAL, held_items, items_of, iterate, says_itself
+from dynagraph.frontend.iterators import EQUAL, Flat, held_items, items_of, iterate, says_itself
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.objects import (
@@ -44,6 +44,7 @@ from dynagraph.frontend.values import (
     Function,
     Identity,
     Iterator,
+    Masked,
     Method,
     Number,
     Object,
@@ -112,7 +113,7 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         return _of_identities(symbol, left, right)
     if symbol == "%" and isinstance(left, Const) and type(left.value) is str and not isinstance(right, Array):
         return texts_of(frame, left.value.__mod__, [right], {})
-    if isinstance(left, Array) or isinstance(right, Array):
+    if isinstance(left, (Array, Masked)) or isinstance(right, (Array, Masked)):
         return _of_arrays(frame, symbol, left, right)
     if isinstance(left, Number) or isinstance(right, Number):
         return _of_numbers(frame, symbol, left, right)
@@ -156,7 +157,7 @@ def _same_method(frame: Frame, left: Method, right: Method) -> bool:
 
 
 def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
-    other = right if isinstance(left, Array) else left
+    other = right if isinstance(left, (Array, Masked)) else left
     if isinstance(other, Const) and other.value is None and symbol in ("==", "!="):
         refuse("UNSUPPORTED_ARGUMENT", "an array compared with None")
     if isinstance(other, Object) and not (isinstance(other.value, enum.Enum) and isinstance(other.value, int)):
@@ -168,7 +169,7 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
             if not _is_not_implemented(result):
                 return result
         array, held = (right if other is left else left), held_value(frame.ex, other)
-        if held is None or array.is_scalar or acts_as_array(kind):
+        if held is None or isinstance(array, Masked) or array.is_scalar or acts_as_array(kind):
             refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
     return frame.ex.call_door(operator_door(symbol), [left, right])
 
@@ -414,6 +415,8 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         if symbol == "@":
             array_writes.check_product(left, right, result)
         return array_writes.store_result(ex, left, result, who=f"{symbol}=")
+    if isinstance(left, Masked):
+        return masks.in_place(ex, left, binary(frame, symbol, left, right), symbol)
     if isinstance(left, (Object, Sequence, Dict)):
         name = f"__i{_NAMES[symbol]}__"
         found = in_mro(left.kind, name)
@@ -449,7 +452,7 @@ def _say_in_place(frame: Frame, symbol: str, left: Any, right: Any, error: Objec
 
 def unary(frame: Frame, name: str, value: Any) -> Value:
     value = frame.ex.resolve(value)
-    if isinstance(value, Array):
+    if isinstance(value, (Array, Masked)):
         return frame.ex.call_door(operator_door(name), [value])
     if isinstance(value, Const) and isinstance(value.value, SymInt) and name != "neg":
         return value if name == "pos" else binary(frame, "-", unary(frame, "neg", value), Const(1))
@@ -630,6 +633,10 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
         return ex.call_door(ARRAY_ITEM if with_rest else operator_door("getitem"), [container, key])
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__getitem__"), type(subscript)):
         return call_special(frame, container, "__getitem__", key)
+    if isinstance(container, Masked):
+        refuse("DATA_DEPENDENT", "a subscript of what a mask chooses")
+    if isinstance(container, Flat):
+        return container.item(ex, key)
     if isinstance(container, Sequence):
         return item_of(frame, container, key)
     if isinstance(container, Dict):
@@ -778,6 +785,9 @@ def store(frame: Frame, container: Any, key: Any, value: Any) -> None:
     container, value = frame.ex.resolve(container), frame.ex.resolve(value)
     if isinstance(container, Array):
         array_writes.store_item(frame.ex, container, key, value)
+        return
+    if isinstance(container, Flat) and not container.position:
+        array_writes.store_flat(frame.ex, container.array, key, value)
         return
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__setitem__"), type(store)):
         call_special(frame, container, "__setitem__", key, value)

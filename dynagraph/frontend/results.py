@@ -13,6 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from dynagraph.frontend import masks
 from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator
@@ -31,6 +32,7 @@ from dynagraph.frontend.values import (
     Getter,
     Identity,
     Iterator,
+    Masked,
     Method,
     Number,
     Object,
@@ -379,6 +381,11 @@ def _generator(results: Results, value: Generator) -> Recipe:
     return ("call", call_with, (results.build(function), *parts))
 
 
+def _masked(results: Results, value: Masked) -> Recipe:
+    function, args = masks.rebuilt(results.ex, value)
+    return ("call", function, tuple(results.build(a) for a in args))
+
+
 def _view_maker(value: DictView) -> Callable[[Any], Any]:
     if value.owner.kind is types.MappingProxyType:
         return getattr(types.MappingProxyType, value.name)
@@ -399,6 +406,7 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     DictView: lambda results, value: ("call", _view_maker(value), (results.build(value.owner),)),
     Partial: _partial,
     Getter: _getter,
+    Masked: _masked,
     Method: _method,
     Generator: _generator,
     Super: _super,

@@ -55,6 +55,16 @@ class Number:
 
 
 @dataclass(eq=False)
+class Masked:
+    """The elements of `data` that `mask`, over its axes behind `at`, chooses: an array of its own, whose size is data."""
+
+    data: Node
+    mask: Node
+    at: int
+    born: int
+
+
+@dataclass(eq=False)
 class Sequence:
     """A list, tuple, deque or named tuple (`kind` tells); the items of the caller's are wrapped when they are read."""
 
@@ -273,8 +283,8 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Identity, Super,
-    Opaque, Slice, Iterator,
+    Null, Const, Array, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Identity,
+    Super, Opaque, Slice, Iterator,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
 Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python

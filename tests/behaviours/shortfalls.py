@@ -14,14 +14,11 @@ class Shortfall(NamedTuple):
     why: str
 
 
-INDICES = "reading by masks is done by NumPy, between two graphs: how much they choose is data"
 OVERLAP = "arrays that overlap, or lie between one another, are written by NumPy itself"
 VALUES = "a size, a position or a branch that an array's value decides is Python's business"
 MISSING = "these functions have no row in the op table yet"
 
 SHORT: dict[str, Shortfall] = {
-    "arrays.masked_assignment_into_an_argument": Shortfall("B", INDICES),
-    "arrays.masked_assignment_of_rows": Shortfall("B", INDICES),
     "arrays.out_that_is_a_view_or_fresh": Shortfall("B", "np.empty: what it holds is not defined"),
     "arrays.overlapping_views_of_one_base": Shortfall("E", OVERLAP),
     "arrays.overlapping_views_without_their_base": Shortfall("B", OVERLAP),

@@ -204,3 +204,13 @@ def test_symbolic_sizes() -> None:
     assert compiled.stats.compiles == 1
     with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
         compiled(np.arange(3.0), np.array([1, 3]))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_place_that_is_checked_twice(backend: str) -> None:
+    def f(x, done):
+        i = np.argmin(np.where(done, np.inf, x))
+        done[i] = True
+        return x + x[i], done
+
+    compare(f, np.array([3.0, 1.0, 2.0]), np.array([False, True, False]), backend=backend)

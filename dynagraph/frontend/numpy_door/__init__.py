@@ -23,10 +23,11 @@ from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the famili
     indexing,
     linalg,
     operators,
+    places,
     reductions,
     shapes,
 )
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_door.builder import Builder, Chosen, Unsupported, WeakFloat
 from dynagraph.frontend.numpy_door.table import ATTRIBUTES, Door, lookup, method, operator_door
 
-__all__ = ["ATTRIBUTES", "Builder", "Door", "Unsupported", "WeakFloat", "lookup", "method", "operator_door"]
+__all__ = ["ATTRIBUTES", "Builder", "Chosen", "Door", "Unsupported", "WeakFloat", "lookup", "method", "operator_door"]

@@ -111,7 +111,7 @@ def ravel(b: Builder, node: Node) -> Node:
     return reshape(b, node, (numel(node.shape),))
 
 
-def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: int = 1) -> Node:
+def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: Dim = 1) -> Node:
     """A slice along one axis."""
     return b.call(
         "slice",

@@ -154,7 +154,6 @@ for _name in (
     "item",
     "tolist",
     "tobytes",
-    "nonzero",
     "dump",
     "dumps",
     "tofile",
@@ -176,7 +175,7 @@ for _name in (
     "__iadd__",
 ):
     _refuse_method(_name, "IN_PLACE_WRITE", _WRITE)
-for _name in ("compress", "choose", "view", "getfield", "setflags"):
+for _name in ("view", "getfield", "setflags"):
     _refuse_method(_name, "UNSUPPORTED_FUNCTION", "is not captured")
 
 __all__: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
@@ -16,13 +17,15 @@ from dynagraph.errors import DTypeError, ShapeError
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS
-from dynagraph.ir.shapes import Dim, SymInt
+from dynagraph.ir.interpreter import concrete
+from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement
+from dynagraph.ir.shapes import Dim, SymInt, hint_numel, same_dim
 
 Scalar = Union[bool, int, float, SymInt]
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
+MOST_KNOWN = 1 << 18  # elements of what is computed at capture
 
 
 class Unsupported(Exception):
@@ -39,6 +42,15 @@ class WeakFloat:
 
     def __init__(self, node: Node):
         self.node = node
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What a door gives for the elements of `data` that `mask`, over the axes behind `at`, chooses: how many these are is data."""
+
+    data: Node
+    mask: Node
+    at: int
 
 
 def is_weak(value: object) -> bool:
@@ -59,6 +71,7 @@ class Builder:
         self.graph = graph
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
+        self._known: dict[Node, np.ndarray | None] = {}
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
@@ -70,11 +83,45 @@ class Builder:
         except DTypeError as error:
             raise Unsupported("UNSUPPORTED_DTYPE", str(error)) from error
 
+    def known(self, node: Node) -> np.ndarray | None:
+        """What a node gives, where that is known at capture and not large: it is made of constants alone."""
+        if node not in self._known:
+            self._known[node] = self._evaluated(node)
+        return self._known[node]
+
+    def _evaluated(self, node: Node) -> np.ndarray | None:
+        if not all(type(d) is int for d in node.shape) or hint_numel(node.shape) > MOST_KNOWN:
+            return None
+        if node.kind == "get_attr":
+            return np.asarray(self.graph.constants[node.target])
+        if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation, Gather)):
+            return None
+        operands = [self.known(a) for a in node.args]
+        if any(o is None for o in operands):
+            return None
+        try:
+            attrs = {k: concrete(v, {}) for k, v in node.attrs.items()}
+        except KeyError:  # a symbolic size
+            return None
+        with np.errstate(all="ignore"):
+            return np.asarray(node.op.eager(np, *operands, **attrs))
+
+    def refuse_where(self, wrong: Node) -> None:
+        """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
+        self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
+
     def check_index(self, places: Node, size: Dim) -> None:
         """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
+        known = self.known(places)
+        if known is not None:
+            if known.size and not (-size <= int(known.min()) and size > int(known.max())):
+                raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
+            return
+        if _counts_within(places, size):
+            return
         end, start = self.scalar(size, dtypes.int64), self.scalar(-size, dtypes.int64)
         outside = self.call("logical_or", self.call("greater_equal", places, end), self.call("less", places, start))
-        self.checks.append(self.call("any", outside, axis=tuple(range(outside.ndim)), keepdims=False))
+        self.refuse_where(outside)
 
     def cast(self, node: Node, dtype: DType) -> Node:
         """The node itself where it has the dtype, else a cast."""
@@ -99,6 +146,9 @@ class Builder:
             return node if dtype is None else self.cast(node, dtype)
         if isinstance(x, (list, tuple)):
             return self._of_sequence(x, dtype)
+        if isinstance(x, range):
+            count = self.call("iota", shape=(len(x),), start=x.start, step=x.step, dtype=dtypes.int64)
+            return count if dtype is None else self.cast(count, dtype)
         raise Unsupported(
             "UNSUPPORTED_ARGUMENT", f"an operand of type {type(x).__name__} is no array; pass arrays or Python numbers"
         )
@@ -112,6 +162,13 @@ class Builder:
         common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
         rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
         return self.call("concatenate", *rows, axis=0)
+
+
+def _counts_within(places: Node, size: Dim) -> bool:
+    """Whether places are 0, 1, 2... up to the size, which may be symbolic."""
+    while places.is_op("reshape", "broadcast_to"):
+        places = places.args[0]
+    return places.is_op("iota") and places.attrs["start"] == 0 and places.attrs["step"] == 1 and same_dim(places.shape[0], size)
 
 
 def _never(node: Node) -> bool:

@@ -10,18 +10,20 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import (
     as_dim,
+    as_index,
     as_shape,
     flag,
     is_contiguous,
     nonnegative,
     numpy_error,
     only,
+    ravel,
     reshape,
 )
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import where
 from dynagraph.frontend.numpy_door.reductions import sum_
-from dynagraph.frontend.numpy_door.shapes import diagonal_of, read_only
+from dynagraph.frontend.numpy_door.shapes import diagonal, diagonal_of
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -261,27 +263,30 @@ def triu(b: Builder, m: Any, k: Any = 0) -> Node:
 @numpy_function(np.diag, returns="array")
 def diag(b: Builder, v: Any, k: Any = 0) -> Node:
     x = b.as_node(v)
-    only(type(k) is int and k == 0, "diag", "k", k, "the main diagonal")
     if x.ndim == 1:
-        on = b.call("eye", shape=x.shape * 2, k=0, dtype=dtypes.bool_)
-        return b.call("where", on, x, b.scalar(0, x.dtype))
+        return _on_diagonal(b, x, as_index(k, "diag"))
     if x.ndim != 2:
         raise numpy_error(f"diag: takes arrays of 1 or 2 dimensions, got {x.ndim}")
-    only(is_contiguous(b, x), "diag", "v", x.meta, "a matrix in C order")
-    return read_only(b, diagonal_of(b, x, "diag"))
+    return diagonal(b, x, k)
+
+
+def _on_diagonal(b: Builder, x: Node, k: int) -> Node:
+    """The matrix that has `x` on its k-th diagonal: as a column with k rows more, or as a row with -k columns more."""
+    size = x.shape[0] + abs(k)
+    longer = b.call("pad", x, widths=((0, abs(k)),)) if k else x
+    across = reshape(b, longer, (size, 1)) if k > 0 else longer
+    on = b.call("eye", shape=(size, size), k=k, dtype=dtypes.bool_)
+    return b.call("where", on, across, b.scalar(0, x.dtype))
+
+
+@numpy_function(np.diagflat, returns="array")
+def diagflat(b: Builder, v: Any, k: Any = 0) -> Node:
+    return _on_diagonal(b, ravel(b, b.as_node(v)), as_index(k, "diagflat"))
 
 
 @numpy_function(np.trace, method="trace", at_default=("out",))
 def trace(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, dtype: Any = None, out: Any = None) -> Node:
-    x = b.as_node(a)
-    only(
-        offset == 0 and (axis1, axis2) == (0, 1) and x.ndim == 2,
-        "trace",
-        "offset",
-        offset,
-        "the main diagonal of a matrix",
-    )
-    return sum_(b, diagonal_of(b, x, "trace"), dtype=dtype)
+    return sum_(b, diagonal_of(b, b.as_node(a), "trace", offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 @numpy_function(np.meshgrid, returns="array")

@@ -350,19 +350,16 @@ for _ufunc in UFUNCS:
 # -- functions that are no ufuncs -------------------------------------------------------------------------------------
 
 
-@numpy_function(np.where, returns="array")
-def where(b: Builder, condition: Any, x: Any = None, y: Any = None, /) -> Node:
+def where(b: Builder, condition: Any, x: Any, y: Any) -> Node:
+    """``np.where`` with all three arguments."""
     if x is None or y is None:
-        raise Unsupported(
-            "DATA_DEPENDENT",
-            "where: with the condition alone the size of the result depends on data; give all three arguments",
-        )
+        raise numpy_error("where: takes both x and y, or neither")
     choices = strong(b, x), strong(b, y)
     dtype = result_type(choices, "where")
-    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(_held(c, dtype), dtype) for c in choices))
+    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(held(c, dtype), dtype) for c in choices))
 
 
-def _held(x: Any, dtype: DType) -> Any:
+def held(x: Any, dtype: DType) -> Any:
     """Python ints beyond the dtype's range wrap around in NumPy 2.4 and are an error in 2.5."""
     if type(x) is int and dtype.is_integer:
         low, high = LIMITS[dtype]
@@ -513,4 +510,4 @@ def _conjugate(b: Builder, a: Node, /) -> Node:
     return a
 
 
-__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "resolve", "result_type", "strong"]
+__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "held", "resolve", "result_type", "strong"]

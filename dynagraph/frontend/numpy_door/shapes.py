@@ -27,6 +27,7 @@ from dynagraph.frontend.numpy_door.arguments import (
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import view_of
 from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
 
 # -- reshape and its kin ----------------------------------------------------------------------------------------------
@@ -535,12 +536,21 @@ def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **option
 # -- diagonals --------------------------------------------------------------------------------------------------------
 
 
-def diagonal_of(b: Builder, x: Node, who: str) -> Node:
-    """The main diagonal of a matrix, as a slice of its elements in C order: a view where the matrix is contiguous."""
-    rows, columns = x.shape
-    size = rows if rows < columns else columns
-    flat = ravel(b, x)
-    return b.call("slice", flat, starts=(0,), steps=(columns + 1,), shape=(size,))
+def diagonal_of(b: Builder, x: Node, who: str, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
+    """The elements of a diagonal of two axes, along a new last one: a view where these two lie in memory as one."""
+    if x.ndim < 2:
+        raise numpy_error(f"{who}: takes arrays of 2 or more dimensions")
+    pair = several_axes((axis1, axis2), x.ndim, who)
+    order = (*(k for k in range(x.ndim) if k not in pair), *pair)
+    moved = x if order == tuple(range(x.ndim)) else permute(b, x, order)
+    rows, columns = moved.shape[-2:]
+    shift = as_index(offset, who)
+    height, width = (rows, columns - shift) if shift >= 0 else (rows + shift, columns)
+    size = height if height < width else width
+    flat = reshape(b, moved, (*moved.shape[:-2], rows * columns))
+    if size <= 0:
+        return take(b, flat, flat.ndim - 1, 0, 0)
+    return take(b, flat, flat.ndim - 1, shift if shift >= 0 else -shift * columns, size, columns + 1)
 
 
 def read_only(b: Builder, x: Node) -> Node:
@@ -551,21 +561,10 @@ def read_only(b: Builder, x: Node) -> Node:
 @numpy_function(np.diagonal, method="diagonal", returns="array")
 def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
     x = b.as_node(a)
-    only(
-        offset == 0 and (axis1, axis2) == (0, 1),
-        "diagonal",
-        "offset",
-        (offset, axis1, axis2),
-        "the main diagonal of a matrix",
-    )
-    only(
-        x.ndim == 2 and is_contiguous(b, x),
-        "diagonal",
-        "a",
-        x.meta,
-        "a matrix in C order, of which the diagonal is a view",
-    )
-    return read_only(b, diagonal_of(b, x, "diagonal"))
+    found = diagonal_of(b, x, "diagonal", offset, axis1, axis2)
+    is_view = view_of(b.placed(found)) is not None
+    only(is_view, "diagonal", "a", x.meta, "an array in C order, of which the diagonal is a view")
+    return read_only(b, found)
 
 
 @numpy_function(np.size)
@@ -586,4 +585,4 @@ def ndim(b: Builder, a: Any) -> int:
     return b.as_node(a).ndim
 
 
-__all__ = ["diagonal_of", "join", "permute", "read_only", "reverse", "swapaxes"]
+__all__ = ["diagonal", "diagonal_of", "join", "permute", "read_only", "reverse", "swapaxes"]
