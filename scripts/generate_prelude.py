@@ -376,6 +376,24 @@ DG_INL REAL dg_nextafter_SFX(REAL x, REAL y)
     return B(nextafter)(x, y);
 }
 
+DG_INL REAL dg_ldexp_SFX(REAL x, REAL y)
+{
+    return B(ldexp)(x, (int)y);
+}
+
+DG_INL REAL dg_frexp_mantissa_SFX(REAL x)
+{
+    int exponent;
+    return B(frexp)(x, &exponent);
+}
+
+DG_INL REAL dg_frexp_exponent_SFX(REAL x)
+{
+    int exponent = 0;
+    (void)B(frexp)(x, &exponent);
+    return (REAL)exponent;
+}
+
 DG_INL REAL dg_fma_SFX(REAL x, REAL y, REAL z)
 {
     return FMA(x, y, z);
@@ -1204,6 +1222,24 @@ DG_INL INT dg_pow_int_SFX(INT x, INT y)
         base = base * base;
     }
     return (INT)result;
+}
+
+DG_INL INT dg_gcd_SFX(INT x, INT y)
+{
+    UINT a = (UINT)dg_abs_SFX(x), b = (UINT)dg_abs_SFX(y);
+    while (b != 0) {
+        UINT rest = (UINT)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (INT)a;
+}
+
+/* Wraps. */
+DG_INL INT dg_lcm_SFX(INT x, INT y)
+{
+    UINT divisor = (UINT)dg_gcd_SFX(x, y);
+    return divisor == 0 ? 0 : (INT)((WIDE)((UINT)dg_abs_SFX(x) / divisor) * (UINT)dg_abs_SFX(y));
 }
 """
 

@@ -21,8 +21,6 @@ from dynagraph.ir.ops import Elementwise, Library, Movement
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import same_shape
 
-_OTHER_NAMES = {"power_int": "power"}  # rows that are not called as NumPy's ufunc is
-
 
 @dataclass
 class Step:
@@ -85,7 +83,7 @@ def make_plan(graph: Graph) -> Plan:
 def _ufunc_of(node: Node) -> np.ufunc | None:
     if not isinstance(node.op.lowering, (Elementwise, Library)):
         return None
-    function = getattr(np, _OTHER_NAMES.get(node.op.name, node.op.name), None)
+    function = getattr(np, node.op.name, None)
     return function if isinstance(function, np.ufunc) else None
 
 

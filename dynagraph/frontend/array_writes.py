@@ -9,9 +9,11 @@ import numpy as np
 
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.masks import chooses_alike
-from dynagraph.frontend.memory import same_place
+from dynagraph.frontend.memory import same_place, way_to
 from dynagraph.frontend.numpy_door import Chosen, Door, Unsupported, lookup
 from dynagraph.frontend.numpy_door.arguments import is_contiguous, ravel, reshape, take
+from dynagraph.frontend.numpy_door.builder import LIMITS
+from dynagraph.frontend.numpy_door.elementwise import check_exponents, combining_op, resolve
 from dynagraph.frontend.numpy_door.indexing import (
     Index,
     Mask,
@@ -113,18 +115,36 @@ def _ndim_of(ex: Executor, value: Any) -> int:
     return ex.builder.as_node(ex.to_door(value)).ndim
 
 
-COMBINING = {np.add: "add", np.subtract: "sub", np.multiply: "mul", np.maximum: "maximum", np.minimum: "minimum"}
+WRAPPING = (np.add, np.subtract, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+ROUNDED_ONCE = (np.add, np.subtract, np.multiply, np.divide, np.maximum, np.minimum)
 
 
 def combine_at(ex: Executor, ufunc: np.ufunc, array: Any, key: Any, value: Any) -> None:
     """``ufunc.at(array, key, value)``: places that stand twice in the key take part twice."""
     index = ex.to_door(key)
-    if ufunc not in COMBINING or not isinstance(array, Array) or array.is_scalar or not holds_arrays(index):
+    if not isinstance(array, Array) or array.is_scalar or not holds_arrays(index):
         refuse("UNSUPPORTED_FUNCTION", f"np.{ufunc.__name__}.at of these arguments")
-    given = ex.to_door(value)
-    if array.node.dtype.is_bool or (isinstance(given, Node) and given.dtype is not array.node.dtype):
-        refuse("UNSUPPORTED_ARGUMENT", f"np.{ufunc.__name__}.at of dtypes that differ")
-    store_at(ex, array, index_of(ex.builder, ex.memories.present(array), index), value, COMBINING[ufunc])
+    dtype, node = array.node.dtype, ex.builder.as_node(ex.to_door(value))  # NumPy makes an array of it first
+    name = combining_op(ufunc, dtype)
+    if name is None or not _computed_in(dtype, ufunc, array.node, node):
+        refuse("UNSUPPORTED_ARGUMENT", f"np.{ufunc.__name__}.at of {dtype} and {node.dtype}")
+    if name == "power_int":
+        check_exponents(ex.builder, node)
+    store_at(ex, array, index_of(ex.builder, ex.memories.present(array), index), Array(ex.builder.cast(node, dtype)), str(name))
+
+
+def _computed_in(dtype: DType, ufunc: np.ufunc, target: Node, value: Node) -> bool:
+    """Whether what is stored is what a loop of the array's own dtype gives."""
+    loop = resolve(ufunc, (target, value))
+    if all(d is dtype for d in loop):
+        return True
+    constant = value.attrs["value"] if value.is_op("constant") else None
+    if dtype.is_integer and all(d.is_integer for d in loop):
+        fits = isinstance(constant, int) and LIMITS[dtype][0] <= constant <= LIMITS[dtype][1]
+        return ufunc in WRAPPING or (fits and ufunc in (np.maximum, np.minimum))
+    # float64 has more than twice the digits of float32: one operation rounded twice is the operation rounded once
+    exact = isinstance(constant, (int, float)) and float(np.float32(constant)) == constant
+    return exact and dtype is dtypes.float32 and all(d is dtypes.float64 for d in loop) and ufunc in ROUNDED_ONCE
 
 
 def _assigned(ex: Executor, value: Any, target: Node) -> Node:
@@ -148,7 +168,7 @@ def _chosen(ex: Executor, mask: Node, value: Node, otherwise: Node) -> Node:
     return chosen
 
 
-def store_result(ex: Executor, array: Array, result: Any, where: Node | None = None, who: str = "out=") -> Array:
+def store_result(ex: Executor, array: Array, result: Any, who: str = "out=") -> Array:
     """Have an array take what an operation gave, as ``out=`` and operators in place do."""
     if not isinstance(result, Array):
         return refuse("IN_PLACE_WRITE", f"{who} of several results")
@@ -159,10 +179,7 @@ def store_result(ex: Executor, array: Array, result: Any, where: Node | None = N
         refuse("WOULD_RAISE", f"{who}: a result of shape {node.shape} for an array of shape {target.shape}")
     if result is not array and result.source is None and ex.arrays.get(node) is result:
         del ex.arrays[node]  # nobody but the array has it
-    new = _fitted(ex, ex.builder.cast(node, target.dtype), target)
-    if where is not None:
-        new = _chosen(ex, where, new, ex.memories.present(array))
-    ex.memories.write(array, new)
+    ex.memories.write(array, _fitted(ex, ex.builder.cast(node, target.dtype), target))
     return array
 
 
@@ -174,42 +191,99 @@ def check_product(left: Array, right: Any, result: Any) -> None:
 
 
 def call_with_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """A NumPy function that writes its result into an array that is there."""
-    out, rest = _out_of(ex, door, args, kwargs)
-    if not isinstance(out, Array) or out.is_scalar:
+    """A NumPy function that writes its results into arrays that are there."""
+    if door.takes_out:
+        return _call_writing(ex, door, args, kwargs)
+    out, *others = _arrays_out(ex, door, args, kwargs)
+    if out is None or others:
         return refuse("IN_PLACE_WRITE", f"{door.name}: out= is no array")
-    ufunc = _ufunc_of(door)
-    where = rest.pop("where", None) if ufunc is not None else None
-    mask = None if where is None or (isinstance(where, Const) and where.value is True) else ex.to_door(where)
-    if mask is not None and not (isinstance(mask, Node) and mask.dtype is dtypes.bool_):
-        refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: where= that is no array of bools")
-    result = ex.call_door(door, args[: ufunc.nin] if ufunc is not None else args, rest)
-    if ufunc is None and isinstance(result, Array) and result.node.dtype is not out.node.dtype:
+    args, kwargs = _without_out(door, args, kwargs)
+    result = ex.call_door(door, args, kwargs)
+    if isinstance(result, Array) and result.node.dtype is not out.node.dtype:
         refuse("UNSUPPORTED_ARGUMENT", f"{door.name}: out= of another dtype decides how it is computed")
-    whole = ufunc is None or ufunc.signature is not None
-    if whole and isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
+    if isinstance(result, Array) and not same_shape(result.node.shape, out.node.shape):
         refuse("WOULD_RAISE", f"{door.name}: out= has another shape than the result")
-    if door.name.endswith("dot") and not is_contiguous(ex.builder, ex.memories.present(out)):
+    if door.name.endswith(("dot", "matmul")) and not is_contiguous(ex.builder, ex.memories.present(out)):
         refuse("WOULD_RAISE", f"{door.name}: out= is not in C order")
-    return store_result(ex, out, result, mask, door.name)
+    return store_result(ex, out, result, door.name)
 
 
-def _out_of(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    rest = dict(kwargs)
-    ufunc = _ufunc_of(door)
-    given = ex.resolve(rest.pop("out")) if "out" in rest else args[ufunc.nin] if ufunc is not None else None
-    given = ex.resolve(given)
-    if isinstance(given, Sequence) and given.kind is tuple and len(given.items) == 1:
-        given = ex.resolve(given.items[0])
-    return given, rest
+def _call_writing(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """By a door that says what the arrays hold then; results without an array are new ones."""
+    outs = _arrays_out(ex, door, args, kwargs)
+    places = [way_to(out.node)[1] for out in outs if out is not None]
+    if len(set(places)) < len(places):
+        refuse("IN_PLACE_WRITE", f"{door.name}: results in one memory")
+    for out in outs:
+        if out is not None:
+            ex.memories.check(out)
+    results, kind = ex.open_door(door, args, kwargs)
+    several = isinstance(results, tuple)
+    values = []
+    for out, node in zip(outs, results if several else (results,), strict=True):
+        if out is not None:
+            ex.memories.write(out, node)
+        values.append(ex.from_door(node, kind) if out is None else out)
+    return Sequence(tuple, values) if several else values[0]
+
+
+def _arrays_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> list[Array | None]:
+    """The arrays that take the results; None for a result that is a new one."""
+    ufunc, at = _ufunc_of(door), _position_of_out(door)
+    if "out" in kwargs:
+        given = [kwargs["out"]]
+    elif ufunc is not None:
+        given = [*args[ufunc.nin :], *[Const(None)] * (ufunc.nin + ufunc.nout - len(args))]
+    else:
+        given = [] if at is None else args[at : at + 1]
+    first = ex.resolve(given[0]) if given else None
+    if isinstance(first, Sequence) and first.kind is tuple and _takes_tuple(door, kwargs):
+        given = first.items
+    outs = [ex.resolve(value) for value in given]
+    for k, out in enumerate(outs):
+        if isinstance(out, Const) and out.value is None:
+            outs[k] = None
+        elif not isinstance(out, Array) or out.is_scalar:
+            refuse("IN_PLACE_WRITE", f"{door.name}: out= is no array")
+    return outs
+
+
+def _takes_tuple(door: Door, kwargs: dict[str, Any]) -> bool:
+    """Ufuncs and their methods take a tuple by name; functions that hand their argument on to a position do not."""
+    return "out" in kwargs and (_ufunc_of(door) is not None or ("." in door.name and not door.name.startswith("ndarray.")))
+
+
+def _position_of_out(door: Door) -> int | None:
+    """Where `out` stands among the arguments; None where it is given by name only."""
+    for k, (name, parameter) in enumerate(door.signature.parameters.items()):
+        if name == "out" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+            return k - 1  # the first one is the builder
+    return None
+
+
+def _without_out(door: Door, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    at, ufunc = _position_of_out(door), _ufunc_of(door)
+    if ufunc is not None and "out" not in kwargs:
+        return args[: ufunc.nin], kwargs
+    if "out" in kwargs or at is None:
+        return args, {name: value for name, value in kwargs.items() if name != "out"}
+    return [*args[:at], Const(None), *args[at + 1 :]], kwargs
 
 
 def has_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> bool:
-    out = ex.resolve(kwargs.get("out"))
-    if out is not None and not (isinstance(out, Const) and out.value is None):
-        return True
-    ufunc = _ufunc_of(door)
-    return ufunc is not None and ufunc.nout == 1 and len(args) == ufunc.nin + 1
+    """Whether a call of a door names an array that takes a result."""
+    ufunc, at = _ufunc_of(door), _position_of_out(door)
+    given = [kwargs.get("out")] if ufunc is None else [kwargs.get("out"), *args[ufunc.nin :]]
+    if ufunc is None and at is not None:
+        given += args[at : at + 1]
+    return any(_names_array(ex, value) for value in given)
+
+
+def _names_array(ex: Executor, value: Any) -> bool:
+    value = ex.resolve(value)
+    if isinstance(value, Sequence) and value.kind is tuple:
+        return any(_names_array(ex, item) for item in value.items)
+    return value is not None and not (isinstance(value, Const) and value.value is None)
 
 
 def _ufunc_of(door: Door) -> np.ufunc | None:

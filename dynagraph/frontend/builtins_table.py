@@ -465,7 +465,7 @@ def _power(frame: Frame, base: Any, exponent: Any, mod: Any = None) -> Value:
 @meaning(divmod)
 def _divmod(frame: Frame, left: Any, right: Any) -> Value:
     left, right = frame.ex.resolve(left), frame.ex.resolve(right)
-    if isinstance(left, Object) or isinstance(right, Object):
+    if isinstance(left, (Array, Object)) or isinstance(right, (Array, Object)):
         return binary(frame, "divmod", left, right)
     return pure_call(frame, divmod, [left, right], {})
 

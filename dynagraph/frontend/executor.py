@@ -347,6 +347,10 @@ class Executor:
             return array_writes.call_with_out(self, door, args, kwargs)
         if any(isinstance(v, Masked) for v in (*args, *kwargs.values())):
             return masks.call_door(self, door, args, kwargs)
+        return self.from_door(*self.open_door(door, args, kwargs))
+
+    def open_door(self, door: Door, args: list[Value], kwargs: dict[str, Value]) -> tuple[Any, str]:
+        """What a door gives, and what its 0-d results are: "value" or "array"."""
         given = [self.to_door(a) for a in args]
         named = {k: self.to_door(v) for k, v in kwargs.items()}
         try:
@@ -360,7 +364,7 @@ class Executor:
         if kind == "same":
             first = next((x for x in (*given, *named.values()) if isinstance(x, Node)), None)
             kind = "value" if first is not None and first in self.scalars else "array"
-        return self.from_door(result, kind)
+        return result, kind
 
     def to_door(self, value: Value) -> Any:
         """A value as the door takes it."""

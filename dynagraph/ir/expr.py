@@ -117,6 +117,11 @@ def _table() -> dict[str, ScalarFunction]:
         ScalarFunction("arctan2", 2, "same", 20, "float"),
         ScalarFunction("logaddexp", 2, "same", 25, "float"),
         ScalarFunction("logaddexp2", 2, "same", 25, "float"),
+        ScalarFunction("ldexp", 2, "same", 10, "float"),  # the second is a whole number
+        ScalarFunction("frexp_mantissa", 1, "same", 10, "float"),
+        ScalarFunction("frexp_exponent", 1, "same", 10, "float"),
+        ScalarFunction("gcd", 2, "same", 60, "integer"),
+        ScalarFunction("lcm", 2, "same", 70, "integer"),
         ScalarFunction("fma", 3, "same", 1, "float"),
         ScalarFunction("select", 3, "select", 1),  # select(bool, a, b)
         ScalarFunction("and", 2, "same", 1, "integer"),  # bitwise on integers; on bools the logical ones

@@ -50,7 +50,7 @@ class Elementwise:
 
 @dataclass(frozen=True)
 class Reduction:
-    """Combination over axes.  `kind` is sum, prod, max, min, any, all, argmax or argmin.
+    """Combination over axes.  `kind` is sum, prod, max, min, any, all, argmax, argmin, or the bits' all_bits, any_bits, odd_bits.
 
     The accumulator has the node's dtype (argmax/argmin: it keeps value and position); the graph casts operands before.
     max/min propagate NaN; argmax/argmin give the first position of the extreme, a NaN being the extreme of all.
@@ -61,7 +61,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Scan:
-    """A running sum or product (`kind`) along one axis."""
+    """A running combination along one axis: `kind` is sum, prod or the name of an elementwise op of two operands."""
 
     kind: str
 
@@ -98,7 +98,7 @@ class Gather:
 class Scatter:
     """The first operand with the elements of the second at the places that the others hold: the way back of `Gather`.
 
-    ``attrs["combine"]`` is "" (the last one stored at a place stays, in C order) or the scalar function of two operands that
+    ``attrs["combine"]`` is "" (the last one stored at a place stays, in C order) or the elementwise op of two operands that
     combines what is there with what comes.
     """
 

@@ -193,10 +193,13 @@ def run_through_door(function: Callable[..., Any], inputs: Sequence[Any], symbol
     trace, result, env = trace_through_door(function, inputs, symbolic)
     found = [leaf for leaf in _leaves(result) if isinstance(leaf, Traced)]
     graph = trace.builder.graph
-    graph.output([t._node for t in found])
+    checks = trace.builder.checks
+    graph.output([*(t._node for t in found), *checks])
     graph.lint()
     with np.errstate(all="ignore"):
         values = interpret(graph, [np.asarray(x) for x in inputs if isinstance(x, (np.ndarray, np.generic))])
+    if any(values[len(found) :]):
+        raise Unsupported("DATA_DEPENDENT", "the program refuses the call")
     filled = iter(v[()] if t._node in trace.scalars else v for t, v in zip(found, values))
     return _filled(result, filled, env.values)
 

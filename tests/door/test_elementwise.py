@@ -34,7 +34,7 @@ def test_unary(ufunc, dtype):
 @pytest.mark.parametrize("dtype", ("float32", "float64"))
 @pytest.mark.parametrize("ufunc", UNARY, ids=name)
 def test_unary_of_special_values(ufunc, dtype):
-    if ufunc is np.invert:
+    if ufunc in (np.invert, np.bitwise_count):
         assert declined(ufunc, SPECIAL.astype(dtype)) == "NUMPY_ERROR"
     else:
         check(ufunc, SPECIAL.astype(dtype))
@@ -156,8 +156,9 @@ def test_integer_power(dtype):
     check(lambda a, n: a**n, x, sample((20,), "uint8"))
 
 
-def test_integer_power_of_signed_exponents_depends_on_data():
-    assert declined(lambda a, n: a**n, sample((3,), "int64"), np.array([1, 2, 3])) == "DATA_DEPENDENT"
+def test_integer_power_refuses_negative_exponents():
+    check(lambda a, n: a**n, sample((3,), "int64"), np.array([1, 2, 3]))
+    assert declined(lambda a, n: a**n, sample((3,), "int64"), np.array([1, -2, 3])) == "DATA_DEPENDENT"
 
 
 def test_python_int_out_of_range_is_numpys_error():

@@ -85,7 +85,7 @@ def test_parameters_are_numpys(function):
 def test_doors_are_found_by_identity():
     assert lookup(np.add) is lookup(np.add)
     assert lookup(np.add.reduce).name == "add.reduce"
-    assert lookup(np.subtract.reduce) is None
+    assert lookup(np.matmul.reduce) is None
     assert lookup(lambda x: x) is None
     assert method("no_such_method") is None
 

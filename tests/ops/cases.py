@@ -60,7 +60,7 @@ def special_values(op: Op, dtype: DType) -> np.ndarray:
     if dtype.kind == "f":
         info = np.finfo(dtype.numpy)
         values += [info.max, -info.max, info.tiny, info.smallest_subnormal]
-    if op.name == "power_int":
+    if op.name.startswith("power_int"):
         values = [v for v in values if v >= 0]  # NumPy refuses negative exponents
     return np.array(values, dtype.numpy)
 
@@ -71,6 +71,8 @@ def accepted_dtypes(op: Op) -> Iterator[tuple[DType, ...]]:
         operands = (
             (dtypes.bool_, dtype, dtype)
             if op.name == "where"
+            else (dtype, dtypes.int64)
+            if op.name == "ldexp"
             else (dtype,) * (2 if op.arity is None else op.arity or 0)
         )
         try:
@@ -277,7 +279,7 @@ def scatter_cases(op: Op) -> Iterator[Case]:
         rest = tuple(d for k, d in enumerate(x.shape) if k not in case.attrs["axes"])
         at = case.attrs["at"]
         values = sample(op, from_numpy(x.dtype), rest[:at] + places[0].shape + rest[at:], 1)
-        for combine in ("", "add", "maximum") if x.dtype.kind != "b" else ("",):
+        for combine in ("", "add", "maximum", "subtract") if x.dtype.kind != "b" else ("", "logical_or"):
             yield Case(op, [x, values, *places], {**case.attrs, "combine": combine})
 
 

@@ -47,6 +47,8 @@ INTEGERS: dict[str, Callable[..., int]] = {
     "neg": lambda d, a: -a,
     "abs": lambda d, a: abs(a),
     "sign": lambda d, a: (a > 0) - (a < 0),
+    "gcd": lambda d, a, b: math.gcd(a, b),
+    "lcm": lambda d, a, b: math.lcm(a, b),
     "and": lambda d, a, b: a & b,
     "or": lambda d, a, b: a | b,
     "xor": lambda d, a, b: a ^ b,
@@ -72,6 +74,9 @@ FLOATS: dict[str, Any] = {
     "floordiv": np.floor_divide,
     "neg": np.negative,
     "abs": np.absolute,
+    "ldexp": lambda x, exponent: np.ldexp(x, int(exponent)),
+    "frexp_mantissa": lambda x: np.frexp(x)[0],
+    "frexp_exponent": lambda x: np.frexp(x)[1],
 }
 
 
@@ -191,7 +196,15 @@ _STEP: dict[str, Any] = {
     "min": np.minimum,
     "any": np.logical_or,
     "all": np.logical_and,
+    "all_bits": np.bitwise_and,
+    "any_bits": np.bitwise_or,
+    "odd_bits": np.bitwise_xor,
+    "power_int": np.power,
 }
+
+
+def _step(kind: str) -> Any:
+    return _STEP.get(kind) or getattr(np, kind)
 
 
 def _reduction(lowering: Reduction, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
@@ -210,11 +223,11 @@ def _combine(kind: str, row: np.ndarray, dtype: DType) -> Any:
     if kind in ("argmax", "argmin"):
         return _extreme(kind, row)
     values = list(row)
-    if kind in ("sum", "prod", "any", "all"):  # the others have no identity
-        values.insert(0, dtype.numpy.type({"sum": 0, "prod": 1, "any": False, "all": True}[kind]))
+    if kind not in ("max", "min"):  # these have no identity
+        values.insert(0, dtype.numpy.type(np.asarray(_step(kind).identity).astype(dtype.numpy)))
     total = values[0]
     for value in values[1:]:
-        total = dtype.numpy.type(_STEP[kind](total, value))
+        total = dtype.numpy.type(_step(kind)(total, value))
     return total
 
 
@@ -233,7 +246,7 @@ def _scan(lowering: Scan, operands: Any, metas: Any, attrs: Any, out: Meta, size
     result = operands[0].copy()
     rows = np.moveaxis(result, attrs["axis"], 0)
     for k in range(1, len(rows)):
-        rows[k] = _STEP[lowering.kind](rows[k - 1], rows[k])
+        rows[k] = _step(lowering.kind)(rows[k - 1], rows[k])
     return result
 
 
@@ -269,7 +282,7 @@ def _scatter(lowering: Scatter, operands: list[np.ndarray], metas: Any, attrs: A
         chosen = {axis: int(p[position[at : at + n]]) for axis, p in zip(attrs["axes"], places)}
         chosen = {a: min(max(p + source.shape[a] if p < 0 else p, 0), source.shape[a] - 1) for a, p in chosen.items()}
         where = tuple(chosen[k] if k in chosen else next(kept) for k in range(source.ndim))
-        combine = {"": lambda old, new: new, "add": np.add, "maximum": np.maximum}[attrs["combine"]]
+        combine = _step(attrs["combine"]) if attrs["combine"] else lambda old, new: new
         result[where] = combine(result[where], values[position])
     return result
 

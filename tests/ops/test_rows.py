@@ -10,7 +10,7 @@ import pytest
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.ops import OPS, Composite, Elementwise, Library, Op, Reduction
+from dynagraph.ir.ops import OPS, Composite, Elementwise, Library, Op, Reduction, Scan
 
 from .cases import ROWS, Case, cases
 from .evaluate import assert_same, run_lowering
@@ -18,7 +18,7 @@ from .evaluate import assert_same, run_lowering
 ULP = 4  # of NumPy against itself: its vector loops and its scalar ones differ
 
 # NumPy's vector loops and scalar ones give different signs to a zero chosen from 0.0 and -0.0
-EITHER_ZERO = ("fmax", "fmin", "max", "min")
+EITHER_ZERO = ("fmax", "fmin", "max", "min", "fmax_accumulate", "fmin_accumulate")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
@@ -36,7 +36,7 @@ def run_eager(case: Case) -> np.ndarray:
 def tolerance(case: Case) -> int | None:
     if case.op.exact:
         return None
-    if isinstance(case.op.lowering, (Reduction, Library)):
+    if isinstance(case.op.lowering, (Reduction, Library, Scan)):
         return 64 if case.operands[0].dtype.kind == "f" else None  # sums in another order
     return None if isinstance(case.op.lowering, Composite) else ULP
 
@@ -69,6 +69,8 @@ def test_maximum_and_minimum_of_two_zeros_give_the_second() -> None:
 
 OTHER_NAMES: dict[str, Any] = {
     "power_int": np.power,
+    "frexp_mantissa": lambda x: np.frexp(x)[0],
+    "frexp_exponent": lambda x: np.frexp(x)[1],
     "erf": np.vectorize(math.erf, otypes=[float]),
     "cast": lambda x, dtype: x.astype(dtype.numpy),
     "copy": np.copy,

@@ -193,6 +193,24 @@ DG_INL int8_t dg_pow_int_i8(int8_t x, int8_t y)
     return (int8_t)result;
 }
 
+DG_INL int8_t dg_gcd_i8(int8_t x, int8_t y)
+{
+    uint8_t a = (uint8_t)dg_abs_i8(x), b = (uint8_t)dg_abs_i8(y);
+    while (b != 0) {
+        uint8_t rest = (uint8_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (int8_t)a;
+}
+
+/* Wraps. */
+DG_INL int8_t dg_lcm_i8(int8_t x, int8_t y)
+{
+    uint8_t divisor = (uint8_t)dg_gcd_i8(x, y);
+    return divisor == 0 ? 0 : (int8_t)((uint32_t)((uint8_t)dg_abs_i8(x) / divisor) * (uint8_t)dg_abs_i8(y));
+}
+
 /* Integer division as NumPy's: rounds down, by zero it gives zero, and the lowest integer by -1 wraps. */
 DG_INL int16_t dg_floordiv_i16(int16_t x, int16_t y)
 {
@@ -276,6 +294,24 @@ DG_INL int16_t dg_pow_int_i16(int16_t x, int16_t y)
         base = base * base;
     }
     return (int16_t)result;
+}
+
+DG_INL int16_t dg_gcd_i16(int16_t x, int16_t y)
+{
+    uint16_t a = (uint16_t)dg_abs_i16(x), b = (uint16_t)dg_abs_i16(y);
+    while (b != 0) {
+        uint16_t rest = (uint16_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (int16_t)a;
+}
+
+/* Wraps. */
+DG_INL int16_t dg_lcm_i16(int16_t x, int16_t y)
+{
+    uint16_t divisor = (uint16_t)dg_gcd_i16(x, y);
+    return divisor == 0 ? 0 : (int16_t)((uint32_t)((uint16_t)dg_abs_i16(x) / divisor) * (uint16_t)dg_abs_i16(y));
 }
 
 /* Integer division as NumPy's: rounds down, by zero it gives zero, and the lowest integer by -1 wraps. */
@@ -363,6 +399,24 @@ DG_INL int32_t dg_pow_int_i32(int32_t x, int32_t y)
     return (int32_t)result;
 }
 
+DG_INL int32_t dg_gcd_i32(int32_t x, int32_t y)
+{
+    uint32_t a = (uint32_t)dg_abs_i32(x), b = (uint32_t)dg_abs_i32(y);
+    while (b != 0) {
+        uint32_t rest = (uint32_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (int32_t)a;
+}
+
+/* Wraps. */
+DG_INL int32_t dg_lcm_i32(int32_t x, int32_t y)
+{
+    uint32_t divisor = (uint32_t)dg_gcd_i32(x, y);
+    return divisor == 0 ? 0 : (int32_t)((uint32_t)((uint32_t)dg_abs_i32(x) / divisor) * (uint32_t)dg_abs_i32(y));
+}
+
 /* Integer division as NumPy's: rounds down, by zero it gives zero, and the lowest integer by -1 wraps. */
 DG_INL int64_t dg_floordiv_i64(int64_t x, int64_t y)
 {
@@ -448,6 +502,24 @@ DG_INL int64_t dg_pow_int_i64(int64_t x, int64_t y)
     return (int64_t)result;
 }
 
+DG_INL int64_t dg_gcd_i64(int64_t x, int64_t y)
+{
+    uint64_t a = (uint64_t)dg_abs_i64(x), b = (uint64_t)dg_abs_i64(y);
+    while (b != 0) {
+        uint64_t rest = (uint64_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (int64_t)a;
+}
+
+/* Wraps. */
+DG_INL int64_t dg_lcm_i64(int64_t x, int64_t y)
+{
+    uint64_t divisor = (uint64_t)dg_gcd_i64(x, y);
+    return divisor == 0 ? 0 : (int64_t)((uint64_t)((uint64_t)dg_abs_i64(x) / divisor) * (uint64_t)dg_abs_i64(y));
+}
+
 DG_INL uint8_t dg_floordiv_u8(uint8_t x, uint8_t y)
 {
     return y == 0 ? 0 : x / y;
@@ -523,6 +595,24 @@ DG_INL uint8_t dg_pow_int_u8(uint8_t x, uint8_t y)
         base = base * base;
     }
     return (uint8_t)result;
+}
+
+DG_INL uint8_t dg_gcd_u8(uint8_t x, uint8_t y)
+{
+    uint8_t a = (uint8_t)dg_abs_u8(x), b = (uint8_t)dg_abs_u8(y);
+    while (b != 0) {
+        uint8_t rest = (uint8_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (uint8_t)a;
+}
+
+/* Wraps. */
+DG_INL uint8_t dg_lcm_u8(uint8_t x, uint8_t y)
+{
+    uint8_t divisor = (uint8_t)dg_gcd_u8(x, y);
+    return divisor == 0 ? 0 : (uint8_t)((uint32_t)((uint8_t)dg_abs_u8(x) / divisor) * (uint8_t)dg_abs_u8(y));
 }
 
 DG_INL uint16_t dg_floordiv_u16(uint16_t x, uint16_t y)
@@ -602,6 +692,24 @@ DG_INL uint16_t dg_pow_int_u16(uint16_t x, uint16_t y)
     return (uint16_t)result;
 }
 
+DG_INL uint16_t dg_gcd_u16(uint16_t x, uint16_t y)
+{
+    uint16_t a = (uint16_t)dg_abs_u16(x), b = (uint16_t)dg_abs_u16(y);
+    while (b != 0) {
+        uint16_t rest = (uint16_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (uint16_t)a;
+}
+
+/* Wraps. */
+DG_INL uint16_t dg_lcm_u16(uint16_t x, uint16_t y)
+{
+    uint16_t divisor = (uint16_t)dg_gcd_u16(x, y);
+    return divisor == 0 ? 0 : (uint16_t)((uint32_t)((uint16_t)dg_abs_u16(x) / divisor) * (uint16_t)dg_abs_u16(y));
+}
+
 DG_INL uint32_t dg_floordiv_u32(uint32_t x, uint32_t y)
 {
     return y == 0 ? 0 : x / y;
@@ -679,6 +787,24 @@ DG_INL uint32_t dg_pow_int_u32(uint32_t x, uint32_t y)
     return (uint32_t)result;
 }
 
+DG_INL uint32_t dg_gcd_u32(uint32_t x, uint32_t y)
+{
+    uint32_t a = (uint32_t)dg_abs_u32(x), b = (uint32_t)dg_abs_u32(y);
+    while (b != 0) {
+        uint32_t rest = (uint32_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (uint32_t)a;
+}
+
+/* Wraps. */
+DG_INL uint32_t dg_lcm_u32(uint32_t x, uint32_t y)
+{
+    uint32_t divisor = (uint32_t)dg_gcd_u32(x, y);
+    return divisor == 0 ? 0 : (uint32_t)((uint32_t)((uint32_t)dg_abs_u32(x) / divisor) * (uint32_t)dg_abs_u32(y));
+}
+
 DG_INL uint64_t dg_floordiv_u64(uint64_t x, uint64_t y)
 {
     return y == 0 ? 0 : x / y;
@@ -754,6 +880,24 @@ DG_INL uint64_t dg_pow_int_u64(uint64_t x, uint64_t y)
         base = base * base;
     }
     return (uint64_t)result;
+}
+
+DG_INL uint64_t dg_gcd_u64(uint64_t x, uint64_t y)
+{
+    uint64_t a = (uint64_t)dg_abs_u64(x), b = (uint64_t)dg_abs_u64(y);
+    while (b != 0) {
+        uint64_t rest = (uint64_t)(a % b);
+        a = b;
+        b = rest;
+    }
+    return (uint64_t)a;
+}
+
+/* Wraps. */
+DG_INL uint64_t dg_lcm_u64(uint64_t x, uint64_t y)
+{
+    uint64_t divisor = (uint64_t)dg_gcd_u64(x, y);
+    return divisor == 0 ? 0 : (uint64_t)((uint64_t)((uint64_t)dg_abs_u64(x) / divisor) * (uint64_t)dg_abs_u64(y));
 }
 
 DG_INL _Bool dg_maximum_b8(_Bool x, _Bool y)
@@ -858,6 +1002,24 @@ DG_INL double dg_copysign_f64(double x, double y)
 DG_INL double dg_nextafter_f64(double x, double y)
 {
     return __builtin_nextafter(x, y);
+}
+
+DG_INL double dg_ldexp_f64(double x, double y)
+{
+    return __builtin_ldexp(x, (int)y);
+}
+
+DG_INL double dg_frexp_mantissa_f64(double x)
+{
+    int exponent;
+    return __builtin_frexp(x, &exponent);
+}
+
+DG_INL double dg_frexp_exponent_f64(double x)
+{
+    int exponent = 0;
+    (void)__builtin_frexp(x, &exponent);
+    return (double)exponent;
 }
 
 DG_INL double dg_fma_f64(double x, double y, double z)
@@ -1646,6 +1808,24 @@ DG_INL float dg_copysign_f32(float x, float y)
 DG_INL float dg_nextafter_f32(float x, float y)
 {
     return __builtin_nextafterf(x, y);
+}
+
+DG_INL float dg_ldexp_f32(float x, float y)
+{
+    return __builtin_ldexpf(x, (int)y);
+}
+
+DG_INL float dg_frexp_mantissa_f32(float x)
+{
+    int exponent;
+    return __builtin_frexpf(x, &exponent);
+}
+
+DG_INL float dg_frexp_exponent_f32(float x)
+{
+    int exponent = 0;
+    (void)__builtin_frexpf(x, &exponent);
+    return (float)exponent;
 }
 
 DG_INL float dg_fma_f32(float x, float y, float z)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
     Accumulator,
@@ -36,6 +37,7 @@ from dynagraph.ir.loops import (
     map_expr,
     stored_buffers,
 )
+from dynagraph.ir.passes.lower import combined
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
 
@@ -362,8 +364,7 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            empty = any(axis.extent.constant == 0 for axis in r.axes)
-            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(self.c, a, empty)};")
+            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(a)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
@@ -378,6 +379,8 @@ class _KernelPrinter:
         scope = Scope()
         texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
+            if a.kind == "sum" and a.dtype.is_float:
+                text = self._combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
             self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
         self.c.block(r.stores, scope)
 
@@ -439,7 +442,7 @@ class _KernelPrinter:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{a.dtype.ctype} {a.name}_lane[{lanes}];")
-            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(a)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
@@ -515,8 +518,7 @@ class _KernelPrinter:
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
         self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
-        empty = any(axis.extent.constant == 0 for axis in r.axes)
-        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(a)};")
         *outer, last = r.axes
         for axis in outer:
             self.out.open("")
@@ -564,13 +566,22 @@ class _KernelPrinter:
         scope = Scope()
         (text,) = self.c.values([a.value], scope)
         first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
-        self.out.line(f"{a.name} = {first} ? {text} : {self._combine(a, a.name, text)};")
+        if a.kind in ("sum", "prod"):
+            step = self._combine(a, a.name, text)
+        else:
+            self.out.line(f"const {a.dtype.ctype} {a.name}_value = {text};")
+            text = f"{a.name}_value"
+            step = self.c.expr(combined(a.kind, var(a.name, a.dtype), var(text, a.dtype)), scope)
+        self.out.line(f"{a.name} = {first} ? {text} : {step};")
         self.c.block(r.stores, scope)
         self.out.close()
         self.out.close()
 
     def _combine(self, a: Accumulator, left: str, right: str) -> str:
         return combine(self.c, a.kind, a.dtype, left, right)
+
+
+BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
 
 
 def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
@@ -581,6 +592,8 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
         if dtype.is_bool:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
         return c.function("maximum" if kind == "max" else "minimum", dtype, [left, right])
+    if kind in BIT_OPERATORS:
+        return f"(({dtype.ctype})({left} {BIT_OPERATORS[kind]} {right}))"
     operator = "+" if kind == "sum" else "*"
     if dtype.is_float:
         return f"({left} {operator} {right})"
@@ -588,10 +601,12 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
 
 
-def _initial(c: CStyle, a: Accumulator, empty: bool) -> str:
-    """The neutral element.  -0.0 is the one of addition (0.0 + -0.0 is 0.0), yet an empty sum is 0.0."""
+def _initial(a: Accumulator) -> str:
+    """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
     if a.kind == "sum":
-        return float_literal(0.0 if empty else -0.0, a.dtype) if a.dtype.is_float else "0"
+        return float_literal(0.0, a.dtype) if a.dtype.is_float else "0"
+    if a.kind in BIT_OPERATORS:
+        return f"(({a.dtype.ctype})-1)" if a.kind == "all_bits" else "0"
     if a.kind == "prod":
         return float_literal(1.0, a.dtype) if a.dtype.is_float else "1"
     if a.kind in ("any", "argmax", "argmin"):

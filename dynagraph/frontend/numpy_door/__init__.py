@@ -24,6 +24,7 @@ from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the famili
     linalg,
     operators,
     places,
+    products,
     reductions,
     shapes,
 )

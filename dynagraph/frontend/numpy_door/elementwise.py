@@ -5,6 +5,7 @@ A row says which op a ufunc is on the dtypes that NumPy chose; the operands are 
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from dynagraph.frontend.numpy_door.table import (
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, same_shape
 
 Result = Union[Node, tuple[Node, ...]]
 
@@ -42,6 +43,7 @@ class Call:
 
 
 Emit = Callable[[Builder, Call], Result]
+_MISSING = object()
 
 
 # -- promotion --------------------------------------------------------------------------------------------------------
@@ -69,13 +71,25 @@ def result_type(operands: Any, who: str) -> DType:
     return known_dtype(np.result_type(*map(_for_result_type, operands)), who)
 
 
-def resolve(ufunc: np.ufunc, operands: tuple[Any, ...], dtype: object = None, casting: Any = "same_kind") -> tuple[DType, ...]:
-    """The dtypes of the loop that NumPy takes for these operands."""
+def resolve(
+    ufunc: np.ufunc,
+    operands: tuple[Any, ...],
+    dtype: object = None,
+    casting: Any = "same_kind",
+    signature: Any = None,
+    outs: tuple[Node | None, ...] = (),
+) -> tuple[DType, ...]:
+    """The dtypes of the loop that NumPy takes for these operands, and for arrays `outs` that take the results."""
     name = ufunc.__name__
     options: dict[str, Any] = {"casting": casting}
     if dtype is not None:
+        if signature is not None:
+            raise numpy_error(f"{name}: dtype and signature cannot be given together")
         options["signature"] = (None,) * ufunc.nin + (known_dtype(dtype, name).numpy,) * ufunc.nout
-    given = tuple(map(_for_resolution, operands)) + (None,) * ufunc.nout
+    elif signature is not None:
+        options["signature"] = signature
+    targets = tuple(None if out is None else out.dtype.numpy for out in outs) or (None,) * ufunc.nout
+    given = tuple(map(_for_resolution, operands)) + targets
     try:
         resolved = ufunc.resolve_dtypes(given, **options)
     except TypeError as error:
@@ -98,7 +112,7 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
     def call(
         b: Builder,
         *operands: Any,
-        out: Any = None,
+        out: Any = _MISSING,
         where: Any = True,
         casting: str = "same_kind",
         order: str = "K",
@@ -106,23 +120,79 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
         subok: bool = True,
         signature: Any = None,
     ) -> Any:
-        if out is not None or len(operands) > ufunc.nin:
-            raise Unsupported("IN_PLACE_WRITE", f"{name}: out= writes into an array that exists; assign the result instead")
+        """`subok` is for subclasses of ndarray, which never come here."""
         if len(operands) < ufunc.nin:
             raise numpy_error(f"{name}: takes {ufunc.nin} operands, got {len(operands)}")
-        only(where is True, name, "where", where, "use np.where on the result")
-        only(signature is None, name, "signature", signature, "use dtype=")
+        operands, written = operands[: ufunc.nin], operands[ufunc.nin :]
+        if len(written) > ufunc.nout or (written and out is not _MISSING):
+            raise numpy_error(f"{name}: {len(written)} results besides out=")
+        only(not written or ufunc not in (np.maximum, np.minimum), name, "out", "given by position", "NumPy warns; name it")
+        outs = arrays_out(written + (None,) * (ufunc.nout - len(written)) if written else out, ufunc.nout, name)
+        flag(subok, name)
         only(order in ("K", "C"), name, "order", order, "results are in C order")
-        return apply(b, ufunc, *operands, dtype=dtype, casting=casting)
+        mask = mask_of(b, where, name)
+        if mask is not None and out is _MISSING and not written:
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: NumPy warns of where= without out=")
+        ready = tuple(strong(b, x) for x in operands)
+        loop = resolve(ufunc, ready, dtype, casting, signature, outs)
+        results = UFUNCS[ufunc](b, Call(ufunc, ready, loop))
+        if mask is None and not any(outs):
+            return results
+        given = results if isinstance(results, tuple) else (results,)
+        made = tuple(_stored(b, result, target, mask, name) for result, target in zip(given, outs))
+        if any(not same_shape(m.shape, made[0].shape) for m in made):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: results of several shapes")
+        return made if isinstance(results, tuple) else made[0]
 
     return call
 
 
-def _outer_door(ufunc: np.ufunc) -> Callable[..., Any]:
-    def outer(b: Builder, left: Any, right: Any, /, *, dtype: Any = None) -> Any:
+def arrays_out(out: Any, n: int, who: str) -> tuple[Node | None, ...]:
+    """The arrays that ``out=`` names, for each of `n` results one, or None."""
+    if out is _MISSING or out is None:
+        return (None,) * n
+    given = out if isinstance(out, tuple) else (out,)
+    if len(given) != n:
+        raise numpy_error(f"{who}: out= must name {n} arrays")
+    for array in given:
+        if array is not None and not isinstance(array, Node):
+            raise Unsupported("IN_PLACE_WRITE", f"{who}: out= is no array that is followed")
+    return given
+
+
+def mask_of(b: Builder, where: Any, who: str) -> Node | None:
+    """``where=`` as bools; None where it is True everywhere.  NumPy takes lists of anything, but arrays of bools alone."""
+    if where is True:
+        return None
+    if isinstance(where, (Node, np.generic)) and b.as_node(where).dtype is not dtypes.bool_:
+        raise numpy_error(f"{who}: where= of {where.dtype}")
+    return b.as_node(where, dtypes.bool_)
+
+
+def _stored(b: Builder, result: Node, target: Node | None, mask: Node | None, who: str) -> Node:
+    """What an array holds that takes a result where the mask is true; without one, zeros elsewhere."""
+    if target is None:
+        return result if mask is None else b.call("where", mask, result, b.scalar(0, result.dtype))
+    return fitted(b, result, target, mask, who)
+
+
+def fitted(b: Builder, result: Node, target: Node, mask: Node | None, who: str) -> Node:
+    """What `target` holds after it took the result, cast and broadcast, where the mask is true."""
+    new = b.cast(result, target.dtype)
+    if mask is not None:
+        new = b.call("where", mask, new, target)
+    elif not same_shape(new.shape, target.shape):
+        new = b.call("broadcast_to", new, shape=target.shape)
+    if not same_shape(new.shape, target.shape):
+        raise numpy_error(f"{who}: a result of shape {new.shape} for an array of shape {target.shape}")
+    return new
+
+
+def _outer_door(ufunc: np.ufunc, call: Callable[..., Any]) -> Callable[..., Any]:
+    def outer(b: Builder, left: Any, right: Any, /, **options: Any) -> Any:
         """Of arrays: NumPy makes arrays of Python scalars first, so they are not weak here."""
         x, y = b.as_node(left), b.as_node(right)
-        return apply(b, ufunc, reshape(b, x, x.shape + (1,) * y.ndim), y, dtype=dtype)
+        return call(b, reshape(b, x, x.shape + (1,) * y.ndim), y, **options)
 
     return outer
 
@@ -130,22 +200,26 @@ def _outer_door(ufunc: np.ufunc) -> Callable[..., Any]:
 # -- rows -------------------------------------------------------------------------------------------------------------
 
 
-def op(name: str) -> Emit:
+@dataclass(frozen=True)
+class op:
     """The op of that name on the loop's dtypes."""
-    return lambda b, call: b.call(name, *call.nodes(b))
+
+    name: str
+
+    def __call__(self, b: Builder, call: Call) -> Result:
+        return b.call(self.name, *call.nodes(b))
 
 
-def _comparison(name: str) -> Emit:
+@dataclass(frozen=True)
+class _comparison(op):
     """Python ints that the loop's dtype cannot hold compare by their value, as NumPy has it; so do int64 and uint64."""
 
-    def emit(b: Builder, call: Call) -> Node:
+    def __call__(self, b: Builder, call: Call) -> Result:
         left, right = call.operands
         if _beyond(left, call.loop[0]) or _beyond(right, call.loop[1]):
-            return _compare_beyond(b, name, left, right)
+            return _compare_beyond(b, self.name, left, right)
         nodes = call.nodes(b)
-        return b.call(name, *nodes) if nodes[0].dtype is nodes[1].dtype else _compare_signs(b, name, *nodes)
-
-    return emit
+        return b.call(self.name, *nodes) if nodes[0].dtype is nodes[1].dtype else _compare_signs(b, self.name, *nodes)
 
 
 def _compare_beyond(b: Builder, name: str, left: Any, right: Any) -> Node:
@@ -172,14 +246,15 @@ def _beyond(x: Any, dtype: DType) -> bool:
     return type(x) is int and dtype.is_integer and not LIMITS[dtype][0] <= x <= LIMITS[dtype][1]
 
 
-def _logical(name: str) -> Emit:
-    def emit(b: Builder, call: Call) -> Node:
+@dataclass(frozen=True)
+class _logical(op):
+    """Of truths."""
+
+    def __call__(self, b: Builder, call: Call) -> Result:
         for x in call.operands:
             if _beyond(x, dtypes.int64) and call.loop[0].is_bool:
-                raise numpy_error(f"{name}: {x} does not fit int64")
-        return b.call(name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
-
-    return emit
+                raise numpy_error(f"{self.name}: {x} does not fit int64")
+        return b.call(self.name, *(b.cast(node, dtypes.bool_) for node in call.nodes(b)))
 
 
 def _float_test(name: str, elsewhere: bool) -> Emit:
@@ -202,6 +277,11 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
     return emit
 
 
+def _between(b: Builder, call: Call) -> Node:
+    x, low, high = call.nodes(b)
+    return b.call("minimum", b.call("maximum", x, low), high)
+
+
 def _copy(b: Builder, call: Call) -> Node:
     return b.call("copy", *call.nodes(b))
 
@@ -222,8 +302,12 @@ def _modf(b: Builder, call: Call) -> Result:
 def _power(b: Builder, call: Call) -> Node:
     exponent, dtype = call.operands[1], call.loop[0]
     if dtype.is_integer:
-        _check_integer_exponent(exponent)
-        return b.call("power_int", *call.nodes(b))
+        if is_weak(exponent) and exponent < 0:
+            raise numpy_error(f"power: integers to the negative integer power {exponent}; use a float base")
+        nodes = call.nodes(b)
+        if not is_weak(exponent):
+            check_exponents(b, nodes[1])
+        return b.call("power_int", *nodes)
     name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
     if name is None:
         return _power_of_nodes(b, *call.nodes(b))
@@ -250,19 +334,34 @@ def _float_power(b: Builder, call: Call) -> Node:
     return b.call("power", *call.nodes(b))
 
 
-def _check_integer_exponent(exponent: Any) -> None:
-    if isinstance(exponent, Node):
-        if exponent.dtype.kind not in "bu":
-            raise Unsupported(
-                "DATA_DEPENDENT",
-                "power: NumPy raises where an integer exponent is negative, which depends on data; "
-                "use a float or unsigned exponent, or a Python int",
-            )
-    elif exponent < 0:
-        raise numpy_error(f"power: integers to the negative integer power {exponent}; use a float base")
+def check_exponents(b: Builder, exponents: Node) -> None:
+    """Have the program refuse negative exponents of integers, for which NumPy raises."""
+    if exponents.dtype.kind == "i":
+        b.refuse_where(b.call("less", exponents, b.scalar(0, exponents.dtype)))
 
 
+def _frexp(b: Builder, call: Call) -> Result:
+    """(mantissa, exponent)."""
+    (x,) = call.nodes(b)
+    return b.call("frexp_mantissa", x), b.call("frexp_exponent", x)
+
+
+def _ldexp(b: Builder, call: Call) -> Node:
+    x, exponent = call.nodes(b)
+    return b.call("ldexp", x, b.cast(exponent, dtypes.int64))
+
+
+def _spacing(b: Builder, call: Call) -> Node:
+    """How far the next number away from zero is; that of -0.0 is the one of 0.0."""
+    (x,) = call.nodes(b)
+    zero, end = b.scalar(0.0, x.dtype), b.scalar(math.inf, x.dtype)
+    x = b.call("where", b.call("equal", x, zero), zero, x)
+    return b.call("subtract", b.call("nextafter", x, b.call("copysign", end, x)), x)  # inf - inf is nan
+
+
+_CLIP: np.ufunc = importlib.import_module("numpy._core.umath").clip  # NumPy shows it through np.clip only
 UFUNCS: dict[np.ufunc, Emit] = {
+    _CLIP: _between,
     np.add: op("add"),
     np.subtract: op("subtract"),
     np.multiply: op("multiply"),
@@ -291,6 +390,10 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.isinf: _float_test("isinf", elsewhere=False),
     np.isfinite: _float_test("isfinite", elsewhere=True),
     np.invert: op("invert"),
+    np.frexp: _frexp,
+    np.ldexp: _ldexp,
+    np.spacing: _spacing,
+    np.bitwise_count: op("bitwise_count"),
 }
 for _name in [
     "sqrt",
@@ -334,6 +437,8 @@ for _name in [
     "bitwise_xor",
     "left_shift",
     "right_shift",
+    "gcd",
+    "lcm",
 ]:
     UFUNCS[getattr(np, _name)] = op(_name)
 for _name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_equal"]:
@@ -341,10 +446,19 @@ for _name in ["equal", "not_equal", "less", "less_equal", "greater", "greater_eq
 for _name in ["logical_and", "logical_or", "logical_xor", "logical_not"]:
     UFUNCS[getattr(np, _name)] = _logical(_name)
 
-for _ufunc in UFUNCS:
-    register_function(_ufunc, Door(_ufunc.__name__, _ufunc_door(_ufunc)))
-    if _ufunc.nin == 2 and _ufunc.nout == 1:
-        register_ufunc_method(_ufunc, "outer", Door(f"{_ufunc.__name__}.outer", _outer_door(_ufunc)))
+_DOORS: dict[np.ufunc, Callable[..., Any]] = {_ufunc: _ufunc_door(_ufunc) for _ufunc in UFUNCS}
+for _ufunc, _call in _DOORS.items():
+    register_function(_ufunc, Door(_ufunc.__name__, _call, takes_out=True))
+    if _ufunc.nin == 2:
+        register_ufunc_method(_ufunc, "outer", Door(f"{_ufunc.__name__}.outer", _outer_door(_ufunc, _call), takes_out=True))
+
+
+def combining_op(ufunc: np.ufunc, dtype: DType) -> str | None:
+    """The op that combines two operands of the loop's dtype, where the ufunc is nothing but an op."""
+    if ufunc is np.power:
+        return "power_int" if dtype.is_integer else "power"
+    emit = UFUNCS.get(ufunc)
+    return emit.name if isinstance(emit, op) and ufunc.nin == 2 else None
 
 
 # -- functions that are no ufuncs -------------------------------------------------------------------------------------
@@ -367,10 +481,7 @@ def held(x: Any, dtype: DType) -> Any:
     return x
 
 
-_MISSING = object()
-
-
-@numpy_function(np.clip, at_default=("out",))
+@numpy_function(np.clip, takes_out=True)
 def clip(
     b: Builder,
     a: Any,
@@ -388,47 +499,51 @@ def clip(
         raise numpy_error("clip: a_min and a_max cannot be given together with min and max")
     if a_min is _MISSING or a_max is _MISSING:
         raise numpy_error("clip: a_min and a_max must be given together")
-    return _clip(b, a, a_min, a_max, ufunc_arguments)
+    return _clip(b, a, a_min, a_max, {"out": out, **ufunc_arguments})
 
 
-@numpy_method("clip", at_default=("out",))
+@numpy_method("clip", takes_out=True)
 def _clip_method(b: Builder, a: Any, min: Any = None, max: Any = None, out: Any = None, **ufunc_arguments: Any) -> Node:
-    return _clip(b, a, min, max, ufunc_arguments)
+    return _clip(b, a, min, max, {"out": out, **ufunc_arguments})
 
 
-def _clip(b: Builder, a: Any, low: Any, high: Any, ufunc_arguments: dict[str, Any]) -> Node:
+def _clip(b: Builder, a: Any, low: Any, high: Any, options: dict[str, Any]) -> Node:
     """Bounds that are Python ints beyond the dtype's range bound nothing, or too much: NumPy drops the former."""
-    only(not ufunc_arguments, "clip", next(iter(ufunc_arguments), ""), "...", "leave it out")
     x = b.as_node(a)
     if x.dtype.is_integer:
         least, greatest = LIMITS[x.dtype]
         low = None if type(low) is int and low <= least else low
         high = None if type(high) is int and high >= greatest else high
-    if low is None and high is None:
-        return apply(b, np.positive, x)
-    if low is None or high is None:
-        return apply(b, np.minimum, x, high) if low is None else apply(b, np.maximum, x, low)
-    operands = x, strong(b, low), strong(b, high)
-    dtype = result_type(operands, "clip")
-    if dtype.is_bool:
-        dtype = known_dtype(np.clip(np.zeros((), bool), False, True).dtype, "clip")  # versions differ: bool, or int8
-    value, least_node, greatest_node = (b.as_node(o, dtype) for o in operands)
-    return b.call("minimum", b.call("maximum", value, least_node), greatest_node)
+    bounds = tuple(bound for bound in (low, high) if bound is not None)
+    ufunc = np.positive if not bounds else _CLIP if len(bounds) == 2 else np.minimum if low is None else np.maximum
+    return _DOORS[ufunc](b, x, *bounds, **options)  # type: ignore[no-any-return]
 
 
-@numpy_function(np.round, np.around, method="round", at_default=("out",))
+@numpy_function(np.round, np.around, method="round", takes_out=True)
 def round_(b: Builder, a: Any, decimals: Any = 0, out: Any = None) -> Node:
-    x = b.as_node(a)
-    digits = int(decimals)
-    if x.dtype.is_bool or (x.dtype.is_integer and digits < 0):
-        raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first")
-    if x.dtype.is_integer:
+    """NumPy scales by a power of ten; integers to negative decimals in float64, which it does not store in integers."""
+    x, (target,) = b.as_node(a), arrays_out(out, 1, "round")
+    result = _rounded(b, x, int(decimals))
+    if target is None:
+        return result
+    scaled = x.dtype.is_integer and int(decimals) < 0
+    only(target.dtype is x.dtype and not scaled, "round", "out", target.dtype, "it must have the dtype in which NumPy rounds")
+    if not same_shape(result.shape, target.shape):
+        raise numpy_error(f"round: a result of shape {result.shape} for an array of shape {target.shape}")
+    return result
+
+
+def _rounded(b: Builder, x: Node, digits: int) -> Node:
+    if x.dtype.is_bool:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} is not captured; cast to float64 first")
+    if x.dtype.is_integer and digits >= 0:
         return b.call("copy", x)
     if digits == 0:
         return b.call("rint", x)
-    scale = b.scalar(10.0 ** abs(digits), x.dtype)
+    y = b.cast(x, dtypes.float64) if x.dtype.is_integer else x
+    scale = b.scalar(10.0 ** abs(digits), y.dtype)
     there, back = ("multiply", "divide") if digits > 0 else ("divide", "multiply")
-    return b.call(back, b.call("rint", b.call(there, x, scale)), scale)
+    return b.cast(b.call(back, b.call("rint", b.call(there, y, scale)), scale), x.dtype)
 
 
 @numpy_function(np.fix, at_default=("out",))
@@ -505,9 +620,25 @@ def sinc(b: Builder, x: Any) -> Node:
     return b.call("divide", b.call("sin", y), y)
 
 
+@numpy_function(np.angle)
+def angle(b: Builder, z: Any, deg: Any = False) -> Node:
+    """Of real numbers: 0, or pi for negative ones."""
+    found = apply(b, np.arctan2, 0, b.as_node(z))
+    return apply(b, np.multiply, found, 180 / math.pi) if flag(deg, "angle") else found
+
+
+@numpy_function(np.real_if_close, returns="array")
+def real_if_close(b: Builder, a: Any, tol: Any = 100) -> Node:
+    """Real numbers are given back as they are."""
+    return b.as_node(a)
+
+
 @numpy_method("conj", "conjugate", returns="same")
 def _conjugate(b: Builder, a: Node, /) -> Node:
     return a
 
 
-__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "held", "resolve", "result_type", "strong"]
+__all__ = [
+    "UFUNCS", "Call", "SymInt", "apply", "arrays_out", "check_exponents", "combining_op", "default_dtype", "fitted", "held",
+    "mask_of", "resolve", "result_type", "strong",
+]  # fmt: skip

@@ -2,240 +2,124 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, one_axis, only, ravel, reduced_axes, reshape
+from dynagraph.frontend.numpy_door.arguments import (
+    flag,
+    numpy_error,
+    one_axis,
+    only,
+    ravel,
+    reduced_axes,
+    reshape,
+    several_axes,
+    take,
+)
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
-from dynagraph.frontend.numpy_door.elementwise import apply
-from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_ufunc_method
+from dynagraph.frontend.numpy_door.elementwise import apply, mask_of, result_type, strong
+from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
+from dynagraph.frontend.numpy_door.ufunc_methods import UNSET, accumulate_by, loose_axis, reduce_by
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import numel, same_shape
 
-_FIXED = ("out", "initial", "where")
-
-
-def _accumulator(x: Node, dtype: object, who: str) -> DType:
-    """Sums and products of bools and integers are of NumPy's largest integer of the kind."""
-    if dtype is not None:
-        return known_dtype(dtype, who)
-    return x.dtype if x.dtype.is_float else dtypes.uint64 if x.dtype.kind == "u" else dtypes.int64
+# -- sums, products, extremes, truths -----------------------------------------------------------------------------------
 
 
-def reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
-    return _strict_reduce(b, op, x, _loose_axis(axis, x), keepdims)
-
-
-def _loose_axis(axis: object, x: Node) -> object:
-    """Ufuncs' reductions, positions and scans let 0-d arrays have the axes 0 and -1."""
-    return None if x.ndim == 0 and type(axis) is int and axis in (0, -1) else axis
-
-
-def _strict_reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
-    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=flag(keepdims, op))
-
-
-def _accumulate(b: Builder, op: str, a: Any, axis: object, dtype: object, keepdims: object) -> Node:
-    x = b.as_node(a)
-    return reduce(b, op, b.cast(x, _accumulator(x, dtype, op)), axis, keepdims)
-
-
-@numpy_function(np.sum, method="sum", at_default=_FIXED)
+@numpy_function(np.sum, method="sum", takes_out=True)
 def sum_(
     b: Builder,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
+    keepdims: Any = UNSET,
+    initial: Any = UNSET,
+    where: Any = UNSET,
 ) -> Node:
-    return _accumulate(b, "sum", a, axis, dtype, keepdims)
+    return reduce_by(b, np.add, a, axis, dtype, out, keepdims, initial, _everywhere(where))
 
 
-@numpy_function(np.prod, method="prod", at_default=_FIXED)
+@numpy_function(np.prod, method="prod", takes_out=True)
 def prod(
     b: Builder,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
+    keepdims: Any = UNSET,
+    initial: Any = UNSET,
+    where: Any = UNSET,
 ) -> Node:
-    return _accumulate(b, "prod", a, axis, dtype, keepdims)
+    return reduce_by(b, np.multiply, a, axis, dtype, out, keepdims, initial, _everywhere(where))
 
 
-@numpy_function(np.max, np.amax, method="max", at_default=_FIXED)
+@numpy_function(np.max, np.amax, method="max", takes_out=True)
 def max_(
-    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, initial: Any = UNSET, where: Any = UNSET
 ) -> Node:
-    return reduce(b, "max", b.as_node(a), axis, keepdims)
+    return reduce_by(b, np.maximum, a, axis, None, out, keepdims, initial, _everywhere(where))
 
 
-@numpy_function(np.min, np.amin, method="min", at_default=_FIXED)
+@numpy_function(np.min, np.amin, method="min", takes_out=True)
 def min_(
-    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
+    b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, initial: Any = UNSET, where: Any = UNSET
 ) -> Node:
-    return reduce(b, "min", b.as_node(a), axis, keepdims)
+    return reduce_by(b, np.minimum, a, axis, None, out, keepdims, initial, _everywhere(where))
 
 
-@numpy_function(np.any, at_default=("out", "where"))
-def any_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Node:
-    return reduce(b, "any", b.as_node(a, dtypes.bool_), axis, keepdims)
+@numpy_function(np.any, takes_out=True)
+@numpy_method("any", takes_out=True)
+def any_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, *, where: Any = UNSET) -> Node:
+    return reduce_by(b, np.logical_or, a, axis, bool, out, keepdims, where=_everywhere(where))
 
 
-@numpy_function(np.all, at_default=("out", "where"))
-def all_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Node:
-    return reduce(b, "all", b.as_node(a, dtypes.bool_), axis, keepdims)
+@numpy_function(np.all, takes_out=True)
+@numpy_method("all", takes_out=True)
+def all_(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, *, where: Any = UNSET) -> Node:
+    return reduce_by(b, np.logical_and, a, axis, bool, out, keepdims, where=_everywhere(where))
 
 
-numpy_method("any", at_default=("out", "where"))(any_)
-numpy_method("all", at_default=("out", "where"))(all_)
+def _everywhere(where: Any) -> Any:
+    return True if where is UNSET else where
 
 
-def _position(b: Builder, op: str, a: Any, axis: object, keepdims: object) -> Node:
-    x = b.as_node(a)
-    axis = _loose_axis(axis, x)
+def _kept(keepdims: Any, who: str) -> bool:
+    return False if keepdims is UNSET else flag(keepdims, who)
+
+
+def reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
+    """A reduction of the graph, over axes as ufuncs' reductions take them."""
+    axes = reduced_axes(loose_axis(axis, x), x.ndim, op)
+    return b.call(op, x, axis=axes, keepdims=_kept(keepdims, op))
+
+
+def _position(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
+    axis = loose_axis(axis, x)
+    keeps = _kept(keepdims, op)
     if axis is not None:
-        return b.call(op, x, axis=(one_axis(axis, x.ndim, op),), keepdims=flag(keepdims, op))
+        return b.call(op, x, axis=(one_axis(axis, x.ndim, op),), keepdims=keeps)
     found = b.call(op, ravel(b, x), axis=(0,), keepdims=False)
-    return reshape(b, found, (1,) * x.ndim) if flag(keepdims, op) else found
+    return reshape(b, found, (1,) * x.ndim) if keeps else found
 
 
 @numpy_function(np.argmax, method="argmax", at_default=("out",))
-def argmax(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Node:
-    return _position(b, "argmax", a, axis, keepdims)
+def argmax(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = UNSET) -> Node:
+    return _position(b, "argmax", b.as_node(a), axis, keepdims)
 
 
 @numpy_function(np.argmin, method="argmin", at_default=("out",))
-def argmin(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Node:
-    return _position(b, "argmin", a, axis, keepdims)
-
-
-# -- statistics -------------------------------------------------------------------------------------------------------
-
-
-def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
-    """Statistics of integers and bools are computed in float64."""
-    x = b.as_node(a)
-    if dtype is None:
-        return x if x.dtype.is_float else b.cast(x, dtypes.float64)
-    wanted = known_dtype(dtype, who)
-    only(wanted.is_float, who, "dtype", wanted, "statistics are captured in float32 and float64")
-    return b.cast(x, wanted)
-
-
-@numpy_function(np.mean, method="mean", at_default=("out", "where"))
-def mean(
-    b: Builder,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    keepdims: Any = False,
-    *,
-    where: Any = None,
-) -> Node:
-    return _strict_reduce(b, "mean", _as_float(b, a, dtype, "mean"), axis, keepdims)
-
-
-def _spread(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, correction: Any) -> Node:
-    if correction is not None:
-        if ddof != 0:
-            raise numpy_error(f"{op}: ddof and correction cannot be given together")
-        ddof = correction
-    only(type(ddof) in (int, float), op, "ddof", ddof, "it must be a Python number")
-    x = _as_float(b, a, dtype, op)
-    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=flag(keepdims, op), ddof=ddof)
-
-
-@numpy_function(np.var, at_default=("out", "where", "mean"))
-def var(
-    b: Builder,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-) -> Node:
-    return _spread(b, "var", a, axis, dtype, ddof, keepdims, correction)
-
-
-@numpy_function(np.std, at_default=("out", "where", "mean"))
-def std(
-    b: Builder,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-    correction: Any = None,
-) -> Node:
-    return _spread(b, "std", a, axis, dtype, ddof, keepdims, correction)
-
-
-@numpy_method("var", at_default=("out", "where", "mean"))
-def _var_method(
-    b: Builder,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-) -> Node:
-    return _spread(b, "var", a, axis, dtype, ddof, keepdims, None)
-
-
-@numpy_method("std", at_default=("out", "where", "mean"))
-def _std_method(
-    b: Builder,
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = False,
-    *,
-    where: Any = None,
-    mean: Any = None,
-) -> Node:
-    return _spread(b, "std", a, axis, dtype, ddof, keepdims, None)
-
-
-@numpy_function(np.average, at_default=("returned",))
-def average(b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = False) -> Node:
-    if weights is not None:
-        raise Unsupported(
-            "DATA_DEPENDENT",
-            "average: NumPy raises where the weights sum to zero, which depends on data; write (a * w).sum() / w.sum()",
-        )
-    result = mean(b, a, axis, keepdims=keepdims)
-    if any(d == 0 for d in result.shape):
-        raise numpy_error("average: an average without elements divides by zero")
-    return result
+def argmin(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = UNSET) -> Node:
+    return _position(b, "argmin", b.as_node(a), axis, keepdims)
 
 
 @numpy_function(np.ptp, at_default=("out",))
-def ptp(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Node:
+def ptp(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET) -> Node:
     x = b.as_node(a)
     return apply(b, np.subtract, reduce(b, "max", x, axis, keepdims), reduce(b, "min", x, axis, keepdims))
 
@@ -246,147 +130,464 @@ def count_nonzero(b: Builder, a: Any, axis: Any = None, *, keepdims: Any = False
     return reduce(b, "sum", b.cast(truth, dtypes.int64), axis, keepdims)
 
 
+# -- statistics ---------------------------------------------------------------------------------------------------------
+
+
+def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
+    """Statistics of integers and bools are computed in float64."""
+    x = b.as_node(a)
+    if dtype is None:
+        return b.cast(x, dtypes.float64) if x.dtype.kind in "biu" else x
+    wanted = known_dtype(dtype, who)
+    only(wanted.is_float, who, "dtype", wanted, "statistics are captured in float32 and float64")
+    return b.cast(x, wanted)
+
+
+def _warns(who: str) -> Unsupported:
+    """NumPy warns here, by other means than its floating-point errors: the plain run gives the warning."""
+    return Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: NumPy warns of too few elements")
+
+
+def _n_elements(x: Node, axes: tuple[int, ...]) -> Any:
+    return numel(x.shape[k] for k in axes)
+
+
+def _counted(b: Builder, chosen: Node, x: Node, axes: tuple[int, ...], keepdims: bool, who: str) -> Node:
+    """How many elements are chosen, as float64."""
+    whole = chosen if same_shape(chosen.shape, x.shape) else b.call("broadcast_to", chosen, shape=x.shape)
+    count = b.call("sum", b.cast(whole, dtypes.int64), axis=axes, keepdims=keepdims)
+    return b.cast(count, dtypes.float64)
+
+
+def _divided(b: Builder, total: Node, count: Node) -> Node:
+    """By counts: in float64, rounded to the dtype of the total."""
+    return b.cast(b.call("divide", b.cast(total, dtypes.float64), count), total.dtype)
+
+
+def _total(b: Builder, x: Node, chosen: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
+    return b.call("sum", b.call("where", chosen, x, b.scalar(0, x.dtype)), axis=axes, keepdims=keepdims)
+
+
+def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Node:
+    x, mask = _as_float(b, a, dtype, "mean"), mask_of(b, _everywhere(where), "mean")
+    axes, keeps = reduced_axes(axis, x.ndim, "mean"), _kept(keepdims, "mean")
+    if _n_elements(x, axes) == 0:
+        raise _warns("mean")
+    if mask is None:
+        return b.call("mean", x, axis=axes, keepdims=keeps)
+    count = _counted(b, mask, x, axes, keeps, "mean")
+    b.refuse_where(b.call("equal", count, b.scalar(0.0, count.dtype)))
+    return _divided(b, _total(b, x, mask, axes, keeps), count)
+
+
+@numpy_function(np.mean, method="mean", at_default=("out",))
+def mean(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = UNSET,
+    *,
+    where: Any = UNSET,
+) -> Node:
+    return _mean(b, a, axis, dtype, keepdims, where)
+
+
+def _ddof(ddof: Any, correction: Any, who: str) -> int | float:
+    if correction is not UNSET:
+        if ddof != 0:
+            raise numpy_error(f"{who}: ddof and correction cannot be given together")
+        ddof = correction
+    only(type(ddof) in (int, float), who, "ddof", ddof, "it must be a Python number")
+    return ddof  # type: ignore[no-any-return]
+
+
+def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | float, keepdims: Any, where: Any, mean: Any) -> Node:
+    """By the op of that name where nothing else is given, else by its definition, in NumPy's order."""
+    x, mask = _as_float(b, a, dtype, op), mask_of(b, _everywhere(where), op)
+    axes, keeps = reduced_axes(axis, x.ndim, op), _kept(keepdims, op)
+    if mask is None and _n_elements(x, axes) <= math.floor(ddof):
+        raise _warns(op)
+    if mask is None and (mean is UNSET or mean is None):
+        return b.call(op, x, axis=axes, keepdims=keeps, ddof=ddof)
+    chosen = mask if mask is not None else b.scalar(True, dtypes.bool_)
+    return _spread(b, op, x, chosen, axes, keeps, ddof, mean)
+
+
+def _spread(b: Builder, op: str, x: Node, chosen: Node, axes: tuple[int, ...], keeps: bool, ddof: int | float, mean: Any) -> Node:
+    """Of the chosen elements.  The program refuses where there are too few: NumPy warns."""
+    if mean is UNSET or mean is None:
+        center = _divided(b, _total(b, x, chosen, axes, True), _counted(b, chosen, x, axes, True, op))
+    else:
+        center = b.as_node(mean)
+        only(center.dtype is x.dtype, op, "mean", center.dtype, "it must have the dtype of the result")
+    squares = b.call("square", b.call("subtract", x, center))
+    only(same_shape(squares.shape, x.shape), op, "mean", center.shape, "it must broadcast to the array")
+    count = _counted(b, chosen, x, axes, keeps, op)
+    freedom = b.call("subtract", count, b.scalar(float(ddof), count.dtype))
+    b.refuse_where(b.call("less_equal", freedom, b.scalar(0.0, count.dtype)))
+    result = _divided(b, _total(b, squares, chosen, axes, keeps), freedom)
+    return b.call("sqrt", result) if op == "std" else result
+
+
+def _variance_function(op: str) -> Callable[..., Node]:
+    def door(
+        b: Builder,
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = UNSET,
+        *,
+        where: Any = UNSET,
+        mean: Any = UNSET,
+        correction: Any = UNSET,
+    ) -> Node:
+        return _variance(b, op, a, axis, dtype, _ddof(ddof, correction, op), keepdims, where, mean)
+
+    return door
+
+
+def _variance_method(op: str) -> Callable[..., Node]:
+    def door(
+        b: Builder,
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = UNSET,
+        *,
+        where: Any = UNSET,
+        mean: Any = UNSET,
+    ) -> Node:
+        return _variance(b, op, a, axis, dtype, _ddof(ddof, UNSET, op), keepdims, where, mean)
+
+    return door
+
+
+for _function in (np.var, np.std):
+    numpy_function(_function, at_default=("out",))(_variance_function(_function.__name__))
+    numpy_method(_function.__name__, at_default=("out",))(_variance_method(_function.__name__))
+
+
+@numpy_function(np.average)
+def average(b: Builder, a: Any, axis: Any = None, weights: Any = None, returned: Any = False, *, keepdims: Any = UNSET) -> Any:
+    """The program refuses weights that sum to zero: NumPy raises."""
+    x = b.as_node(a)
+    given = axis
+    if axis is not None:
+        axis = several_axes(axis, x.ndim, "average")
+    if weights is None:
+        result = _mean(b, x, axis, None, keepdims, UNSET)
+        if any(d == 0 for d in result.shape):
+            raise numpy_error("average: an average without elements divides by zero")
+        count = _n_elements(x, reduced_axes(axis, x.ndim, "average"))
+        scale = b.scalar(count, result.dtype)
+    else:
+        w = _fitting_weights(b, b.as_node(weights), x, axis, given)
+        dtype = result_type((x, w, b.scalar(0.0, dtypes.float64)) if x.dtype.kind in "biu" else (x, w), "average")
+        scale = sum_(b, w, axis, dtype, None, keepdims)
+        b.refuse_where(b.call("equal", scale, b.scalar(0, dtype)))
+        total = sum_(b, apply(b, np.multiply, x, w, dtype=dtype), axis, None, None, keepdims)
+        result = apply(b, np.divide, total, scale)
+    if not flag(returned, "average"):
+        return result
+    if not same_shape(scale.shape, result.shape):
+        scale = b.call("copy", b.call("broadcast_to", scale, shape=result.shape))
+    return result, scale
+
+
+def _fitting_weights(b: Builder, weights: Node, x: Node, axes: tuple[int, ...] | None, axis: Any) -> Node:
+    """Weights of the array's shape, or of the shape of the axes, which they are then laid along."""
+    if same_shape(weights.shape, x.shape):
+        return weights
+    if axes is None or not same_shape(weights.shape, tuple(x.shape[k] for k in axes)):
+        raise numpy_error(f"average: weights of shape {weights.shape} for an array of shape {x.shape} and axis {axis}")
+    order = tuple(sorted(range(len(axes)), key=lambda k: axes[k]))
+    turned = b.call("transpose", weights, axes=order)
+    return reshape(b, turned, tuple(d if k in axes else 1 for k, d in enumerate(x.shape)))
+
+
+# -- without NaN --------------------------------------------------------------------------------------------------------
+
+
 def _without_nan(b: Builder, a: Any, instead: float) -> Node:
     x = b.as_node(a)
     return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_float else x
 
 
-@numpy_function(np.nansum, at_default=_FIXED)
+@numpy_function(np.nansum, takes_out=True)
 def nansum(
     b: Builder,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
+    keepdims: Any = UNSET,
+    initial: Any = UNSET,
+    where: Any = UNSET,
 ) -> Node:
-    return _accumulate(b, "sum", _without_nan(b, a, 0.0), axis, dtype, keepdims)
+    return sum_(b, _without_nan(b, a, 0.0), axis, dtype, out, keepdims, initial, where)
 
 
-@numpy_function(np.nanprod, at_default=_FIXED)
+@numpy_function(np.nanprod, takes_out=True)
 def nanprod(
     b: Builder,
     a: Any,
     axis: Any = None,
     dtype: Any = None,
     out: Any = None,
-    keepdims: Any = False,
-    initial: Any = None,
-    where: Any = None,
+    keepdims: Any = UNSET,
+    initial: Any = UNSET,
+    where: Any = UNSET,
 ) -> Node:
-    return _accumulate(b, "prod", _without_nan(b, a, 1.0), axis, dtype, keepdims)
+    return prod(b, _without_nan(b, a, 1.0), axis, dtype, out, keepdims, initial, where)
 
 
-# -- scans ------------------------------------------------------------------------------------------------------------
+def _nan_extreme(ufunc: np.ufunc) -> Callable[..., Node]:
+    def door(
+        b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, initial: Any = UNSET, where: Any = UNSET
+    ) -> Node:
+        """The program refuses where nothing but NaN is left: NumPy warns."""
+        result = reduce_by(b, ufunc, a, axis, None, out, keepdims, initial, _everywhere(where))
+        if result.dtype.is_float:
+            b.refuse_where(b.call("isnan", result))
+        return result
+
+    return door
 
 
-def _scan(b: Builder, op: str, a: Any, axis: Any, dtype: Any) -> Node:
+numpy_function(np.nanmax, takes_out=True)(_nan_extreme(np.fmax))
+numpy_function(np.nanmin, takes_out=True)(_nan_extreme(np.fmin))
+
+
+def _nan_position(op: str, instead: float) -> Callable[..., Node]:
+    def door(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = UNSET) -> Node:
+        """The program refuses where there is nothing but NaN: NumPy raises."""
+        x = b.as_node(a)
+        if x.dtype.is_float and not any(d == 0 for d in x.shape):
+            b.refuse_where(reduce(b, "all", b.call("isnan", x), axis, False))
+        return _position(b, op, _without_nan(b, x, instead), axis, keepdims)
+
+    return door
+
+
+numpy_function(np.nanargmax, at_default=("out",))(_nan_position("argmax", -math.inf))
+numpy_function(np.nanargmin, at_default=("out",))(_nan_position("argmin", math.inf))
+
+
+@numpy_function(np.nanmean, at_default=("out",))
+def nanmean(
+    b: Builder,
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    keepdims: Any = UNSET,
+    *,
+    where: Any = UNSET,
+) -> Node:
+    """The program refuses where there is nothing but NaN: NumPy warns."""
     x = b.as_node(a)
-    x = b.cast(x, _accumulator(x, dtype, op))
-    axis = _loose_axis(axis, x)
+    if not x.dtype.is_float:
+        return _mean(b, x, axis, dtype, keepdims, where)
+    return _mean(b, x, loose_axis(axis, x), dtype, keepdims, _present(b, x, where, "nanmean"))
+
+
+def _present(b: Builder, x: Node, where: Any, who: str) -> Node:
+    """Where there is a number, among the places that `where` chooses."""
+    mask, present = mask_of(b, _everywhere(where), who), b.call("logical_not", b.call("isnan", x))
+    return present if mask is None else b.call("logical_and", present, mask)
+
+
+def _nan_variance(op: str) -> Callable[..., Node]:
+    def door(
+        b: Builder,
+        a: Any,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = UNSET,
+        *,
+        where: Any = UNSET,
+        mean: Any = UNSET,
+        correction: Any = UNSET,
+    ) -> Node:
+        x, freedom = b.as_node(a), _ddof(ddof, correction, f"nan{op}")
+        if not x.dtype.is_float:
+            return _variance(b, op, x, axis, dtype, freedom, keepdims, where, mean)
+        same = dtype is None or known_dtype(dtype, op) is x.dtype  # else NumPy rounds on the way
+        only(same, f"nan{op}", "dtype", dtype, "cast the array first")
+        chosen = _present(b, x, where, f"nan{op}")
+        return _variance(b, op, x, loose_axis(axis, x), None, freedom, keepdims, chosen, mean)
+
+    return door
+
+
+numpy_function(np.nanvar, at_default=("out",))(_nan_variance("var"))
+numpy_function(np.nanstd, at_default=("out",))(_nan_variance("std"))
+
+
+# -- scans --------------------------------------------------------------------------------------------------------------
+
+
+def _scan(b: Builder, ufunc: np.ufunc, x: Node, axis: Any, dtype: Any, out: Any) -> Node:
+    axis = loose_axis(axis, x)
     if axis is None:
         x, axis = ravel(b, x), 0
-    return b.call(op, x, axis=one_axis(axis, x.ndim, op))
+    return accumulate_by(b, ufunc, x, one_axis(axis, x.ndim, ufunc.__name__), dtype, out)
 
 
-@numpy_function(np.cumsum, method="cumsum", at_default=("out",))
+@numpy_function(np.cumsum, method="cumsum", takes_out=True)
 def cumsum(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Node:
-    return _scan(b, "cumsum", a, axis, dtype)
+    return _scan(b, np.add, b.as_node(a), axis, dtype, out)
 
 
-@numpy_function(np.cumprod, method="cumprod", at_default=("out",))
+@numpy_function(np.cumprod, method="cumprod", takes_out=True)
 def cumprod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Node:
-    return _scan(b, "cumprod", a, axis, dtype)
+    return _scan(b, np.multiply, b.as_node(a), axis, dtype, out)
 
 
-@numpy_function(np.diff, at_default=("prepend", "append"))
-def diff(b: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = None, append: Any = None) -> Node:
+@numpy_function(np.nancumsum, takes_out=True)
+def nancumsum(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Node:
+    return _scan(b, np.add, _without_nan(b, a, 0.0), axis, dtype, out)
+
+
+@numpy_function(np.nancumprod, takes_out=True)
+def nancumprod(b: Builder, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Node:
+    return _scan(b, np.multiply, _without_nan(b, a, 1.0), axis, dtype, out)
+
+
+def _cumulative(b: Builder, ufunc: np.ufunc, a: Any, axis: Any, dtype: Any, out: Any, include_initial: Any) -> Node:
     x = b.as_node(a)
+    x = reshape(b, x, (1,)) if x.ndim == 0 else x
+    if axis is None and x.ndim != 1:
+        raise numpy_error(f"cumulative {ufunc.__name__}: axis must be given for more than one dimension")
+    along = 0 if axis is None else one_axis(axis, x.ndim, ufunc.__name__)
+    if not flag(include_initial, "cumulative_sum"):
+        return accumulate_by(b, ufunc, x, along, dtype, out)
+    only(out is None, "cumulative_sum", "out", "an array", "it is not captured with include_initial")
+    result = accumulate_by(b, ufunc, x, along, dtype)
+    shape = tuple(1 if k == along else d for k, d in enumerate(result.shape))
+    first = b.call("broadcast_to", b.scalar(ufunc.identity, result.dtype), shape=shape)
+    return b.call("concatenate", first, result, axis=along)
+
+
+def cumulative_sum(
+    b: Builder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+) -> Node:
+    return _cumulative(b, np.add, x, axis, dtype, out, include_initial)
+
+
+def cumulative_prod(
+    b: Builder, x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: Any = False
+) -> Node:
+    return _cumulative(b, np.multiply, x, axis, dtype, out, include_initial)
+
+
+for _door in (cumulative_sum, cumulative_prod):
+    if hasattr(np, _door.__name__):  # since NumPy 2.1
+        numpy_function(getattr(np, _door.__name__), takes_out=True)(_door)
+
+
+# -- differences --------------------------------------------------------------------------------------------------------
+
+
+@numpy_function(np.diff)
+def diff(b: Builder, a: Any, n: Any = 1, axis: Any = -1, prepend: Any = UNSET, append: Any = UNSET) -> Node:
+    x = b.as_node(a)
+    only(type(n) is int and n <= 64, "diff", "n", n, "it must be a Python int up to 64")
+    if n == 0 and isinstance(a, Node):
+        return a
     k = one_axis(axis, x.ndim, "diff")
-    only(type(n) is int and 1 <= n <= 64, "diff", "n", n, "it must be a Python int from 1 to 64")
+    only(n >= 1, "diff", "n", n, "it must be at least 1")
+    parts = [_as_rows(b, prepend, x, k), x, _as_rows(b, append, x, k)]
+    given = [p for p in parts if p is not None]
+    if len(given) > 1:
+        dtype = result_type(given, "diff")
+        x = b.call("concatenate", *(b.cast(p, dtype) for p in given), axis=k)
     for _ in range(n):
         size = x.shape[k] - 1 if x.shape[k] > 0 else 0
-        later, earlier = (
-            b.call(
-                "slice",
-                x,
-                starts=tuple(start if j == k else 0 for j in range(x.ndim)),
-                steps=(1,) * x.ndim,
-                shape=tuple(size if j == k else d for j, d in enumerate(x.shape)),
-            )
-            for start in (1, 0)
-        )
+        later, earlier = (take(b, x, k, start, size) for start in (1, 0))
         x = apply(b, np.not_equal if x.dtype.is_bool else np.subtract, later, earlier)
     return x
 
 
-# -- methods of ufuncs ------------------------------------------------------------------------------------------------
-
-Reduce = Callable[[Builder, Any, Any, Any, Any], Node]
-
-
-def _plain(op: str) -> Reduce:
-    def reduce_(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any) -> Node:
-        x = b.as_node(a)
-        return reduce(b, op, x if dtype is None else b.cast(x, known_dtype(dtype, op)), axis, keepdims)
-
-    return reduce_
+def _as_rows(b: Builder, values: Any, x: Node, axis: int) -> Node | None:
+    """What stands before or behind an axis; one value stands for all rows."""
+    if values is UNSET:
+        return None
+    rows = b.as_node(values)
+    if rows.ndim > 0:
+        return rows
+    return b.call("broadcast_to", rows, shape=tuple(1 if k == axis else d for k, d in enumerate(x.shape)))
 
 
-def _truth(op: str) -> Reduce:
-    def reduce_(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any) -> Node:
-        only(dtype is None or known_dtype(dtype, op) is dtypes.bool_, op, "dtype", dtype, "the result is bool")
-        return reduce(b, op, b.as_node(a, dtypes.bool_), axis, keepdims)
-
-    return reduce_
-
-
-def _widening(op: str) -> Reduce:
-    return lambda b, a, axis, dtype, keepdims: _accumulate(b, op, a, axis, dtype, keepdims)
-
-
-_REDUCE: dict[np.ufunc, Reduce] = {
-    np.add: _widening("sum"),
-    np.multiply: _widening("prod"),
-    np.maximum: _plain("max"),
-    np.minimum: _plain("min"),
-    np.logical_and: _truth("all"),
-    np.logical_or: _truth("any"),
-}
+@numpy_function(np.ediff1d)
+def ediff1d(b: Builder, ary: Any, to_end: Any = None, to_begin: Any = None) -> Node:
+    x = ravel(b, b.as_node(ary))
+    size = x.shape[0] - 1 if x.shape[0] > 0 else 0
+    parts = [
+        _end(b, to_begin, x.dtype),
+        apply(b, np.subtract, take(b, x, 0, 1, size), take(b, x, 0, 0, size)),
+        _end(b, to_end, x.dtype),
+    ]
+    given = [p for p in parts if p is not None]
+    return given[0] if len(given) == 1 else b.call("concatenate", *given, axis=0)
 
 
-def _reduce_door(reduce_: Reduce) -> Callable[..., Node]:
-    def door(
-        b: Builder,
-        array: Any,
-        axis: Any = 0,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = None,
-        where: Any = True,
-    ) -> Node:
-        return reduce_(b, array, axis, dtype, keepdims)
-
-    return door
+def _end(b: Builder, values: Any, dtype: DType) -> Node | None:
+    if values is None:
+        return None
+    node = b.as_node(values)
+    if not np.can_cast(node.dtype.numpy, dtype.numpy, "same_kind"):
+        raise numpy_error(f"ediff1d: {node.dtype} is not cast to {dtype}")
+    return ravel(b, b.cast(node, dtype))
 
 
-def _accumulate_door(op: str) -> Callable[..., Node]:
-    def door(b: Builder, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Node:
-        if axis is None:
-            raise numpy_error("accumulate: axis must be an integer")
-        return _scan(b, op, array, axis, dtype)
+def trapezoid(builder: Builder, /, y: Any, x: Any = None, dx: Any = 1.0, axis: Any = -1) -> Node:
+    """(d * (y[1:] + y[:-1]) / 2.0).sum(axis), d the distances of x."""
+    b, values = builder, builder.as_node(y)
+    k = one_axis(axis, values.ndim, "trapezoid")
+    if x is None:
+        widths = strong(b, dx)
+    else:
+        places = b.as_node(x)
+        widths = diff(b, places, 1, axis=-1 if places.ndim == 1 else axis)
+        if places.ndim == 1:
+            widths = reshape(b, widths, tuple(widths.shape[0] if j == k else 1 for j in range(values.ndim)))
+    size = values.shape[k] - 1 if values.shape[k] > 0 else 0
+    sums = apply(b, np.add, take(b, values, k, 1, size), take(b, values, k, 0, size))
+    return sum_(b, apply(b, np.divide, apply(b, np.multiply, widths, sums), 2.0), axis)
 
-    return door
+
+numpy_function(np.trapezoid)(trapezoid)
 
 
-for _ufunc, _reduce in _REDUCE.items():
-    _name = f"{_ufunc.__name__}.reduce"
-    register_ufunc_method(_ufunc, "reduce", Door(_name, _reduce_door(_reduce), "value", frozenset(_FIXED)))
-for _ufunc, _op in {np.add: "cumsum", np.multiply: "cumprod"}.items():
-    _name = f"{_ufunc.__name__}.accumulate"
-    register_ufunc_method(_ufunc, "accumulate", Door(_name, _accumulate_door(_op), "value", frozenset(("out",))))
+@numpy_function(np.unwrap, returns="array")
+def unwrap(b: Builder, p: Any, discont: Any = None, axis: Any = -1, *, period: Any = 2 * math.pi) -> Node:
+    """NumPy's steps, for periods that are Python numbers."""
+    only(type(period) in (int, float), "unwrap", "period", period, "it must be a Python number")
+    only(discont is None or type(discont) in (int, float), "unwrap", "discont", discont, "it must be a Python number")
+    x = b.as_node(p)
+    k = one_axis(axis, x.ndim, "unwrap")
+    only(x.shape[k] != 0, "unwrap", "p", x.shape, "there is nothing to unwrap")
+    steps = diff(b, x, 1, axis)
+    dtype = result_type((steps, period), "unwrap")
+    high, rest = divmod(period, 2) if dtype.is_integer else (period / 2, 0)
+    turned = apply(b, np.add, apply(b, np.remainder, apply(b, np.subtract, steps, -high), period), -high)
+    if rest == 0:
+        half = b.call("logical_and", apply(b, np.equal, turned, -high), apply(b, np.greater, steps, 0))
+        turned = b.call("where", half, b.as_node(high, turned.dtype), turned)
+    correction = apply(b, np.subtract, turned, steps)
+    small = apply(b, np.less, apply(b, np.absolute, steps), period / 2 if discont is None else discont)
+    correction = b.call("where", small, b.scalar(0, correction.dtype), correction)
+    rest_of_x = apply(b, np.add, take(b, x, k, 1, x.shape[k] - 1), cumsum(b, correction, axis))
+    return b.call("concatenate", take(b, b.cast(x, dtype), k, 0, 1), b.cast(rest_of_x, dtype), axis=k)
+
 
 __all__ = ["reduce"]

@@ -27,12 +27,15 @@ class Door:
 
     `returns`: "value" (a 0-d result is a NumPy scalar), "array" (it is a 0-d array), "same" (it is of the kind of the
     first operand).  `at_default` names the parameters that the graph has nothing for: they must have their default.
+    `takes_out`: the parameter `out` (of ufuncs also the operands behind the inputs) takes what the arrays to be written hold
+    now, and the result is what they hold then.
     """
 
     name: str
     implementation: Implementation
     returns: str = "value"
     at_default: frozenset[str] = field(default_factory=frozenset)
+    takes_out: bool = False
 
     @cached_property
     def signature(self) -> inspect.Signature:
@@ -133,7 +136,7 @@ def register_operator(symbol: str, door: Door) -> None:
 
 
 def numpy_function(
-    *functions: Any, method: str | None = None, returns: str = "value", at_default: Iterable[str] = ()
+    *functions: Any, method: str | None = None, returns: str = "value", at_default: Iterable[str] = (), takes_out: bool = False
 ) -> Callable[[F], F]:
     """Register the implementation as the door of NumPy functions, and of an ndarray method with the same signature."""
 
@@ -141,20 +144,22 @@ def numpy_function(
         name = method or ""
         for function in functions:
             name = function.__name__
-            register_function(function, Door(name, implementation, returns, frozenset(at_default)))
+            register_function(function, Door(name, implementation, returns, frozenset(at_default), takes_out))
         if method is not None:
-            register_method(method, Door(name, implementation, returns, frozenset(at_default)))
+            register_method(method, Door(name, implementation, returns, frozenset(at_default), takes_out))
         return implementation
 
     return register
 
 
-def numpy_method(*names: str, returns: str = "value", at_default: Iterable[str] = ()) -> Callable[[F], F]:
+def numpy_method(
+    *names: str, returns: str = "value", at_default: Iterable[str] = (), takes_out: bool = False
+) -> Callable[[F], F]:
     """Register the decorated implementation as the door of ndarray methods whose signature is not the function's."""
 
     def register(implementation: F) -> F:
         for name in names:
-            register_method(name, Door(f"ndarray.{name}", implementation, returns, frozenset(at_default)))
+            register_method(name, Door(f"ndarray.{name}", implementation, returns, frozenset(at_default), takes_out))
         return implementation
 
     return register

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from dynagraph.ir.ops import REQUIRED, Attrs, Composite, Metas, define_op
+from dynagraph.ir.optable.reductions import BIT_REDUCTIONS
 from dynagraph.ir.shapes import Shape
 
 _REDUCE = {
     "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
+    **BIT_REDUCTIONS,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from dynagraph.ir.optable.rules import (
     INTEGER,
     NUMERIC,
     broadcast,
+    check_kind,
     one_dtype,
     same_dtype,
     to_bool,
@@ -91,6 +92,16 @@ def _unless(kinds: str, function: str) -> Callable[[Expr], Expr]:
     return lambda x: x if x.dtype.kind in kinds else call(function, x)
 
 
+def _reciprocal(x: Expr) -> Expr:
+    y = x if x.dtype.is_float else cast(x, dtypes.float64)
+    return cast(call("div", const(1, y.dtype), y), x.dtype)
+
+
+def nonnegative(xp: Any, exponents: Any) -> Any:
+    """Without what NumPy's power of integers would raise for."""
+    return xp.maximum(exponents, exponents.dtype.type(0))
+
+
 _row("add", 2, ANY, _or_on_bools("or", "add"))
 _row("subtract", 2, NUMERIC, _scalar("sub"))
 _row("multiply", 2, ANY, _or_on_bools("and", "mul"))
@@ -105,13 +116,13 @@ _row(
     INTEGER,
     _scalar("pow_int"),
     domain=(0.0, 9.0),
-    eager=_eager("power"),
-    doc="exponents must not be negative; products wrap",
+    eager=lambda xp, x, exponent: xp.power(x, nonnegative(xp, exponent)),
+    doc="products wrap; exponents must not be negative, which graphs check: what is given for these is any number",
 )
 _row("negative", 1, NUMERIC, _scalar("neg"))
 _row("absolute", 1, ANY, _unless("bu", "abs"))
 _row("sign", 1, NUMERIC, _scalar("sign"))
-_row("reciprocal", 1, FLOAT, lambda x: call("div", const(1, x.dtype), x))
+_row("reciprocal", 1, NUMERIC, _reciprocal, doc="of integers by way of float64; that of 0 is the machine's affair")
 _row("square", 1, NUMERIC, lambda x: call("mul", x, x))
 _row("maximum", 2, ANY, _or_on_bools("or", "maximum"))
 _row("minimum", 2, ANY, _or_on_bools("and", "minimum"))
@@ -123,6 +134,76 @@ _row("hypot", 2, FLOAT, _scalar("hypot"), exact=False)
 _row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False)
 _row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False)
 _row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False)
+
+
+_row("gcd", 2, INTEGER, _scalar("gcd"))
+_row("lcm", 2, INTEGER, _scalar("lcm"))
+
+FARTHEST = 5000  # an exponent beyond takes every float64 to zero or infinity
+
+
+def _ldexp_dtype(metas: Metas, attrs: Attrs) -> DType:
+    if metas[1].dtype is not dtypes.int64:
+        raise DTypeError(f"ldexp: the exponent must be int64, got {metas[1].dtype}; cast it first")
+    return check_kind("ldexp", metas[0].dtype, FLOAT)
+
+
+def _ldexp(x: Expr, exponent: Expr) -> Expr:
+    near = call("minimum", call("maximum", exponent, const(-FARTHEST, dtypes.int64)), const(FARTHEST, dtypes.int64))
+    return call("ldexp", x, cast(near, x.dtype))
+
+
+define_op(
+    "ldexp",
+    arity=2,
+    dtype=_ldexp_dtype,
+    shape=broadcast("ldexp"),
+    eager=_eager("ldexp"),
+    lowering=Elementwise(_ldexp),
+    exact=True,
+    doc="x * 2**exponent, with one rounding; the exponent is int64",
+)
+
+
+def _to(target: DType) -> Any:
+    """The rule of a result of one dtype, whatever the operands are."""
+
+    def of(name: str, kinds: str) -> Callable[[Metas, Attrs], DType]:
+        def rule(metas: Metas, attrs: Attrs) -> DType:
+            check_kind(name, one_dtype(name, metas), kinds)
+            return target
+
+        return rule
+
+    return of
+
+
+_row("frexp_mantissa", 1, FLOAT, _scalar("frexp_mantissa"), eager=lambda xp, x: xp.frexp(x)[0])
+_row(
+    "frexp_exponent",
+    1,
+    FLOAT,
+    lambda x: cast(call("frexp_exponent", x), dtypes.int32),
+    result=_to(dtypes.int32),
+    eager=lambda xp, x: xp.frexp(x)[1],
+)
+
+
+def _bit_count(x: Expr) -> Expr:
+    """Of the magnitude: pairs, then nibbles, then bytes are summed side by side."""
+    x = cast(call("abs", cast(x, dtypes.int64)), dtypes.uint64) if x.dtype.kind == "i" else cast(x, dtypes.uint64)
+
+    def masked(x: Expr, shift: int, mask: int) -> Expr:
+        return call("and", call("shr", x, const(shift, x.dtype)), const(mask, x.dtype))
+
+    ones, pairs, nibbles = 0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F
+    x = call("sub", x, masked(x, 1, ones))
+    x = call("add", masked(x, 0, pairs), masked(x, 2, pairs))
+    x = call("and", call("add", x, call("shr", x, const(4, x.dtype))), const(nibbles, x.dtype))
+    return cast(call("shr", call("mul", x, const(0x0101010101010101, x.dtype)), const(56, x.dtype)), dtypes.uint8)
+
+
+_row("bitwise_count", 1, INTEGER, _bit_count, result=_to(dtypes.uint8))
 
 
 def _heaviside(x: Expr, at_zero: Expr) -> Expr:

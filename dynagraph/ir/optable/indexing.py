@@ -7,7 +7,8 @@ from typing import Any
 from dynagraph.errors import DTypeError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.ops import REQUIRED, Attrs, Gather, Metas, Scatter, define_op
+from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Elementwise, Gather, Metas, Scatter, define_op
+from dynagraph.ir.optable.elementwise import nonnegative
 from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Shape, same_shape
 
@@ -66,14 +67,23 @@ define_op(
 
 # -- scatter --------------------------------------------------------------------------------------------------------
 
-COMBINING = {"": None, "add": "add", "sub": "subtract", "mul": "multiply", "maximum": "maximum", "minimum": "minimum"}
 
 
 def _scatter_dtype(metas: Metas, attrs: Attrs) -> DType:
-    if attrs["combine"] not in COMBINING:
-        raise GraphError(f"scatter: combine must be one of {', '.join(map(repr, COMBINING))}, got {attrs['combine']!r}")
-    one_dtype("scatter", metas[:2])
+    dtype = one_dtype("scatter", metas[:2])
+    _check_combine(attrs["combine"], metas[:2], dtype)
     return _gather_dtype((metas[0], *metas[2:]), attrs)
+
+
+def _check_combine(name: str, metas: Metas, dtype: DType) -> None:
+    """What combines gives what it takes."""
+    if name == "":
+        return
+    op = OPS.get(name)
+    if op is None or not isinstance(op.lowering, Elementwise) or op.arity != 2:
+        raise GraphError(f"scatter: combine must be an elementwise op of two operands or '', got {name!r}")
+    if op.dtype(metas, {}) is not dtype:
+        raise DTypeError(f"scatter: {name} of {dtype} gives {op.dtype(metas, {})}, which cannot be stored")
 
 
 def _scatter_shape(metas: Metas, attrs: Attrs) -> Shape:
@@ -91,7 +101,10 @@ def _scatter_eager(xp: Any, x: Any, values: Any, *places: Any, axes: tuple[int, 
     n = places[0].ndim
     front, given = xp.moveaxis(result, axes, range(len(axes))), xp.moveaxis(values, range(at, at + n), range(n))
     if combine:
-        getattr(xp, COMBINING[combine] or "").at(front, inside, given)
+        if combine == "power_int":
+            xp.power.at(front, inside, nonnegative(xp, given))
+        else:
+            getattr(xp, combine).at(front, inside, given)
     else:
         front[inside] = given
     return result

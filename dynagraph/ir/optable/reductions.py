@@ -8,8 +8,9 @@ from dynagraph.errors import DTypeError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Composite, Metas, Op, Reduction, Scan, define_op
-from dynagraph.ir.optable.rules import ANY, FLOAT, NUMERIC, DTypeRule, ShapeRule, same_dtype
+from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
+from dynagraph.ir.optable.elementwise import nonnegative
+from dynagraph.ir.optable.rules import ANY, FLOAT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype
 from dynagraph.ir.shapes import Dim, Shape, numel
 
 Axes = tuple[int, ...]
@@ -125,6 +126,17 @@ for _name in ("argmax", "argmin"):
     _reduction(_name, lambda metas, attrs: dtypes.int64, _position_shape(_name), _position(_name), exact=True)
 
 
+BIT_REDUCTIONS = {"all_bits": "bitwise_and", "any_bits": "bitwise_or", "odd_bits": "bitwise_xor"}
+
+
+def _bits_eager(name: str) -> Any:
+    return lambda xp, x, axis, keepdims: getattr(xp, BIT_REDUCTIONS[name]).reduce(x, axis=axis, keepdims=keepdims)
+
+
+for _name in BIT_REDUCTIONS:
+    _reduction(_name, same_dtype(_name, INTEGER), _reduced_shape(_name), _bits_eager(_name), exact=True)
+
+
 # -- scans ----------------------------------------------------------------------------------------------------------
 
 
@@ -140,22 +152,54 @@ def _scan_shape(who: str) -> ShapeRule:
     return rule
 
 
-def _scan(name: str, kind: str) -> None:
+def _scan(name: str, kind: str, dtype: DTypeRule, eager: Any, **row: Any) -> None:
     define_op(
         name,
         arity=1,
         attrs={"axis": REQUIRED},
-        dtype=same_dtype(name, NUMERIC),
+        dtype=dtype,
         shape=_scan_shape(name),
-        eager=lambda xp, x, axis: getattr(xp, name)(x, axis=axis, dtype=x.dtype),
+        eager=eager,
         lowering=Scan(kind),
-        exact=True,  # one after the other, as NumPy does it
-        doc="accumulates in the operand's dtype; the first element is copied as it is",
+        doc="accumulates in the operand's dtype, one after the other; the first element is copied as it is",
+        **row,
     )
 
 
-_scan("cumsum", "sum")
-_scan("cumprod", "prod")
+def _cumulative(name: str) -> Any:
+    return lambda xp, x, axis: getattr(xp, name)(x, axis=axis, dtype=x.dtype)
+
+
+_scan("cumsum", "sum", same_dtype("cumsum", NUMERIC), _cumulative("cumsum"), exact=True)
+_scan("cumprod", "prod", same_dtype("cumprod", NUMERIC), _cumulative("cumprod"), exact=True)
+
+
+def _accumulate_dtype(name: str) -> DTypeRule:
+    """What the op of two operands takes, where its result is of the same dtype."""
+
+    def rule(metas: Metas, attrs: Attrs) -> DType:
+        (operand,) = metas
+        result = OPS[name].dtype((operand, operand), {})
+        if result is not operand.dtype:
+            raise DTypeError(f"{name}: gives {result} for {operand.dtype}, which is not what it takes")
+        return result
+
+    return rule
+
+
+def _accumulate_eager(name: str) -> Any:
+    return lambda xp, x, axis: getattr(xp, name).accumulate(x, axis=axis, dtype=x.dtype)
+
+
+def _accumulate_power(xp: Any, x: Any, axis: int) -> Any:
+    operands = xp.concatenate([x.take([0], axis), nonnegative(xp, x.take(range(1, x.shape[axis]), axis))], axis) if x.size else x
+    return xp.power.accumulate(operands, axis=axis, dtype=x.dtype)
+
+
+_binary = [op.name for op in OPS.values() if isinstance(op.lowering, Elementwise) and op.arity == 2 and op.name != "ldexp"]
+for _name in _binary:
+    _rule, _run = _accumulate_dtype(_name), _accumulate_power if _name == "power_int" else _accumulate_eager(_name)
+    _scan(f"{_name}_accumulate", _name, _rule, _run, exact=OPS[_name].exact, domain=OPS[_name].domain)
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dynagraph.ir.rewrite import replace
 from dynagraph.ir.shapes import same_shape
 
 MAX_DEPTH = 50  # decompositions within decompositions; more means that rows are made of each other in a circle
-_SUCCESSIVE = frozenset({"sum", "prod", "max", "min", "any", "all"})
+_SUCCESSIVE = frozenset({"sum", "prod", "max", "min", "any", "all", "all_bits", "any_bits", "odd_bits"})
 
 
 def decompose(graph: Graph) -> Graph:

@@ -31,7 +31,7 @@ from dynagraph.ir.loops import (
     Store,
     expr_cost,
 )
-from dynagraph.ir.ops import Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.ops import OPS, Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, Scatter
 from dynagraph.ir.passes.demand import (
     ZERO,
     broadcast_index,
@@ -366,7 +366,7 @@ class _KernelLowering:
         value = self.value(node.args[1], self.rows)
         if node.attrs["combine"]:
             there = expr.gather(buffer, expr.call("add", expr.index(fixed), place), node.dtype)
-            value = expr.call(node.attrs["combine"], there, value)
+            value = combined(node.attrs["combine"], there, value)
         store = Store(buffer, fixed, value, place)
         axes = make_axes(self.group.outer, self.rows)
         return (), (*self.defines, Loop(axes, (store,)) if axes else store)
@@ -527,3 +527,10 @@ def _operand(node: Node, arg: Node, buffers: Buffers) -> Operand:
 
 def _result(node: Node, buffers: Buffers) -> Operand:
     return Operand(buffers.of[node].name, node.dtype, node.shape, contiguous_strides(node.shape), ZERO)
+
+
+def combined(name: str, left: Expr, right: Expr) -> Expr:
+    """An elementwise op of two operands, by name."""
+    lowering = OPS[name].lowering
+    assert isinstance(lowering, Elementwise)
+    return lowering.expr(left, right)

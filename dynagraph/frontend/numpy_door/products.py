@@ -1,0 +1,44 @@
+"""Products of vectors that are generalised ufuncs: vecdot, matvec and vecmat, by way of matmul."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.numpy_door.arguments import numpy_error, reshape
+from dynagraph.frontend.numpy_door.builder import Builder
+from dynagraph.frontend.numpy_door.linalg import matmul
+from dynagraph.frontend.numpy_door.table import Door, register_function
+from dynagraph.ir.graph import Node
+
+_CORE = {"vecdot": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}  # dimensions that are multiplied; newer NumPys have them all
+
+
+def _product(name: str) -> Callable[..., Any]:
+    left_rank, right_rank = _CORE[name]
+
+    def door(b: Builder, x1: Any, x2: Any, /) -> Node:
+        """A vector is a matrix of one row on the left, and of one column on the right."""
+        left, right = b.as_node(x1), b.as_node(x2)
+        if left.ndim < left_rank or right.ndim < right_rank:
+            raise numpy_error(f"{name}: takes at least {left_rank} and {right_rank} dimensions")
+        if left.shape[-1] != right.shape[-right_rank]:
+            raise numpy_error(f"{name}: the sizes {left.shape} and {right.shape} do not fit")
+        if left_rank == 1:
+            left = reshape(b, left, (*left.shape[:-1], 1, left.shape[-1]))
+        if right_rank == 1:
+            right = reshape(b, right, (*right.shape, 1))
+        result = matmul(b, left, right)
+        shape = result.shape[:-2] + result.shape[-2:-1] * (left_rank - 1) + result.shape[-1:] * (right_rank - 1)
+        return reshape(b, result, shape)
+
+    return door
+
+
+for _name in _CORE:
+    if hasattr(np, _name):
+        register_function(getattr(np, _name), Door(_name, _product(_name)))
+
+__all__: list[str] = []
