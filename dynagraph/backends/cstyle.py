@@ -195,20 +195,20 @@ class CStyle:
         operand = e.args[0].dtype
         if e.op == "select":
             return f"({args[0]} ? {args[1]} : {args[2]})"
-        if e.op in ("eq", "ne", "lt", "le", "gt", "ge"):
+        if e.op in ("eq", "ne") or (e.op in ("lt", "le", "gt", "ge") and not operand.is_complex):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
         if e.op == "not":
             return f"(!{args[0]})"
-        if e.op == "neg" and operand.is_float:
+        if e.op == "neg" and operand.is_inexact:
             return f"(-{args[0]})"
         if e.op == "isnan":
             return f"({args[0]} != {args[0]})" if len(args[0]) < 40 else self.function("isnan", operand, args)
         if e.op in WRAPPING and operand.is_integer:
             unsigned = UNSIGNED[operand.name]
             return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
-        if e.op in OPERATORS and (operand.is_float or e.op in ("and", "or", "xor")):
+        if e.op in OPERATORS and (operand.is_float or e.op in ("and", "or", "xor") or (operand.is_complex and e.op in ("add", "sub"))):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
-        if e.op in BUILTINS:
+        if e.op in BUILTINS and operand.is_float:
             return f"__builtin_{e.op}{'f' if operand.itemsize == 4 else ''}({', '.join(args)})"
         if e.op == "abs" and operand.is_float:
             return f"__builtin_fabs{'f' if operand.itemsize == 4 else ''}({args[0]})"
@@ -241,6 +241,8 @@ class CStyle:
                 return "(-9223372036854775807LL - 1)"
             suffix = "U" * (dtype.kind == "u" and dtype.itemsize >= 4) + "LL" * (dtype.itemsize == 8)
             return f"{number}{suffix}" if number >= 0 or dtype.itemsize == 8 else f"({number})"
+        if isinstance(value, complex):
+            return f"__builtin_complex({float_literal(value.real, dtype.real)}, {float_literal(value.imag, dtype.real)})"
         return float_literal(float(value), dtype)  # type: ignore[arg-type]
 
     # -- loops ------------------------------------------------------------------------------------------------------

@@ -6,10 +6,12 @@ calls them in order, through the runtime's thread pool where there is enough wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
+from dynagraph.ir import expr
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
@@ -368,7 +370,7 @@ class _KernelPrinter:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
             self._arg_reduce(r)
-        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT:
+        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
             self._serial_reduce(r)
         else:
             self._lane_reduce(r)
@@ -405,7 +407,7 @@ class _KernelPrinter:
         cascade = (
             not outer
             and (extent is None or extent > block)
-            and any(a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators)
+            and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
         )
         name = axis.symbol.name
         self.out.open("")
@@ -494,8 +496,10 @@ class _KernelPrinter:
         texts = self.c.values([a.value for a in r.accumulators], Scope())
         for a, text in zip(r.accumulators, texts):
             self.out.line(f"const {a.value.dtype.ctype} {a.name}_value = {text};")
-            better = f"{a.name}_value {'>' if a.kind == 'argmax' else '<'} {a.name}_best"
-            if a.value.dtype.is_float:
+            pair = (expr.var(f"{a.name}_{which}", a.value.dtype) for which in ("value", "best"))
+            comparison = expr.call("gt" if a.kind == "argmax" else "lt", *pair)
+            better = self.c.expr(comparison, Scope())
+            if a.value.dtype.is_inexact:
                 better = f"({better} || {a.name}_value != {a.name}_value) && {a.name}_best == {a.name}_best"
             self.out.open(f"if (position == 0 || ({better}))")
             self.out.line(f"{a.name}_best = {a.name}_value;")
@@ -573,6 +577,11 @@ class _KernelPrinter:
         return combine(self.c, a.kind, a.dtype, left, right)
 
 
+def _in_order(a: Accumulator) -> bool:
+    """Whether the order of the elements tells: which NaN stays, and what infinities become in a product."""
+    return a.dtype.is_complex and a.kind in ("prod", "max", "min")
+
+
 def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     """The text of an accumulator's step."""
     if kind in ("any", "all"):
@@ -582,7 +591,9 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
         return c.function("maximum" if kind == "max" else "minimum", dtype, [left, right])
     operator = "+" if kind == "sum" else "*"
-    if dtype.is_float:
+    if dtype.is_complex and kind == "prod":
+        return c.function("mul", dtype, [left, right])
+    if dtype.is_inexact:
         return f"({left} {operator} {right})"
     unsigned = UNSIGNED[dtype.name]
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
@@ -599,6 +610,8 @@ def _initial(c: CStyle, a: Accumulator, empty: bool) -> str:
     if a.kind == "all":
         return "1"
     lowest = a.kind == "max"
+    if a.dtype.is_complex:
+        return c.literal(complex(-math.inf, -math.inf) if lowest else complex(math.inf, math.inf), a.dtype)
     if a.dtype.is_float:
         return float_literal(float("-inf") if lowest else float("inf"), a.dtype)
     if a.dtype.kind in "ub":

@@ -15,10 +15,10 @@ from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import REQUIRED, Attrs, Creation, Index, Metas, define_op
 from dynagraph.ir.shapes import Dim, Shape, SymInt, expr_of
 
-Scalar = Union[bool, int, float, SymInt]
+Scalar = Union[bool, int, float, complex, SymInt]
 
 
-def _dtype_attr(who: str, kinds: str = "biuf") -> Any:
+def _dtype_attr(who: str, kinds: str = "biufc") -> Any:
     def rule(metas: Metas, attrs: Attrs) -> DType:
         dtype = attrs["dtype"]
         if not isinstance(dtype, DType) or dtype.kind not in kinds:

@@ -24,7 +24,7 @@ def legalize(graph: Graph) -> Graph:
         if node.kind != "call_function":
             continue
         if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":
-            if node.dtype.is_float:
+            if node.dtype.is_inexact:
                 _matrix_operands(graph, node)
             else:
                 _expand_matmul(graph, node)
@@ -79,6 +79,8 @@ def _split_reduction(graph: Graph, node: Node) -> None:
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
     axes = node.attrs["axis"]
+    if node.dtype.is_complex and lowering.kind == "prod":
+        return  # what infinities become depends on the order
     if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * LONG:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):
