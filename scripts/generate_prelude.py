@@ -1229,7 +1229,7 @@ DG_INL REAL _Complex dg_exp_ZFX(REAL _Complex z)
 
 DG_INL REAL _Complex dg_exp2_ZFX(REAL _Complex z)
 {
-    return dg_exp_ZFX(dg_mul_ZFX(z, __builtin_complex(C(ln2), K(0.0))));
+    return dg_exp_ZFX(__builtin_complex(__real__ z * C(ln2), __imag__ z * C(ln2)));
 }
 
 DG_INL REAL _Complex dg_expm1_ZFX(REAL _Complex z)
@@ -1268,7 +1268,7 @@ DG_INL REAL _Complex dg_pow_ZFX(REAL _Complex x, REAL _Complex y)
     if (y == 0)
         return K(1.0);
     if (x == 0) {
-        const REAL value = (exponent > 0) & (__imag__ y == 0) ? K(0.0) : B(nan)("");
+        const REAL value = exponent > 0 ? K(0.0) : B(nan)("");
         return __builtin_complex(value, value);
     }
     if ((__imag__ y != 0) | !(B(fabs)(exponent) < 100) | (B(trunc)(exponent) != exponent))

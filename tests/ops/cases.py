@@ -93,7 +93,7 @@ ELEMENTWISE_SHAPES = {
 
 def multiplies_complex_numbers(case: Case) -> bool:
     """NumPy's vector loops fuse the products of the parts with their sum, or do not: by the machine and the length."""
-    names = ("multiply", "square", "divide", "reciprocal", "cumprod")
+    names = ("multiply", "square", "divide", "reciprocal", "cumprod", "absolute", "sign")
     return case.op.name in names and any(x.dtype.kind == "c" for x in case.operands)
 
 

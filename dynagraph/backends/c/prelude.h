@@ -2416,7 +2416,7 @@ DG_INL double _Complex dg_exp_c128(double _Complex z)
 
 DG_INL double _Complex dg_exp2_c128(double _Complex z)
 {
-    return dg_exp_c128(dg_mul_c128(z, __builtin_complex(0x1.62e42fefa39efp-1, 0.0)));
+    return dg_exp_c128(__builtin_complex(__real__ z * 0x1.62e42fefa39efp-1, __imag__ z * 0x1.62e42fefa39efp-1));
 }
 
 DG_INL double _Complex dg_expm1_c128(double _Complex z)
@@ -2455,7 +2455,7 @@ DG_INL double _Complex dg_pow_c128(double _Complex x, double _Complex y)
     if (y == 0)
         return 1.0;
     if (x == 0) {
-        const double value = (exponent > 0) & (__imag__ y == 0) ? 0.0 : __builtin_nan("");
+        const double value = exponent > 0 ? 0.0 : __builtin_nan("");
         return __builtin_complex(value, value);
     }
     if ((__imag__ y != 0) | !(__builtin_fabs(exponent) < 100) | (__builtin_trunc(exponent) != exponent))
@@ -2685,7 +2685,7 @@ DG_INL float _Complex dg_exp_c64(float _Complex z)
 
 DG_INL float _Complex dg_exp2_c64(float _Complex z)
 {
-    return dg_exp_c64(dg_mul_c64(z, __builtin_complex(0x1.62e43p-1f, 0.0f)));
+    return dg_exp_c64(__builtin_complex(__real__ z * 0x1.62e43p-1f, __imag__ z * 0x1.62e43p-1f));
 }
 
 DG_INL float _Complex dg_expm1_c64(float _Complex z)
@@ -2724,7 +2724,7 @@ DG_INL float _Complex dg_pow_c64(float _Complex x, float _Complex y)
     if (y == 0)
         return 1.0f;
     if (x == 0) {
-        const float value = (exponent > 0) & (__imag__ y == 0) ? 0.0f : __builtin_nanf("");
+        const float value = exponent > 0 ? 0.0f : __builtin_nanf("");
         return __builtin_complex(value, value);
     }
     if ((__imag__ y != 0) | !(__builtin_fabsf(exponent) < 100) | (__builtin_truncf(exponent) != exponent))

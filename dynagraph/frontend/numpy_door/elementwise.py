@@ -55,13 +55,17 @@ def strong(b: Builder, x: object) -> Any:
 def _for_resolution(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return np.dtype(bool) if type(x) is bool else float if type(x) in (float, WeakFloat) else int
+    return np.dtype(bool) if type(x) is bool else _weak_type(x)
 
 
 def _for_result_type(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return False if type(x) is bool else 0.0 if type(x) in (float, WeakFloat) else 0
+    return False if type(x) is bool else _weak_type(x)(0)
+
+
+def _weak_type(x: Any) -> type:
+    return x.type if isinstance(x, WeakFloat) else type(x) if type(x) in (float, complex) else int
 
 
 def result_type(operands: Any, who: str) -> DType:
@@ -143,9 +147,15 @@ def _comparison(name: str) -> Emit:
         if _beyond(left, call.loop[0]) or _beyond(right, call.loop[1]):
             return _compare_beyond(b, name, left, right)
         nodes = call.nodes(b)
+        if nodes[0].dtype.is_complex and name not in ("equal", "not_equal") and all(map(b.is_scalar, _nodes_of(call))):
+            raise Unsupported("UNSUPPORTED_DTYPE", f"{name}: NumPy compares complex scalars in another way than arrays, beside NaN")
         return b.call(name, *nodes) if nodes[0].dtype is nodes[1].dtype else _compare_signs(b, name, *nodes)
 
     return emit
+
+
+def _nodes_of(call: Call) -> list[Node]:
+    return [x for x in call.operands if isinstance(x, Node)]
 
 
 def _compare_beyond(b: Builder, name: str, left: Any, right: Any) -> Node:
@@ -183,11 +193,11 @@ def _logical(name: str) -> Emit:
 
 
 def _float_test(name: str, elsewhere: bool) -> Emit:
-    """A question to floats; integers all answer the same."""
+    """A question to floating point; integers all answer the same."""
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
+        return b.call(name, x) if x.dtype.is_inexact else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
 
     return emit
 
@@ -204,6 +214,11 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
 def _copy(b: Builder, call: Call) -> Node:
     return b.call("copy", *call.nodes(b))
+
+
+def _conjugate(b: Builder, call: Call) -> Node:
+    (x,) = call.nodes(b)
+    return b.call("conjugate" if x.dtype.is_complex else "copy", x)
 
 
 def _divmod(b: Builder, call: Call) -> Result:
@@ -224,6 +239,8 @@ def _power(b: Builder, call: Call) -> Node:
     if dtype.is_integer:
         _check_integer_exponent(exponent)
         return b.call("power_int", *call.nodes(b))
+    if dtype.is_complex:
+        return b.call("power", *call.nodes(b))
     name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
     if name is None:
         return _power_of_nodes(b, *call.nodes(b))
@@ -237,6 +254,16 @@ def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
         return result
     half = b.call("equal", exponent, b.scalar(0.5, exponent.dtype))
     return b.call("where", half, b.call("sqrt", base), result)
+
+
+def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
+    """``base ** exponent``: of arrays and Python numbers it takes the short ways where np.power does not."""
+    if isinstance(base, Node) and not b.is_scalar(base) and type(exponent) in (int, float):
+        if base.dtype.is_complex and exponent in _POWERS:
+            return b.call(_POWERS[exponent], base)
+        if type(exponent) is int and exponent == 2:  # np.square, which differs from np.power on bools
+            return apply(b, np.square, base)
+    return apply(b, np.power, base, exponent)
 
 
 # NumPy's power takes these ways for exponents that are constant: other bits than pow's
@@ -276,7 +303,7 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.float_power: _float_power,
     np.negative: op("negative"),
     np.positive: _copy,
-    np.conjugate: _copy,
+    np.conjugate: _conjugate,
     np.absolute: op("absolute"),
     np.fabs: op("absolute"),
     np.sign: op("sign"),
@@ -424,6 +451,8 @@ def round_(b: Builder, a: Any, decimals: Any = 0, out: Any = None) -> Node:
         raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} to {digits} decimals is not captured; cast to float64 first")
     if x.dtype.is_integer:
         return b.call("copy", x)
+    if x.dtype.is_complex:
+        return b.call("complex", *(round_(b, part, digits) for part in _parts(b, x)))
     if digits == 0:
         return b.call("rint", x)
     scale = b.scalar(10.0 ** abs(digits), x.dtype)
@@ -447,6 +476,8 @@ def isneginf(b: Builder, x: Any, out: Any = None) -> Node:
 
 
 def _is_infinite(b: Builder, x: Node, which: float) -> Node:
+    if x.dtype.is_complex:
+        raise numpy_error("isposinf, isneginf: take no complex numbers")
     if not x.dtype.is_float:
         return b.call("full", shape=x.shape, value=False, dtype=dtypes.bool_)
     return b.call("equal", x, b.scalar(which, x.dtype))
@@ -456,6 +487,8 @@ def _is_infinite(b: Builder, x: Node, which: float) -> Node:
 def nan_to_num(b: Builder, x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:
     node = b.as_node(x)
     only(copy is True, "nan_to_num", "copy", copy, "it would write into the operand")
+    if node.dtype.is_complex:
+        return b.call("complex", *(nan_to_num(b, part, True, nan, posinf, neginf) for part in _parts(b, node)))
     if not node.dtype.is_float:
         return b.call("copy", node)
     greatest = float(np.finfo(node.dtype.numpy).max)
@@ -495,7 +528,7 @@ def _python_bool(b: Builder, *args: Any, **kwargs: Any) -> Node:
 @numpy_function(np.sinc)
 def sinc(b: Builder, x: Any) -> Node:
     node = b.as_node(x)
-    node = node if node.dtype.is_float else b.cast(node, dtypes.float64)
+    node = node if node.dtype.is_inexact else b.cast(node, dtypes.float64)
     tiny = b.scalar(float(np.finfo(node.dtype.numpy).eps), node.dtype)
     y = b.call(
         "multiply",
@@ -506,8 +539,24 @@ def sinc(b: Builder, x: Any) -> Node:
 
 
 @numpy_method("conj", "conjugate", returns="same")
-def _conjugate(b: Builder, a: Node, /) -> Node:
-    return a
+def _conjugate_method(b: Builder, a: Node, /) -> Node:
+    """Of real numbers the array itself; of complex ones in an array without dimensions NumPy gives a scalar."""
+    if not a.dtype.is_complex:
+        return a
+    only(a.ndim > 0 or b.is_scalar(a), "conj", "array", "without dimensions", "np.conj")
+    return b.call("conjugate", a)
 
 
-__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "held", "resolve", "result_type", "strong"]
+def _parts(b: Builder, x: Node) -> tuple[Node, Node]:
+    return b.call("real", x), b.call("imag", x)
+
+
+@numpy_function(np.angle)
+def angle(b: Builder, z: Any, deg: Any = False) -> Node:
+    x = b.as_node(z)
+    imag, real = _parts(b, x)[::-1] if x.dtype.is_complex else (0, x)
+    radians = apply(b, np.arctan2, imag, real)
+    return apply(b, np.multiply, radians, 180 / math.pi) if flag(deg, "angle") else radians
+
+
+__all__ = ["UFUNCS", "Call", "SymInt", "apply", "default_dtype", "held", "power_operator", "resolve", "result_type", "strong"]

@@ -22,7 +22,7 @@ def _accumulator(x: Node, dtype: object, who: str) -> DType:
     """Sums and products of bools and integers are of NumPy's largest integer of the kind."""
     if dtype is not None:
         return known_dtype(dtype, who)
-    return x.dtype if x.dtype.is_float else dtypes.uint64 if x.dtype.kind == "u" else dtypes.int64
+    return x.dtype if x.dtype.is_inexact else dtypes.uint64 if x.dtype.kind == "u" else dtypes.int64
 
 
 def reduce(b: Builder, op: str, x: Node, axis: object, keepdims: object) -> Node:
@@ -125,9 +125,9 @@ def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
     """Statistics of integers and bools are computed in float64."""
     x = b.as_node(a)
     if dtype is None:
-        return x if x.dtype.is_float else b.cast(x, dtypes.float64)
+        return x if x.dtype.is_inexact else b.cast(x, dtypes.float64)
     wanted = known_dtype(dtype, who)
-    only(wanted.is_float, who, "dtype", wanted, "statistics are captured in float32 and float64")
+    only(wanted.is_inexact, who, "dtype", wanted, "statistics are captured in floating point")
     return b.cast(x, wanted)
 
 
@@ -248,7 +248,7 @@ def count_nonzero(b: Builder, a: Any, axis: Any = None, *, keepdims: Any = False
 
 def _without_nan(b: Builder, a: Any, instead: float) -> Node:
     x = b.as_node(a)
-    return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_float else x
+    return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_inexact else x
 
 
 @numpy_function(np.nansum, at_default=_FIXED)

@@ -58,6 +58,7 @@ def _row(
     exact: bool = True,
     domain: tuple[float, float] = (-3.0, 3.0),
     eager: Callable[..., Any] | None = None,
+    part: int | None = None,
     doc: str = "",
 ) -> None:
     define_op(
@@ -66,7 +67,7 @@ def _row(
         dtype=result(name, kinds),
         shape=broadcast(name),
         eager=eager or _eager(name),
-        lowering=Elementwise(expr),
+        lowering=Elementwise(expr, part),
         exact=exact,
         domain=domain,
         doc=doc,
@@ -142,8 +143,8 @@ _row("heaviside", 2, FLOAT, _heaviside)
 # -- parts of complex numbers -----------------------------------------------------------------------------------------
 
 _row("conjugate", 1, COMPLEX, _scalar("conj"))
-_row("real", 1, COMPLEX, _scalar("real"), result=to_real)
-_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real)
+_row("real", 1, COMPLEX, _scalar("real"), result=to_real, part=0)
+_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real, part=1)
 
 
 def _complex(xp: Any, real: Any, imag: Any) -> Any:

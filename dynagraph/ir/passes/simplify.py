@@ -233,6 +233,13 @@ LOGIC: list[Rule] = [
     Rule("where-not", op.where(op.logical_not(z), x, y), op.where(z, y, x)),
 ]
 
+PARTS: list[Rule] = [
+    Rule("real-complex", op.real(op.complex(x, y)), x),
+    Rule("imag-complex", op.imag(op.complex(x, y)), y),
+    Rule("complex-parts", op.complex(op.real(x), op.imag(x)), x),
+    Rule("conjugate-conjugate", op.conjugate(op.conjugate(x)), x),
+]
+
 BITS: list[Rule] = [
     Rule("bitwise-and-self", x & x, x),
     Rule("bitwise-or-self", x | x, x),
@@ -283,7 +290,7 @@ MOVEMENT: list[Rule] = [
       for name in ("reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile")),
 ]
 
-EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *BITS, *CASTS, *MOVEMENT]
+EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *PARTS, *BITS, *CASTS, *MOVEMENT]
 
 
 def _times_reciprocal(x: Node, c: Scalar) -> Node:
