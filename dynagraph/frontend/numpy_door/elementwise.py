@@ -257,13 +257,14 @@ def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
 
 
 def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
-    """``base ** exponent``: of arrays and Python numbers it takes the short ways where np.power does not."""
-    if isinstance(base, Node) and not b.is_scalar(base) and type(exponent) in (int, float):
-        if base.dtype.is_complex and exponent in _POWERS:
-            return b.call(_POWERS[exponent], base)
-        if type(exponent) is int and exponent == 2:  # np.square, which differs from np.power on bools
-            return apply(b, np.square, base)
+    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on bools and complex numbers."""
+    short = _SHORT.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
+    if short is not None and isinstance(base, Node) and not b.is_scalar(base) and (short is np.square or base.dtype.is_complex):
+        return apply(b, short, base)
     return apply(b, np.power, base, exponent)
+
+
+_SHORT = {(int, 2): np.square, (int, -1): np.reciprocal, (float, 0.5): np.sqrt}
 
 
 # NumPy's power takes these ways for exponents that are constant: other bits than pow's
