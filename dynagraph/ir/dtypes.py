@@ -68,15 +68,16 @@ uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
 uint16 = DType("uint16", "u", 2, "uint16_t", "u16")
 uint32 = DType("uint32", "u", 4, "uint32_t", "u32")
 uint64 = DType("uint64", "u", 8, "uint64_t", "u64")
+float16 = DType("float16", "f", 2, "uint16_t", "f16")  # its bits: it is computed as float
 float32 = DType("float32", "f", 4, "float", "f32")
 float64 = DType("float64", "f", 8, "double", "f64")
 complex64 = DType("complex64", "c", 8, "float _Complex", "c64")
 complex128 = DType("complex128", "c", 16, "double _Complex", "c128")
 
 ALL: tuple[DType, ...] = (
-    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, complex64, complex128,
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
-FLOATS: tuple[DType, ...] = (float32, float64)
+FLOATS: tuple[DType, ...] = (float16, float32, float64)
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 _NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}
 _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}

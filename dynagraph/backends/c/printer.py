@@ -10,8 +10,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
-from dynagraph.ir import expr
+from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
@@ -93,7 +95,8 @@ class _ProgramPrinter:
 
     def _constant(self, buffer: Buffer) -> None:
         assert buffer.data is not None
-        values = ", ".join(self.c.literal(v, buffer.dtype) for v in buffer.data.ravel().tolist()) or "0"
+        data, dtype = (buffer.data.view(np.uint16), dtypes.uint16) if buffer.dtype is dtypes.float16 else (buffer.data, buffer.dtype)
+        values = ", ".join(self.c.literal(v, dtype) for v in data.ravel().tolist()) or "0"
         self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
 
     # -- addresses --------------------------------------------------------------------------------------------------
@@ -365,7 +368,7 @@ class _KernelPrinter:
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
             empty = any(axis.extent.constant == 0 for axis in r.axes)
-            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(self.c, a, empty)};")
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {_initial(self.c, a, empty)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
@@ -374,6 +377,9 @@ class _KernelPrinter:
             self._serial_reduce(r)
         else:
             self._lane_reduce(r)
+        for a in r.accumulators:
+            if a.dtype is dtypes.float16:
+                self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
 
     def _single(self, r: Reduce) -> None:
         """Every reduced size is 1."""
@@ -398,7 +404,7 @@ class _KernelPrinter:
     def _lane_reduce(self, r: Reduce) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
         *outer, axis = r.axes
-        widest = max(a.dtype.itemsize for a in r.accumulators)
+        widest = max(max(4, a.dtype.itemsize) if a.dtype.is_float else a.dtype.itemsize for a in r.accumulators)
         extent = axis.extent.constant
         lanes = LANE_BYTES // widest
         while extent is not None and lanes > 4 and lanes * 4 > extent:
@@ -417,7 +423,7 @@ class _KernelPrinter:
         self.out.line(f"const int64_t {name}_end = {end};")
         if cascade:
             for a in r.accumulators:
-                self.out.line(f"{a.dtype.ctype} {a.name}_part[48];")
+                self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_part[48];")
             self.out.line("uint64_t blocks = 0;")
             self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {block}, ++blocks)")
             self.out.line(
@@ -440,7 +446,7 @@ class _KernelPrinter:
     def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str) -> None:
         name = axis.symbol.name
         for a in r.accumulators:
-            self.out.line(f"{a.dtype.ctype} {a.name}_lane[{lanes}];")
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
             self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
@@ -488,14 +494,14 @@ class _KernelPrinter:
         """The position of the first extreme; a NaN is the extreme of all."""
         assert not r.stores
         for a in r.accumulators:
-            self.out.line(f"{a.value.dtype.ctype} {a.name}_best = 0;")
+            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
         self.out.line("int64_t position = 0;")
         for axis in r.axes:
             self.out.open("")
             self.c.open_loop(axis)
         texts = self.c.values([a.value for a in r.accumulators], Scope())
         for a, text in zip(r.accumulators, texts):
-            self.out.line(f"const {a.value.dtype.ctype} {a.name}_value = {text};")
+            self.out.line(f"const {self.c.number_type(a.value.dtype)} {a.name}_value = {text};")
             pair = (expr.var(f"{a.name}_{which}", a.value.dtype) for which in ("value", "best"))
             comparison = expr.call("gt" if a.kind == "argmax" else "lt", *pair)
             better = self.c.expr(comparison, Scope())
@@ -518,7 +524,7 @@ class _KernelPrinter:
         self.out.line(
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
-        self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
+        self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
         empty = any(axis.extent.constant == 0 for axis in r.axes)
         self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
         *outer, last = r.axes
@@ -543,7 +549,7 @@ class _KernelPrinter:
             self.out.close()
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
-        self.out.line(f"const {a.dtype.ctype} {a.name} = {a.name}_column[l];")
+        self.out.line(f"const {self.c.number_type(a.dtype)} {a.name} = {self.c.rounded(f'{a.name}_column[l]', a.dtype)};")
         self.c.block(r.stores, Scope())
         self.out.close()
 
@@ -562,13 +568,13 @@ class _KernelPrinter:
 
     def _running(self, r: Running) -> None:
         a, axis = r.accumulator, r.axis
-        self.out.line(f"{a.dtype.ctype} {a.name} = 0;")
+        self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = 0;")
         self.out.open("")
         self.c.open_loop(axis)
         scope = Scope()
         (text,) = self.c.values([a.value], scope)
         first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
-        self.out.line(f"{a.name} = {first} ? {text} : {self._combine(a, a.name, text)};")
+        self.out.line(f"{a.name} = {first} ? {text} : {self.c.rounded(self._combine(a, a.name, text), a.dtype)};")
         self.c.block(r.stores, scope)
         self.out.close()
         self.out.close()
@@ -589,7 +595,8 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     if kind in ("max", "min"):
         if dtype.is_bool:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        return c.function("maximum" if kind == "max" else "minimum", dtype, [left, right])
+        of = dtypes.float32 if dtype is dtypes.float16 else dtype
+        return c.function("maximum" if kind == "max" else "minimum", of, [left, right])
     operator = "+" if kind == "sum" else "*"
     if dtype.is_complex and kind == "prod":
         return c.function("mul", dtype, [left, right])

@@ -207,7 +207,8 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return b.call("multiply", x, b.scalar(float(factor(x.dtype.numpy.type)), x.dtype))
+        wide = b.cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x
+        return b.cast(b.call("multiply", wide, b.scalar(float(factor(wide.dtype.numpy.type)), wide.dtype)), x.dtype)
 
     return emit
 
@@ -239,7 +240,7 @@ def _power(b: Builder, call: Call) -> Node:
     if dtype.is_integer:
         _check_integer_exponent(exponent)
         return b.call("power_int", *call.nodes(b))
-    if dtype.is_complex:
+    if dtype.is_complex or dtype is dtypes.float16:
         return b.call("power", *call.nodes(b))
     name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
     if name is None:
@@ -257,13 +258,14 @@ def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
 
 
 def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
-    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on bools and complex numbers."""
+    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on some dtypes."""
     short = _SHORT.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
-    if short is not None and isinstance(base, Node) and not b.is_scalar(base) and (short is np.square or base.dtype.is_complex):
+    if short is not None and isinstance(base, Node) and not b.is_scalar(base) and (short is np.square or base.dtype in _LONG_WAY):
         return apply(b, short, base)
     return apply(b, np.power, base, exponent)
 
 
+_LONG_WAY = (dtypes.float16, dtypes.complex64, dtypes.complex128)  # that np.power goes whatever the exponent
 _SHORT = {(int, 2): np.square, (int, -1): np.reciprocal, (float, 0.5): np.sqrt}
 
 

@@ -292,6 +292,8 @@ def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = 
 
 
 def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:
+    if x.dtype is dtypes.float16 and len(axes) == x.ndim:
+        raise Unsupported("UNSUPPORTED_DTYPE", "norm: of all halves is not captured; NumPy sums their squares in float32")
     parts = [b.call("real", x), b.call("imag", x)] if x.dtype.is_complex else [x]
     squares = [b.call("square", part) for part in parts]
     return b.call("sqrt", reduce(b, "sum", b.call("add", *squares) if len(squares) == 2 else squares[0], axes, keepdims))

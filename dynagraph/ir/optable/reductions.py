@@ -195,12 +195,19 @@ def _degrees_of_freedom(graph: Graph, count: Dim, ddof: int | float, dtype: DTyp
 
 
 def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
+    if x.dtype is dtypes.float16:  # NumPy's mean, but not its variance, takes float32 on the way
+        wide = _plain_mean(graph, graph.call(OPS["cast"], x, dtype=dtypes.float32), axis=axis, keepdims=keepdims)
+        return graph.call(OPS["cast"], wide, dtype=x.dtype)
+    return _plain_mean(graph, x, axis=axis, keepdims=keepdims)
+
+
+def _plain_mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
     total = graph.call(OPS["sum"], x, axis=axis, keepdims=keepdims)
     return _divide_by_count(graph, total, _count(x.shape, axis))
 
 
 def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float) -> Node:
-    deviation = graph.call(OPS["subtract"], x, _mean(graph, x, axis=axis, keepdims=True))
+    deviation = graph.call(OPS["subtract"], x, _plain_mean(graph, x, axis=axis, keepdims=True))
     if x.dtype.is_complex:
         parts = (graph.call(OPS["square"], graph.call(OPS[part], deviation)) for part in ("real", "imag"))
         squares = graph.call(OPS["add"], *parts)
