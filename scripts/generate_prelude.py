@@ -1365,7 +1365,7 @@ DG_INL float dg_nextafter_f16(float x, float y)
     const uint16_t from = dg_store_f16(x);
     const uint16_t away = (uint16_t)(from + 1), back = (uint16_t)(from - 1), least = y < 0 ? 0x8001 : 1;
     const float next = dg_load_f16(x == 0 ? least : (x < y) == (x > 0) ? away : back);
-    return (x != x) | (y != y) ? x + y : x == y ? y : next;
+    return (x != x) | (y != y) ? x + y : x == y ? x : next;
 }
 """
 

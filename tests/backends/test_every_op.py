@@ -68,7 +68,8 @@ def test_casts_of_every_pair(source: DType) -> None:
     node = graph.placeholder("x", Meta(source, x.shape))
     graph.output([graph.call(OPS["cast"], node, dtype=target) for target in cast_targets(source)])
     for target, got in zip(cast_targets(source), run_native(graph, x)):
-        assert_same(got, x.astype(target.numpy))
+        with np.errstate(over="ignore"):
+            assert_same(got, x.astype(target.numpy))
 
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)

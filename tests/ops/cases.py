@@ -262,7 +262,8 @@ def _creation_attrs(name: str, dtype: DType) -> list[dict[str, Any]]:
         return [{"shape": s, "k": k} for s in [(3, 3), (2, 4), (0, 2), (1, 1)] for k in (-1, 0, 2)]
     if dtype.is_bool or dtype.is_complex:
         return []
-    floats = [(0.1, 0.3), (-0.0, 1.5), (1e8, 0.1), (1.0, -0.7), (0.53, -1.2)] if dtype.is_float else []
+    floats = [(0.1, 0.3), (-0.0, 1.5), (1.0, -0.7), (0.53, -1.2)] if dtype.is_float else []
+    floats += [(1e8, 0.1)] if dtype.is_float and dtype is not dtypes.float16 else []
     if name == "iota":
         starts = [(0, 1), (3, 2), *floats] + ([(5, -2)] if dtype.kind != "u" else [])
         return [{"shape": (n,), "start": a, "step": s} for n in (0, 1, 2, 17) for a, s in starts]

@@ -108,8 +108,9 @@ def test_reductions_are_numpys(name: str) -> None:
 @pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if not d.is_bool], ids=str)
 def test_iota_is_arange(dtype: dtypes.DType) -> None:
     spans = [(0, 7, 1), (3, 20, 4)] + (
-        [(-0.0, 3.0, 0.7), (0.1, 9.3, 0.3), (1e8, 1e8 + 5, 0.1)] if dtype.is_float else []
+        [(-0.0, 3.0, 0.7), (0.1, 9.3, 0.3)] if dtype.is_float else []
     )
+    spans += [(1e8, 1e8 + 5, 0.1)] if dtype in (dtypes.float32, dtypes.float64) else []
     for start, stop, step in spans:
         want = np.arange(start, stop, step, dtype=dtype.numpy)
         got = OPS["iota"].eager(np, shape=want.shape, start=start, step=step, dtype=dtype)
