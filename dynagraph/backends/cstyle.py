@@ -234,7 +234,8 @@ class CStyle:
         if e.op in WRAPPING and operand.is_integer:
             unsigned = UNSIGNED[operand.name]
             return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
-        if e.op in OPERATORS and (operand.is_float or e.op in ("and", "or", "xor") or (operand.is_complex and e.op in ("add", "sub"))):
+        by_parts = operand.is_complex and e.op in ("add", "sub")
+        if e.op in OPERATORS and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
         if e.op in BUILTINS and operand.is_float:
             return f"__builtin_{e.op}{'f' if operand.itemsize == 4 else ''}({', '.join(args)})"
@@ -252,7 +253,8 @@ class CStyle:
         if target.is_bool:
             return f"({text} != 0)"
         if target is dtypes.float16:
-            return self.function("cast_f64", target, [text]) if source is dtypes.float64 else self.rounded(f"(float){text}", target)
+            direct = source is dtypes.float64
+            return self.function("cast_f64", target, [text]) if direct else self.rounded(f"(float){text}", target)
         if source is dtypes.float16:
             source = dtypes.float32
         if source.is_float and target.is_integer:

@@ -220,8 +220,9 @@ def _operand_in_memory(node: Node) -> Node | None:
     if node.kind != "call_function":
         return None
     lowering = node.op.lowering
-    lies = lowering.view if isinstance(lowering, Movement) else lowering.part if isinstance(lowering, Elementwise) else None
-    return None if lies is None else node.args[0]
+    moves = isinstance(lowering, Movement) and lowering.view is not None
+    takes_part = isinstance(lowering, Elementwise) and lowering.part is not None
+    return node.args[0] if moves or takes_part else None
 
 
 def may_be_view(node: Node) -> bool:

@@ -72,7 +72,7 @@ def test_printed_python_computes_the_graph(program: Graph) -> None:
 def test_printed_python_of_every_unary_row(name: str) -> None:
     row = OPS[name]
     special = {"logical_not": dtypes.bool_, "invert": dtypes.int32}
-    special |= {n: dtypes.complex128 for n in ("conjugate", "real", "imag")}
+    special |= dict.fromkeys(("conjugate", "real", "imag"), dtypes.complex128)
     dtype = special.get(name, dtypes.float64)
     graph = Graph()
     graph.output([graph.call(row, graph.placeholder("x", Meta(dtype, (5,))))])

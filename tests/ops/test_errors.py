@@ -61,7 +61,8 @@ DTYPES = [
         "iota",
         [],
         {"shape": (2,), "dtype": b1},
-        "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, got bool",
+        "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, "
+        "float64, got bool",
     ),
 ]
 

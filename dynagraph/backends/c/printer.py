@@ -95,7 +95,9 @@ class _ProgramPrinter:
 
     def _constant(self, buffer: Buffer) -> None:
         assert buffer.data is not None
-        data, dtype = (buffer.data.view(np.uint16), dtypes.uint16) if buffer.dtype is dtypes.float16 else (buffer.data, buffer.dtype)
+        data, dtype = buffer.data, buffer.dtype
+        if dtype is dtypes.float16:
+            data, dtype = data.view(np.uint16), dtypes.uint16
         values = ", ".join(self.c.literal(v, dtype) for v in data.ravel().tolist()) or "0"
         self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
 

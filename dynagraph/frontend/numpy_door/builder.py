@@ -210,7 +210,7 @@ def converted(value: Scalar, dtype: DType) -> Scalar:
     if isinstance(value, complex) and not dtype.is_complex:
         raise Unsupported("UNSUPPORTED_DTYPE", f"the complex number {value} as {dtype}; take its real part")
     if dtype.is_integer:
-        return _as_integer(value, dtype)
+        return _as_integer(value, dtype)  # type: ignore[arg-type]  # no complex number
     if isinstance(value, SymInt):
         return value
     with np.errstate(over="ignore"):
