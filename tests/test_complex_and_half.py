@@ -74,6 +74,25 @@ def test_parts_are_views():
     assert np.shares_memory(real, given) and real.strides == given.real.strides and np.array_equal(imag, given.imag)
 
 
+def test_reshapes_of_parts_are_views_where_numpys_are():
+    def write(z):
+        copy, view = z.real.ravel(), z.imag.reshape(-1)
+        copy[0], view[1] = 50, 70
+        np.ascontiguousarray(z.real)[0] = 1
+        z.real.T[1] = 2
+        return z.sum(), copy, view, z.real.flatten()
+
+    check(write, Z)
+
+
+def test_what_a_mask_chooses_of_complex_numbers_and_halves():
+    for x in (Z, Z.astype("complex64"), H):
+        plain = lambda x: (x[abs(x) > 1].sum(), x[abs(x) > 1].max(), x[abs(x) > 1].mean(), x[abs(x) > 1].prod())  # noqa: E731
+        compiled = dg.compile(plain)
+        same(compiled(x), plain(x))
+        assert compiled.stats.fallbacks == 0
+
+
 def test_complex_numbers_that_change_are_inputs():
     compiled = dg.compile(lambda z, k: z * k + k, fullgraph=True)
     for k in (1j, 2 + 1j, 3 - 2j, 0.5j, complex("nan"), -7j):

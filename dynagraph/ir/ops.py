@@ -238,6 +238,6 @@ def strided_of(node: Node) -> Strided:
 
 __all__ = [
     "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Gather", "Graph", "Index", "Library",
-    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "may_be_view", "memory_of", "strided_of",
-    "view_of",
+    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "may_be_view", "memory_of",
+    "strided_of", "view_of",
 ]
