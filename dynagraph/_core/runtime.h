@@ -22,7 +22,7 @@ typedef struct dg_runtime {
     /* runs [0, n) in ranges that start at multiples of grain; returns when all are done */
     void (*parallel)(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain);
     /* CBLAS routines, null where there is none; ilp64: their integers have 64 bits */
-    void *sgemm, *dgemm, *sgemv, *dgemv;
+    void *sgemm, *dgemm, *cgemm, *zgemm, *sgemv, *dgemv;
     int32_t ilp64;
     /* calls a Python function of the program: 0, DG_REFUSED where it failed, DG_RAISED; takes the GIL for itself. `program` is the last
        of the entry's buffers. */

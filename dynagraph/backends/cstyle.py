@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,6 +34,10 @@ WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps 
 # ... in 32 bits or more: C promotes narrower types to int, which a product of uint16 overflows
 UNSIGNED = {d.name: f"uint{8 * max(d.itemsize, 4)}_t" for d in dtypes.ALL if d.is_integer}
 BUILTINS = {"sqrt", "floor", "ceil", "trunc", "rint", "copysign"}  # one instruction each, with -fno-math-errno
+
+
+# what these give of halves are halves
+GIVES_HALVES = {"neg", "abs", "sign", "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign", "select"}
 
 
 class Writer:
@@ -126,7 +131,7 @@ class CStyle:
                 self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
             else:
                 place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
-                self.out.line(f"{item.buffer}[{self.integer(item.index)}{place}] = {value};")
+                self.out.line(f"{item.buffer}[{self.integer(item.index)}{place}] = {self.stored(value, item.value.dtype)};")
 
     def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
         """The text of expressions, after lines that compute what they share with each other and with `later` stores."""
@@ -185,30 +190,54 @@ class CStyle:
             buffer: str
             index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
-            return f"{buffer}[{self.integer(index)}]"
+            return self.loaded(f"{buffer}[{self.integer(index)}]", e.dtype)
         args = [self.expr(a, scope) for a in e.args]
         if e.op == "gather":
-            return f"{e.value}[{args[0]}]"
-        return self.cast(args[0], e.args[0].dtype, e.dtype) if e.op == "cast" else self.call(e, args)
+            return self.loaded(f"{e.value}[{args[0]}]", e.dtype)
+        if e.op == "cast":
+            return self.cast(args[0], e.args[0].dtype, e.dtype)
+        if e.args[-1].dtype is dtypes.float16 and e.op != "nextafter":
+            return self._of_halves(e, args)
+        return self.call(e, args)
+
+    def loaded(self, text: str, dtype: DType) -> str:
+        """What stands in memory, as a value."""
+        return self.function("load", dtype, [text]) if dtype is dtypes.float16 else text
+
+    def stored(self, text: str, dtype: DType) -> str:
+        """A value as it stands in memory."""
+        return self.function("store", dtype, [text]) if dtype is dtypes.float16 else text
+
+    def rounded(self, text: str, dtype: DType) -> str:
+        """What was computed in the type of local values, as a value of the dtype."""
+        return self.function("round", dtype, [text]) if dtype is dtypes.float16 else text
+
+    def _of_halves(self, e: Expr, args: list[str]) -> str:
+        """As floats; what a float function makes of halves is rounded."""
+        single = {dtypes.float16: dtypes.float32}
+        wide = replace(e, args=tuple(replace(a, dtype=single.get(a.dtype, a.dtype), _hash=0) for a in e.args), _hash=0)
+        text = self.call(wide, args)
+        return self.rounded(text, e.dtype) if e.op not in GIVES_HALVES else text
 
     def call(self, e: Expr, args: list[str]) -> str:
         operand = e.args[0].dtype
         if e.op == "select":
             return f"({args[0]} ? {args[1]} : {args[2]})"
-        if e.op in ("eq", "ne", "lt", "le", "gt", "ge"):
+        if e.op in ("eq", "ne") or (e.op in ("lt", "le", "gt", "ge") and not operand.is_complex):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
         if e.op == "not":
             return f"(!{args[0]})"
-        if e.op == "neg" and operand.is_float:
+        if e.op == "neg" and operand.is_inexact:
             return f"(-{args[0]})"
         if e.op == "isnan":
             return f"({args[0]} != {args[0]})" if len(args[0]) < 40 else self.function("isnan", operand, args)
         if e.op in WRAPPING and operand.is_integer:
             unsigned = UNSIGNED[operand.name]
             return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
-        if e.op in OPERATORS and (operand.is_float or e.op in ("and", "or", "xor")):
+        by_parts = operand.is_complex and e.op in ("add", "sub")
+        if e.op in OPERATORS and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
-        if e.op in BUILTINS:
+        if e.op in BUILTINS and operand.is_float:
             return f"__builtin_{e.op}{'f' if operand.itemsize == 4 else ''}({', '.join(args)})"
         if e.op == "abs" and operand.is_float:
             return f"__builtin_fabs{'f' if operand.itemsize == 4 else ''}({args[0]})"
@@ -223,6 +252,11 @@ class CStyle:
     def cast(self, text: str, source: DType, target: DType) -> str:
         if target.is_bool:
             return f"({text} != 0)"
+        if target is dtypes.float16:
+            direct = source is dtypes.float64
+            return self.function("cast_f64", target, [text]) if direct else self.rounded(f"(float){text}", target)
+        if source is dtypes.float16:
+            source = dtypes.float32
         if source.is_float and target.is_integer:
             self.used_functions.add(f"dg_cast_{source.suffix}_{target.suffix}")
             return f"dg_cast_{source.suffix}_{target.suffix}({text})"
@@ -230,7 +264,11 @@ class CStyle:
 
     def type(self, dtype: DType) -> str:
         """The type of a local value (memory holds bools as bytes)."""
-        return "_Bool" if dtype.is_bool else dtype.ctype
+        return "_Bool" if dtype.is_bool else self.number_type(dtype)
+
+    def number_type(self, dtype: DType) -> str:
+        """The type of a local value that is computed with."""
+        return "float" if dtype is dtypes.float16 else dtype.ctype
 
     def literal(self, value: object, dtype: DType) -> str:
         if dtype.is_bool:
@@ -241,6 +279,8 @@ class CStyle:
                 return "(-9223372036854775807LL - 1)"
             suffix = "U" * (dtype.kind == "u" and dtype.itemsize >= 4) + "LL" * (dtype.itemsize == 8)
             return f"{number}{suffix}" if number >= 0 or dtype.itemsize == 8 else f"({number})"
+        if isinstance(value, complex):
+            return f"__builtin_complex({float_literal(value.real, dtype.real)}, {float_literal(value.imag, dtype.real)})"
         return float_literal(float(value), dtype)  # type: ignore[arg-type]
 
     # -- loops ------------------------------------------------------------------------------------------------------
@@ -259,7 +299,7 @@ class CStyle:
 
 def float_literal(value: float, dtype: DType) -> str:
     """The shortest decimal that reads back as the same value."""
-    suffix = "f" if dtype.itemsize == 4 else ""
+    suffix = "f" if dtype.itemsize <= 4 else ""
     if math.isnan(value):
         return f'__builtin_nan{suffix}("")'
     if math.isinf(value):

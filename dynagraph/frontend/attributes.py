@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -286,6 +286,8 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
         _store_in_module(frame, value.value, name, new)
     elif isinstance(value, Array) and name == "flat" and not value.is_scalar:
         array_writes.store_flat(frame.ex, value, Const(slice(None)), new)
+    elif isinstance(value, Array) and name in ("real", "imag") and value.node.dtype.is_complex and not value.is_scalar:
+        array_writes.store_item(frame.ex, cast(Array, _of_array(frame, value, name)), Const(Ellipsis), new)
     elif isinstance(value, Array):
         refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array is set")
     else:

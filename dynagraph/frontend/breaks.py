@@ -57,7 +57,11 @@ _ROWS = (
     ),
     Reason("UNSUPPORTED_FUNCTION", "this function is not captured", "call it outside the compiled function, or on its result"),
     Reason("UNSUPPORTED_ARGUMENT", "this argument of the function is not captured", "leave it out, or spell the step otherwise"),
-    Reason("UNSUPPORTED_DTYPE", "the dtype is not captured", "use bool, an integer of 8 to 64 bits, float32 or float64"),
+    Reason(
+        "UNSUPPORTED_DTYPE",
+        "the dtype is not captured",
+        "use bool, an integer of 8 to 64 bits, float16, float32, float64, complex64 or complex128",
+    ),
     Reason("UNSUPPORTED_INDEX", "this way of indexing is not captured", "use integers, slices, None and Ellipsis"),
     Reason(
         "UNSUPPORTED_INPUT",

@@ -179,7 +179,8 @@ class _Ending:
         written = tuple(into for into in results.into if into is not None)
         if stop is None and not any(n.kind == "call_function" for n in graph.nodes):
             raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
-        floats = any(n.kind == "call_function" and (n.dtype.is_float or any(a.dtype.is_float for a in n.args)) for n in graph.nodes)
+        calls = [n for n in graph.nodes if n.kind == "call_function"]
+        floats = any(x.dtype.is_inexact for n in calls for x in (n, *n.args))
         ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
         return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop)
 

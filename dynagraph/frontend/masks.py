@@ -197,6 +197,7 @@ class _Task:
         return self.b.cast(self.b.call("divide", self.b.cast(total, dtypes.float64), by), total.dtype)
 
     def floats(self) -> Node:
+        _check_order_is_free(self.data.dtype, dtypes.float16)
         return self.data if self.data.dtype.is_float else self.b.cast(self.data, dtypes.float64)
 
 
@@ -204,13 +205,21 @@ def _sum(task: _Task) -> Node:
     return task.reduce(task.data, 0, **task.options)
 
 
+def _check_order_is_free(dtype: DType, *others: DType) -> None:
+    """Refuse where elements in between, though neutral, may change the result, or where NumPy goes by another dtype."""
+    if dtype.is_complex or dtype in others:
+        refuse("UNSUPPORTED_DTYPE", f"of what a mask chooses of {dtype}; use np.where and the whole array")
+
+
 def _prod(task: _Task) -> Node:
+    _check_order_is_free(task.data.dtype)
     return task.reduce(task.data, 1, **task.options)
 
 
 def _extreme(least: bool) -> Reduce:
     def reduce(task: _Task) -> Node:
         _without(task, "dtype")
+        _check_order_is_free(task.data.dtype)
         task.refuse_empty()
         return task.reduce(task.data, _limit(task.data.dtype, least))
 

@@ -17,7 +17,7 @@ from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const, Number
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import Creation, Elementwise, Movement, Strided, strided_of, view_of
+from dynagraph.ir.ops import Creation, Elementwise, Strided, may_be_view, memory_of, strided_of
 from dynagraph.ir.shapes import contiguous_strides, same_dim, same_shape
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Memories:
         way: list[Node] = []
         seen = node
         while seen not in self.ex.arrays and seen not in self.of:
-            if not _may_be_view(seen):
+            if not may_be_view(seen):
                 return node
             way.insert(0, seen)
             seen = seen.args[0]
@@ -115,12 +115,16 @@ class Memories:
             if same_shape(view.shape, before.shape) and all(same_dim(s, 1) for s in steps):
                 return new
             return build("update_slice", before, new, starts=starts, steps=steps)
+        if view.is_op("real"):
+            return build("complex", new, build("imag", before))
+        if view.is_op("imag"):
+            return build("complex", build("real", before), new)
         return refuse("IN_PLACE_WRITE", f"through a view that {view.op.name} gives")
 
     def _own(self, node: Node) -> Node:
         """A value that is nothing else."""
         known = node in self.ex.arrays or node in self.of or node in self.ex.scalars
-        if known or node.kind != "call_function" or view_of(node) is not None:
+        if known or node.kind != "call_function" or memory_of(node) is not None:
             return self.ex.builder.call("copy", node)
         return node
 
@@ -176,7 +180,7 @@ class Memories:
 
 def way_to(node: Node) -> tuple[list[Node], Node]:
     """The views, outermost last, by which a node looks at another one's memory; and that node."""
-    found = view_of(node)
+    found = memory_of(node)
     if found is None:
         return [], node
     way: list[Node] = []
@@ -185,10 +189,6 @@ def way_to(node: Node) -> tuple[list[Node], Node]:
         node = node.args[0]
     way.reverse()
     return way, node
-
-
-def _may_be_view(node: Node) -> bool:
-    return node.kind == "call_function" and isinstance(node.op.lowering, Movement) and node.op.lowering.view is not None
 
 
 def same_place(left: Node, right: Node) -> bool:
@@ -200,7 +200,7 @@ def same_place(left: Node, right: Node) -> bool:
 
 
 def _place(node: Node) -> tuple[Node, Strided]:
-    return view_of(node) or (node, strided_of(node))
+    return memory_of(node) or (node, strided_of(node))
 
 
 def _splits(view: Node) -> bool:
@@ -222,7 +222,7 @@ def _is_in_c_order(node: Node) -> bool:
         seen.add(n)
         if n.kind == "placeholder" and n.meta.strides is not None:
             return False
-        found = view_of(n)
+        found = memory_of(n)
         if found is not None:
             if not same_shape(found[1].strides, contiguous_strides(n.shape)):
                 return False

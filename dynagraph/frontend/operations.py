@@ -176,10 +176,13 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 def _of_numbers(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     """Floats that the program takes: what IEEE 754 does and cannot raise; anything else makes them constants (capture.py)."""
-    plain_numbers = all(isinstance(v, Number) or (isinstance(v, Const) and type(v.value) in (int, float)) for v in (left, right))
+    plain_numbers = all(
+        v.node.dtype.is_float if isinstance(v, Number) else isinstance(v, Const) and type(v.value) in (int, float)
+        for v in (left, right)
+    )
     divides = symbol == "/" and isinstance(right, Const) and right.value != 0
     if not plain_numbers or not (symbol in ("+", "-", "*") or divides):
-        refuse("UNSUPPORTED_VALUE", f"{symbol} of a float that changes")
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
     builder = frame.ex.builder
     nodes = [v.node if isinstance(v, Number) else builder.scalar(float(v.value), dtypes.float64) for v in (left, right)]
     name = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}[symbol]

@@ -45,7 +45,7 @@ class Profile:
         ]
 
     def symbolic_number(self, source: Source, value: Any) -> bool:
-        """Whether an int or float is an input of the program rather than a constant."""
+        """Whether a number is an input of the program rather than a constant."""
         if self.dynamic is False or source in self.specialised:
             return False
         seen = self.numbers.setdefault(source, value)
@@ -53,7 +53,7 @@ class Profile:
             self.numbers[source] = value
         elif seen != value and value == value:
             self.changing.add(source)
-        return source in self.changing and (type(value) is float or SMALLEST <= value < LARGEST)
+        return source in self.changing and (type(value) in (float, complex) or SMALLEST <= value < LARGEST)
 
 
 _marked: dict[int, tuple[Any, frozenset[int]]] = {}  # id of an array -> a reference to it, its axes

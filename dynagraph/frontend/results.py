@@ -46,7 +46,7 @@ from dynagraph.frontend.values import (
 )
 from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import Strided, view_of
+from dynagraph.ir.ops import Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
 
 Recipe = tuple[Any, ...]
@@ -184,7 +184,7 @@ class Results:
         return ("const", value)
 
     def _is_output(self, value: Any) -> bool:
-        return isinstance(value, Array) and (value.is_scalar or view_of(value.node) is None)
+        return isinstance(value, Array) and (value.is_scalar or memory_of(value.node) is None)
 
     def _fresh(self, value: Any) -> Recipe:
         found = _BUILDERS.get(type(value))
@@ -258,7 +258,7 @@ class Results:
 
     # -- arrays -----------------------------------------------------------------------------------------------------------
     def _array(self, array: Array) -> Recipe:
-        found = None if array.is_scalar else view_of(array.node)
+        found = None if array.is_scalar else memory_of(array.node)
         if found is None:
             return self._output(array.node, True) if array.is_scalar else self._base(array.node)
         base, strided = found
@@ -398,7 +398,9 @@ def _super(results: Results, value: Super) -> Recipe:
 
 _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Array: Results._array,
-    Number: lambda results, value: ("call", float, (results._output(value.node, True),)),
+    Number: lambda results, value: (
+        "call", complex if value.node.dtype.is_complex else float, (results._output(value.node, True),)
+    ),
     Sequence: _sequence,
     Dict: _dict,
     Set: _set,
@@ -508,7 +510,7 @@ def _is_broadcast(node: Node) -> bool:
         if node.is_op("broadcast_to"):
             return True
         node = node.args[0] if node.args else node
-        if view_of(node) is None:
+        if memory_of(node) is None:
             return node.is_op("broadcast_to")
     return False
 

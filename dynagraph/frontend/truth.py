@@ -147,7 +147,7 @@ def type_of(frame: Frame, value: Any) -> type:
     if isinstance(value, Const):
         return int if isinstance(value.value, SymInt) else type(value.value)
     if isinstance(value, Number):
-        return float
+        return complex if value.node.dtype.is_complex else float
     if isinstance(value, Identity):
         return int
     if isinstance(value, (Sequence, Dict, Set)):

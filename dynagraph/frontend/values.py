@@ -48,7 +48,7 @@ class Array:
 
 @dataclass(eq=False)
 class Number:
-    """A Python float that the program takes or computes: a 0-d float64 node."""
+    """A Python float or complex that the program takes or computes: a 0-d float64 or complex128 node."""
 
     node: Node
     source: Source | None = None

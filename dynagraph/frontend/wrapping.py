@@ -109,7 +109,7 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if any(obj is s for s in SINGLETONS):
         ex.guards.add("is", source, obj, says=f" is {obj!r}")
         return Const(obj, source)
-    if kind is int or kind is float:
+    if kind is int or kind is float or kind is complex:
         return _number(ex, obj, source)
     if kind in VALUES:
         ex.guards.add("equal", source, obj, says=f" is {obj!r}")
@@ -185,9 +185,10 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
         ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
         number = ex.env.symbol(obj)
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
-    if type(obj) is float and ex.profile.symbolic_number(source, obj):
-        ex.guards.add("scalar", source, _slot(ex), float, says=" is a float")
-        node = ex.graph.placeholder(_name_of(source), Meta(dtypes.float64, ()))
+    if type(obj) in (float, complex) and ex.profile.symbolic_number(source, obj):
+        ex.guards.add("scalar", source, _slot(ex), type(obj), says=f" is a {type(obj).__name__}")
+        dtype = dtypes.float64 if type(obj) is float else dtypes.complex128
+        node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
         ex.symbolic_floats.add(source)
         return Number(node, source)
     ex.guards.add("equal", source, obj, says=f" is {obj!r}")

@@ -15,7 +15,7 @@ class DType:
     """One element type.  Instances are singletons: compare with ``is`` or ``==``."""
 
     name: str  # as NumPy names it
-    kind: str  # NumPy's kind: b(ool), i(nt), u(int), f(loat)
+    kind: str  # NumPy's kind: b(ool), i(nt), u(int), f(loat), c(omplex)
     itemsize: int  # bytes
     ctype: str  # as C spells it
     suffix: str  # of the prelude's functions: dg_exp_f32
@@ -27,6 +27,25 @@ class DType:
     @property
     def is_float(self) -> bool:
         return self.kind == "f"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "c"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Floating point, real or complex."""
+        return self.kind in "fc"
+
+    @property
+    def real(self) -> DType:
+        """The dtype of the parts of a complex number; of anything else its own."""
+        return {"complex64": float32, "complex128": float64}.get(self.name, self)
+
+    @property
+    def complex(self) -> DType:
+        """The dtype of complex numbers whose parts are of this one; of anything else its own."""
+        return {"float32": complex64, "float64": complex128}.get(self.name, self)
 
     @property
     def is_integer(self) -> bool:
@@ -49,13 +68,16 @@ uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
 uint16 = DType("uint16", "u", 2, "uint16_t", "u16")
 uint32 = DType("uint32", "u", 4, "uint32_t", "u32")
 uint64 = DType("uint64", "u", 8, "uint64_t", "u64")
+float16 = DType("float16", "f", 2, "uint16_t", "f16")  # its bits: it is computed as float
 float32 = DType("float32", "f", 4, "float", "f32")
 float64 = DType("float64", "f", 8, "double", "f64")
+complex64 = DType("complex64", "c", 8, "float _Complex", "c64")
+complex128 = DType("complex128", "c", 16, "double _Complex", "c128")
 
 ALL: tuple[DType, ...] = (
-    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64,
+    bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
-FLOATS: tuple[DType, ...] = (float32, float64)
+FLOATS: tuple[DType, ...] = (float16, float32, float64)
 BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
 _NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}
 _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}

@@ -27,7 +27,7 @@ class Expr:
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        value = repr(self.value) if isinstance(self.value, float) else self.value  # nan is not nan, 0.0 is -0.0
+        value = repr(self.value) if isinstance(self.value, (float, complex)) else self.value  # nan is not nan, 0.0 is -0.0
         object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype.name, value)))
 
     def __hash__(self) -> int:
@@ -54,7 +54,7 @@ class Expr:
     def _same_but_for_operands(self, other: Expr) -> bool:
         if self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype or len(self.args) != len(other.args):
             return False
-        if isinstance(self.value, float) or isinstance(other.value, float):
+        if isinstance(self.value, (float, complex)) or isinstance(other.value, (float, complex)):
             return repr(self.value) == repr(other.value)
         return self.value == other.value
 
@@ -79,16 +79,19 @@ class ScalarFunction:
 
     name: str
     arity: int
-    result: str  # "same" as the first operand, "bool", or "select" (as the second operand)
+    result: str  # "same" as the first operand, "bool", "real" or "complex" (of its parts, or of which it is one), or "select"
     cost: int = 1
-    domain: str = "any"  # "float", "integer" or "any": the operands it takes
+    domain: str = "biufc"  # the kinds of operands it takes
 
+
+FLOAT, BITS, REAL, INEXACT, COMPLEX = "f", "biu", "biuf", "fc", "c"
 
 _UNARY_FLOAT: dict[str, int] = {  # name -> cost
     "sqrt": 4, "cbrt": 15, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "exp": 10, "exp2": 10, "expm1": 14,
     "log": 12, "log2": 14, "log10": 14, "log1p": 14, "sin": 14, "cos": 14, "tan": 22, "arcsin": 20, "arccos": 20,
     "arctan": 18, "sinh": 16, "cosh": 16, "tanh": 14, "arcsinh": 22, "arccosh": 22, "arctanh": 20, "erf": 20,
 }  # fmt: skip
+_OF_REALS = ("cbrt", "floor", "ceil", "trunc", "erf")
 
 
 def _table() -> dict[str, ScalarFunction]:
@@ -98,48 +101,53 @@ def _table() -> dict[str, ScalarFunction]:
     # NumPy's meaning: floor_divide and remainder round towards minus infinity (integers: x // 0 == 0);
     # pow_int wraps; maximum/minimum propagate NaN, fmax/fmin ignore it
     rows += [
-        ScalarFunction("div", 2, "same", 4, "float"),
-        ScalarFunction("floordiv", 2, "same", 12),
-        ScalarFunction("remainder", 2, "same", 12),
-        ScalarFunction("fmod", 2, "same", 12),
-        ScalarFunction("pow", 2, "same", 40, "float"),
-        ScalarFunction("pow_int", 2, "same", 20, "integer"),
+        ScalarFunction("div", 2, "same", 4, INEXACT),
+        ScalarFunction("floordiv", 2, "same", 12, REAL),
+        ScalarFunction("remainder", 2, "same", 12, REAL),
+        ScalarFunction("fmod", 2, "same", 12, REAL),
+        ScalarFunction("pow", 2, "same", 40, INEXACT),
+        ScalarFunction("pow_int", 2, "same", 20, BITS),
         ScalarFunction("maximum", 2, "same", 1),
         ScalarFunction("minimum", 2, "same", 1),
         ScalarFunction("fmax", 2, "same", 1),
         ScalarFunction("fmin", 2, "same", 1),
         ScalarFunction("neg", 1, "same", 1),
-        ScalarFunction("abs", 1, "same", 1),
+        ScalarFunction("abs", 1, "real", 1),
         ScalarFunction("sign", 1, "same", 2),
-        ScalarFunction("copysign", 2, "same", 1, "float"),
-        ScalarFunction("nextafter", 2, "same", 10, "float"),
-        ScalarFunction("hypot", 2, "same", 10, "float"),
-        ScalarFunction("arctan2", 2, "same", 20, "float"),
-        ScalarFunction("logaddexp", 2, "same", 25, "float"),
-        ScalarFunction("logaddexp2", 2, "same", 25, "float"),
-        ScalarFunction("ldexp", 2, "same", 10, "float"),  # the second is a whole number
-        ScalarFunction("frexp_mantissa", 1, "same", 10, "float"),
-        ScalarFunction("frexp_exponent", 1, "same", 10, "float"),
-        ScalarFunction("gcd", 2, "same", 60, "integer"),
-        ScalarFunction("lcm", 2, "same", 70, "integer"),
-        ScalarFunction("fma", 3, "same", 1, "float"),
+        ScalarFunction("copysign", 2, "same", 1, FLOAT),
+        ScalarFunction("nextafter", 2, "same", 10, FLOAT),
+        ScalarFunction("hypot", 2, "same", 10, FLOAT),
+        ScalarFunction("arctan2", 2, "same", 20, FLOAT),
+        ScalarFunction("logaddexp", 2, "same", 25, FLOAT),
+        ScalarFunction("logaddexp2", 2, "same", 25, FLOAT),
+        ScalarFunction("ldexp", 2, "same", 10, FLOAT),  # the second is a whole number
+        ScalarFunction("frexp_mantissa", 1, "same", 10, FLOAT),
+        ScalarFunction("frexp_exponent", 1, "same", 10, FLOAT),
+        ScalarFunction("gcd", 2, "same", 60, BITS),
+        ScalarFunction("lcm", 2, "same", 70, BITS),
+        ScalarFunction("fma", 3, "same", 1, FLOAT),
         ScalarFunction("select", 3, "select", 1),  # select(bool, a, b)
-        ScalarFunction("and", 2, "same", 1, "integer"),  # bitwise on integers; on bools the logical ones
-        ScalarFunction("or", 2, "same", 1, "integer"),
-        ScalarFunction("xor", 2, "same", 1, "integer"),
-        ScalarFunction("invert", 1, "same", 1, "integer"),  # ~ of integers
-        ScalarFunction("not", 1, "bool", 1),  # of bools
-        ScalarFunction("shl", 2, "same", 2, "integer"),  # NumPy: shifts of at least the width give 0 (or -1)
-        ScalarFunction("shr", 2, "same", 2, "integer"),
-        ScalarFunction("isnan", 1, "bool", 1, "float"),
-        ScalarFunction("isinf", 1, "bool", 1, "float"),
-        ScalarFunction("isfinite", 1, "bool", 1, "float"),
-        ScalarFunction("signbit", 1, "bool", 1, "float"),
+        ScalarFunction("and", 2, "same", 1, BITS),  # bitwise on integers; on bools the logical ones
+        ScalarFunction("or", 2, "same", 1, BITS),
+        ScalarFunction("xor", 2, "same", 1, BITS),
+        ScalarFunction("invert", 1, "same", 1, BITS),  # ~ of integers
+        ScalarFunction("not", 1, "bool", 1, BITS),  # of bools
+        ScalarFunction("shl", 2, "same", 2, BITS),  # NumPy: shifts of at least the width give 0 (or -1)
+        ScalarFunction("shr", 2, "same", 2, BITS),
+        ScalarFunction("isnan", 1, "bool", 1, INEXACT),
+        ScalarFunction("isinf", 1, "bool", 1, INEXACT),
+        ScalarFunction("isfinite", 1, "bool", 1, INEXACT),
+        ScalarFunction("signbit", 1, "bool", 1, FLOAT),
+        ScalarFunction("reciprocal", 1, "same", 4, COMPLEX),
+        ScalarFunction("conj", 1, "same", 1, COMPLEX),
+        ScalarFunction("real", 1, "real", 0, COMPLEX),
+        ScalarFunction("imag", 1, "real", 0, COMPLEX),
+        ScalarFunction("complex", 2, "complex", 0, FLOAT),  # of its parts
     ]
     for name in ("eq", "ne", "lt", "le", "gt", "ge"):
         rows.append(ScalarFunction(name, 2, "bool", 1))
     for name, cost in _UNARY_FLOAT.items():
-        rows.append(ScalarFunction(name, 1, "same", cost, "float"))
+        rows.append(ScalarFunction(name, 1, "same", cost, FLOAT if name in _OF_REALS else INEXACT))
     return {row.name: row for row in rows}
 
 
@@ -156,14 +164,14 @@ def call(name: str, *args: Expr) -> Expr:
         raise TypeError(f"{name}: operands must have one dtype, got {', '.join(a.dtype.name for a in operands)}")
     if row.result == "select" and not args[0].dtype.is_bool:
         raise TypeError(f"{name}: the condition must be bool, got {args[0].dtype}")
-    if row.domain == "float" and not operands[0].dtype.is_float:
-        raise TypeError(f"{name}: takes floating point, got {operands[0].dtype}")
-    if row.domain == "integer" and operands[0].dtype.is_float:
-        raise TypeError(f"{name}: takes integers or bools, got {operands[0].dtype}")
-    return Expr(name, args, dtypes.bool_ if row.result == "bool" else operands[0].dtype)
+    dtype = operands[0].dtype
+    if dtype.kind not in row.domain:
+        raise TypeError(f"{name}: takes operands of the kinds {row.domain}, got {dtype}")
+    results = {"bool": dtypes.bool_, "real": dtype.real, "complex": dtype.complex}
+    return Expr(name, args, results.get(row.result, dtype))
 
 
-def const(value: bool | int | float, dtype: DType) -> Expr:
+def const(value: bool | int | float | complex, dtype: DType) -> Expr:
     """A literal, converted to `dtype` as NumPy would."""
     return Expr("const", (), dtype, dtype.numpy.type(value).item())
 

@@ -43,9 +43,12 @@ class Strided:
 
 @dataclass(frozen=True)
 class Elementwise:
-    """``lower(*operands, **attrs) -> Expr``."""
+    """``lower(*operands, **attrs) -> Expr``.  With `part` the result lies in the operand's memory: it is that part, 0 or 1, of its
+    complex numbers.
+    """
 
     expr: Callable[..., Expr]
+    part: int | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +200,36 @@ def view_of(node: Node) -> tuple[Node, Strided] | None:
     return None if viewed is None else (base, viewed)
 
 
+def memory_of(node: Node) -> tuple[Node, Strided] | None:
+    """As `view_of`, and through the parts of complex numbers: strides and offset are in elements of the node's own dtype."""
+    found = _operand_in_memory(node)
+    if found is None:
+        return None
+    base, strided = memory_of(found) or (found, strided_of(found))
+    lowering = node.op.lowering
+    if isinstance(lowering, Movement):
+        assert lowering.view is not None
+        viewed = lowering.view(strided, node.attrs, node.meta)
+        return None if viewed is None else (base, viewed)
+    assert isinstance(lowering, Elementwise) and lowering.part is not None
+    return base, Strided(strided.shape, tuple(2 * s for s in strided.strides), 2 * strided.offset + lowering.part)
+
+
+def _operand_in_memory(node: Node) -> Node | None:
+    """The operand whose memory the node's value may lie in."""
+    if node.kind != "call_function":
+        return None
+    lowering = node.op.lowering
+    moves = isinstance(lowering, Movement) and lowering.view is not None
+    takes_part = isinstance(lowering, Elementwise) and lowering.part is not None
+    return node.args[0] if moves or takes_part else None
+
+
+def may_be_view(node: Node) -> bool:
+    """Whether the node's op can give a view of its first operand."""
+    return _operand_in_memory(node) is not None
+
+
 def strided_of(node: Node) -> Strided:
     """A node's own memory as a view of itself."""
     from_meta = node.meta.strides
@@ -205,5 +238,6 @@ def strided_of(node: Node) -> Strided:
 
 __all__ = [
     "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Gather", "Graph", "Index", "Library",
-    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "strided_of", "view_of",
+    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "may_be_view", "memory_of",
+    "strided_of", "view_of",
 ]

@@ -185,13 +185,15 @@ class Rule:
     `replacement` is a pattern, or a function that gives a node (or None: does not apply after all). Functions, `when`
     too, take what was bound by parameter name: nodes for variables, Python values for literals and attributes, and the
     matched node as ``root``. New nodes belong in ``root.graph``; they are inserted before ``root``.
+    With `of_reals` the rule is for real numbers, integers and bools.
     """
 
     def __init__(self, name: str, pattern: Apply, replacement: Pattern | Callable[..., Node | None],
-                 when: Callable[..., bool] | None = None):
+                 when: Callable[..., bool] | None = None, of_reals: bool = False):
         self.name = name
         self.pattern = pattern
         self.replacement = replacement
+        self.of_reals = of_reals
         self._build = _named_call(name, pattern, replacement) if not isinstance(replacement, Pattern) else None
         self._when = _named_call(name, pattern, when) if when is not None else None
 
@@ -199,6 +201,8 @@ class Rule:
         """What replaces `node`; None where the rule does not apply."""
         for bindings in matches(self.pattern, node):
             bindings["root"] = node
+            if self.of_reals and any(isinstance(b, Node) and b.dtype.is_complex for b in bindings.values()):
+                continue
             if self._when is None or self._when(bindings):
                 with node.graph.inserting_before(node):
                     new = self._instantiate(bindings)
@@ -292,7 +296,7 @@ def _matches_all(patterns: Sequence[Pattern], nodes: Sequence[Node], bindings: B
 def is_commutative(node: Node) -> bool:
     """Whether swapping the two operands keeps every bit of the result."""
     name = node.op.name
-    return name in COMMUTATIVE or (name in _COMMUTATIVE_INTEGER and not node.dtype.is_float)
+    return name in COMMUTATIVE or (name in _COMMUTATIVE_INTEGER and not node.args[0].dtype.is_inexact)
 
 
 def uniform_value(node: Node) -> Scalar | None:
@@ -333,7 +337,9 @@ def same_scalar(a: Scalar, b: Scalar) -> bool:
         return False
     if a != a or b != b:
         return a != a and b != b
-    return a == b and (a != 0 or math.copysign(1.0, a) == math.copysign(1.0, b))
+    return a == b and all(
+        math.copysign(1.0, getattr(a, part)) == math.copysign(1.0, getattr(b, part)) for part in ("real", "imag")
+    )
 
 
 def attribute_key(value: Any) -> Any:
@@ -344,7 +350,7 @@ def attribute_key(value: Any) -> Any:
         return tuple(attribute_key(v) for v in value)
     if isinstance(value, FunctionCall):
         return (value.function, attribute_key(value.args), attribute_key(value.kwargs))
-    if isinstance(value, (bool, int, float)):
+    if isinstance(value, (bool, int, float, complex)):
         return (type(value).__name__, repr(value))  # True is not 1, 0.0 is not -0.0, nan is nan
     return value
 

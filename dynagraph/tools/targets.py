@@ -158,8 +158,10 @@ def _argument_from_shape(text: str, seed: int) -> Any:
 
 
 def random_array(dtype: dtypes.DType, shape: tuple[int, ...], seed: int) -> np.ndarray:
-    """Uniform in [0, 1) for floating point, 0 to 9 for integers, either of bools."""
+    """Uniform in [0, 1) for floating point and the parts of complex numbers, 0 to 9 for integers, either of bools."""
     rng = np.random.default_rng(seed)
+    if dtype.is_complex:
+        return np.asarray(rng.random(shape) + 1j * rng.random(shape)).astype(dtype.numpy)
     if dtype.is_float:
         return np.asarray(rng.random(shape)).astype(dtype.numpy)
     return np.asarray(rng.integers(0, 2 if dtype.is_bool else 10, shape)).astype(dtype.numpy)

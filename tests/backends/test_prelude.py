@@ -391,10 +391,12 @@ def test_every_scalar_function_is_there() -> None:
     printed = {"add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "select", "not", "and", "or", "xor",
                "sqrt", "floor", "ceil", "trunc", "rint"}  # fmt: skip # as operators and builtins
     for row in FUNCTIONS.values():
-        suffixes = ["f32", "f64"] if row.domain != "integer" else []
-        suffixes += INTEGERS if row.domain != "float" else []
+        suffixes = ["f32", "f64"] if "f" in row.domain else []
+        suffixes += INTEGERS if "i" in row.domain else []
         if row.name not in printed:
             prelude_for({f"dg_{row.name}_{s}" for s in suffixes})
+        if row.name not in {"add", "sub", "neg", "eq", "ne", "select"} and "c" in row.domain:
+            prelude_for({f"dg_{row.name}_{s}" for s in ("c64", "c128")})
 
 
 def test_the_header_is_what_the_generator_prints() -> None:

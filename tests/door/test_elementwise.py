@@ -16,7 +16,9 @@ from .harness import DTYPES, Trace, call, check, check_or_declined, declined, sa
 UNARY = sorted((u for u in UFUNCS if u.nin == 1), key=lambda u: u.__name__)
 BINARY = sorted((u for u in UFUNCS if u.nin == 2), key=lambda u: u.__name__)
 SCALARS = (True, 0, 1, 2, 3, -1, 7, 300, 2**40, 2**63, -(2**63), 0.0, 0.5, -1.0, 2.0, 2.5, 1e300, float("inf"), float("nan"))
+SCALARS += (2j, complex(-0.0, 1e300), complex("nan"))
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, 1e-30, 3e38])
+SPECIAL_COMPLEX = np.array([complex(x, y) for x in SPECIAL[:7] for y in SPECIAL[:7]])
 
 
 def name(value: object) -> str:
@@ -38,6 +40,34 @@ def test_unary_of_special_values(ufunc, dtype):
         assert declined(ufunc, SPECIAL.astype(dtype)) == "NUMPY_ERROR"
     else:
         check(ufunc, SPECIAL.astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", ("complex64", "complex128"))
+@pytest.mark.parametrize("ufunc", UNARY, ids=name)
+def test_unary_of_complex_special_values(ufunc, dtype):
+    x = SPECIAL_COMPLEX.astype(dtype)
+    check_or_declined(ufunc, x)
+    check_or_declined(ufunc, x[:1].reshape(()))
+
+
+@pytest.mark.parametrize("dtype", ("complex64", "complex128"))
+def test_operators_on_complex_special_values(dtype):
+    x = SPECIAL_COMPLEX.astype(dtype)
+    for op in OPERATORS:
+        check_or_declined(op, x[:, None], x)
+        check_or_declined(op, x[7], x[6])
+    for exponent in (2, -1, 0.5, 2.0, -1.0, 3, 0, 2j, np.float64(2), np.complex128(0.5)):
+        check(lambda a: (a**exponent, np.power(a, exponent), np.power(a, [exponent])), x)
+    for function in (np.maximum, np.minimum, np.fmax, np.fmin):
+        check(function, x[:, None], x)
+    check(lambda a: (np.clip(a, 1j, 2), np.clip(a, None, 1), np.round(a), np.round(a, 1), np.nan_to_num(a)), x)
+    check(lambda a: (np.isclose(a[:, None], a), np.isclose(a, a, equal_nan=True), np.angle(a), np.angle(a, deg=True)), x)
+    check(lambda a: (a.real, a.imag, np.real(a), np.imag(a), a.conj(), np.conj(a), np.iscomplex(a), np.isreal(a)), x)
+    check(lambda a: (a[8].real, a[8].imag, a[8].conj(), abs(a[8]), a[8] == a[9], a[8] * 2j), x)
+    for reduction in (np.max, np.min, np.argmax, np.argmin, np.sum, np.prod, np.cumsum, np.cumprod, np.any, np.all, np.nansum):
+        for k in range(len(x)):
+            check(lambda a: reduction(a[k:]), x)
+    assert declined(lambda a: a[0] < a[1], x) == "UNSUPPORTED_DTYPE"  # beside NaN scalars compare in another way
 
 
 @pytest.mark.parametrize("ufunc", BINARY, ids=name)

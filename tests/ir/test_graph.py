@@ -75,8 +75,8 @@ def test_constants_are_copies_that_cannot_change() -> None:
 
 
 def test_constants_of_other_dtypes_are_refused() -> None:
-    with pytest.raises(GraphError, match=r"^constant 'constant': dtype complex128 is not one of the IR's$"):
-        Graph().constant(np.zeros(2, complex))
+    with pytest.raises(GraphError, match=r"^constant 'constant': dtype datetime64\[s\] is not one of the IR's$"):
+        Graph().constant(np.zeros(2, "datetime64[s]"))
 
 
 def test_operands_must_be_nodes_of_the_same_graph() -> None:

@@ -28,11 +28,11 @@ DTYPES = [
         {},
         "add: operands must have one dtype, got float32, float64; the graph holds casts",
     ),
-    ("divide", [(i64, ()), (i64, ())], {}, "divide: takes floating point, got int64; cast the operand first"),
-    ("exp", [(b1, ())], {}, "exp: takes floating point, got bool"),
+    ("divide", [(i64, ()), (i64, ())], {}, "divide: takes floating point or complex numbers, got int64; cast the operand first"),
+    ("exp", [(b1, ())], {}, "exp: takes floating point or complex numbers, got bool"),
     ("power_int", [(f64, ()), (f64, ())], {}, "power_int: takes integers, got float64"),
     ("left_shift", [(b1, ()), (b1, ())], {}, "left_shift: takes integers, got bool"),
-    ("subtract", [(b1, ()), (b1, ())], {}, "subtract: takes integers or floating point, got bool"),
+    ("subtract", [(b1, ()), (b1, ())], {}, "subtract: takes numbers, got bool"),
     ("bitwise_and", [(f64, ()), (f64, ())], {}, "bitwise_and: takes integers or bool, got float64"),
     ("logical_and", [(i64, ()), (i64, ())], {}, "logical_and: takes bool, got int64"),
     ("logical_not", [(f32, ())], {}, "logical_not: takes bool, got float32"),
@@ -47,13 +47,13 @@ DTYPES = [
         "cast",
         [(f32, ())],
         {"dtype": "float64"},
-        "cast: dtype must be one of the IR's (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, "
-        "float64), got 'float64'",
+        "cast: dtype must be one of the IR's (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, "
+        "float32, float64, complex64, complex128), got 'float64'",
     ),
-    ("sum", [(b1, (2,))], {"axis": (0,)}, "sum: takes integers or floating point, got bool"),
+    ("sum", [(b1, (2,))], {"axis": (0,)}, "sum: takes numbers, got bool"),
     ("any", [(i64, (2,))], {"axis": (0,)}, "any: takes bool, got int64; compare the operand with 0 first"),
-    ("mean", [(i64, (2,))], {"axis": (0,)}, "mean: takes floating point, got int64"),
-    ("cumsum", [(b1, (2,))], {"axis": 0}, "cumsum: takes integers or floating point, got bool"),
+    ("mean", [(i64, (2,))], {"axis": (0,)}, "mean: takes floating point or complex numbers, got int64"),
+    ("cumsum", [(b1, (2,))], {"axis": 0}, "cumsum: takes numbers, got bool"),
     ("matmul", [(f32, (2, 2)), (f64, (2, 2))], {}, "matmul: operands must have one dtype, got float32, float64"),
     ("concatenate", [(f32, (2,)), (f64, (2,))], {"axis": 0}, "concatenate: operands must have one dtype"),
     ("full", [], {"shape": (), "value": 0, "dtype": float}, "full: dtype must be one of the IR's bool, int8"),
@@ -61,7 +61,8 @@ DTYPES = [
         "iota",
         [],
         {"shape": (2,), "dtype": b1},
-        "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float32, float64, got bool",
+        "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, "
+        "float64, got bool",
     ),
 ]
 

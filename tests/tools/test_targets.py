@@ -119,7 +119,7 @@ def test_arguments_from_shapes() -> None:
 
 
 @pytest.mark.parametrize("text, message", [
-    ("f16[3]", r"'f16\[3\]': unknown dtype 'f16'; known are b1, b, i8"), ("f32[n]", "sizes must be whole numbers"),
+    ("f8[3]", r"'f8\[3\]': unknown dtype 'f8'; known are b1, b, i8"), ("f32[n]", "sizes must be whole numbers"),
     ("f32[-1]", "sizes must be whole numbers"), ("what", "'what' is neither a shape, f32"),
 ])  # fmt: skip
 def test_faults_of_shapes_are_said(text: str, message: str) -> None:

@@ -245,8 +245,9 @@ static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inp
 
 static int is_scalar_type(PyTypeObject *type)
 {
-    return type == &PyDoubleArrType_Type || type == &PyFloatArrType_Type || type == &PyBoolArrType_Type ||
-           type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
+    return type == &PyDoubleArrType_Type || type == &PyFloatArrType_Type || type == &PyHalfArrType_Type ||
+           type == &PyCDoubleArrType_Type || type == &PyCFloatArrType_Type || type == &PyBoolArrType_Type ||
+           type == &PyFloat_Type || type == &PyComplex_Type || type == &PyLong_Type || type == &PyBool_Type ||
            type == &PyByteArrType_Type || type == &PyShortArrType_Type || type == &PyIntArrType_Type ||
            type == &PyLongArrType_Type || type == &PyLongLongArrType_Type || type == &PyUByteArrType_Type ||
            type == &PyUShortArrType_Type || type == &PyUIntArrType_Type || type == &PyULongArrType_Type ||
@@ -716,6 +717,9 @@ static inline int scalar_holds(const instruction *g, PyObject *object, dg_frame 
     if (PyFloat_CheckExact(object)) {
         double number = PyFloat_AS_DOUBLE(object);
         memcpy(to, &number, 8);
+    } else if (PyComplex_CheckExact(object)) {
+        Py_complex number = PyComplex_AsCComplex(object);
+        memcpy(to, &number, 16);
     } else if (PyBool_Check(object)) {
         *to = object == Py_True;
     } else if (PyLong_CheckExact(object)) {

@@ -66,11 +66,13 @@ static PyObject *py_set_blas(PyObject *module, PyObject *args)
     int ilp64;
     if (!PyArg_ParseTuple(args, "O!p:set_blas", &PyDict_Type, &functions, &ilp64))
         return NULL;
-    const char *names[] = {"sgemm", "dgemm", "sgemv", "dgemv"};
-    void **slots[] = {&dg_the_runtime.sgemm, &dg_the_runtime.dgemm, &dg_the_runtime.sgemv, &dg_the_runtime.dgemv};
-    for (int k = 0; k < 4; ++k) {
-        PyObject *address = PyDict_GetItemString(functions, names[k]);
-        *slots[k] = address ? PyLong_AsVoidPtr(address) : NULL;
+    const struct { const char *name; void **slot; } routines[] = {
+        {"sgemm", &dg_the_runtime.sgemm}, {"dgemm", &dg_the_runtime.dgemm}, {"cgemm", &dg_the_runtime.cgemm},
+        {"zgemm", &dg_the_runtime.zgemm}, {"sgemv", &dg_the_runtime.sgemv}, {"dgemv", &dg_the_runtime.dgemv},
+    };
+    for (size_t k = 0; k < sizeof routines / sizeof *routines; ++k) {
+        PyObject *address = PyDict_GetItemString(functions, routines[k].name);
+        *routines[k].slot = address ? PyLong_AsVoidPtr(address) : NULL;
         if (PyErr_Occurred())
             return NULL;
     }

@@ -321,7 +321,7 @@ static PyObject *python_input(PyObject *object)
 {
     if (PyArray_Check(object) || PyArray_IsScalar(object, Generic))
         return Py_NewRef(object);
-    int type = PyBool_Check(object) ? NPY_BOOL : PyLong_Check(object) ? NPY_INT64 : NPY_DOUBLE;
+    int type = PyBool_Check(object) ? NPY_BOOL : PyLong_Check(object) ? NPY_INT64 : PyComplex_Check(object) ? NPY_CDOUBLE : NPY_DOUBLE;
     return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
 }
 

@@ -6,10 +6,14 @@ calls them in order, through the runtime's thread pool where there is enough wor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
+from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import var
 from dynagraph.ir.intexpr import IntExpr
@@ -93,7 +97,10 @@ class _ProgramPrinter:
 
     def _constant(self, buffer: Buffer) -> None:
         assert buffer.data is not None
-        values = ", ".join(self.c.literal(v, buffer.dtype) for v in buffer.data.ravel().tolist()) or "0"
+        data, dtype = buffer.data, buffer.dtype
+        if dtype is dtypes.float16:
+            data, dtype = data.view(np.uint16), dtypes.uint16
+        values = ", ".join(self.c.literal(v, dtype) for v in data.ravel().tolist()) or "0"
         self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
 
     # -- addresses --------------------------------------------------------------------------------------------------
@@ -364,15 +371,19 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(a)};")
+            empty = any(axis.extent.constant == 0 for axis in r.axes)
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {_initial(self.c, a, empty)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
             self._arg_reduce(r)
-        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT:
+        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
             self._serial_reduce(r)
         else:
             self._lane_reduce(r)
+        for a in r.accumulators:
+            if a.dtype is dtypes.float16:
+                self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
 
     def _single(self, r: Reduce) -> None:
         """Every reduced size is 1."""
@@ -399,7 +410,7 @@ class _KernelPrinter:
     def _lane_reduce(self, r: Reduce) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
         *outer, axis = r.axes
-        widest = max(a.dtype.itemsize for a in r.accumulators)
+        widest = max(max(4, a.dtype.itemsize) if a.dtype.is_float else a.dtype.itemsize for a in r.accumulators)
         extent = axis.extent.constant
         lanes = LANE_BYTES // widest
         while extent is not None and lanes > 4 and lanes * 4 > extent:
@@ -408,7 +419,7 @@ class _KernelPrinter:
         cascade = (
             not outer
             and (extent is None or extent > block)
-            and any(a.kind in ("sum", "prod") and a.dtype.is_float for a in r.accumulators)
+            and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
         )
         name = axis.symbol.name
         self.out.open("")
@@ -418,7 +429,7 @@ class _KernelPrinter:
         self.out.line(f"const int64_t {name}_end = {end};")
         if cascade:
             for a in r.accumulators:
-                self.out.line(f"{a.dtype.ctype} {a.name}_part[48];")
+                self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_part[48];")
             self.out.line("uint64_t blocks = 0;")
             self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {block}, ++blocks)")
             self.out.line(
@@ -441,8 +452,8 @@ class _KernelPrinter:
     def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str) -> None:
         name = axis.symbol.name
         for a in r.accumulators:
-            self.out.line(f"{a.dtype.ctype} {a.name}_lane[{lanes}];")
-            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(a)};")
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
@@ -489,16 +500,18 @@ class _KernelPrinter:
         """The position of the first extreme; a NaN is the extreme of all."""
         assert not r.stores
         for a in r.accumulators:
-            self.out.line(f"{a.value.dtype.ctype} {a.name}_best = 0;")
+            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
         self.out.line("int64_t position = 0;")
         for axis in r.axes:
             self.out.open("")
             self.c.open_loop(axis)
         texts = self.c.values([a.value for a in r.accumulators], Scope())
         for a, text in zip(r.accumulators, texts):
-            self.out.line(f"const {a.value.dtype.ctype} {a.name}_value = {text};")
-            better = f"{a.name}_value {'>' if a.kind == 'argmax' else '<'} {a.name}_best"
-            if a.value.dtype.is_float:
+            self.out.line(f"const {self.c.number_type(a.value.dtype)} {a.name}_value = {text};")
+            pair = (expr.var(f"{a.name}_{which}", a.value.dtype) for which in ("value", "best"))
+            comparison = expr.call("gt" if a.kind == "argmax" else "lt", *pair)
+            better = self.c.expr(comparison, Scope())
+            if a.value.dtype.is_inexact:
                 better = f"({better} || {a.name}_value != {a.name}_value) && {a.name}_best == {a.name}_best"
             self.out.open(f"if (position == 0 || ({better}))")
             self.out.line(f"{a.name}_best = {a.name}_value;")
@@ -517,8 +530,9 @@ class _KernelPrinter:
         self.out.line(
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
-        self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
-        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(a)};")
+        self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
+        empty = any(axis.extent.constant == 0 for axis in r.axes)
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
         *outer, last = r.axes
         for axis in outer:
             self.out.open("")
@@ -541,7 +555,7 @@ class _KernelPrinter:
             self.out.close()
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
-        self.out.line(f"const {a.dtype.ctype} {a.name} = {a.name}_column[l];")
+        self.out.line(f"const {self.c.number_type(a.dtype)} {a.name} = {self.c.rounded(f'{a.name}_column[l]', a.dtype)};")
         self.c.block(r.stores, Scope())
         self.out.close()
 
@@ -560,16 +574,16 @@ class _KernelPrinter:
 
     def _running(self, r: Running) -> None:
         a, axis = r.accumulator, r.axis
-        self.out.line(f"{a.dtype.ctype} {a.name} = 0;")
+        self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = 0;")
         self.out.open("")
         self.c.open_loop(axis)
         scope = Scope()
         (text,) = self.c.values([a.value], scope)
         first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
         if a.kind in ("sum", "prod"):
-            step = self._combine(a, a.name, text)
+            step = self.c.rounded(self._combine(a, a.name, text), a.dtype)
         else:
-            self.out.line(f"const {a.dtype.ctype} {a.name}_value = {text};")
+            self.out.line(f"const {self.c.number_type(a.dtype)} {a.name}_value = {text};")
             text = f"{a.name}_value"
             step = self.c.expr(combined(a.kind, var(a.name, a.dtype), var(text, a.dtype)), scope)
         self.out.line(f"{a.name} = {first} ? {text} : {step};")
@@ -582,6 +596,9 @@ class _KernelPrinter:
 
 
 BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
+def _in_order(a: Accumulator) -> bool:
+    """Whether the order of the elements tells: which NaN stays, and what infinities become in a product."""
+    return a.dtype.is_complex and a.kind in ("prod", "max", "min")
 
 
 def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
@@ -591,11 +608,14 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     if kind in ("max", "min"):
         if dtype.is_bool:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        return c.function("maximum" if kind == "max" else "minimum", dtype, [left, right])
+        of = dtypes.float32 if dtype is dtypes.float16 else dtype
+        return c.function("maximum" if kind == "max" else "minimum", of, [left, right])
     if kind in BIT_OPERATORS:
         return f"(({dtype.ctype})({left} {BIT_OPERATORS[kind]} {right}))"
     operator = "+" if kind == "sum" else "*"
-    if dtype.is_float:
+    if dtype.is_complex and kind == "prod":
+        return c.function("mul", dtype, [left, right])
+    if dtype.is_inexact:
         return f"({left} {operator} {right})"
     unsigned = UNSIGNED[dtype.name]
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
@@ -614,6 +634,8 @@ def _initial(a: Accumulator) -> str:
     if a.kind == "all":
         return "1"
     lowest = a.kind == "max"
+    if a.dtype.is_complex:
+        return c.literal(complex(-math.inf, -math.inf) if lowest else complex(math.inf, math.inf), a.dtype)
     if a.dtype.is_float:
         return float_literal(float("-inf") if lowest else float("inf"), a.dtype)
     if a.dtype.kind in "ub":

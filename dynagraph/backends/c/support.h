@@ -12,23 +12,24 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
 }
 
 /* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory */
-#define DG_DEFINE_GEMM(suffix, T, gemm)                                                                                  \
-    typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, T, const T *, int64_t, const T *, int64_t,  \
-                                   T, T *, int64_t);                                                                     \
-    typedef void (*dg_##gemm##_32)(int, int, int, int, int, int, T, const T *, int, const T *, int, T, T *, int);        \
+#define DG_DEFINE_GEMM(suffix, T, gemm, S, PASS)                                                                         \
+    typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, S, const T *, int64_t, const T *, int64_t,  \
+                                   S, T *, int64_t);                                                                     \
+    typedef void (*dg_##gemm##_32)(int, int, int, int, int, int, S, const T *, int, const T *, int, S, T *, int);        \
     static inline void dg_gemm_##suffix(const dg_runtime *rt, int ta, int tb, int64_t m, int64_t n, int64_t k,           \
                                         const T *a, int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)             \
     {                                                                                                                    \
+        const T one = 1, zero = 0;                                                                                       \
         enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };                                                           \
         if (m == 0 || n == 0)                                                                                            \
             return;                                                                                                      \
         if (k > 0 && rt->gemm) {                                                                                         \
             if (rt->ilp64)                                                                                               \
-                ((dg_##gemm##_64)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, m, n, k, 1, a, lda, \
-                                           b, ldb, 0, c, ldc);                                                           \
+                ((dg_##gemm##_64)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, m, n, k,             \
+                                           PASS(one), a, lda, b, ldb, PASS(zero), c, ldc);                               \
             else                                                                                                         \
                 ((dg_##gemm##_32)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, (int)m, (int)n,      \
-                                           (int)k, 1, a, (int)lda, b, (int)ldb, 0, c, (int)ldc);                         \
+                                           (int)k, PASS(one), a, (int)lda, b, (int)ldb, PASS(zero), c, (int)ldc);        \
             return;                                                                                                      \
         }                                                                                                                \
         for (int64_t i = 0; i < m; ++i) { /* no BLAS: right, and slow */                                                 \
@@ -42,5 +43,9 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
         }                                                                                                                \
     }
 
-DG_DEFINE_GEMM(f32, float, sgemm)
-DG_DEFINE_GEMM(f64, double, dgemm)
+#define DG_VALUE(x) x
+#define DG_ADDRESS(x) &x
+DG_DEFINE_GEMM(f32, float, sgemm, float, DG_VALUE)
+DG_DEFINE_GEMM(f64, double, dgemm, double, DG_VALUE)
+DG_DEFINE_GEMM(c64, float _Complex, cgemm, const void *, DG_ADDRESS)
+DG_DEFINE_GEMM(c128, double _Complex, zgemm, const void *, DG_ADDRESS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import strided_of, view_of
+from dynagraph.ir.ops import memory_of, strided_of
 from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
 
 MAX_ROWS = 4096  # each is a node
@@ -97,7 +97,7 @@ def rows_of(b: Builder, node: Node, who: str) -> list[Node]:
 
 def reshape(b: Builder, node: Node, shape: Sequence[Dim]) -> Node:
     made = b.call("reshape", node, shape=tuple(shape))
-    if all(type(d) is int for d in node.shape) or view_of(b.placed(made)) is not None:
+    if all(type(d) is int for d in node.shape) or memory_of(b.placed(made)) is not None:
         return made
     ones = [type(d) is not int and d == 1 for d in node.shape]  # along these the elements lie nowhere apart: it may be a view
     if not any(ones):
@@ -125,7 +125,7 @@ def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: Dim = 1
 def is_contiguous(b: Builder, node: Node) -> bool:
     """Whether the value is known to lie in C order in memory."""
     placed = b.placed(node)
-    _base, strided = view_of(placed) or (placed, strided_of(placed))
+    _base, strided = memory_of(placed) or (placed, strided_of(placed))
     wanted = contiguous_strides(strided.shape)
     apart = [d for d, have, want in zip(strided.shape, strided.strides, wanted) if not same_dim(have, want)]
     return all(d == 1 for d in apart) or any(d == 0 for d in strided.shape)

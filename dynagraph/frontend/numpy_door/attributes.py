@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import numpy_error
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, default_dtype
 from dynagraph.frontend.numpy_door.elementwise import strong
-from dynagraph.frontend.numpy_door.shapes import permute
+from dynagraph.frontend.numpy_door.shapes import permute, read_only
 from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, register_function, register_method
+from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, numel
 
@@ -62,7 +63,16 @@ def _matrix_transposed(b: Builder, x: Node) -> Node:
 
 @attribute("real")
 def _real(b: Builder, x: Node) -> Node:
-    return x
+    return b.call("real", x) if x.dtype.is_complex else x
+
+
+@attribute("imag")
+def _imag(b: Builder, x: Node) -> Node:
+    """Of real numbers NumPy gives zeros that are read-only."""
+    if x.dtype.is_complex:
+        return b.call("imag", x)
+    zeros = b.call("full", shape=x.shape, value=0, dtype=x.dtype)
+    return zeros if b.is_scalar(x) else read_only(b, zeros)
 
 
 def _refused(name: str, reason: str, detail: str) -> None:
@@ -78,8 +88,7 @@ for _name in ("strides", "flags", "data", "base", "ctypes", "__array_interface__
         "UNSUPPORTED_FUNCTION",
         "memory layout is not part of a captured graph; ask outside the compiled function",
     )
-for _name in ("flat", "imag"):
-    _refused(_name, "UNSUPPORTED_FUNCTION", "is not captured; use reshape(-1)")
+_refused("flat", "UNSUPPORTED_FUNCTION", "is not captured; use reshape(-1)")
 
 # -- questions --------------------------------------------------------------------------------------------------------
 
@@ -105,14 +114,44 @@ def _isscalar(b: Builder, element: Any) -> bool:
 
 @numpy_function(np.iscomplexobj)
 def _iscomplexobj(b: Builder, x: Any) -> bool:
-    strong(b, x)
-    return False
+    return _is_complex(b, x)
 
 
 @numpy_function(np.isrealobj)
 def _isrealobj(b: Builder, x: Any) -> bool:
-    strong(b, x)
-    return True
+    return not _is_complex(b, x)
+
+
+def _is_complex(b: Builder, x: Any) -> bool:
+    given = strong(b, x)
+    return given.dtype.is_complex if isinstance(given, Node) else default_dtype(given).is_complex
+
+
+@numpy_function(np.real, returns="same")
+def _real_part(b: Builder, val: Any) -> Any:
+    return val.real if type(val) in _PYTHON_NUMBERS else _real(b, b.as_node(val))
+
+
+@numpy_function(np.imag, returns="same")
+def _imaginary_part(b: Builder, val: Any) -> Any:
+    return val.imag if type(val) in _PYTHON_NUMBERS else _imag(b, b.as_node(val))
+
+
+_PYTHON_NUMBERS = (bool, int, float, complex)
+
+
+@numpy_function(np.isreal)
+def _isreal(b: Builder, x: Any) -> Node:
+    return b.call("logical_not", _iscomplex(b, x))
+
+
+@numpy_function(np.iscomplex)
+def _iscomplex(b: Builder, x: Any) -> Node:
+    node = b.as_node(x)
+    if not node.dtype.is_complex:
+        return b.call("full", shape=node.shape, value=False, dtype=dtypes.bool_)
+    part = b.call("imag", node)
+    return b.call("not_equal", part, b.scalar(0, part.dtype))
 
 
 def _of_python_values(function: Callable[..., Any]) -> Callable[..., Any]:

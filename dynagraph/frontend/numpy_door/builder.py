@@ -21,7 +21,7 @@ from dynagraph.ir.interpreter import concrete
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement
 from dynagraph.ir.shapes import Dim, SymInt, hint_numel, same_dim
 
-Scalar = Union[bool, int, float, SymInt]
+Scalar = Union[bool, int, float, complex, SymInt]
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
@@ -38,10 +38,14 @@ class Unsupported(Exception):
 
 
 class WeakFloat:
-    """A Python float that is an input of the program: a 0-d float64 node, and weak in promotion."""
+    """A Python float or complex that is an input of the program: a 0-d float64 or complex128 node, and weak in promotion."""
 
     def __init__(self, node: Node):
         self.node = node
+
+    @property
+    def type(self) -> type:
+        return complex if self.node.dtype.is_complex else float
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Chosen:
 
 def is_weak(value: object) -> bool:
     """Whether NumPy treats the value as a weak scalar in promotion (np.float64 is a float, and is not weak)."""
-    return type(value) in (bool, int, float, SymInt, WeakFloat)
+    return type(value) in (bool, int, float, complex, SymInt, WeakFloat)
 
 
 class Builder:
@@ -130,8 +134,8 @@ class Builder:
     def scalar(self, value: Scalar, dtype: DType) -> Node:
         """The 0-d constant, converted as NumPy converts Python scalars."""
         if isinstance(value, WeakFloat):
-            if not dtype.is_float:
-                raise Unsupported("UNSUPPORTED_ARGUMENT", f"a float that changes, as {dtype}")
+            if not dtype.is_inexact:
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"a {value.type.__name__} that changes, as {dtype}")
             return self.cast(value.node, dtype)
         return self.call("constant", value=converted(value, dtype), dtype=dtype)
 
@@ -194,22 +198,26 @@ def default_dtype(value: object) -> DType:
         return dtypes.bool_
     if type(value) is int and LIMITS[dtypes.int64][1] < value <= LIMITS[dtypes.uint64][1]:
         return dtypes.uint64
-    return dtypes.float64 if type(value) in (float, WeakFloat) else dtypes.int64
+    if isinstance(value, WeakFloat):
+        return value.node.dtype
+    return {float: dtypes.float64, complex: dtypes.complex128}.get(type(value), dtypes.int64)
 
 
 def converted(value: Scalar, dtype: DType) -> Scalar:
     """The value as an element of the dtype; Unsupported where NumPy raises or where the machine decides."""
     if dtype.is_bool:
         return bool(value)
+    if isinstance(value, complex) and not dtype.is_complex:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"the complex number {value} as {dtype}; take its real part")
     if dtype.is_integer:
-        return _as_integer(value, dtype)
+        return _as_integer(value, dtype)  # type: ignore[arg-type]  # no complex number
     if isinstance(value, SymInt):
         return value
     with np.errstate(over="ignore"):
         return dtype.numpy.type(value).item()
 
 
-def _as_integer(value: Scalar, dtype: DType) -> int | SymInt:
+def _as_integer(value: bool | int | float | SymInt, dtype: DType) -> int | SymInt:
     if isinstance(value, float) and not math.isfinite(value):
         raise Unsupported("NUMPY_ERROR", f"{value} is no {dtype}")
     whole = value if isinstance(value, SymInt) else int(value)

@@ -57,13 +57,17 @@ def strong(b: Builder, x: object) -> Any:
 def _for_resolution(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return np.dtype(bool) if type(x) is bool else float if type(x) in (float, WeakFloat) else int
+    return np.dtype(bool) if type(x) is bool else _weak_type(x)
 
 
 def _for_result_type(x: Any) -> Any:
     if isinstance(x, Node):
         return x.dtype.numpy
-    return False if type(x) is bool else 0.0 if type(x) in (float, WeakFloat) else 0
+    return False if type(x) is bool else _weak_type(x)(0)
+
+
+def _weak_type(x: Any) -> type:
+    return x.type if isinstance(x, WeakFloat) else type(x) if type(x) in (float, complex) else int
 
 
 def result_type(operands: Any, who: str) -> DType:
@@ -219,7 +223,15 @@ class _comparison(op):
         if _beyond(left, call.loop[0]) or _beyond(right, call.loop[1]):
             return _compare_beyond(b, self.name, left, right)
         nodes = call.nodes(b)
+        if nodes[0].dtype.is_complex and self.name not in ("equal", "not_equal") and all(map(b.is_scalar, _nodes_of(call))):
+            raise Unsupported(
+                "UNSUPPORTED_DTYPE", f"{self.name}: NumPy compares complex scalars in another way than arrays, beside NaN"
+            )
         return b.call(self.name, *nodes) if nodes[0].dtype is nodes[1].dtype else _compare_signs(b, self.name, *nodes)
+
+
+def _nodes_of(call: Call) -> list[Node]:
+    return [x for x in call.operands if isinstance(x, Node)]
 
 
 def _compare_beyond(b: Builder, name: str, left: Any, right: Any) -> Node:
@@ -258,11 +270,11 @@ class _logical(op):
 
 
 def _float_test(name: str, elsewhere: bool) -> Emit:
-    """A question to floats; integers all answer the same."""
+    """A question to floating point; integers all answer the same."""
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return b.call(name, x) if x.dtype.is_float else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
+        return b.call(name, x) if x.dtype.is_inexact else b.call("full", shape=x.shape, value=elsewhere, dtype=dtypes.bool_)
 
     return emit
 
@@ -272,7 +284,8 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        return b.call("multiply", x, b.scalar(float(factor(x.dtype.numpy.type)), x.dtype))
+        wide = b.cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x
+        return b.cast(b.call("multiply", wide, b.scalar(float(factor(wide.dtype.numpy.type)), wide.dtype)), x.dtype)
 
     return emit
 
@@ -284,6 +297,11 @@ def _between(b: Builder, call: Call) -> Node:
 
 def _copy(b: Builder, call: Call) -> Node:
     return b.call("copy", *call.nodes(b))
+
+
+def _conjugate(b: Builder, call: Call) -> Node:
+    (x,) = call.nodes(b)
+    return b.call("conjugate" if x.dtype.is_complex else "copy", x)
 
 
 def _divmod(b: Builder, call: Call) -> Result:
@@ -308,6 +326,8 @@ def _power(b: Builder, call: Call) -> Node:
         if not is_weak(exponent):
             check_exponents(b, nodes[1])
         return b.call("power_int", *nodes)
+    if dtype.is_complex or dtype is dtypes.float16:
+        return b.call("power", *call.nodes(b))
     name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
     if name is None:
         return _power_of_nodes(b, *call.nodes(b))
@@ -321,6 +341,18 @@ def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
         return result
     half = b.call("equal", exponent, b.scalar(0.5, exponent.dtype))
     return b.call("where", half, b.call("sqrt", base), result)
+
+
+def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
+    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on some dtypes."""
+    short = _SHORT.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
+    if short is not None and isinstance(base, Node) and not b.is_scalar(base) and (short is np.square or base.dtype in _LONG_WAY):
+        return apply(b, short, base)
+    return apply(b, np.power, base, exponent)
+
+
+_LONG_WAY = (dtypes.float16, dtypes.complex64, dtypes.complex128)  # that np.power goes whatever the exponent
+_SHORT = {(int, 2): np.square, (int, -1): np.reciprocal, (float, 0.5): np.sqrt}
 
 
 # NumPy's power takes these ways for exponents that are constant: other bits than pow's
@@ -375,7 +407,7 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.float_power: _float_power,
     np.negative: op("negative"),
     np.positive: _copy,
-    np.conjugate: _copy,
+    np.conjugate: _conjugate,
     np.absolute: op("absolute"),
     np.fabs: op("absolute"),
     np.sign: op("sign"),
@@ -538,6 +570,8 @@ def _rounded(b: Builder, x: Node, digits: int) -> Node:
         raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} is not captured; cast to float64 first")
     if x.dtype.is_integer and digits >= 0:
         return b.call("copy", x)
+    if x.dtype.is_complex:
+        return b.call("complex", *(round_(b, part, digits) for part in _parts(b, x)))
     if digits == 0:
         return b.call("rint", x)
     y = b.cast(x, dtypes.float64) if x.dtype.is_integer else x
@@ -562,6 +596,8 @@ def isneginf(b: Builder, x: Any, out: Any = None) -> Node:
 
 
 def _is_infinite(b: Builder, x: Node, which: float) -> Node:
+    if x.dtype.is_complex:
+        raise numpy_error("isposinf, isneginf: take no complex numbers")
     if not x.dtype.is_float:
         return b.call("full", shape=x.shape, value=False, dtype=dtypes.bool_)
     return b.call("equal", x, b.scalar(which, x.dtype))
@@ -571,6 +607,8 @@ def _is_infinite(b: Builder, x: Node, which: float) -> Node:
 def nan_to_num(b: Builder, x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Node:
     node = b.as_node(x)
     only(copy is True, "nan_to_num", "copy", copy, "it would write into the operand")
+    if node.dtype.is_complex:
+        return b.call("complex", *(nan_to_num(b, part, True, nan, posinf, neginf) for part in _parts(b, node)))
     if not node.dtype.is_float:
         return b.call("copy", node)
     greatest = float(np.finfo(node.dtype.numpy).max)
@@ -610,7 +648,7 @@ def _python_bool(b: Builder, *args: Any, **kwargs: Any) -> Node:
 @numpy_function(np.sinc)
 def sinc(b: Builder, x: Any) -> Node:
     node = b.as_node(x)
-    node = node if node.dtype.is_float else b.cast(node, dtypes.float64)
+    node = node if node.dtype.is_inexact else b.cast(node, dtypes.float64)
     tiny = b.scalar(float(np.finfo(node.dtype.numpy).eps), node.dtype)
     y = b.call(
         "multiply",
@@ -623,22 +661,35 @@ def sinc(b: Builder, x: Any) -> Node:
 @numpy_function(np.angle)
 def angle(b: Builder, z: Any, deg: Any = False) -> Node:
     """Of real numbers: 0, or pi for negative ones."""
-    found = apply(b, np.arctan2, 0, b.as_node(z))
+    x = b.as_node(z)
+    real, imag = _parts(b, x) if x.dtype.is_complex else (x, 0)
+    found = apply(b, np.arctan2, imag, real)
     return apply(b, np.multiply, found, 180 / math.pi) if flag(deg, "angle") else found
 
 
 @numpy_function(np.real_if_close, returns="array")
 def real_if_close(b: Builder, a: Any, tol: Any = 100) -> Node:
     """Real numbers are given back as they are."""
-    return b.as_node(a)
+    x = b.as_node(a)
+    if x.dtype.is_complex:
+        raise Unsupported("DATA_DEPENDENT", "real_if_close: whether complex numbers are close to real ones depends on the data")
+    return x
 
 
 @numpy_method("conj", "conjugate", returns="same")
-def _conjugate(b: Builder, a: Node, /) -> Node:
-    return a
+def _conjugate_method(b: Builder, a: Node, /) -> Node:
+    """Of real numbers the array itself; of complex ones in an array without dimensions NumPy gives a scalar."""
+    if not a.dtype.is_complex:
+        return a
+    only(a.ndim > 0 or b.is_scalar(a), "conj", "array", "without dimensions", "np.conj")
+    return b.call("conjugate", a)
+
+
+def _parts(b: Builder, x: Node) -> tuple[Node, Node]:
+    return b.call("real", x), b.call("imag", x)
 
 
 __all__ = [
     "UFUNCS", "Call", "SymInt", "apply", "arrays_out", "check_exponents", "combining_op", "default_dtype", "fitted", "held",
-    "mask_of", "resolve", "result_type", "strong",
+    "mask_of", "power_operator", "resolve", "result_type", "strong",
 ]  # fmt: skip

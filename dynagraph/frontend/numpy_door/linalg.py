@@ -114,7 +114,7 @@ def inner(b: Builder, left: Any, right: Any, /) -> Node:
 @numpy_function(np.vdot)
 def vdot(b: Builder, left: Any, right: Any, /) -> Node:
     x, y = (ravel(b, n) for n in _common(b, "vdot", left, right))
-    return _matmul(b, x, y)
+    return _matmul(b, b.call("conjugate", x) if x.dtype.is_complex else x, y)
 
 
 @numpy_function(np.outer, at_default=("out",))
@@ -279,7 +279,7 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
 def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Node:
     """Vector norms, and the matrix norms that are sums and extremes; singular values are not captured."""
     node = b.as_node(x)
-    node = node if node.dtype.is_float else b.cast(node, dtypes.float64)
+    node = node if node.dtype.is_inexact else b.cast(node, dtypes.float64)
     whole = axis is None
     axes = tuple(range(node.ndim)) if whole else several_axes(axis, node.ndim, "norm")
     if ord is None and whole:
@@ -292,7 +292,11 @@ def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = 
 
 
 def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:
-    return b.call("sqrt", reduce(b, "sum", b.call("square", x), axes, keepdims))
+    if x.dtype is dtypes.float16 and len(axes) == x.ndim:
+        raise Unsupported("UNSUPPORTED_DTYPE", "norm: of all halves is not captured; NumPy sums their squares in float32")
+    parts = [b.call("real", x), b.call("imag", x)] if x.dtype.is_complex else [x]
+    squares = [b.call("square", part) for part in parts]
+    return b.call("sqrt", reduce(b, "sum", b.call("add", *squares) if len(squares) == 2 else squares[0], axes, keepdims))
 
 
 def _vector_norm(b: Builder, x: Node, order: Any, axis: int, keepdims: Any) -> Node:
@@ -300,7 +304,7 @@ def _vector_norm(b: Builder, x: Node, order: Any, axis: int, keepdims: Any) -> N
     if order is None or order == 2:
         return _root_of_squares(b, x, (axis,), keepdims)
     if order == 0:
-        return reduce(b, "sum", b.cast(b.call("not_equal", x, b.scalar(0.0, x.dtype)), x.dtype), axis, keepdims)
+        return reduce(b, "sum", b.cast(b.call("not_equal", x, b.scalar(0.0, x.dtype)), x.dtype.real), axis, keepdims)
     size = b.call("absolute", x)
     if order in (float("inf"), float("-inf")):
         return reduce(b, "max" if order > 0 else "min", size, axis, keepdims)

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
-from dynagraph.frontend.numpy_door.elementwise import apply
+from dynagraph.frontend.numpy_door.elementwise import apply, power_operator
 from dynagraph.frontend.numpy_door.linalg import matmul
 from dynagraph.frontend.numpy_door.table import operator
 from dynagraph.ir.graph import Node
@@ -62,13 +62,6 @@ def _in_place(symbol: str, plain: Callable[..., Any]) -> Callable[..., Any]:
     return door
 
 
-def _pow(b: Builder, base: Any, exponent: Any) -> Any:
-    """``x ** 2`` of an array is np.square, which differs from np.power on bools."""
-    if isinstance(base, Node) and not b.is_scalar(base) and type(exponent) is int and exponent == 2:
-        return apply(b, np.square, base)
-    return apply(b, np.power, base, exponent)
-
-
 for _symbol, _ufunc in _BINARY.items():
     operator(_symbol)(_binary(_ufunc))
     if not _symbol.endswith("=") and _symbol not in ("<", ">", "divmod"):
@@ -76,8 +69,8 @@ for _symbol, _ufunc in _BINARY.items():
 for _symbols, _ufunc in _UNARY.items():
     for _symbol in _symbols:
         operator(_symbol)(_unary(_ufunc))
-operator("**")(_pow)
-operator("**=")(_in_place("**=", _pow))
+operator("**")(power_operator)
+operator("**=")(_in_place("**=", power_operator))
 operator("@")(matmul)
 operator("@=")(_in_place("@=", matmul))
 

@@ -139,8 +139,14 @@ def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
     if dtype is None:
         return b.cast(x, dtypes.float64) if x.dtype.kind in "biu" else x
     wanted = known_dtype(dtype, who)
-    only(wanted.is_float, who, "dtype", wanted, "statistics are captured in float32 and float64")
+    only(wanted.is_inexact, who, "dtype", wanted, "statistics are captured in floating point")
     return b.cast(x, wanted)
+
+
+def _check_real(x: Node, who: str, *others: DType) -> None:
+    """Decline dtypes for which NumPy goes another way."""
+    if x.dtype.is_complex or x.dtype in others:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of {x.dtype} with these arguments is not captured")
 
 
 def _warns(who: str) -> Unsupported:
@@ -175,6 +181,7 @@ def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) 
         raise _warns("mean")
     if mask is None:
         return b.call("mean", x, axis=axes, keepdims=keeps)
+    _check_real(x, "mean", dtypes.float16)
     count = _counted(b, mask, x, axes, keeps, "mean")
     b.refuse_where(b.call("equal", count, b.scalar(0.0, count.dtype)))
     return _divided(b, _total(b, x, mask, axes, keeps), count)
@@ -212,6 +219,7 @@ def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | fl
     if mask is None and (mean is UNSET or mean is None):
         return b.call(op, x, axis=axes, keepdims=keeps, ddof=ddof)
     chosen = mask if mask is not None else b.scalar(True, dtypes.bool_)
+    _check_real(x, op, dtypes.float16)
     return _spread(b, op, x, chosen, axes, keeps, ddof, mean)
 
 
@@ -316,7 +324,7 @@ def _fitting_weights(b: Builder, weights: Node, x: Node, axes: tuple[int, ...] |
 
 def _without_nan(b: Builder, a: Any, instead: float) -> Node:
     x = b.as_node(a)
-    return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_float else x
+    return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_inexact else x
 
 
 @numpy_function(np.nansum, takes_out=True)
@@ -352,6 +360,7 @@ def _nan_extreme(ufunc: np.ufunc) -> Callable[..., Node]:
         b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = UNSET, initial: Any = UNSET, where: Any = UNSET
     ) -> Node:
         """The program refuses where nothing but NaN is left: NumPy warns."""
+        _check_real(b.as_node(a), ufunc.__name__)
         result = reduce_by(b, ufunc, a, axis, None, out, keepdims, initial, _everywhere(where))
         if result.dtype.is_float:
             b.refuse_where(b.call("isnan", result))
@@ -368,6 +377,7 @@ def _nan_position(op: str, instead: float) -> Callable[..., Node]:
     def door(b: Builder, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = UNSET) -> Node:
         """The program refuses where there is nothing but NaN: NumPy raises."""
         x = b.as_node(a)
+        _check_real(x, op)
         if x.dtype.is_float and not any(d == 0 for d in x.shape):
             b.refuse_where(reduce(b, "all", b.call("isnan", x), axis, False))
         return _position(b, op, _without_nan(b, x, instead), axis, keepdims)
@@ -392,6 +402,7 @@ def nanmean(
 ) -> Node:
     """The program refuses where there is nothing but NaN: NumPy warns."""
     x = b.as_node(a)
+    _check_real(x, "nanmean")
     if not x.dtype.is_float:
         return _mean(b, x, axis, dtype, keepdims, where)
     return _mean(b, x, loose_axis(axis, x), dtype, keepdims, _present(b, x, where, "nanmean"))
@@ -418,6 +429,7 @@ def _nan_variance(op: str) -> Callable[..., Node]:
         correction: Any = UNSET,
     ) -> Node:
         x, freedom = b.as_node(a), _ddof(ddof, correction, f"nan{op}")
+        _check_real(x, f"nan{op}")
         if not x.dtype.is_float:
             return _variance(b, op, x, axis, dtype, freedom, keepdims, where, mean)
         same = dtype is None or known_dtype(dtype, op) is x.dtype  # else NumPy rounds on the way

@@ -27,7 +27,7 @@ from dynagraph.frontend.numpy_door.arguments import (
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import view_of
+from dynagraph.ir.ops import memory_of
 from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
 
 # -- reshape and its kin ----------------------------------------------------------------------------------------------
@@ -562,7 +562,7 @@ def read_only(b: Builder, x: Node) -> Node:
 def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
     x = b.as_node(a)
     found = diagonal_of(b, x, "diagonal", offset, axis1, axis2)
-    is_view = view_of(b.placed(found)) is not None
+    is_view = memory_of(b.placed(found)) is not None
     only(is_view, "diagonal", "a", x.meta, "an array in C order, of which the diagonal is a view")
     return read_only(b, found)
 

@@ -97,6 +97,7 @@ def reduce_by(
     mask = mask_of(b, where, name)
     loop = loop_dtype(ufunc, x, dtype, target)
     x = b.cast(x, loop)
+    _check_real(loop, name, mask is None and initial is UNSET and native(ufunc, loop) is not None)
     axes = reduced_axes(loose_axis(axis, x), x.ndim, name)
     keeps = False if keepdims is UNSET else flag(keepdims, name)
     identity = ufunc.identity
@@ -112,6 +113,12 @@ def reduce_by(
     if start is None and identity is None:
         _check_elements(x, axes, name)
     return checked_shape(_reduced(b, ufunc, x, axes, keeps, start), target, name)
+
+
+def _check_real(dtype: DType, who: str, is_plain: bool = False) -> None:
+    """Complex numbers are reduced by kernels of their own, or not at all."""
+    if dtype.is_complex and not is_plain:
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of {dtype} with these arguments is not captured")
 
 
 def loose_axis(axis: Any, x: Node) -> Any:
@@ -242,6 +249,7 @@ def accumulate_by(b: Builder, ufunc: np.ufunc, a: Any, axis: Any = 0, dtype: Any
     """``ufunc.accumulate(a, axis, dtype, out)``."""
     name, x, target = ufunc.__name__, b.as_node(a), written(out, ufunc.__name__)
     x = b.cast(x, loop_dtype(ufunc, x, dtype, target))
+    _check_real(x.dtype, ufunc.__name__, ufunc in (np.add, np.multiply))
     if isinstance(axis, tuple) and len(axis) == 1:
         (axis,) = axis
     if axis is None and x.ndim == 1:
@@ -267,6 +275,7 @@ def reduceat_by(b: Builder, ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0
     """``ufunc.reduceat(a, indices, axis, dtype, out)`` for indices that are known: each segment is a reduction of its own."""
     name, x, target = ufunc.__name__, b.as_node(a), written(out, ufunc.__name__)
     x = b.cast(x, loop_dtype(ufunc, x, dtype, target))
+    _check_real(x.dtype, ufunc.__name__)
     if isinstance(axis, tuple) and len(axis) == 1:
         (axis,) = axis
     if x.ndim == 0 or axis is None:

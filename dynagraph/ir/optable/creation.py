@@ -15,10 +15,10 @@ from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import REQUIRED, Attrs, Creation, Index, Metas, define_op
 from dynagraph.ir.shapes import Dim, Shape, SymInt, expr_of
 
-Scalar = Union[bool, int, float, SymInt]
+Scalar = Union[bool, int, float, complex, SymInt]
 
 
-def _dtype_attr(who: str, kinds: str = "biuf") -> Any:
+def _dtype_attr(who: str, kinds: str = "biufc") -> Any:
     def rule(metas: Metas, attrs: Attrs) -> DType:
         dtype = attrs["dtype"]
         if not isinstance(dtype, DType) or dtype.kind not in kinds:
@@ -82,28 +82,40 @@ def _iota_eager(xp: Any, shape: tuple[int], start: int | float, step: int | floa
         return (start + xp.arange(shape[0], dtype=np.int64) * step).astype(dtype.numpy)
     scalar = dtype.numpy.type
     first, second = scalar(start), scalar(start + step)
-    result = first + xp.arange(shape[0]).astype(dtype.numpy) * (second - first)
+    real = _of_steps(dtype).numpy.type
+    result = real(first) + xp.arange(shape[0]).astype(real) * (real(second) - real(first))
     result[:1], result[1:2] = first, second
-    return result
+    return result.astype(dtype.numpy)
+
+
+def _of_steps(dtype: DType) -> DType:
+    """NumPy steps in float32 where it fills with halves."""
+    return dtypes.float32 if dtype is dtypes.float16 else dtype
 
 
 def _iota_expr(position: Index, attrs: Attrs, out: Meta) -> Expr:
     start, step, dtype = attrs["start"], attrs["step"], out.dtype
     if dtype.is_integer:
         return cast(index(expr_of(start) + position[0] * expr_of(step)), dtype)
-    first, second = _value(start, dtype), _value(start + step, dtype)
-    delta = _value_of_difference(start, step, dtype) or call("sub", second, first)
+    first, second = (_as_step(_value(v, dtype)) for v in (start, start + step))
+    dtype = _of_steps(dtype)
+    delta = _value_of_difference(first, second, dtype) or call("sub", second, first)
     i = index(position[0])
     filled = call("add", first, call("mul", cast(i, dtype), delta))
     filled = _at(i, 1, second, filled) if _differs(first, delta, 1, second) else filled
-    return _at(i, 0, first, filled) if _differs(first, delta, 0, first) else filled
+    return cast(_at(i, 0, first, filled) if _differs(first, delta, 0, first) else filled, out.dtype)
 
 
-def _value_of_difference(start: Scalar, step: Scalar, dtype: DType) -> Expr | None:
-    if isinstance(start, SymInt) or isinstance(step, SymInt):
+def _as_step(value: Expr) -> Expr:
+    dtype = _of_steps(value.dtype)
+    return const(value.value, dtype) if value.op == "const" else cast(value, dtype)  # type: ignore[arg-type]
+
+
+def _value_of_difference(first: Expr, second: Expr, dtype: DType) -> Expr | None:
+    if first.op != "const" or second.op != "const":
         return None
     scalar = dtype.numpy.type
-    return const(float(scalar(start + step) - scalar(start)), dtype)
+    return const(float(scalar(second.value) - scalar(first.value)), dtype)
 
 
 def _differs(first: Expr, delta: Expr, i: int, wanted: Expr) -> bool:

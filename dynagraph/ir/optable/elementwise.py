@@ -23,14 +23,20 @@ from dynagraph.ir.optable.rules import (
     ANY,
     BITS,
     BOOL,
+    COMPLEX,
     FLOAT,
+    INEXACT,
     INTEGER,
     NUMERIC,
+    REAL,
+    REAL_NUMERIC,
     broadcast,
     check_kind,
     one_dtype,
     same_dtype,
     to_bool,
+    to_complex,
+    to_real,
 )
 from dynagraph.ir.shapes import Shape
 
@@ -53,6 +59,7 @@ def _row(
     exact: bool = True,
     domain: tuple[float, float] = (-3.0, 3.0),
     eager: Callable[..., Any] | None = None,
+    part: int | None = None,
     doc: str = "",
 ) -> None:
     define_op(
@@ -61,7 +68,7 @@ def _row(
         dtype=result(name, kinds),
         shape=broadcast(name),
         eager=eager or _eager(name),
-        lowering=Elementwise(expr),
+        lowering=Elementwise(expr, part),
         exact=exact,
         domain=domain,
         doc=doc,
@@ -77,12 +84,12 @@ def _or_on_bools(bool_function: str, function: str) -> Callable[..., Expr]:
 
 
 def _fmax_fmin(bool_function: str, integer_function: str, float_function: str) -> Callable[..., Expr]:
-    """Only floats have NaN to ignore."""
+    """Only floats and complex numbers have NaN to ignore."""
 
     def expr(a: Expr, b: Expr) -> Expr:
         if a.dtype.is_bool:
             return call(bool_function, a, b)
-        return call(float_function if a.dtype.is_float else integer_function, a, b)
+        return call(float_function if a.dtype.is_inexact else integer_function, a, b)
 
     return expr
 
@@ -93,6 +100,8 @@ def _unless(kinds: str, function: str) -> Callable[[Expr], Expr]:
 
 
 def _reciprocal(x: Expr) -> Expr:
+    if x.dtype.is_complex:
+        return call("reciprocal", x)
     y = x if x.dtype.is_float else cast(x, dtypes.float64)
     return cast(call("div", const(1, y.dtype), y), x.dtype)
 
@@ -105,11 +114,11 @@ def nonnegative(xp: Any, exponents: Any) -> Any:
 _row("add", 2, ANY, _or_on_bools("or", "add"))
 _row("subtract", 2, NUMERIC, _scalar("sub"))
 _row("multiply", 2, ANY, _or_on_bools("and", "mul"))
-_row("divide", 2, FLOAT, _scalar("div"))
-_row("floor_divide", 2, NUMERIC, _scalar("floordiv"))
-_row("remainder", 2, NUMERIC, _scalar("remainder"))
-_row("fmod", 2, NUMERIC, _scalar("fmod"))
-_row("power", 2, FLOAT, _scalar("pow"), exact=False, domain=(0.1, 3.0))
+_row("divide", 2, INEXACT, _scalar("div"))
+_row("floor_divide", 2, REAL_NUMERIC, _scalar("floordiv"))
+_row("remainder", 2, REAL_NUMERIC, _scalar("remainder"))
+_row("fmod", 2, REAL_NUMERIC, _scalar("fmod"))
+_row("power", 2, INEXACT, _scalar("pow"), exact=False, domain=(0.1, 3.0))
 _row(
     "power_int",
     2,
@@ -120,7 +129,7 @@ _row(
     doc="products wrap; exponents must not be negative, which graphs check: what is given for these is any number",
 )
 _row("negative", 1, NUMERIC, _scalar("neg"))
-_row("absolute", 1, ANY, _unless("bu", "abs"))
+_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real)
 _row("sign", 1, NUMERIC, _scalar("sign"))
 _row("reciprocal", 1, NUMERIC, _reciprocal, doc="of integers by way of float64; that of 0 is the machine's affair")
 _row("square", 1, NUMERIC, lambda x: call("mul", x, x))
@@ -214,9 +223,24 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
 
 _row("heaviside", 2, FLOAT, _heaviside)
 
+# -- parts of complex numbers -----------------------------------------------------------------------------------------
+
+_row("conjugate", 1, COMPLEX, _scalar("conj"))
+_row("real", 1, COMPLEX, _scalar("real"), result=to_real, part=0)
+_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real, part=1)
+
+
+def _complex(xp: Any, real: Any, imag: Any) -> Any:
+    result = xp.empty(xp.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    result.real, result.imag = real, imag
+    return result
+
+
+_row("complex", 2, FLOAT, _scalar("complex"), result=to_complex, eager=_complex, doc="of a real and an imaginary part")
+
 # -- roots, exponentials, logarithms, trigonometry -------------------------------------------------------------------
 
-_row("sqrt", 1, FLOAT, _scalar("sqrt"), domain=(0.0, 10.0))
+_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0))
 
 _TRANSCENDENTAL: dict[str, tuple[float, float]] = {
     "cbrt": (-10.0, 10.0), "exp": (-10.0, 10.0), "exp2": (-10.0, 10.0), "expm1": (-5.0, 5.0),
@@ -228,7 +252,7 @@ _TRANSCENDENTAL: dict[str, tuple[float, float]] = {
 }  # fmt: skip
 
 for _name, _domain in _TRANSCENDENTAL.items():
-    _row(_name, 1, FLOAT, _scalar(_name), exact=False, domain=_domain)
+    _row(_name, 1, FLOAT if _name == "cbrt" else INEXACT, _scalar(_name), exact=False, domain=_domain)
 
 _erf_of_array = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -245,8 +269,8 @@ _row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf)
 # -- rounding --------------------------------------------------------------------------------------------------------
 
 for _name in ("floor", "ceil", "trunc"):
-    _row(_name, 1, ANY, _unless(BITS, _name), doc="integers and bools are given back as they are")
-_row("rint", 1, FLOAT, _scalar("rint"))
+    _row(_name, 1, REAL, _unless(BITS, _name), doc="integers and bools are given back as they are")
+_row("rint", 1, INEXACT, _scalar("rint"))
 
 # -- comparisons and logic -------------------------------------------------------------------------------------------
 
@@ -266,8 +290,9 @@ for _name, _function in _BITWISE.items():
 _row("invert", 1, BITS, lambda x: call("not" if x.dtype.is_bool else "invert", x))
 _row("left_shift", 2, INTEGER, _scalar("shl"), domain=(0.0, 9.0))
 _row("right_shift", 2, INTEGER, _scalar("shr"), domain=(0.0, 9.0))
-for _name in ("isnan", "isinf", "isfinite", "signbit"):
-    _row(_name, 1, FLOAT, _scalar(_name), result=to_bool)
+for _name in ("isnan", "isinf", "isfinite"):
+    _row(_name, 1, INEXACT, _scalar(_name), result=to_bool)
+_row("signbit", 1, FLOAT, _scalar("signbit"), result=to_bool)
 
 # -- select and cast -------------------------------------------------------------------------------------------------
 
@@ -295,6 +320,8 @@ def _cast_dtype(metas: Metas, attrs: Attrs) -> DType:
         raise DTypeError(
             f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.ALL)}), got {target!r}"
         )
+    if metas[0].dtype.is_complex and not (target.is_complex or target.is_bool):
+        raise DTypeError(f"cast: of complex numbers to {target}: take the real part")
     return target
 
 

@@ -10,7 +10,7 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
 from dynagraph.ir.optable.elementwise import nonnegative
-from dynagraph.ir.optable.rules import ANY, FLOAT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype
+from dynagraph.ir.optable.rules import ANY, INEXACT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype, to_real
 from dynagraph.ir.shapes import Dim, Shape, numel
 
 Axes = tuple[int, ...]
@@ -204,7 +204,7 @@ for _name in _binary:
 
 # -- statistics -----------------------------------------------------------------------------------------------------
 
-EXACT_COUNT = 2**24  # counts up to here are exact in float32
+EXACT_COUNT = {dtypes.float32: 2**24}  # counts up to here are exact
 
 
 def _count(shape: Shape, axes: Axes) -> Dim:
@@ -216,10 +216,10 @@ def _divide_by_count(graph: Graph, total: Node, count: Dim, ddof: int | float = 
 
     A float32 quotient of operands exact in float32 is the same, for float64 has more than twice its digits.
     """
-    exact = total.dtype is dtypes.float64 or (
-        isinstance(count, int) and isinstance(ddof, int) and count - ddof <= EXACT_COUNT
+    exact = total.dtype in (dtypes.float64, dtypes.complex128) or (
+        isinstance(count, int) and isinstance(ddof, int) and count - ddof <= EXACT_COUNT.get(total.dtype, -1)
     )
-    dtype = total.dtype if exact else dtypes.float64
+    dtype = total.dtype if exact else dtypes.complex128 if total.dtype.is_complex else dtypes.float64
     divisor = _degrees_of_freedom(graph, count, ddof, dtype)
     if exact:
         return graph.call(OPS["divide"], total, divisor)
@@ -239,13 +239,24 @@ def _degrees_of_freedom(graph: Graph, count: Dim, ddof: int | float, dtype: DTyp
 
 
 def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
+    if x.dtype is dtypes.float16:  # NumPy's mean, but not its variance, takes float32 on the way
+        wide = _plain_mean(graph, graph.call(OPS["cast"], x, dtype=dtypes.float32), axis=axis, keepdims=keepdims)
+        return graph.call(OPS["cast"], wide, dtype=x.dtype)
+    return _plain_mean(graph, x, axis=axis, keepdims=keepdims)
+
+
+def _plain_mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
     total = graph.call(OPS["sum"], x, axis=axis, keepdims=keepdims)
     return _divide_by_count(graph, total, _count(x.shape, axis))
 
 
 def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float) -> Node:
-    deviation = graph.call(OPS["subtract"], x, _mean(graph, x, axis=axis, keepdims=True))
-    squares = graph.call(OPS["square"], deviation)
+    deviation = graph.call(OPS["subtract"], x, _plain_mean(graph, x, axis=axis, keepdims=True))
+    if x.dtype.is_complex:
+        parts = (graph.call(OPS["square"], graph.call(OPS[part], deviation)) for part in ("real", "imag"))
+        squares = graph.call(OPS["add"], *parts)
+    else:
+        squares = graph.call(OPS["square"], deviation)
     total = graph.call(OPS["sum"], squares, axis=axis, keepdims=keepdims)
     return _divide_by_count(graph, total, _count(x.shape, axis), ddof)
 
@@ -270,7 +281,7 @@ def _define_mean() -> Op:
         "mean",
         arity=1,
         attrs={"axis": REQUIRED, "keepdims": False},
-        dtype=same_dtype("mean", FLOAT),
+        dtype=same_dtype("mean", INEXACT),
         shape=_reduced_shape("mean"),
         eager=_choose("mean"),
         lowering=Composite(_mean),
@@ -282,7 +293,7 @@ def _define_spread(name: str, decompose: Any) -> Op:
         name,
         arity=1,
         attrs={"axis": REQUIRED, "keepdims": False, "ddof": 0},
-        dtype=same_dtype(name, FLOAT),
+        dtype=to_real(name, INEXACT),
         shape=_spread_shape(name),
         eager=lambda xp, x, axis, keepdims, ddof: getattr(xp, name)(x, axis=axis, keepdims=keepdims, ddof=ddof),
         lowering=Composite(decompose),

@@ -13,16 +13,24 @@ from dynagraph.ir.shapes import Shape, broadcast_shapes
 DTypeRule = Callable[[Metas, Attrs], DType]
 ShapeRule = Callable[[Metas, Attrs], Shape]
 
-ANY = "biuf"
-NUMERIC = "iuf"
+ANY = "biufc"
+REAL = "biuf"
+NUMERIC = "iufc"
+REAL_NUMERIC = "iuf"
+INEXACT = "fc"
 FLOAT = "f"
+COMPLEX = "c"
 INTEGER = "iu"
 BITS = "biu"
 BOOL = "b"
 
 _WHAT = {
-    NUMERIC: "integers or floating point",
+    REAL: "bools, integers or floating point",
+    NUMERIC: "numbers",
+    REAL_NUMERIC: "integers or floating point",
+    INEXACT: "floating point or complex numbers",
     FLOAT: "floating point",
+    COMPLEX: "complex numbers",
     INTEGER: "integers",
     BITS: "integers or bool",
     BOOL: "bool",
@@ -56,6 +64,23 @@ def to_bool(who: str, kinds: str = ANY) -> DTypeRule:
     def rule(metas: Metas, attrs: Attrs) -> DType:
         check_kind(who, one_dtype(who, metas), kinds)
         return dtypes.bool_
+
+    return rule
+
+
+def to_real(who: str, kinds: str = ANY) -> DTypeRule:
+    """The result has the dtype of the parts of the operands, which have one dtype."""
+    return lambda metas, attrs: check_kind(who, one_dtype(who, metas), kinds).real
+
+
+def to_complex(who: str, kinds: str = FLOAT) -> DTypeRule:
+    """The result is complex, of parts of the dtype that the operands have."""
+
+    def rule(metas: Metas, attrs: Attrs) -> DType:
+        dtype = check_kind(who, one_dtype(who, metas), kinds)
+        if dtype.complex is dtype:
+            raise DTypeError(f"{who}: there are no complex numbers of {dtype} parts")
+        return dtype.complex
 
     return rule
 

@@ -24,7 +24,9 @@ def legalize(graph: Graph) -> Graph:
         if node.kind != "call_function":
             continue
         if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":
-            if node.dtype.is_float:
+            if node.dtype is dtypes.float16:
+                node = _widened_product(graph, node)
+            if node.dtype.is_inexact:
                 _matrix_operands(graph, node)
             else:
                 _expand_matmul(graph, node)
@@ -47,6 +49,17 @@ def _own_outputs(graph: Graph) -> None:
         seen.add(node)
         args.append(node)
     output.set_args(tuple(args))
+
+
+def _widened_product(graph: Graph, node: Node) -> Node:
+    """Products of halves are summed in float32, as NumPy does it, and rounded once."""
+    with graph.inserting_before(node):
+        operands = (graph.call(OPS["cast"], arg, dtype=dtypes.float32) for arg in node.args)
+        product = graph.call(node.op, *operands)
+        result = graph.call(OPS["cast"], product, dtype=node.dtype)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+    return product
 
 
 def _matrix_operands(graph: Graph, node: Node) -> None:
@@ -79,6 +92,10 @@ def _split_reduction(graph: Graph, node: Node) -> None:
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
     axes = node.attrs["axis"]
+    if node.dtype.is_complex and lowering.kind == "prod":
+        return  # what infinities become depends on the order
+    if node.dtype is dtypes.float16 and lowering.kind in ("sum", "prod"):
+        return  # it is accumulated in float32, and blocks would be rounded
     if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * LONG:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):

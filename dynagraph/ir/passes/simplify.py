@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,19 +50,20 @@ def of_floats(x: Node) -> bool:
 
 
 def without_nan(x: Node) -> bool:
-    return not x.dtype.is_float
+    return not x.dtype.is_inexact
 
 
-def has_exact_reciprocal(c: Scalar) -> bool:
+def has_exact_reciprocal(c: Scalar, root: Node) -> bool:
     """A power of two whose reciprocal is a normal number: dividing and multiplying round the same real number."""
-    return math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and 2.0**-126 <= abs(c) <= 2.0**126
+    least = max(2.0**-126, float(np.finfo(root.dtype.numpy).tiny))
+    return math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and least <= abs(c) <= 1 / least
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
 def _widens(source: DType, target: DType) -> bool:
     """NumPy's safe casts, apart from those of 64-bit integers to float64: 2**53 + 1 has no float64."""
     safe = np.can_cast(source.numpy, target.numpy, "safe")
-    return safe and not (source.is_integer and target.is_float and 8 * source.itemsize > np.finfo(target.numpy).nmant)
+    return safe and not (source.is_integer and target.is_inexact and 8 * source.itemsize > np.finfo(target.numpy).nmant)
 
 
 _WIDENS: dict[str, frozenset[str]] = {
@@ -83,7 +85,7 @@ def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
     source, target = x.dtype, root.dtype
     if keeps_every_value(source, middle):
         in_range = keeps_every_value(source, target)
-        return source is middle or in_range or not (middle.is_float and target.is_integer)
+        return source is middle or in_range or not (middle.is_inexact and target.is_integer)
     narrower = source.itemsize >= middle.itemsize >= target.itemsize
     return narrower and source.is_integer and middle.is_integer and target.is_integer
 
@@ -148,43 +150,45 @@ def without_symbolic_steps(inner_steps: Shape, steps: Shape) -> bool:
 
 
 # -- the rules ---------------------------------------------------------------------------------------------------------
+_of_reals = partial(Rule, of_reals=True)  # (inf + 1j) * 1 is inf + nan j: each part meets both parts of the other
+
 ARITHMETIC: list[Rule] = [
-    Rule("mul-one", x * 1, x),
-    Rule("mul-true", x * True, x),  # NumPy's multiplication of bools is "and"
-    Rule("div-one", x / 1, x),
-    Rule("sub-zero", x - 0, x),  # x - 0.0 keeps -0.0
-    Rule("add-negative-zero", x + -0.0, x),
-    Rule("add-zero", x + 0, x, when=is_integer),  # -0.0 + 0.0 is 0.0
-    Rule("add-false", x + False, x),  # NumPy's addition of bools is "or"
-    Rule("mul-minus-one", x * -1, -x),
-    Rule("mul-zero", x * 0, lambda root: filled(root, 0), when=is_integer),  # inf*0 is nan, -1.0*0 is -0.0
-    Rule("sub-self", x - x, lambda root: filled(root, 0), when=is_integer),  # inf-inf is nan
-    Rule("sub-negative", x - -y, x + y),
-    Rule("add-negative", x + -y, x - y),
-    Rule("mul-negatives", -x * -y, x * y),
-    Rule("div-negatives", -x / -y, x / y),
-    Rule("negative-negative", op.negative(op.negative(x)), x),
-    Rule("negative-sub", -(x - y), y - x, when=is_integer),  # -(1.0-1.0) is -0.0
-    Rule("div-power-of-two", x / c, lambda x, c: _times_reciprocal(x, c), when=has_exact_reciprocal),
-    Rule("floor-divide-one", x // 1, x, when=is_integer),
-    Rule("remainder-one", x % 1, lambda root: filled(root, 0), when=is_integer),
-    Rule("power-zero", x**0, lambda root: filled(root, 1)),  # nan**0 is 1
-    Rule("power-negative-zero", x**-0.0, lambda root: filled(root, 1)),
-    Rule("power-one", x**1, x),
-    Rule("power-two", x**2, op.square(x)),  # as np.power does it
-    Rule("power-int-zero", op.power_int(x, 0), lambda root: filled(root, 1)),
-    Rule("power-int-one", op.power_int(x, 1), x),
-    Rule("power-int-two", op.power_int(x, 2), op.square(x)),
-    Rule("absolute-absolute", abs(abs(x)), abs(x)),
-    Rule("absolute-negative", abs(-x), abs(x), when=is_float),
-    Rule("absolute-square", abs(op.square(x)), op.square(x), when=is_float),  # integers wrap to negative squares
-    Rule("square-negative", op.square(-x), op.square(x)),
-    Rule("square-absolute", op.square(abs(x)), op.square(x)),
-    Rule("sign-sign", op.sign(op.sign(x)), op.sign(x)),
+    _of_reals("mul-one", x * 1, x),
+    _of_reals("mul-true", x * True, x),  # NumPy's multiplication of bools is "and"
+    _of_reals("div-one", x / 1, x),
+    _of_reals("sub-zero", x - 0, x),  # x - 0.0 keeps -0.0
+    _of_reals("add-negative-zero", x + -0.0, x),
+    _of_reals("add-zero", x + 0, x, when=is_integer),  # -0.0 + 0.0 is 0.0
+    _of_reals("add-false", x + False, x),  # NumPy's addition of bools is "or"
+    _of_reals("mul-minus-one", x * -1, -x),
+    _of_reals("mul-zero", x * 0, lambda root: filled(root, 0), when=is_integer),  # inf*0 is nan, -1.0*0 is -0.0
+    _of_reals("sub-self", x - x, lambda root: filled(root, 0), when=is_integer),  # inf-inf is nan
+    _of_reals("sub-negative", x - -y, x + y),
+    _of_reals("add-negative", x + -y, x - y),
+    _of_reals("mul-negatives", -x * -y, x * y),
+    _of_reals("div-negatives", -x / -y, x / y),
+    _of_reals("negative-negative", op.negative(op.negative(x)), x),
+    _of_reals("negative-sub", -(x - y), y - x, when=is_integer),  # -(1.0-1.0) is -0.0
+    _of_reals("div-power-of-two", x / c, lambda x, c: _times_reciprocal(x, c), when=has_exact_reciprocal),
+    _of_reals("floor-divide-one", x // 1, x, when=is_integer),
+    _of_reals("remainder-one", x % 1, lambda root: filled(root, 0), when=is_integer),
+    _of_reals("power-zero", x**0, lambda root: filled(root, 1)),  # nan**0 is 1
+    _of_reals("power-negative-zero", x**-0.0, lambda root: filled(root, 1)),
+    _of_reals("power-one", x**1, x),
+    _of_reals("power-two", x**2, op.square(x)),  # as np.power does it
+    _of_reals("power-int-zero", op.power_int(x, 0), lambda root: filled(root, 1)),
+    _of_reals("power-int-one", op.power_int(x, 1), x),
+    _of_reals("power-int-two", op.power_int(x, 2), op.square(x)),
+    _of_reals("absolute-absolute", abs(abs(x)), abs(x)),
+    _of_reals("absolute-negative", abs(-x), abs(x), when=is_float),
+    _of_reals("absolute-square", abs(op.square(x)), op.square(x), when=is_float),  # integers wrap to negative squares
+    _of_reals("square-negative", op.square(-x), op.square(x)),
+    _of_reals("square-absolute", op.square(abs(x)), op.square(x)),
+    _of_reals("sign-sign", op.sign(op.sign(x)), op.sign(x)),
 ]
 
 EXTREMES: list[Rule] = [
-    Rule(f"{name}-self", getattr(op, name)(x, x), x) for name in ("maximum", "minimum", "fmax", "fmin")
+    _of_reals(f"{name}-self", getattr(op, name)(x, x), x) for name in ("maximum", "minimum", "fmax", "fmin")
 ]
 
 ROUNDING: list[Rule] = [
@@ -227,6 +231,13 @@ LOGIC: list[Rule] = [
     Rule("where-false", op.where(False, x, y), y),
     Rule("where-same", op.where(z, x, x), x),
     Rule("where-not", op.where(op.logical_not(z), x, y), op.where(z, y, x)),
+]
+
+PARTS: list[Rule] = [
+    Rule("real-complex", op.real(op.complex(x, y)), x),
+    Rule("imag-complex", op.imag(op.complex(x, y)), y),
+    Rule("complex-parts", op.complex(op.real(x), op.imag(x)), x),
+    Rule("conjugate-conjugate", op.conjugate(op.conjugate(x)), x),
 ]
 
 BITS: list[Rule] = [
@@ -279,7 +290,7 @@ MOVEMENT: list[Rule] = [
       for name in ("reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile")),
 ]
 
-EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *BITS, *CASTS, *MOVEMENT]
+EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *PARTS, *BITS, *CASTS, *MOVEMENT]
 
 
 def _times_reciprocal(x: Node, c: Scalar) -> Node:
