@@ -96,7 +96,7 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
         inner = obj.__wrapped__
         return call(frame, class_function(frame.ex, inner, type(obj), inner.__name__), args, kwargs)
     try:
-        found = SPECIAL.get(obj)
+        found = SPECIAL.get(obj) or _of_package(obj)
         is_pure = obj in PURE_FUNCTIONS
     except TypeError:
         return refuse("UNSUPPORTED_FUNCTION", repr(obj))
@@ -109,6 +109,17 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
     if isinstance(obj, (types.WrapperDescriptorType, types.MethodDescriptorType)) and args:
         return _call_slot(frame, obj, args, kwargs)
     return _unknown(obj)
+
+
+def _of_package(obj: Any) -> Any:
+    """The meaning of an object of a package that is only looked at once the user has imported it."""
+    module = str(getattr(obj, "__module__", ""))
+    for package in [p for p in PACKAGES if module == p or module.startswith(p + ".")]:
+        SPECIAL.update(PACKAGES.pop(package, dict)())
+    return SPECIAL.get(obj)
+
+
+PACKAGES: dict[str, Callable[[], dict[Any, Callable[..., Value]]]] = {}  # what gives the meanings of their objects
 
 
 def _checked(frame: Frame, found: Callable[..., Value], obj: Any, args: Arguments, kwargs: Keywords) -> Value:
