@@ -13,7 +13,7 @@ from typing import Any
 from dynagraph._core import _dispatch
 from dynagraph.frontend.attributes import attribute_or, delete_attribute, load_attribute, store_attribute
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.calls import Arguments, Keywords, call, caller
+from dynagraph.frontend.calls import Arguments, Keywords, call, caller, load_package
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Flat, Map, Reversed, Until, Zip, items_of, iterate, listed
@@ -112,14 +112,9 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
 
 
 def _of_package(obj: Any) -> Any:
-    """The meaning of an object of a package that is only looked at once the user has imported it."""
-    module = str(getattr(obj, "__module__", ""))
-    for package in [p for p in PACKAGES if module == p or module.startswith(p + ".")]:
-        SPECIAL.update(PACKAGES.pop(package, dict)())
-    return SPECIAL.get(obj)
-
-
-PACKAGES: dict[str, Callable[[], dict[Any, Callable[..., Value]]]] = {}  # what gives the meanings of their objects
+    """The meaning of an object of a package whose meanings are registered when it is first met."""
+    owner = getattr(obj, "__objclass__", None) or type(getattr(obj, "__self__", None))  # of methods in C
+    return SPECIAL.get(obj) if load_package(str(getattr(obj, "__module__", None) or owner.__module__)) else None
 
 
 def _checked(frame: Frame, found: Callable[..., Value], obj: Any, args: Arguments, kwargs: Keywords) -> Value:

@@ -1,4 +1,4 @@
-"""Random numbers: what drawing them from NumPy's generators means.
+"""Random numbers: what drawing them from generators of NumPy and of module random means.
 
 A draw whose arguments are known is a step before the program: the entry makes the call, on the generator itself, when its guards
 hold, and what it gives is an input of the program.  Its dtype and shape are found by a draw from a generator of our own, which raises
@@ -11,20 +11,22 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from dynagraph.frontend.builtins_table import PACKAGES
+from dynagraph.frontend.builtins_table import SPECIAL, meaning
+from dynagraph.frontend.calls import PACKAGES, SPECIAL_FUNCTIONS
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.memory import shows
 from dynagraph.frontend.numpy_door.arguments import as_shape, nonnegative
-from dynagraph.frontend.objects import guard_type
-from dynagraph.frontend.source import Returned
+from dynagraph.frontend.objects import guard_type, in_mro
+from dynagraph.frontend.source import Known, Returned
 from dynagraph.frontend.values import Array, Const, Number, Object, Sequence, Value, source_of
 from dynagraph.frontend.wrapping import input_slot
 from dynagraph.ir import dtypes
@@ -63,8 +65,11 @@ def _draw(method: Method, frame: Frame, /, *args: Any, **kwargs: Any) -> Value:
     if any(shows(function) for function, _ in ex.effects):
         refuse("SIDE_EFFECT", "random numbers are drawn behind an effect that may draw some, too")
     given = _bound(frame, method, args[1:], kwargs)
-    _check_symbolic(method, given)
-    sizes = _sizes(method, given)
+    try:
+        _check_symbolic(method, given)
+        sizes = _sizes(method, given)
+    except TypeError as error:  # of a size that is none
+        _raises(method, str(error))
     result = _tried(method, given, sizes)
     lasts = not _is_fresh(ex, owner)
     function, passed = _call_of(method, given)
@@ -236,8 +241,7 @@ def _is_fresh(ex: Executor, owner: Object) -> bool:
     """Whether a plain run of the call would draw the same once more: the call itself has made the generator, or set its state."""
     if owner.source in ex.fresh:
         return True
-    behind_module = owner.value is np.random.normal.__self__  # type: ignore[attr-defined]
-    if not behind_module or GLOBAL not in ex.fresh:
+    if GLOBAL not in ex.fresh or owner.value is not np.random.normal.__self__:  # type: ignore[attr-defined]
         return False
     ex.guards.add("is", source_of(owner), owner.value, says=" is the generator of np.random")
     return True
@@ -289,9 +293,11 @@ def _new_generator(frame: Frame, /, bit_generator: Any) -> Value:
     return _of_object(frame, np.random.Generator, np.random.Generator, value)
 
 
-def _set_seed(frame: Frame, function: Any, key: Any, owner: tuple[Value, ...], seed: Any, trial: Callable[[Any], Any]) -> Value:
+def _set_seed(
+    frame: Frame, function: Any, key: Any, owner: tuple[Value, ...], seed: Any, largest: int | None, trial: Callable[[Any], Any]
+) -> Value:
     ex = frame.ex
-    known = _seed_of(frame, seed, LARGEST_SEED, trial)
+    known = _seed_of(frame, seed, largest, trial)
     if known is None:
         refuse("SIDE_EFFECT", "a generator is seeded by the system")
     if ex.effects or list(ex.memories):
@@ -301,35 +307,48 @@ def _set_seed(frame: Frame, function: Any, key: Any, owner: tuple[Value, ...], s
     return Const(None)
 
 
-def _numpy_random() -> dict[Any, Callable[..., Value]]:
-    """The meanings of the objects of ``numpy.random``, which NumPy imports when it is first asked for."""
-    random = np.random
-    found: dict[Any, Callable[..., Value]] = {}
-    legacy = random.RandomState(0)
-    for own in (random.Generator(random.PCG64(0)), legacy):
-        for name, function in vars(type(own)).items():
-            signature = _signature_of(function)
-            if signature is not None and name not in WARNS and ("size" in signature.parameters or name in SIZES):
-                found[function] = functools.partial(_draw, Method(name, function, signature, own))
-    for kind in (random.PCG64, random.PCG64DXSM, random.MT19937, random.Philox, random.SFC64):
-        found[kind] = functools.partial(_new, kind, kind, None)
-    found[random.default_rng] = functools.partial(_new, random.default_rng, random.Generator, None)
-    found[random.RandomState] = functools.partial(_new, random.RandomState, random.RandomState, LARGEST_SEED)
-    found[random.Generator] = _new_generator
-
-    def seed_global(frame: Frame, /, seed: Any = Const(None)) -> Value:
-        return _set_seed(frame, random.seed, GLOBAL, (), seed, legacy.seed)
+def _seeding(function: Any, cls: type, largest: int | None, trial: Callable[[Any], Any]) -> Callable[..., Value]:
+    """The meaning of a method that seeds a generator."""
 
     def seed_one(frame: Frame, self: Any, /, seed: Any = Const(None)) -> Value:
         owner = frame.ex.resolve(self)
-        if not isinstance(owner, Object) or owner.kind is not random.RandomState:
-            return refuse("UNSUPPORTED_ARGUMENT", "seed() of something that is no RandomState")
+        if not isinstance(owner, Object) or owner.kind is not cls:
+            return refuse("UNSUPPORTED_ARGUMENT", f"seed() of something that is no {cls.__name__}")
         guard_type(frame, owner)
-        return _set_seed(frame, vars(random.RandomState)["seed"], source_of(owner), (owner,), seed, legacy.seed)
+        return _set_seed(frame, function, source_of(owner), (owner,), seed, largest, trial)
 
-    found[random.seed] = seed_global
-    found[vars(random.RandomState)["seed"]] = seed_one
+    return seed_one
+
+
+def _methods_of(own: Any, names: Any) -> dict[Any, Callable[..., Value]]:
+    """The meanings of methods that draw, as functions of the class."""
+    found = {}
+    for name in names:
+        function = in_mro(type(own), name)
+        signature = _signature_of(function)
+        if signature is not None and name not in WARNS and ("size" in signature.parameters or name in SIZES or name in OF_PYTHON):
+            found[function] = functools.partial(_draw, Method(name, function, signature, own))
     return found
+
+
+def _numpy_random() -> None:
+    """Register the objects of ``numpy.random``, which NumPy imports when it is first asked for."""
+    random = np.random
+    generator, legacy = random.Generator(random.PCG64(0)), random.RandomState(0)
+    for own in (generator, legacy):
+        SPECIAL.update(_methods_of(own, vars(type(own))))
+    for kind in (random.PCG64, random.PCG64DXSM, random.MT19937, random.Philox, random.SFC64):
+        SPECIAL[kind] = functools.partial(_new, kind, kind, None)
+    SPECIAL[random.default_rng] = functools.partial(_new, random.default_rng, random.Generator, None)
+    SPECIAL[random.RandomState] = functools.partial(_new, random.RandomState, random.RandomState, LARGEST_SEED)
+    SPECIAL[random.Generator] = _new_generator
+
+    @meaning(random.seed)
+    def seed_global(frame: Frame, /, seed: Any = Const(None)) -> Value:
+        return _set_seed(frame, random.seed, GLOBAL, (), seed, LARGEST_SEED, legacy.seed)
+
+    set_seed = vars(random.RandomState)["seed"]
+    SPECIAL[set_seed] = _seeding(set_seed, random.RandomState, LARGEST_SEED, legacy.seed)
 
 
 def _signature_of(function: Any) -> inspect.Signature | None:
@@ -339,4 +358,30 @@ def _signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-PACKAGES["numpy.random"] = _numpy_random
+# -- module random ------------------------------------------------------------------------------------------------------------------
+
+OF_PYTHON = (
+    "random", "uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate",
+    "betavariate", "paretovariate", "weibullvariate",
+)  # fmt: skip
+
+
+def _python_random() -> None:
+    """Register the methods of ``random.Random`` that give floats, and the functions of the module, which are such methods."""
+    random: Any = sys.modules["random"]
+    own = random.Random(0)
+    methods = _methods_of(own, OF_PYTHON)
+    SPECIAL.update(methods)
+    SPECIAL_FUNCTIONS.update(methods)
+    hidden = random.random.__self__
+    draw = methods[in_mro(random.Random, "random")]
+
+    @meaning(random.random)
+    def draw_global(frame: Frame, /, *args: Any) -> Value:
+        return draw(frame, frame.ex.wrap(hidden, Known(hidden, "random")), *args)
+
+    SPECIAL[random.Random] = functools.partial(_new, random.Random, random.Random, None)
+    SPECIAL_FUNCTIONS[random.Random.seed] = _seeding(random.Random.seed, random.Random, None, own.seed)
+
+
+PACKAGES |= {"numpy.random": _numpy_random, "random": _python_random, "_random": _python_random}

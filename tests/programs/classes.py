@@ -10,7 +10,7 @@ CLASSES = {
     "chance.black_scholes": "11",
     "chance.bootstrap": "BB",
     "chance.drawdown_and_signals": "B-",
-    "chance.estimate_pi": "BB",
+    "chance.estimate_pi": "11",
     "chance.markov_stationary": "B-",
     "chance.markov_walk": "B-",
     "chance.metropolis": "B-",
