@@ -179,7 +179,7 @@ class _Ending:
             (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar, -1 if into is None else into)
             for n, scalar, into in zip(results.nodes, results.scalars, results.into)
         )
-        if ex.builder.checks and not ex.builder.may_refuse:
+        if ex.builder.refuses and not ex.builder.may_refuse:
             raise Break("RANDOM_DRAW", None, "a step that may have to be taken back")
         drawn = [row[1] for row in self.prologue if len(row) > 1]
         written = tuple(into for into in results.into if into is not None and into not in drawn)

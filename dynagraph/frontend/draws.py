@@ -1,9 +1,9 @@
 """Random numbers: what drawing them from generators of NumPy and of module random means.
 
 A draw whose arguments are known is a step before the program: the entry makes the call, on the generator itself, when its guards
-hold, and what it gives is an input of the program.  Its dtype and shape are found by a draw from a generator of our own, which raises
-what the arguments make it raise, too.  Steps are taken in the order of the captured code, and nothing that the program does
-touches a generator, so that the streams are those of the plain run.
+hold, and what it gives is an input of the program.  Its dtype and shape are found by a draw from a generator of our own, which
+raises what the arguments make it raise, too.  Steps are taken in the order of the captured code, and nothing that the program
+does touches a generator, so that the streams are those of the plain run.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _range(method: Method, given: dict[str, Any]) -> tuple[Dim, Dim] | None:
 def _sizes(method: Method, given: dict[str, Any]) -> tuple[Dim, ...] | None:
     """The shape that is asked for; None for a single draw."""
     size = given.get(method.size)
-    if size is None or size == () and method.size == "args":
+    if size is None or (size == () and method.size == "args"):
         return None
     if method.name == "permutation" and not isinstance(size, (int, SymInt)):
         return None
@@ -164,14 +164,13 @@ def _sizes(method: Method, given: dict[str, Any]) -> tuple[Dim, ...] | None:
 def _tried(method: Method, given: dict[str, Any], sizes: tuple[Dim, ...] | None) -> Any:
     """What the draw gives from a generator of our own, with less of it where only the size tells how much."""
     hints = {name: _hint(value) for name, value in given.items()}
-    if sizes is not None and not any(isinstance(v, (list, tuple)) for name, v in given.items() if name != method.size):
+    counts = method.name != "choice" or given.get("replace", True) is True  # as often as one likes
+    if sizes is not None and counts and not any(isinstance(v, (list, tuple)) for name, v in given.items() if name != method.size):
         hints[method.size] = _like(hints[method.size], tuple(min(_hint(d), SMALL) for d in sizes))
-        if given.get("replace", True) is not True:
-            hints[method.size] = given[method.size] and _hint(given[method.size])
     elif sizes is not None and math.prod(map(_hint, sizes)) > MOST_TRIED:
-        refuse("UNSUPPORTED_ARGUMENT", f"{method.name}(): many draws with parameters that are lists")
-    if hints.get("check_valid") == "warn" or "check_valid" in method.signature.parameters:
-        hints["check_valid"] = "raise"
+        refuse("UNSUPPORTED_ARGUMENT", f"{method.name}(): many draws whose parameters depend on one another")
+    if "check_valid" in method.signature.parameters:
+        hints["check_valid"] = "raise"  # not a warning, which belongs to the user's call
     function, passed = _call_of(method, hints)
     try:
         return function(method.own, *passed)
@@ -322,7 +321,7 @@ def _seeding(function: Any, cls: type, largest: int | None, trial: Callable[[Any
 
 def _methods_of(own: Any, names: Any) -> dict[Any, Callable[..., Value]]:
     """The meanings of methods that draw, as functions of the class."""
-    found = {}
+    found: dict[Any, Callable[..., Value]] = {}
     for name in names:
         function = in_mro(type(own), name)
         signature = _signature_of(function)
@@ -358,7 +357,7 @@ def _signature_of(function: Any) -> inspect.Signature | None:
         return None
 
 
-# -- module random ------------------------------------------------------------------------------------------------------------------
+# -- module random ---------------------------------------------------------------------------------------------------------------
 
 OF_PYTHON = (
     "random", "uniform", "triangular", "gauss", "normalvariate", "lognormvariate", "expovariate", "vonmisesvariate", "gammavariate",

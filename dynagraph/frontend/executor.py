@@ -340,8 +340,8 @@ class Executor:
         `seen`: it changes what others see, so that no program refuses the call at a place before this one.
         `lasts`: nor behind it, as a plain run of the call would make the change twice.
         """
-        if seen and self.builder.checks:
-            refuse("RANDOM_DRAW", "behind an index that may be out of bounds")
+        if seen and self.builder.refuses:
+            refuse("RANDOM_DRAW", "behind a step that may raise an error")
         step = Step(Returned(function, name), args)
         self.prologue.append(step)
         self.builder.may_refuse = self.builder.may_refuse and not lasts

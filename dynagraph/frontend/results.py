@@ -291,7 +291,8 @@ class Results:
         """The array whose memory a value lies in."""
         owner = self.ex.arrays.get(base)
         if base.kind == "placeholder" and owner is not None and owner.source is not None and not owner.is_scalar:
-            return self._given(owner.source) if isinstance(owner.source, Returned) else ("arg", self.ex.guards.register(owner.source))
+            made = isinstance(owner.source, Returned)
+            return self._given(owner.source) if made else ("arg", self.ex.guards.register(owner.source))  # type: ignore[arg-type]
         memory = self.ex.memories.of.get(base)
         return self._output(base if memory is None else memory.value, False)
 

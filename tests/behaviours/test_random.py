@@ -99,7 +99,7 @@ def legacy() -> tuple:
     return (np.random.RandomState(11),)
 
 
-# -- every method ---------------------------------------------------------------------------------------------------------------
+# -- every method -----------------------------------------------------------------------------------------------------------------
 
 DISTRIBUTIONS: dict[str, tuple] = {
     "beta": (2.0, 3.0), "binomial": (10, 0.3), "chisquare": (2.0,), "dirichlet": ([1.0, 2.0, 3.0],), "exponential": (2.0,),
@@ -174,7 +174,8 @@ def test_single_draw(name: str, kind: str) -> None:
 def test_dtypes_methods_and_keywords() -> None:
     def f(rng, x):
         return (
-            rng.random(3, dtype=np.float32) * x, rng.standard_normal((2, 3), "float32"), rng.standard_exponential(size=3, method="inv"),
+            rng.random(3, dtype=np.float32) * x, rng.standard_normal((2, 3), "float32"),
+            rng.standard_exponential(size=3, method="inv"),
             rng.standard_gamma(2.0, 3, dtype="f"), rng.integers(5, size=3, dtype=np.int32), rng.integers(0, 5, 3, endpoint=True),
             rng.integers(low=2, high=9, size=(3,), dtype="uint8"),
             rng.normal(scale=2.0, size=3), rng.normal(size=[3], loc=1), rng.choice(9, size=(2, 2), replace=False, shuffle=False),
@@ -199,7 +200,7 @@ def test_dtypes_and_keywords_of_the_legacy_generator() -> None:
     check(f, lambda: (*legacy(), np.arange(3.0)))
 
 
-# -- where generators come from -----------------------------------------------------------------------------------------------------
+# -- where generators come from ---------------------------------------------------------------------------------------------------
 
 module_generator = np.random.default_rng(3)
 
@@ -296,7 +297,7 @@ def test_seeding() -> None:
     check(f, lambda: (*legacy(), np.ones(3)))
 
 
-# -- order --------------------------------------------------------------------------------------------------------------------------
+# -- order ------------------------------------------------------------------------------------------------------------------------
 
 
 def test_loops_sizes_and_functions() -> None:
@@ -433,7 +434,7 @@ def test_draws_that_are_written_to() -> None:
     assert a is again and view.base is b
 
 
-# -- errors -------------------------------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------------------
 
 
 def test_an_index_out_of_bounds_behind_a_draw() -> None:
@@ -452,7 +453,7 @@ def test_an_index_out_of_bounds_behind_a_draw() -> None:
 def test_an_index_out_of_bounds_before_a_draw() -> None:
     def f(rng, x, places):
         y = x[places]
-        np.random.seed(int(7))
+        np.random.seed(7)
         return y + rng.random(2) + np.random.rand(2)
 
     rng = np.random.default_rng(1)
@@ -571,7 +572,7 @@ def test_subclasses_of_generators() -> None:
     check(f, lambda: (Doubled(np.random.PCG64(1)), np.ones(3)), BREAKS, whole=False)
 
 
-# -- module random --------------------------------------------------------------------------------------------------------------------
+# -- module random ----------------------------------------------------------------------------------------------------------------
 
 
 def test_functions_of_module_random() -> None:

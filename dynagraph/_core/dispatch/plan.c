@@ -153,7 +153,14 @@ static int counts_fit(dg_plan *plan)
     return 1;
 }
 
-/* rows (recipe,) or (recipe, slot, dtype, shape, scalar) */
+/* a recipe that keeps what it gives while the plan runs */
+static int is_memo(PyObject *recipe)
+{
+    PyObject *name = PyTuple_Check(recipe) && PyTuple_GET_SIZE(recipe) ? PyTuple_GET_ITEM(recipe, 0) : NULL;
+    return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "memo") == 0;
+}
+
+/* rows (memo,) or (memo, slot, dtype, shape, scalar) */
 static int parse_prologue(dg_plan *plan, PyObject *rows)
 {
     Py_ssize_t n = rows ? PyTuple_GET_SIZE(rows) : 0;
@@ -165,8 +172,8 @@ static int parse_prologue(dg_plan *plan, PyObject *rows)
         Py_ssize_t length = PyTuple_Check(row) ? PyTuple_GET_SIZE(row) : 0;
         s->slot = -1;
         plan->n_steps = (int)k + 1;
-        if (length != 1 && length != 5) {
-            PyErr_Format(PyExc_TypeError, "plan: a step is (recipe,) or (recipe, slot, dtype, shape, scalar), got %R", row);
+        if ((length != 1 && length != 5) || !is_memo(PyTuple_GET_ITEM(row, 0))) {
+            PyErr_Format(PyExc_TypeError, "plan: a step is (memo,) or (memo, slot, dtype, shape, scalar), got %R", row);
             return -1;
         }
         if (!(s->recipe = dg_recipe_new(PyTuple_GET_ITEM(row, 0), 0, plan->n_symbols, &plan->n_memo)))

@@ -72,12 +72,14 @@ class Builder:
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
         self._known: dict[Node, np.ndarray | None] = {}
-        self.may_refuse = True  # the program may leave a call to the plain function
+        self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes."""
+        if OPS[op_name].may_raise:
+            self._allow_refusal("a function of NumPy's that may raise an error")
         try:
             return self.graph.call(OPS[op_name], *nodes, **attrs)
         except ShapeError as error:
@@ -110,9 +112,17 @@ class Builder:
 
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
-        if not self.may_refuse:
-            raise Unsupported("RANDOM_DRAW", "an index may be out of bounds, or the like")
+        self._allow_refusal("an index may be out of bounds, or the like")
         self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the program as it is may leave a call to the plain function."""
+        return bool(self.checks) or any(node.may_raise for node in self.graph.nodes)
+
+    def _allow_refusal(self, why: str) -> None:
+        if not self.may_refuse:
+            raise Unsupported("RANDOM_DRAW", why)
 
     def check_index(self, places: Node, size: Dim) -> None:
         """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
