@@ -481,6 +481,28 @@ def test_generators_made_inside_do_not_hinder_indices() -> None:
     assert not compiled.stats.breaks and compiled.stats.refusals == 1
 
 
+def test_functions_of_numpy_that_raise_around_draws() -> None:
+    """What is called out may raise, and then the whole call runs plainly: it must not draw twice."""
+
+    def f(rng, x):
+        made = np.random.default_rng(3).random(2)
+        low = np.linalg.cholesky(x)
+        a = np.sort(rng.random(2) @ low)
+        return a, np.linalg.inv(x - 1) @ rng.random(2), made
+
+    def own(rng, x):
+        made = np.random.default_rng(3)
+        return made.random(2) @ np.linalg.cholesky(x), made.random()
+
+    rng, twin = np.random.default_rng(1), np.random.default_rng(1)
+    for function in (f, own):
+        compiled = dg.compile(function, backend="reference")
+        for x in (np.eye(2) * 4, np.eye(2) * 9, -np.eye(2), np.ones((2, 2)) + np.eye(2), np.eye(2) + 1, np.eye(2) * 4):
+            assert state_of(outcome(compiled, (rng, x))) == state_of(outcome(function, (twin, x)))
+            assert state_of(rng) == state_of(twin)
+    assert not compiled.stats.breaks and compiled.stats.refusals == 1
+
+
 def test_a_legacy_generator_that_is_sometimes_the_global_one() -> None:
     def f(rng, x, places):
         np.random.seed(4)

@@ -8,7 +8,7 @@ CLASSES = {
     "chance.annealing": "B-",
     "chance.asian_option": "B-",
     "chance.black_scholes": "11",
-    "chance.bootstrap": "BB",
+    "chance.bootstrap": "11",
     "chance.drawdown_and_signals": "B-",
     "chance.estimate_pi": "11",
     "chance.markov_stationary": "B-",
