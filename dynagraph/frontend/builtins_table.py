@@ -60,6 +60,7 @@ from dynagraph.frontend.values import (
     Identity,
     Masked,
     Method,
+    Number,
     Object,
     Partial,
     Sequence,
@@ -554,6 +555,8 @@ def _sum(frame: Frame, iterable: Any, start: Any = Const(0)) -> Value:
     total, items = frame.ex.resolve(start), items_of(frame, iterable)
     if all(isinstance(i, Const) and type(i.value) in (bool, int, float) for i in [total, *items]):
         return pure_call(frame, sum, [Sequence(list, items), total], {})  # floats are not just added, on 3.12 and later
+    if VERSION >= (3, 12) and any(isinstance(i, Number) for i in [total, *items]):
+        refuse("UNSUPPORTED_VALUE", "sum() of floats that change, which compensates for what is rounded off")
     for item in items:
         total = binary(frame, "+", total, item)
     return total

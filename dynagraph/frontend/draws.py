@@ -39,6 +39,7 @@ SIMPLE = (bool, int, float, str, type(None), type, np.dtype, SymInt)
 SMALL = 2  # elements along each axis of a draw that is only tried
 MOST_TRIED = 1 << 20  # elements of one that cannot be made small
 GLOBAL = "global"  # among `Executor.fresh`: the generator behind np.random's functions
+MAX_STEPS = 100  # in one program: what else it takes needs room, too
 LARGEST_SEED = (1 << 32) - 1  # of the legacy generators
 
 
@@ -62,6 +63,8 @@ class Method:
 def _draw(method: Method, frame: Frame, /, *args: Any, **kwargs: Any) -> Value:
     ex = frame.ex
     owner = _generator(frame, method, args)
+    if len(ex.prologue) >= MAX_STEPS:
+        refuse("UNROLL_LIMIT", f"more than {MAX_STEPS} draws")
     if any(shows(function) for function, _ in ex.effects):
         refuse("SIDE_EFFECT", "random numbers are drawn behind an effect that may draw some, too")
     given = _bound(frame, method, args[1:], kwargs)

@@ -309,7 +309,7 @@ def test_loops_sizes_and_functions() -> None:
 
     def f(rng, x):
         steps = [rng.random() for _ in range(3)]
-        return walk(rng, len(x)) * x + sum(steps), [rng.integers(0, len(x), 2) for _ in range(2)], rng.permutation(len(x)), steps
+        return walk(rng, len(x)) * x + steps[0] + steps[1], [rng.integers(0, len(x), 2) for _ in range(2)], rng.permutation(len(x)), steps
 
     plainly, compiledly = fresh()[0], fresh()[0]
     compiled = dg.compile(f, backend="reference")
@@ -317,6 +317,21 @@ def test_loops_sizes_and_functions() -> None:
         assert state_of(compiled(compiledly, np.ones(n))) == state_of(f(plainly, np.ones(n)))
         assert state_of(compiledly) == state_of(plainly)
     assert not compiled.stats.breaks and compiled.stats.compiles <= 4
+
+
+def test_the_sum_of_floats_that_are_drawn() -> None:
+    """From 3.12 on it is not what additions give."""
+    check(lambda rng, x: x * sum([rng.random() * 1e9, rng.random(), rng.random() * 1e-8]), lambda: (*fresh(), np.ones(2)), BREAKS)
+
+
+def test_many_draws_in_a_loop() -> None:
+    def f(rng, x):
+        total = 0.0
+        for _ in range(230):
+            total = total + rng.random()
+        return x + total
+
+    check(f, lambda: (*fresh(), np.ones(2)), BREAKS)
 
 
 def test_choices_among_as_many_as_there_are() -> None:
