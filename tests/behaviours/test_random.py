@@ -309,7 +309,8 @@ def test_loops_sizes_and_functions() -> None:
 
     def f(rng, x):
         steps = [rng.random() for _ in range(3)]
-        return walk(rng, len(x)) * x + steps[0] + steps[1], [rng.integers(0, len(x), 2) for _ in range(2)], rng.permutation(len(x)), steps
+        places = [rng.integers(0, len(x), 2) for _ in range(2)]
+        return walk(rng, len(x)) * x + steps[0] + steps[1], places, rng.permutation(len(x)), steps
 
     plainly, compiledly = fresh()[0], fresh()[0]
     compiled = dg.compile(f, backend="reference")
