@@ -387,18 +387,20 @@ def make_entry(
     native = executable.native if executable is not None else None
     plan: _dispatch.NativePlan | _dispatch.PythonPlan
     if executable is None:
-        plan = _dispatch.NativePlan(0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols)
+        plan = _dispatch.NativePlan(
+            0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols, prologue=captured.prologue
+        )
     elif native is None:
         scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
         into = tuple(position for _, _, _, position in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
-            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse,
+            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse, captured.prologue,
         )
     else:
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
-            captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out,
+            captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out, captured.prologue,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured)
 

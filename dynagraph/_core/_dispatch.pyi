@@ -7,6 +7,8 @@ Size = int | tuple[Any, ...]  # a size program: see docs/internals.md
 Recipe = tuple[Any, ...]
 # dtype, shape, whether it is given as a NumPy scalar; the input slot whose memory it is written to, or -1
 Output = tuple[Any, tuple[Size, ...], bool] | tuple[Any, tuple[Size, ...], bool, int]
+# a recipe that is a memo; the input slot that it gives, dtype, shape, whether it is a scalar
+Step = tuple[Recipe] | tuple[Recipe, int, Any, tuple[Size, ...], bool]
 
 class GuardError(RuntimeError):
     """An entry was run on values that its guards refuse."""
@@ -27,6 +29,7 @@ class NativePlan:
         n_symbols: int,
         n_checks: int = 0,
         call_out: Callable[..., None] | None = None,
+        prologue: tuple[Step, ...] = (),
     ) -> None: ...
 
 @final
@@ -45,6 +48,7 @@ class PythonPlan:
         into: tuple[int, ...] = (),
         n_checks: int = 0,
         may_refuse: bool = False,
+        prologue: tuple[Step, ...] = (),
     ) -> None: ...
 
 @final

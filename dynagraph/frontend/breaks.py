@@ -97,6 +97,11 @@ _ROWS = (
     Reason("UNROLL_LIMIT", "the loop runs too often to be unrolled", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),
+    Reason(
+        "RANDOM_DRAW",
+        "random numbers are drawn, which cannot be taken back, and an error that depends on data may have to be raised",
+        "draw from a generator that is made in the function, or draw first and index in a function of its own",
+    ),
     Reason("DISABLED", "dg.disable was applied to this function", "take the decorator off"),
 )
 REASONS: dict[str, Reason] = {r.name: r for r in _ROWS}

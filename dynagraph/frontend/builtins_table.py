@@ -13,7 +13,7 @@ from typing import Any
 from dynagraph._core import _dispatch
 from dynagraph.frontend.attributes import attribute_or, delete_attribute, load_attribute, store_attribute
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.calls import Arguments, Keywords, call, caller
+from dynagraph.frontend.calls import Arguments, Keywords, call, caller, load_package
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Flat, Map, Reversed, Until, Zip, items_of, iterate, listed
@@ -60,6 +60,7 @@ from dynagraph.frontend.values import (
     Identity,
     Masked,
     Method,
+    Number,
     Object,
     Partial,
     Sequence,
@@ -96,7 +97,7 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
         inner = obj.__wrapped__
         return call(frame, class_function(frame.ex, inner, type(obj), inner.__name__), args, kwargs)
     try:
-        found = SPECIAL.get(obj)
+        found = SPECIAL.get(obj) or _of_package(obj)
         is_pure = obj in PURE_FUNCTIONS
     except TypeError:
         return refuse("UNSUPPORTED_FUNCTION", repr(obj))
@@ -109,6 +110,12 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
     if isinstance(obj, (types.WrapperDescriptorType, types.MethodDescriptorType)) and args:
         return _call_slot(frame, obj, args, kwargs)
     return _unknown(obj)
+
+
+def _of_package(obj: Any) -> Any:
+    """The meaning of an object of a package whose meanings are registered when it is first met."""
+    owner = getattr(obj, "__objclass__", None) or type(getattr(obj, "__self__", None))  # of methods in C
+    return SPECIAL.get(obj) if load_package(str(getattr(obj, "__module__", None) or owner.__module__)) else None
 
 
 def _checked(frame: Frame, found: Callable[..., Value], obj: Any, args: Arguments, kwargs: Keywords) -> Value:
@@ -548,6 +555,8 @@ def _sum(frame: Frame, iterable: Any, start: Any = Const(0)) -> Value:
     total, items = frame.ex.resolve(start), items_of(frame, iterable)
     if all(isinstance(i, Const) and type(i.value) in (bool, int, float) for i in [total, *items]):
         return pure_call(frame, sum, [Sequence(list, items), total], {})  # floats are not just added, on 3.12 and later
+    if VERSION >= (3, 12) and any(isinstance(i, Number) for i in [total, *items]):
+        refuse("UNSUPPORTED_VALUE", "sum() of floats that change, which compensates for what is rounded off")
     for item in items:
         total = binary(frame, "+", total, item)
     return total

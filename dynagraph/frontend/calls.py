@@ -66,8 +66,21 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
         refuse("DISABLED", function.name)
     module = str(function.globals.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES and function.object not in FOLLOWED:
+        if load_package(module):
+            return call_function(frame, function, args, kwargs)
         refuse("UNSUPPORTED_FUNCTION", f"{module}.{function.name}")
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
+
+
+PACKAGES: dict[str, Callable[[], None]] = {}  # what registers the meanings of a package, once the user has imported it
+
+
+def load_package(module: str) -> bool:
+    """Register the meanings of the package that a module is of; False where there are none that are not registered yet."""
+    found = [PACKAGES.pop(package, None) for package in list(PACKAGES) if module == package or module.startswith(package + ".")]
+    for register in filter(None, found):
+        register()
+    return bool(found)
 
 
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows

@@ -37,7 +37,7 @@ class Captured:
     """A call, or its part up to a break, as a graph.
 
     `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, and the input that it is written to, or -1.
-    `stop`: why the capture ends before the return.
+    `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
     """
 
     graph: Graph
@@ -48,6 +48,7 @@ class Captured:
     n_symbols: int
     target: Target
     stop: Break | None = None
+    prologue: tuple[Any, ...] = ()
 
     @property
     def has_operations(self) -> bool:
@@ -141,11 +142,13 @@ class _Ending:
     stop: Break | None
     resumes: Resumes | None
     run_watched: Callable[..., Any] | None
+    prologue: tuple[Any, ...] = ()
 
     def captured(self, value: Any) -> Captured:
         ex, graph = self.ex, self.ex.graph
         graph.location = None
         results = Results(ex)
+        self.prologue = results.prologue()
         if value is not None:
             recipe = results.program([value], lambda parts: parts[0])
         else:
@@ -176,13 +179,16 @@ class _Ending:
             (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar, -1 if into is None else into)
             for n, scalar, into in zip(results.nodes, results.scalars, results.into)
         )
-        written = tuple(into for into in results.into if into is not None)
+        if ex.builder.refuses and not ex.builder.may_refuse:
+            raise Break("RANDOM_DRAW", None, "a step that may have to be taken back")
+        drawn = [row[1] for row in self.prologue if len(row) > 1]
+        written = tuple(into for into in results.into if into is not None and into not in drawn)
         if stop is None and not any(n.kind == "call_function" for n in graph.nodes):
             raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
         calls = [n for n in graph.nodes if n.kind == "call_function"]
         floats = any(x.dtype.is_inexact for n in calls for x in (n, *n.args))
         ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
-        return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop)
+        return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop, self.prologue)
 
 
 def _may_hold_arrays(value: Any) -> bool:

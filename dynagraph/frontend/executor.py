@@ -9,6 +9,7 @@ import enum
 import inspect
 import types
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from dynagraph import config
@@ -62,6 +63,18 @@ def handler(*ops: str) -> Callable[[Handler], Handler]:
         return function
 
     return register
+
+
+@dataclass(eq=False)
+class Step:
+    """A call that an entry makes when its guards hold, before the program runs.
+
+    `node`: the input of the program that it gives, if any.
+    """
+
+    made: Returned  # what is called, and the source of what it gives
+    args: tuple[Value, ...]
+    node: Node | None = None
 
 
 class Stopped(Exception):
@@ -197,6 +210,8 @@ class Executor:
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
         self.class_attributes: dict[tuple[int, str], Value] = {}  # those set by the captured code
         self.effects: list[tuple[Any, tuple[Value, ...]]] = []
+        self.prologue: list[Step] = []
+        self.fresh: set[Any] = set()  # sources of random generators whose state the captured code has set itself
         self.written: dict[int, Sourced] = {}  # the caller's objects that effects change
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (error_state.py)
@@ -242,7 +257,7 @@ class Executor:
     def release(self) -> None:
         """Let go of the caller's objects now: what refers to the executor itself would keep them until the next collection."""
         self.main = self.running = self.builder = self.values = self.memories = None  # type: ignore[assignment]
-        held: list[Any] = [self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects]
+        held: list[Any] = [self.wrapped, self.objects, self.by_identity, self.arrays, self.stored, self.effects, self.prologue]
         for container in (*held, self.written, self.caches, self.handling):
             container.clear()
 
@@ -318,6 +333,19 @@ class Executor:
     def effect(self, function: Any, *args: Value) -> None:
         """Have the program call `function` when the graph has run."""
         self.effects.append((function, args))
+
+    def precede(self, function: Any, name: str, *args: Value, seen: bool, lasts: bool) -> Step:
+        """Have the entry call `function` before the program runs.
+
+        `seen`: it changes what others see, so that no program refuses the call at a place before this one.
+        `lasts`: nor behind it, as a plain run of the call would make the change twice.
+        """
+        if seen and self.builder.refuses:
+            refuse("RANDOM_DRAW", "behind a step that may raise an error")
+        step = Step(Returned(function, name), args)
+        self.prologue.append(step)
+        self.builder.may_refuse = self.builder.may_refuse and not lasts
+        return step
 
     def writes(self, value: Sourced) -> None:
         """Note that an effect changes one of the caller's objects: others must be known to be others."""

@@ -96,7 +96,9 @@ class GuardList:
             return ("cell", source.cell)
         if isinstance(source, Known):
             return ("global", {"value": source.value}, "value")  # a dict of the guard's own: it never changes
-        assert not isinstance(source, (Local, Returned))
+        if isinstance(source, Returned):
+            raise Break("UNSUPPORTED_VALUE", None, f"what {source} gives is looked at")
+        assert not isinstance(source, Local)
         base = self.register(source.base)
         if isinstance(source, Attribute):
             return ("attr", base, source.name)

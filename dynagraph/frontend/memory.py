@@ -144,11 +144,13 @@ class Memories:
 
     def check_effects(self) -> None:
         """Refuse a write behind an effect that may have looked at what is written."""
-        if any(_shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
+        if any(shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
             refuse("IN_PLACE_WRITE", "after an effect that may look at the array")
 
     def _check_input(self, base: Node) -> None:
         given = self.object_of(base)
+        if given is None:
+            return
         if not given.flags.writeable:
             refuse("WOULD_RAISE", "an array that is read-only is written")
         if _overlaps_itself(given):
@@ -161,13 +163,14 @@ class Memories:
     def check_new_input(self, given: Any, source: Source) -> None:
         """An array that is looked at only now shares nothing with those that were written to."""
         for memory in self:
-            if memory.base.kind == "placeholder" and np.may_share_memory(self.object_of(memory.base), given):
+            known = self.object_of(memory.base) if memory.base.kind == "placeholder" else None
+            if known is not None and np.may_share_memory(known, given):
                 refuse("OVERLAP", f"{self.ex.arrays[memory.base].source} and {source}")
 
     def object_of(self, node: Node) -> Any:
-        """The caller's array that a placeholder stands for."""
+        """The caller's array that a placeholder stands for; None for a number, and for what the entry makes anew."""
         owner = self.ex.arrays.get(node)
-        return None if owner is None or owner.source is None else self.ex.objects[owner.source]
+        return None if owner is None or owner.source is None else self.ex.objects.get(owner.source)
 
     def _is_viewed_apart(self, base: Node) -> bool:
         """Whether some value is a view of `base` through a reshape, which NumPy may have made a copy."""
@@ -244,7 +247,7 @@ def _overlaps_itself(array: Any) -> bool:
     return False
 
 
-def _shows(function: Any) -> bool:
+def shows(function: Any) -> bool:
     """Whether an effect looks into its arguments, rather than storing them."""
     return not isinstance(function, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType))
 
@@ -253,4 +256,4 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (Const, Number)) or (isinstance(value, Array) and value.is_scalar)
 
 
-__all__ = ["Memories", "Memory", "same_place", "way_to"]
+__all__ = ["Memories", "Memory", "same_place", "shows", "way_to"]

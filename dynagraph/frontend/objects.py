@@ -37,7 +37,7 @@ from dynagraph.frontend.values import (
     source_of,
 )
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, make_volatile, volatile_names
-from dynagraph.frontend.wrapping import EXACT, Lazy, class_function
+from dynagraph.frontend.wrapping import EXACT, Lazy, class_function, is_cython_function
 
 MISSING = object()
 IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C that are made at run time
@@ -282,7 +282,7 @@ def bound(frame: Frame, value: Any, found: Any, name: str) -> Value:
         return known(frame, found, f"{kind.__name__}.{name}")  # it does not bind
     if isinstance(found, types.ClassMethodDescriptorType):
         return Const(getattr(kind, name))
-    if isinstance(found, WRAPPERS):
+    if isinstance(found, WRAPPERS) or is_cython_function(type(found)):
         return Method(Const(found), value)
     if type(found) is TUPLE_GETTER and isinstance(value, Sequence):
         return frame.ex.resolve(value.items[found.__reduce__()[1][0]])

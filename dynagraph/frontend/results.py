@@ -16,7 +16,7 @@ from typing import Any
 from dynagraph.frontend import masks
 from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.executor import Executor, Generator
+from dynagraph.frontend.executor import Executor, Generator, Step
 from dynagraph.frontend.guards import size_program
 from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
@@ -75,7 +75,22 @@ class Results:
         self._memos: dict[int, Recipe] = {}
         self._n_memos = 0
         self._returned: dict[Returned, Recipe] = {}
+        self._handed: set[Returned] = set()  # what the recipe gives of it
         self._pending: list[tuple[Recipe, Any, tuple[Any, ...]]] = []  # what completes objects that were made empty
+
+    def prologue(self) -> tuple[tuple[Any, ...], ...]:
+        """The calls before the program, as a plan takes them."""
+        return tuple(self._step(step) for step in self.ex.prologue)
+
+    def _step(self, step: Step) -> tuple[Any, ...]:
+        called = ("call", step.made.function, tuple(self.build(a) for a in step.args))
+        made = self._returned[step.made] = ("memo", self._new_memo(), called)
+        if step.node is None:
+            return (made,)
+        node = step.node
+        shape = tuple(size_program(expr_of(d)) for d in node.shape)
+        slot = self.ex.graph.placeholders.index(node)
+        return made, slot, node.dtype.numpy, shape, self.ex.arrays[node].is_scalar if node in self.ex.arrays else True
 
     def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
         """The effects, then what `finish` makes of the recipes of `values`."""
@@ -96,6 +111,9 @@ class Results:
         """Memory of the caller's gets its last value."""
         inputs = self.ex.graph.placeholders
         for memory in self.ex.memories.written_inputs():
+            source = self.ex.arrays[memory.base].source
+            if isinstance(source, Returned) and source not in self._handed:
+                continue  # nobody sees it
             self.nodes.append(memory.value)
             self.scalars.append(False)
             self.into.append(inputs.index(memory.base))
@@ -160,7 +178,7 @@ class Results:
         if isinstance(value, Cell) and source is not None:
             return ("const", value.real) if value.owner is None else ("arg", self.ex.guards.register(value.owner))
         if isinstance(source, Returned):
-            return self._returned[source]
+            return self._given(source)
         if source is not None:
             return ("arg", self.ex.guards.register(source))
         known = self._memos.get(id(value))
@@ -173,6 +191,10 @@ class Results:
             made = self._memos[id(value)] = ("memo", number, self._fresh(value))
             return made
         return self._fresh(value)
+
+    def _given(self, source: Returned) -> Recipe:
+        self._handed.add(source)
+        return self._returned[source]
 
     def _new_memo(self) -> int:
         self._n_memos += 1
@@ -269,7 +291,8 @@ class Results:
         """The array whose memory a value lies in."""
         owner = self.ex.arrays.get(base)
         if base.kind == "placeholder" and owner is not None and owner.source is not None and not owner.is_scalar:
-            return ("arg", self.ex.guards.register(owner.source))
+            made = isinstance(owner.source, Returned)
+            return self._given(owner.source) if made else ("arg", self.ex.guards.register(owner.source))  # type: ignore[arg-type]
         memory = self.ex.memories.of.get(base)
         return self._output(base if memory is None else memory.value, False)
 

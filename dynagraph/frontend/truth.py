@@ -12,6 +12,7 @@ from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import Unsupported, operator_door
 from dynagraph.frontend.objects import call_special, special
+from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     Array,
     Cell,
@@ -119,7 +120,7 @@ def same(frame: Frame, left: Any, right: Any) -> bool:
         ex.guards.relate("same" if found else "not_same", source, other, "is" if found else "is not")
         return found
     for one, another in ((left, right), (right, left)):
-        if isinstance(one, Object) and one.source is not None:
+        if isinstance(one, Object) and one.source is not None and not isinstance(one.source, Returned):
             return _is_object(frame, one, another)
     if isinstance(left, Array) and isinstance(right, Array) and left.is_scalar and right.is_scalar:
         refuse("DATA_DEPENDENT", "whether two NumPy scalars are one object")
@@ -158,7 +159,7 @@ def type_of(frame: Frame, value: Any) -> type:
     if isinstance(value, Function):
         return types.FunctionType
     if isinstance(value, Object):
-        if value.source is not None:
+        if value.source is not None and not isinstance(value.source, Returned):
             frame.ex.guards.add("type", value.source, value.kind, says=f" is a {value.kind.__name__}")
         return value.kind
     if isinstance(value, Generator):

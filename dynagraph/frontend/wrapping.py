@@ -140,12 +140,17 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return Object(kind, obj, source)  # its class may compute attributes
     if issubclass(kind, type) and MRO_OF(obj) is None:
         refuse("METACLASS", "a class that is being made")
-    if issubclass(kind, (*IDENTITIES, np.dtype)) or lookup(obj) is not None:
+    if issubclass(kind, (*IDENTITIES, np.dtype)) or is_cython_function(kind) or lookup(obj) is not None:
         ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
         return Const(obj, source)
     if is_container(kind):
         return _of_subclass(ex, obj, source)
     return Object(kind, obj, source)
+
+
+def is_cython_function(kind: type) -> bool:
+    """Functions of extension modules that Cython made: each has a class for them, which says its version."""
+    return kind.__name__ == "cython_function_or_method" and base_in_c(kind) is kind
 
 
 def is_container(kind: type) -> bool:
@@ -181,12 +186,12 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
     if type(obj) is int and ex.profile.symbolic_number(source, obj) and len(ex.env.values) < MAX_SYMBOLS:
         symbol = len(ex.env.values)
         ex.guards.add("int", source, symbol, says=f" is an integer of at least 2, s{symbol}")
-        ex.guards.add("scalar", source, _slot(ex), int, says=" is an int")
+        ex.guards.add("scalar", source, input_slot(ex), int, says=" is an int")
         ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
         number = ex.env.symbol(obj)
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
     if type(obj) in (float, complex) and ex.profile.symbolic_number(source, obj):
-        ex.guards.add("scalar", source, _slot(ex), type(obj), says=f" is a {type(obj).__name__}")
+        ex.guards.add("scalar", source, input_slot(ex), type(obj), says=f" is a {type(obj).__name__}")
         dtype = dtypes.float64 if type(obj) is float else dtypes.complex128
         node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
         ex.symbolic_floats.add(source)
@@ -305,7 +310,7 @@ def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
     if not array.flags.aligned or array.ndim > 8:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than 8 dimensions")
     ex.memories.check_new_input(array, source)
-    slot = _slot(ex)
+    slot = input_slot(ex)
     contiguous = array.flags.c_contiguous
     if not contiguous and any(s % array.itemsize for s in array.strides):
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has strides that are no multiple of its item size")
@@ -318,7 +323,7 @@ def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
     return ex.own(Array(node, source=source))
 
 
-def _slot(ex: Executor) -> int:
+def input_slot(ex: Executor) -> int:
     if ex.n_inputs >= MAX_ARRAYS:
         raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_ARRAYS} arrays")
     ex.n_inputs += 1
@@ -348,7 +353,7 @@ def _scalar_input(ex: Executor, scalar: np.generic, source: Source) -> Array:
     dtype = dtypes.from_numpy(scalar.dtype)
     if dtype is None or type(scalar) is not dtype.numpy.type:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is a {type(scalar).__name__}")
-    ex.guards.add("scalar", source, _slot(ex), type(scalar), says=f" is a np.{type(scalar).__name__}")
+    ex.guards.add("scalar", source, input_slot(ex), type(scalar), says=f" is a np.{type(scalar).__name__}")
     node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
     ex.scalars.add(node)
     return ex.own(Array(node, is_scalar=True, source=source))

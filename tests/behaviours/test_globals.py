@@ -756,7 +756,7 @@ def random_shuffle_of_an_input_list():
     return f, lambda: (four(), [1, 2, 3, 4, 5])
 
 
-@behaviour("B")
+@behaviour("1")
 def random_of_an_own_generator():
     generator = random.Random(9)
 
@@ -780,7 +780,7 @@ def np_random():
     return f, lambda: (four(),)
 
 
-@behaviour("B")
+@behaviour("1")
 def np_random_of_a_generator():
     generator = np.random.default_rng(7)
 
@@ -792,7 +792,7 @@ def np_random_of_a_generator():
     return f, lambda: (four(), np.random.default_rng(11))
 
 
-@behaviour("B")
+@behaviour("1")
 def np_random_seeded_in_the_body():
     def f(x):
         np.random.seed(3)

@@ -622,3 +622,104 @@ def test_what_a_handler_raises_in_a_call_out_is_not_the_programs() -> None:
 def test_what_is_called_out_must_be_callable() -> None:
     with pytest.raises(TypeError, match="call_out=3 is not callable"):
         calling_out(3)
+
+
+# -- steps before the program ----------------------------------------------------------------------------------------------------
+
+
+def stepping(kind: str, prologue: tuple, result: Any, n_checks: int = 0, guards: tuple = ()) -> Entry:
+    """Negates what the steps give as input 0, of four float64; the check refuses where its first element is negative."""
+    outputs = ((F8, (4,), False, 0), (np.dtype(bool), (), True))
+    if kind == "native":
+        plan: Any = NativePlan(address("negate_in_place"), library(), 1, outputs, 0, result, False, 0, n_checks, prologue=prologue)
+    else:
+        program = lambda a: (-a, np.asarray(a[0] < 0))  # noqa: E731
+        plan = PythonPlan(program, 1, result, 0, 2, (False, True), True, (0, -1), n_checks, prologue=prologue)
+    return Entry(guards, 2, plan)
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_steps_are_taken_in_order_before_the_program(kind: str) -> None:
+    seen: list[Any] = []
+
+    def noted(*given: Any) -> np.ndarray:
+        seen.append(given)
+        return np.arange(4.0) + len(seen)
+
+    first = ("memo", 0, ("call", noted, (("arg", 0),)))
+    second = ("memo", 1, ("call", noted, (first, ("arg", 1))))
+    entry = stepping(kind, ((first,), (second, 0, F8, (4,), False)), ("tuple", (first, second, ("out", 0))))
+    a, b, out = entry.run(("x", "y"))
+    assert out is b and seen[0] == ("x",) and seen[1][0] is a and seen[1][1] == "y" and len(seen) == 2
+    assert a.tolist() == [1.0, 2.0, 3.0, 4.0] and b.tolist() == [-2.0, -3.0, -4.0, -5.0]
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_step_that_raises_ends_the_call(kind: str) -> None:
+    def fail() -> None:
+        raise KeyError("no number")
+
+    later = ("memo", 1, ("call", pytest.fail, (("const", "taken"),)))
+    entry = stepping(kind, ((("memo", 0, ("call", fail, ())), 0, F8, (4,), False), (later,)), ("const", 1))
+    with pytest.raises(KeyError, match="no number"):
+        entry.run((1, 2))
+
+
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_a_program_with_steps_may_refuse(kind: str) -> None:
+    made = ("memo", 0, ("call", lambda: np.full(4, -1.0), ()))
+    entry = stepping(kind, ((made, 0, F8, (4,), False),), made, 1)
+    assert entry.run_or((1, 2), "refused") == "refused"
+
+
+@pytest.mark.parametrize("given", [
+    np.zeros(3), np.zeros((4, 1)), np.zeros(4, np.float32), np.zeros(8)[::2], [0.0] * 4, 1.0, np.float64(1.0),
+    np.ma.zeros(4),
+], ids=repr)  # fmt: skip
+def test_a_step_that_gives_something_else(given: Any) -> None:
+    entry = stepping("native", ((("memo", 0, ("const", given)), 0, F8, (4,), False),), ("const", 1))
+    with pytest.raises(SystemError, match="which is not what the program takes"):
+        entry.run((1, 2))
+
+
+@pytest.mark.parametrize("given, dtype, fits", [
+    (2.5, F8, True), (np.float64(2.5), F8, True), (np.float32(2.5), F8, False), (np.int16(7), np.dtype(np.int16), True),
+    (3, F8, False), (np.bool_(True), np.dtype(bool), True), (2.5, np.dtype(np.float32), False),
+    (np.zeros(()), F8, False),
+])  # fmt: skip
+def test_a_step_that_gives_a_number(given: Any, dtype: np.dtype, fits: bool) -> None:
+    made = ("memo", 0, ("const", given))
+    plan = PythonPlan(lambda a: (a,), 1, ("tuple", (made, ("out", 0))), 0, 1, (True,), prologue=((made, 0, dtype, (), True),))
+    entry = Entry((), 1, plan)
+    if fits:
+        result = entry.run((0,))
+        assert result[0] is given and result[1] == given
+    else:
+        with pytest.raises(SystemError, match="which is not what the program takes"):
+            entry.run((0,))
+
+
+ONE = ("memo", 0, ("const", 1))
+
+
+@pytest.mark.parametrize("prologue, error, text", [
+    ((1,), TypeError, r"a step is \(memo,\) or"),
+    (((ONE, 0),), TypeError, r"a step is \(memo,\) or"),
+    (((("const", 1),),), TypeError, r"a step is \(memo,\) or"),
+    (((ONE, 1, F8, (), True),), ValueError, "a step gives input 1 of 1"),
+    (((ONE, 0, F8, (), True), (ONE, 0, F8, (), True)), ValueError, "a step gives input 0 of 1"),
+    (((("memo", 0, ("out", 0)),),), ValueError, "out"),
+    (((ONE, 0, F8, (4,), True),), ValueError, "a scalar output is 0-d"),
+])  # fmt: skip
+def test_steps_that_are_refused(prologue: tuple, error: type, text: str) -> None:
+    with pytest.raises(error, match=text):
+        PythonPlan(lambda a: (a,), 1, ("const", 1), 0, 1, prologue=prologue)
+
+
+def test_guards_leave_inputs_of_steps_alone() -> None:
+    made = ("memo", 0, ("call", np.zeros, (("const", 4),)))
+    outputs, steps = ((F8, (4,), False, 0), (np.dtype(bool), (), True)), ((made, 0, F8, (4,), False),)
+    plan = NativePlan(address("negate_in_place"), library(), 1, outputs, 0, made, False, 0, 1, prologue=steps)
+    with pytest.raises(ValueError, match="input 0 is given by the plan"):
+        Entry((array_guard(0, np.zeros(4)),), 1, plan)
+    assert Entry((("disjoint", (0,)),), 1, plan).run((1,)).tolist() == [0.0] * 4

@@ -142,7 +142,7 @@ typedef struct {
 
 static inline dg_frame frame_over(frame_memory *memory)
 {
-    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects};
+    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects, NULL};
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -171,7 +171,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     entry->choice = measured ? MEASURED : SERVES;
     entry->plan = Py_NewRef(plan);
     entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
-    entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan));
+    entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan), dg_plan_drawn(plan));
     if (!entry->guards) {
         Py_DECREF(entry);
         return NULL;

@@ -54,9 +54,11 @@ typedef struct {
     int64_t *sizes;           /* values of the symbols */
     char (*scalars)[16];      /* where the values of scalar inputs stand, by slot */
     PyObject **input_objects; /* by slot */
+    PyObject **memo;          /* of the plan's recipes, while it runs */
 } dg_frame;
 
-dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols);
+/* drawn: a byte for each input, true where the plan gives it itself: no guard binds it */
+dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols, const unsigned char *drawn);
 void dg_guards_free(dg_guards *guards);
 int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg);
 /* -1: all hold; else the number of the instruction that does not */
@@ -70,6 +72,7 @@ typedef struct dg_plan dg_plan;
 extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
 int dg_plan_inputs(PyObject *plan);
 int dg_plan_symbols(PyObject *plan);
+const unsigned char *dg_plan_drawn(PyObject *plan); /* as dg_guards_new's */
 int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 /* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
    caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.
@@ -82,8 +85,6 @@ typedef struct dg_recipe dg_recipe;
 typedef struct {
     dg_frame *frame;
     PyObject **outputs; /* owned by the plan */
-    PyObject **memo;
-    const int64_t *sizes;
 } dg_results;
 dg_recipe *dg_recipe_new(PyObject *description, int n_outputs, int n_symbols, int *n_memo);
 void dg_recipe_free(dg_recipe *recipe);

@@ -180,6 +180,8 @@ static int as_index(PyObject *value, int limit, const char *what, int *out)
     return 0;
 }
 
+enum { NEW_ARRAY = 2 }; /* made when the guards hold: it shares memory with no other */
+
 /* the slots of the inputs that are written to, as a byte for each input */
 static int parse_disjoint(instruction *g, PyObject *slots, int n_inputs)
 {
@@ -531,7 +533,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
     return 0;
 }
 
-dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols)
+dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols, const unsigned char *drawn)
 {
     if (!PyTuple_Check(program)) {
         PyErr_Format(PyExc_TypeError, "guard program: expected a tuple of instructions, got %s", Py_TYPE(program)->tp_name);
@@ -550,6 +552,14 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
         instruction *g = &guards->code[k];
         if (parse(g, PyTuple_GET_ITEM(program, k), n_registers, n_inputs, n_symbols) < 0)
             goto fail;
+        if ((g->op == G_ARRAY || g->op == G_SCALAR) && drawn[g->slot]) {
+            PyErr_Format(PyExc_ValueError, "guard program: input %d is given by the plan", g->slot);
+            goto fail;
+        }
+        if (g->op == G_DISJOINT)
+            for (int slot = 0; slot < n_inputs; ++slot)
+                if (drawn[slot])
+                    PyBytes_AS_STRING(g->object)[slot] = NEW_ARRAY;
         if (g->op == G_ARRAY)
             bound[g->slot] = (unsigned char)(1 + g->ndim);
         else if (g->op == G_SCALAR)
@@ -571,7 +581,7 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
             goto fail;
         }
     for (int k = 0; k < n_inputs; ++k)
-        if (!bound[k]) {
+        if (!bound[k] && !drawn[k]) {
             PyErr_Format(PyExc_ValueError, "guard program: nothing binds input %d", k);
             goto fail;
         }
@@ -690,7 +700,7 @@ static int disjoint_holds(const instruction *g, const dg_frame *frame)
     int n = 0;
     for (int slot = 0; slot < g->number; ++slot) {
         extent e = {.written = written[slot]};
-        if (!extent_of(frame->input_objects[slot], &e))
+        if (written[slot] == NEW_ARRAY || !extent_of(frame->input_objects[slot], &e))
             continue;
         int place = n++;
         for (; place > 0 && extents[place - 1].low > e.low; --place)

@@ -16,6 +16,13 @@ typedef struct {
     size_t nbytes;
 } output;
 
+/* a call that is made before the program runs; what it gives may be an input of the program */
+typedef struct {
+    dg_recipe *recipe; /* a memo: the result's recipe refers to what it gave */
+    int slot;          /* of the input; -1: none */
+    output input;      /* what the input is */
+} step;
+
 struct dg_plan {
     PyObject_HEAD
     dg_entry_point entry;      /* native; null: nothing to compute, the recipe only */
@@ -26,6 +33,9 @@ struct dg_plan {
     int may_refuse;
     int repeatable; /* the callable is a function of its inputs: what it raises it raises again */
     output *outputs;
+    int n_steps;
+    step *prologue;
+    unsigned char drawn[DG_MAX_ARRAYS]; /* inputs that the prologue gives */
     dg_size workspace;
     dg_recipe *recipe;
     /* registers that the recipe reads: while a program runs, other code may change what they were loaded from */
@@ -35,7 +45,18 @@ struct dg_plan {
 
 int dg_plan_inputs(PyObject *plan) { return ((dg_plan *)plan)->n_inputs; }
 int dg_plan_symbols(PyObject *plan) { return ((dg_plan *)plan)->n_symbols; }
-int dg_plan_reads(PyObject *plan, unsigned char *read) { return dg_recipe_reads(((dg_plan *)plan)->recipe, read); }
+const unsigned char *dg_plan_drawn(PyObject *plan) { return ((dg_plan *)plan)->drawn; }
+
+int dg_plan_reads(PyObject *plan, unsigned char *read)
+{
+    dg_plan *p = (dg_plan *)plan;
+    int highest = dg_recipe_reads(p->recipe, read);
+    for (int k = 0; k < p->n_steps; ++k) {
+        int other = dg_recipe_reads(p->prologue[k].recipe, read);
+        highest = other > highest ? other : highest;
+    }
+    return highest;
+}
 
 /* -- making ---------------------------------------------------------------------------------------------------------------- */
 
@@ -83,17 +104,26 @@ static int parse_output(output *out, PyObject *row, int n_symbols, int n_inputs)
     return 0;
 }
 
+static void output_clear(output *out)
+{
+    Py_XDECREF(out->descr);
+    for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
+        dg_size_clear(&out->shape[axis]);
+}
+
 static void plan_dealloc(dg_plan *plan)
 {
     PyObject_GC_UnTrack(plan);
     Py_CLEAR(plan->keepalive);
     Py_CLEAR(plan->callee.function);
-    for (int k = 0; k < plan->n_outputs && plan->outputs; ++k) {
-        Py_XDECREF(plan->outputs[k].descr);
-        for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
-            dg_size_clear(&plan->outputs[k].shape[axis]);
-    }
+    for (int k = 0; k < plan->n_outputs && plan->outputs; ++k)
+        output_clear(&plan->outputs[k]);
     PyMem_Free(plan->outputs);
+    for (int k = 0; k < plan->n_steps; ++k) {
+        dg_recipe_free(plan->prologue[k].recipe);
+        output_clear(&plan->prologue[k].input);
+    }
+    PyMem_Free(plan->prologue);
     PyMem_Free(plan->held);
     dg_size_clear(&plan->workspace);
     dg_recipe_free(plan->recipe);
@@ -104,6 +134,11 @@ static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
 {
     Py_VISIT(plan->keepalive);
     Py_VISIT(plan->callee.function);
+    for (int k = 0; k < plan->n_steps; ++k) {
+        int visited = dg_recipe_traverse(plan->prologue[k].recipe, visit, arg);
+        if (visited)
+            return visited;
+    }
     return dg_recipe_traverse(plan->recipe, visit, arg);
 }
 
@@ -118,12 +153,58 @@ static int counts_fit(dg_plan *plan)
     return 1;
 }
 
-static int parse_recipe(dg_plan *plan, PyObject *description)
+/* a recipe that keeps what it gives while the plan runs */
+static int is_memo(PyObject *recipe)
+{
+    PyObject *name = PyTuple_Check(recipe) && PyTuple_GET_SIZE(recipe) ? PyTuple_GET_ITEM(recipe, 0) : NULL;
+    return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "memo") == 0;
+}
+
+/* rows (memo,) or (memo, slot, dtype, shape, scalar) */
+static int parse_prologue(dg_plan *plan, PyObject *rows)
+{
+    Py_ssize_t n = rows ? PyTuple_GET_SIZE(rows) : 0;
+    if (n && !(plan->prologue = PyMem_Calloc((size_t)n, sizeof *plan->prologue)))
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        step *s = &plan->prologue[k];
+        PyObject *row = PyTuple_GET_ITEM(rows, k);
+        Py_ssize_t length = PyTuple_Check(row) ? PyTuple_GET_SIZE(row) : 0;
+        s->slot = -1;
+        plan->n_steps = (int)k + 1;
+        if ((length != 1 && length != 5) || !is_memo(PyTuple_GET_ITEM(row, 0))) {
+            PyErr_Format(PyExc_TypeError, "plan: a step is (memo,) or (memo, slot, dtype, shape, scalar), got %R", row);
+            return -1;
+        }
+        if (!(s->recipe = dg_recipe_new(PyTuple_GET_ITEM(row, 0), 0, plan->n_symbols, &plan->n_memo)))
+            return -1;
+        if (length == 1)
+            continue;
+        long slot = PyLong_AsLong(PyTuple_GET_ITEM(row, 1));
+        if (slot < 0 || slot >= plan->n_inputs || plan->drawn[slot]) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "plan: a step gives input %ld of %d", slot, plan->n_inputs);
+            return -1;
+        }
+        PyObject *what = PyTuple_GetSlice(row, 2, 5);
+        int parsed = what ? parse_output(&s->input, what, plan->n_symbols, plan->n_inputs) : -1;
+        Py_XDECREF(what);
+        if (parsed < 0)
+            return -1;
+        s->slot = (int)slot;
+        plan->drawn[slot] = 1;
+    }
+    return 0;
+}
+
+static int parse_recipe(dg_plan *plan, PyObject *description, PyObject *prologue)
 {
     unsigned char read[DG_MAX_REGISTERS] = {0};
+    if (parse_prologue(plan, prologue) < 0)
+        return -1;
     if (!(plan->recipe = dg_recipe_new(description, plan->n_outputs, plan->n_symbols, &plan->n_memo)))
         return -1;
-    int highest = dg_recipe_reads(plan->recipe, read);
+    int highest = dg_plan_reads((PyObject *)plan, read);
     if (!(plan->held = PyMem_Calloc((size_t)highest + 2, sizeof *plan->held)))
         return -1;
     for (int k = 0; k <= highest; ++k)
@@ -135,12 +216,13 @@ static int parse_recipe(dg_plan *plan, PyObject *description)
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", "n_checks",
-                            "call_out", NULL};
+                            "call_out", "prologue", NULL};
     unsigned long long address;
-    PyObject *keepalive, *outputs, *workspace, *result, *call_out = Py_None;
+    PyObject *keepalive, *outputs, *workspace, *result, *call_out = Py_None, *prologue = NULL;
     int n_inputs, release_gil, n_symbols, n_checks = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iO:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
-                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks, &call_out))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iOO!:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
+                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks, &call_out, &PyTuple_Type,
+                                     &prologue))
         return NULL;
     if (call_out != Py_None && !PyCallable_Check(call_out))
         return PyErr_Format(PyExc_TypeError, "NativePlan: call_out=%R is not callable", call_out);
@@ -164,7 +246,7 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     for (int k = 0; k < plan->n_outputs; ++k)
         if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols, n_inputs) < 0)
             goto fail;
-    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_recipe(plan, result) < 0)
+    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_recipe(plan, result, prologue) < 0)
         goto fail;
     return (PyObject *)plan;
 fail:
@@ -177,11 +259,12 @@ fail:
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
-                            "into", "n_checks", "may_refuse", NULL};
-    PyObject *callable, *result, *scalars = NULL, *into = NULL;
+                            "into", "n_checks", "may_refuse", "prologue", NULL};
+    PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL;
     int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0, may_refuse = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ip:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
-                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_refuse))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+                                     &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_refuse,
+                                     &PyTuple_Type, &prologue))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
@@ -196,7 +279,7 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->n_checks = n_checks;
     plan->may_refuse = n_checks > 0 || may_refuse;
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
-        parse_recipe(plan, result) < 0)
+        parse_recipe(plan, result, prologue) < 0)
         goto fail;
     for (Py_ssize_t k = 0; scalars && k < PyTuple_GET_SIZE(scalars) && k < n_outputs; ++k)
         plan->outputs[k].scalar = PyObject_IsTrue(PyTuple_GET_ITEM(scalars, k));
@@ -217,20 +300,17 @@ fail:
 
 /* -- running --------------------------------------------------------------------------------------------------------------- */
 
+static void release_memos(const dg_plan *plan, dg_frame *frame)
+{
+    for (int k = 0; k < plan->n_memo; ++k)
+        Py_CLEAR(frame->memo[k]);
+}
+
 static PyObject *build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs, PyObject **callee)
 {
-    if (plan->recipe && plan->n_memo == 0) {
-        dg_results results = {frame, outputs, NULL, frame->sizes};
-        return dg_recipe_build_last(plan->recipe, &results, callee);
-    }
-    PyObject **memo = PyMem_Calloc((size_t)plan->n_memo + 1, sizeof *memo);
-    if (!memo)
-        return PyErr_NoMemory();
-    dg_results results = {frame, outputs, memo, frame->sizes};
+    dg_results results = {frame, outputs};
     PyObject *result = dg_recipe_build_last(plan->recipe, &results, callee);
-    for (int k = 0; k < plan->n_memo; ++k)
-        Py_XDECREF(memo[k]);
-    PyMem_Free(memo);
+    release_memos(plan, frame);
     return result;
 }
 
@@ -420,6 +500,79 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     return result;
 }
 
+static int is_of_shape(const output *out, PyArrayObject *array, const int64_t *sizes)
+{
+    if (PyArray_NDIM(array) != out->ndim)
+        return 0;
+    for (int k = 0; k < out->ndim; ++k)
+        if (PyArray_DIM(array, k) != (npy_intp)dg_size_run(&out->shape[k], sizes))
+            return 0;
+    return 1;
+}
+
+/* what a step gave becomes an input of the program; 0: it is not what the program takes */
+static int bind_input(const step *s, PyObject *given, dg_frame *frame)
+{
+    int type = s->input.descr->type_num;
+    frame->input_objects[s->slot] = given;
+    if (s->input.scalar) {
+        frame->inputs[s->slot] = frame->scalars[s->slot];
+        if (PyFloat_CheckExact(given)) {
+            double number = PyFloat_AS_DOUBLE(given);
+            memcpy(frame->scalars[s->slot], &number, sizeof number);
+            return type == NPY_DOUBLE;
+        }
+        if (!PyArray_IsScalar(given, Generic))
+            return 0;
+        PyArray_Descr *descr = PyArray_DescrFromScalar(given);
+        int fits = descr && descr->type_num == type;
+        Py_XDECREF(descr);
+        if (fits)
+            PyArray_ScalarAsCtype(given, frame->scalars[s->slot]);
+        return fits;
+    }
+    PyArrayObject *array = (PyArrayObject *)given;
+    if (!PyArray_CheckExact(given) || PyArray_TYPE(array) != type || !PyArray_IS_C_CONTIGUOUS(array) || !PyArray_ISBEHAVED(array))
+        return 0;
+    frame->inputs[s->slot] = PyArray_DATA(array);
+    return is_of_shape(&s->input, array, frame->sizes);
+}
+
+static int run_prologue(dg_plan *plan, dg_frame *frame)
+{
+    dg_results results = {frame, NULL};
+    for (int k = 0; k < plan->n_steps; ++k) {
+        const step *s = &plan->prologue[k];
+        PyObject *given = dg_recipe_build(s->recipe, &results);
+        if (!given)
+            return -1;
+        int fits = s->slot < 0 || bind_input(s, given, frame);
+        if (!fits)
+            PyErr_Format(PyExc_SystemError, "a step before the program gave %R, which is not what the program takes", given);
+        Py_DECREF(given); /* the memo holds it */
+        if (!fits)
+            return -1;
+    }
+    return 0;
+}
+
+enum { FEW_MEMOS = 16 };
+
+static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **callee)
+{
+    PyObject *few[FEW_MEMOS], *result = NULL;
+    size_t size = sizeof *few * (size_t)plan->n_memo;
+    if (!(frame->memo = plan->n_memo <= FEW_MEMOS ? few : PyMem_Malloc(size)))
+        return PyErr_NoMemory();
+    memset(frame->memo, 0, size);
+    if (run_prologue(plan, frame) == 0)
+        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, callee) : python_run(plan, frame, callee);
+    release_memos(plan, frame);
+    if (frame->memo != few)
+        PyMem_Free(frame->memo);
+    return result;
+}
+
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     dg_plan *p = (dg_plan *)plan;
@@ -427,13 +580,14 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     PyObject *held[DG_MAX_ARRAYS + DG_MAX_REGISTERS];
     int n = 0;
     for (int k = 0; k < p->n_inputs; ++k)
-        held[n++] = Py_NewRef(frame->input_objects[k]);
+        if (!p->drawn[k])
+            held[n++] = Py_NewRef(frame->input_objects[k]);
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
     *callee = NULL;
     if (owner && !p->may_refuse) /* a call that is refused goes on with its arguments */
         Py_CLEAR(*owner);
-    PyObject *result = Py_IS_TYPE(plan, &dg_NativePlanType) ? native_run(p, frame, callee) : python_run(p, frame, callee);
+    PyObject *result = run_with_memos(p, frame, callee);
     while (n > 0)
         Py_DECREF(held[--n]);
     return result;

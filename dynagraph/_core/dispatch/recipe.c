@@ -265,10 +265,10 @@ static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
     }
     npy_intp shape[DG_MAX_DIMS], strides[DG_MAX_DIMS], itemsize = PyDataType_ELSIZE((PyArray_Descr *)recipe->object);
     for (int k = 0; k < recipe->ndim; ++k) {
-        shape[k] = (npy_intp)dg_size_run(&recipe->shape[k], results->sizes);
-        strides[k] = (npy_intp)dg_size_run(&recipe->strides[k], results->sizes) * itemsize;
+        shape[k] = (npy_intp)dg_size_run(&recipe->shape[k], results->frame->sizes);
+        strides[k] = (npy_intp)dg_size_run(&recipe->strides[k], results->frame->sizes) * itemsize;
     }
-    npy_intp offset = (npy_intp)dg_size_run(&recipe->offset, results->sizes) * itemsize;
+    npy_intp offset = (npy_intp)dg_size_run(&recipe->offset, results->frame->sizes) * itemsize;
     if (reaches_outside((PyArrayObject *)base, recipe->ndim, shape, strides, itemsize, offset)) {
         PyErr_SetString(PyExc_ValueError, "recipe: a view that reaches outside of its base");
         Py_DECREF(base);
@@ -355,14 +355,14 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
         return result;
     }
     case R_MEMO: {
-        PyObject **slot = &results->memo[recipe->number];
+        PyObject **slot = &results->frame->memo[recipe->number];
         if (!*slot && !(*slot = dg_recipe_build(recipe->parts[0], results)))
             return NULL;
         return Py_NewRef(*slot);
     }
     case R_DO:
         return run_steps(recipe, results) < 0 ? NULL : dg_recipe_build(recipe->parts[recipe->n_parts - 1], results);
-    case R_SIZE: return PyLong_FromLongLong(dg_size_run(&recipe->offset, results->sizes));
+    case R_SIZE: return PyLong_FromLongLong(dg_size_run(&recipe->offset, results->frame->sizes));
     }
     return NULL;
 }

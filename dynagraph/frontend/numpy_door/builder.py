@@ -18,7 +18,7 @@ from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it f
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import concrete
-from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement
+from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement, view_of
 from dynagraph.ir.shapes import Dim, SymInt, hint_numel, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
@@ -76,10 +76,14 @@ class Builder:
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
         self._known: dict[Node, np.ndarray | None] = {}
+        self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
+        self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes."""
+        if OPS[op_name].may_raise:
+            self._allow_refusal("a function of NumPy's that may raise an error")
         try:
             return self.graph.call(OPS[op_name], *nodes, **attrs)
         except ShapeError as error:
@@ -112,7 +116,17 @@ class Builder:
 
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
+        self._allow_refusal("an index may be out of bounds, or the like")
         self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the program as it is may leave a call to the plain function."""
+        return bool(self.checks) or any(node.may_raise for node in self.graph.nodes)
+
+    def _allow_refusal(self, why: str) -> None:
+        if not self.may_refuse:
+            raise Unsupported("RANDOM_DRAW", why)
 
     def check_index(self, places: Node, size: Dim) -> None:
         """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
@@ -122,6 +136,9 @@ class Builder:
                 raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
             return
         if _counts_within(places, size):
+            return
+        low, high = self.ranges.get(_base_of(places), (None, None))
+        if low is not None and high is not None and -size <= low and high < size:
             return
         end, start = self.scalar(size, dtypes.int64), self.scalar(-size, dtypes.int64)
         outside = self.call("logical_or", self.call("greater_equal", places, end), self.call("less", places, start))
@@ -173,6 +190,12 @@ def _counts_within(places: Node, size: Dim) -> bool:
     while places.is_op("reshape", "broadcast_to"):
         places = places.args[0]
     return places.is_op("iota") and places.attrs["start"] == 0 and places.attrs["step"] == 1 and same_dim(places.shape[0], size)
+
+
+def _base_of(node: Node) -> Node:
+    """What a node is a view of, or the node itself."""
+    found = view_of(node)
+    return node if found is None else found[0]
 
 
 def _never(node: Node) -> bool:
