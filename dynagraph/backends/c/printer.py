@@ -371,8 +371,7 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            empty = any(axis.extent.constant == 0 for axis in r.axes)
-            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {_initial(self.c, a, empty)};")
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {_initial(self.c, a)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
@@ -453,7 +452,7 @@ class _KernelPrinter:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
-            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
@@ -531,8 +530,7 @@ class _KernelPrinter:
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
         self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
-        empty = any(axis.extent.constant == 0 for axis in r.axes)
-        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a)};")
         *outer, last = r.axes
         for axis in outer:
             self.out.open("")
@@ -596,6 +594,8 @@ class _KernelPrinter:
 
 
 BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
+
+
 def _in_order(a: Accumulator) -> bool:
     """Whether the order of the elements tells: which NaN stays, and what infinities become in a product."""
     return a.dtype.is_complex and a.kind in ("prod", "max", "min")
@@ -621,7 +621,7 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
 
 
-def _initial(a: Accumulator) -> str:
+def _initial(c: CStyle, a: Accumulator) -> str:
     """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
     if a.kind == "sum":
         return float_literal(0.0, a.dtype) if a.dtype.is_float else "0"
