@@ -109,7 +109,7 @@ CLASSES = {
     "signals.dft_by_cosines": "11",
     "signals.distance_matrices": "1-",
     "signals.fft_by_hand": "11",
-    "signals.fft_low_pass": "BB",
+    "signals.fft_low_pass": "11",
     "signals.fft_peaks": "BB",
     "signals.gradient_descent_with_line_search": "B-",
     "signals.haar_wavelet": "1-",
