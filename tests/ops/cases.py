@@ -176,6 +176,14 @@ MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] =
         (((4, 5),), {"starts": (0, 4), "steps": (3, -4), "shape": (2, 2)}),
         (((),), {"starts": (), "steps": (), "shape": ()}),
     ],
+    "windows": [
+        (((7,),), {"sizes": (3,), "axes": (0,)}),
+        (((7,),), {"sizes": (7,), "axes": (0,)}),
+        (((4, 5),), {"sizes": (2, 3), "axes": (0, 1)}),
+        (((4, 5),), {"sizes": (2,), "axes": (1,)}),
+        (((2, 6),), {"sizes": (2, 3), "axes": (1, 1)}),
+        (((2, 3),), {"sizes": (), "axes": ()}),
+    ],
     "update_slice": [
         (((7,), (3,)), {"starts": (1,), "steps": (2,)}),
         (((7,), (7,)), {"starts": (0,), "steps": (1,)}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend import caches, callables, copies, error_state  # noqa: F401  (importing them registers meanings)
+from dynagraph.frontend import caches, callables, copies, error_state, numpy_objects  # noqa: F401  (importing them registers meanings)
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse

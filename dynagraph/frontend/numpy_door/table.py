@@ -27,12 +27,14 @@ class Door:
 
     `returns`: "value" (a 0-d result is a NumPy scalar), "array" (it is a 0-d array), "same" (it is of the kind of the
     first operand).  `at_default` names the parameters that the graph has nothing for: they must have their default.
+    `calls_out`: the compiled program calls NumPy's function.
     """
 
     name: str
     implementation: Implementation
     returns: str = "value"
     at_default: frozenset[str] = field(default_factory=frozenset)
+    calls_out: bool = False
 
     @cached_property
     def signature(self) -> inspect.Signature:
