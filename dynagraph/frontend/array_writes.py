@@ -393,6 +393,6 @@ WRITING_METHODS: dict[str, Callable[..., None]] = {
 
 
 __all__ = [
-    "WRITING_METHODS", "as_array", "asks_for_array", "call_with_out", "check_product", "copy_to", "fill_diagonal", "has_out", "place",
-    "put", "put_along_axis", "put_mask", "store_flat", "store_item", "store_result",
+    "WRITING_METHODS", "as_array", "asks_for_array", "call_with_out", "check_product", "copy_to", "fill_diagonal", "has_out",
+    "place", "put", "put_along_axis", "put_mask", "store_flat", "store_item", "store_result",
 ]  # fmt: skip

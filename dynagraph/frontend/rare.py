@@ -39,7 +39,7 @@ def _refuse_calls(frame: Frame, value: Array, outcome: bool) -> None:
     """Have the program refuse calls in which the value has this truth."""
     b = frame.ex.builder
     condition = b.cast(b.call("reshape", frame.ex.memories.present(value), shape=()), dtypes.bool_)
-    b.checks.append(condition if outcome else b.call("logical_not", condition))
+    b.refuse_where(condition if outcome else b.call("logical_not", condition))
 
 
 def _raises_or_warns(program: Program, start: int) -> bool:

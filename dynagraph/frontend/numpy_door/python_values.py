@@ -112,8 +112,11 @@ def _method(name: str, otherwise: Door | None) -> Callable[..., Any]:
     answer = _door(getattr(np.ndarray, name))
 
     def door(b: Builder, x: Node, /, *args: Any, **kwargs: Any) -> Any:
-        if b.known(x) is not None or otherwise is None:
+        try:
             return answer(b, x, *args, **kwargs)
+        except Unsupported:
+            if otherwise is None:
+                raise
         return otherwise(b, x, *args, **kwargs)
 
     return door
