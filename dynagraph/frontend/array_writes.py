@@ -26,6 +26,7 @@ from dynagraph.frontend.numpy_door.indexing import (
     slice_range,
 )
 from dynagraph.frontend.numpy_door.places import along_axis
+from dynagraph.frontend.numpy_source import is_numpys
 from dynagraph.frontend.values import Array, Const, Masked, Sequence
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -270,6 +271,17 @@ def _without_out(door: Door, args: list[Any], kwargs: dict[str, Any]) -> tuple[l
     return [*args[:at], Const(None), *args[at + 1 :]], kwargs
 
 
+def asks_for_array(ex: Executor, kwargs: dict[str, Any]) -> bool:
+    """Whether NumPy's own code says ``out=...``: the result is an array, also where it is 0-d."""
+    out = ex.resolve(kwargs.get("out"))
+    return isinstance(out, Const) and out.value is Ellipsis and is_numpys(ex.running[-1].function.globals)
+
+
+def as_array(ex: Executor, value: Any) -> Any:
+    """A NumPy scalar as the 0-d array of it; anything else as it is."""
+    return ex.own(Array(ex.builder.call("copy", value.node))) if isinstance(value, Array) and value.is_scalar else value
+
+
 def has_out(ex: Executor, door: Door, args: list[Any], kwargs: dict[str, Any]) -> bool:
     """Whether a call of a door names an array that takes a result."""
     ufunc, at = _ufunc_of(door), _position_of_out(door)
@@ -455,6 +467,6 @@ WRITING_METHODS: dict[str, Callable[..., None]] = {
 
 
 __all__ = [
-    "WRITING_METHODS", "call_with_out", "check_product", "copy_to", "fill_diagonal", "has_out", "place", "put", "put_along_axis",
-    "put_mask", "store_flat", "store_item", "store_result",
+    "WRITING_METHODS", "as_array", "asks_for_array", "call_with_out", "check_product", "copy_to", "fill_diagonal", "has_out",
+    "place", "put", "put_along_axis", "put_mask", "store_flat", "store_item", "store_result",
 ]  # fmt: skip

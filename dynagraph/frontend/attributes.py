@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,8 @@ from dynagraph.frontend.executor import Frame, Generator
 from dynagraph.frontend.iterators import Flat
 from dynagraph.frontend.methods import READ_ONLY, has_method
 from dynagraph.frontend.numpy_door import ATTRIBUTES, method
-from dynagraph.frontend.source import Attribute, DictEntry
+from dynagraph.frontend.numpy_source import is_numpys
+from dynagraph.frontend.source import Attribute
 from dynagraph.frontend.values import (
     DELETED,
     Array,
@@ -35,7 +37,7 @@ from dynagraph.frontend.values import (
     Super,
     Value,
 )
-from dynagraph.frontend.wrapping import behind, is_container, is_named_tuple
+from dynagraph.frontend.wrapping import behind, is_container, is_named_tuple, load_entry
 from dynagraph.ir.shapes import SymInt
 
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
@@ -104,7 +106,12 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
     return refuse("ATTRIBUTE", f".{name} of a partial")
 
 
+TO_NUMPY: dict[str, Callable[[Frame, Array], Value]] = {}  # attributes that only NumPy's own code may ask for: numpy_objects.py
+
+
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
+    if name in TO_NUMPY and is_numpys(frame.function.globals):
+        return TO_NUMPY[name](frame, array)
     reader = ATTRIBUTES.get(name)
     if name == "flat" and not array.is_scalar:
         return Flat(array, frame.ex.steps)
@@ -140,7 +147,7 @@ def _of_constant(frame: Frame, value: Const, name: str) -> Value:
         own = getattr(obj, name, objects.MISSING)
         if own is objects.MISSING:
             throw(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}"))
-        return refuse("ATTRIBUTE", f".{name} of {obj!r}")
+        return Const(own) if isinstance(obj, (np.finfo, np.iinfo)) else refuse("ATTRIBUTE", f".{name} of {obj!r}")
     if isinstance(found, DESCRIBED):
         return Method(name, value)
     if isinstance(obj, SymInt):
@@ -155,7 +162,8 @@ def _of_module(frame: Frame, module: types.ModuleType, name: str) -> Value:
     if stored is not None and stored is not DELETED:
         return frame.ex.resolve(stored)
     if name in entries and stored is None:
-        return frame.ex.wrap(entries[name], DictEntry(entries, name, _name_of_module(module)))
+        by_numpy = is_numpys(frame.function.globals) and is_numpys(entries)
+        return load_entry(frame.ex, entries, name, _name_of_module(module), by_numpy)
     if "__getattr__" in entries:
         refuse("ATTRIBUTE", f"module {_name_of_module(module)} computes .{name} when asked")
     if hasattr(types.ModuleType, name):

@@ -13,12 +13,13 @@ from typing import Any
 from dynagraph._core import _dispatch
 from dynagraph.frontend.attributes import attribute_or, delete_attribute, load_attribute, store_attribute
 from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.calls import Arguments, Keywords, call, caller, load_package
+from dynagraph.frontend.calls import Arguments, Keywords, call, call_numpy, caller, has_meaning, load_package
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Backwards, Enumerate, Filter, Flat, Map, Reversed, Until, Zip, items_of, iterate, listed
 from dynagraph.frontend.methods import next_of, pairs_of, pure_call, set_of, sorted_items
-from dynagraph.frontend.numpy_door import lookup, operator_door
+from dynagraph.frontend.numpy_door import operator_door
+from dynagraph.frontend.numpy_source import is_numpys_class
 from dynagraph.frontend.objects import (
     MISSING,
     call_special,
@@ -40,6 +41,7 @@ from dynagraph.frontend.operations import (
     delete,
     formatted,
     key_of,
+    known_index,
     plain,
     store,
     subscript,
@@ -90,9 +92,6 @@ def meaning(*functions: Any) -> Callable[[Callable[..., Value]], Callable[..., V
 @caller(Const)
 def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywords) -> Value:
     obj = function.value
-    door = lookup(obj)
-    if door is not None:
-        return frame.ex.call_door(door, args, kwargs)
     if isinstance(obj, _dispatch.CompiledFunction):
         inner = obj.__wrapped__
         return call(frame, class_function(frame.ex, inner, type(obj), inner.__name__), args, kwargs)
@@ -103,6 +102,8 @@ def call_constant(frame: Frame, function: Const, args: Arguments, kwargs: Keywor
         return refuse("UNSUPPORTED_FUNCTION", repr(obj))
     if found is not None:
         return _checked(frame, found, obj, args, kwargs)
+    if has_meaning(obj):
+        return call_numpy(frame, obj, args, kwargs)
     if is_pure:
         return pure_call(frame, obj, args, kwargs)
     if isinstance(obj, type):
@@ -148,6 +149,8 @@ def _call_class(frame: Frame, function: Const, args: Arguments, kwargs: Keywords
     user = cls.__module__ not in ("builtins", "collections", "itertools", "functools", "types", "weakref", "threading")
     if not user and not issubclass(cls, BaseException):
         return _unknown(cls)
+    if is_numpys_class(cls):
+        return instantiate(frame, function, args, kwargs)
     if str(cls.__module__).split(".")[0] in ("numpy", "random", "threading", "logging", "decimal", "datetime", "pathlib", "re"):
         return _unknown(cls)
     return instantiate(frame, function, args, kwargs)
@@ -229,7 +232,7 @@ def in_c(kind: type) -> Any:
 
 EFFECTS = frozenset({input, open, globals})
 PURE_FUNCTIONS = frozenset(
-    {divmod, chr, ord, str.maketrans, bin, hex, oct, ascii, complex, hash, bytes, operator.index, operator.truth}
+    {divmod, chr, ord, str.maketrans, bin, hex, oct, ascii, complex, hash, bytes, operator.truth}
     | {f for f in vars(math).values() if isinstance(f, types.BuiltinFunctionType)}
 )
 
@@ -423,9 +426,7 @@ def _range(frame: Frame, *args: Any) -> Value:
     bounds = []
     for arg in args:
         arg = frame.ex.resolve(arg)
-        if isinstance(arg, Array):
-            refuse("DATA_DEPENDENT", "the bound of a range is taken from an array")
-        bounds.append(plain(frame, arg))
+        bounds.append(known_index(frame, arg, "the bound of a range") if isinstance(arg, Array) else plain(frame, arg))
     try:
         return Const(range(*(operator.index(b) for b in bounds)))
     except (TypeError, ValueError) as error:
@@ -436,7 +437,10 @@ def _number(kind: type) -> Callable[..., Value]:
     def convert(frame: Frame, *args: Any, **kwargs: Any) -> Value:
         given = [frame.ex.resolve(a) for a in args]
         if given and isinstance(given[0], Array):
-            return refuse("DATA_DEPENDENT", f"{kind.__name__}() of an array")
+            known = frame.ex.known(given[0]) if len(given) == 1 and not given[0].node.ndim else None
+            if known is None:
+                return refuse("DATA_DEPENDENT", f"{kind.__name__}() of an array")
+            return pure_call(frame, kind, [Const(known.item())], kwargs)
         if given and isinstance(given[0], Object):
             for name in (f"__{kind.__name__}__", "__index__"):
                 if special(frame, given[0], name) is not None:
@@ -449,6 +453,16 @@ def _number(kind: type) -> Callable[..., Value]:
 
 
 SPECIAL |= {int: _number(int), float: _number(float)}
+
+
+@meaning(operator.index)
+def _operator_index(frame: Frame, value: Any) -> Value:
+    value = frame.ex.resolve(value)
+    if isinstance(value, Array):
+        return Const(known_index(frame, value, "an index"))
+    if isinstance(value, Const) and type(value.value) is SymInt:
+        return value
+    return pure_call(frame, operator.index, [value], {})
 
 
 @meaning(bool)

@@ -10,15 +10,19 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph.frontend.exceptions import refuse, throw
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.numpy_door import lookup
-from dynagraph.frontend.values import Dict, Function, Method, Partial, Sequence, Value
+from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, of_python_values
+from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, source_of_function
+from dynagraph.frontend.source import Trusted
+from dynagraph.frontend.values import Const, Dict, Function, Method, Object, Partial, Sequence, Value
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
 Caller = Callable[[Frame, Any, Arguments, Keywords], Value]
 CALLERS: dict[type, Caller] = {}
+DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  # reasons of doors that others may do without
 
 # Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
 OPAQUE_PACKAGES = frozenset(
@@ -53,9 +57,8 @@ def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Valu
 
 @caller(Function)
 def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
-    door = lookup(function.object) if function.object is not None else None
-    if door is not None:
-        return frame.ex.call_door(door, args, kwargs)
+    if has_meaning(function.object):
+        return call_numpy(frame, function.object, args, kwargs)
     special = SPECIAL_FUNCTIONS.get(function.object) if function.object is not None else None
     if special is not None:
         return special(frame, *args, **kwargs)
@@ -64,6 +67,8 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
         return by_code(frame, function, *args, **kwargs)
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
+    if is_numpys(function.globals):
+        return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES and function.object not in FOLLOWED:
         if load_package(module):
@@ -81,6 +86,80 @@ def load_package(module: str) -> bool:
     for register in filter(None, found):
         register()
     return bool(found)
+
+
+# -- NumPy's own source -------------------------------------------------------------------------------------------------------
+
+
+def follow(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
+    """A call of a function of NumPy's that is written in Python: what stops inside of it is a break at the user's call."""
+    if is_numpys(frame.function.globals):
+        return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
+    name = f"{function.globals['__name__']}.{function.name}"
+    if function.source is not None and function.object not in FOLLOWED and source_of_function(function.object) is None:
+        refuse("UNSUPPORTED_FUNCTION", name)
+    if any(_takes_over(frame.ex.resolve(a)) for a in [*args, *kwargs.values()]):
+        refuse("UNSUPPORTED_ARGUMENT", f"{name} of an object that has __array_function__")
+    try:
+        bound = bind(function, args, kwargs)
+    except Raised as error:  # NumPy's own error tells the parameters of its dispatcher
+        refuse("WOULD_RAISE", said(error.value))
+    try:
+        return frame.ex.inline(function, bound, frame.depth + 1)
+    except Break as stop:
+        raise Break(stop.reason.name, None, f"in {name}: {stop.detail}" if stop.detail else f"in {name}") from None
+
+
+def has_meaning(function: Any) -> bool:
+    """Whether NumPy's meaning of a callable is known by the door, or by its source."""
+    return lookup(function) is not None or of_python_values(function) is not None or type(function) is DISPATCHER
+
+
+def _is_left_out(value: Any) -> bool:
+    """Whether an argument is what NumPy's own code gives for one that it was not given."""
+    return isinstance(value, Const) and type(value.value) is NO_VALUE
+
+
+def call_numpy(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Value:
+    """A call of a function of NumPy's: by its door; where that declines, as a constant, or as NumPy's own source has it."""
+    declined: Unsupported | None = None
+    kwargs = {name: value for name, value in kwargs.items() if not _is_left_out(frame.ex.resolve(value))}
+    for door in _doors(function):
+        checks = len(frame.ex.builder.checks)
+        try:
+            return frame.ex.call_door(door, args, kwargs)
+        except Unsupported as refusal:
+            del frame.ex.builder.checks[checks:]
+            declined = refusal if declined is None or door is lookup(function) else declined
+            if door is lookup(function) and refusal.reason not in DECLINED:
+                raise
+    source = source_of_function(function)
+    if source is None:
+        raise declined or Unsupported("UNSUPPORTED_FUNCTION", f"np.{function.__name__}")
+    implementation = frame.ex.wrap(source, Trusted(source, f"np.{source.__qualname__}"))
+    assert isinstance(implementation, Function)
+    try:
+        return follow(frame, implementation, args, kwargs)
+    except Break as stop:
+        if declined is None or lookup(function) is None:
+            raise
+        detail = f"{declined.detail}; and in NumPy's source: {stop.reason.what} ({stop.detail})"
+        raise Break(declined.reason, None, detail) from None
+
+
+def _doors(function: Any) -> list[Door]:
+    """The doors of a function, in the order in which they are asked: what is known at capture is not called out."""
+    own, constant = lookup(function), of_python_values(function)
+    if own is not None and own.calls_out:
+        return [constant, own] if constant is not None else [own]
+    return [door for door in (own, constant) if door is not None]
+
+
+def _takes_over(value: Any) -> bool:
+    """Whether NumPy would ask an argument, or what is in it, what the call means."""
+    if isinstance(value, Object):
+        return hasattr(value.kind, "__array_function__")
+    return isinstance(value, Sequence) and any(isinstance(i, Object) and _takes_over(i) for i in value.items)
 
 
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dynagraph import config
 from dynagraph.frontend import array_writes, masks
 from dynagraph.frontend.breaks import Break
@@ -20,6 +22,7 @@ from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.memory import Memories
 from dynagraph.frontend.numpy_door import Builder, Chosen, Door, Unsupported, WeakFloat
 from dynagraph.frontend.numpy_errors import numpy_error_of
+from dynagraph.frontend.numpy_source import is_numpys
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
 from dynagraph.frontend.source import Closure, Contents, Local, Returned, Source
@@ -51,6 +54,7 @@ from dynagraph.ir.shapes import ShapeEnv, SymInt
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
+MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
 
@@ -96,6 +100,7 @@ class Frame:
         self.instructions = self.program.instructions
         self.ip = 0
         self.jumps_back = 0
+        self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_numpys(function.globals) else config.unroll_limit
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
@@ -171,8 +176,8 @@ class Frame:
     def jump(self, target: int) -> None:
         if target < self.ip:
             self.jumps_back += 1
-            if self.jumps_back > config.unroll_limit:
-                raise Break("UNROLL_LIMIT", None, f"more than {config.unroll_limit} iterations")
+            if self.jumps_back > self.most_jumps_back:
+                raise Break("UNROLL_LIMIT", None, f"more than {self.most_jumps_back} iterations")
         self.ip = target
 
 
@@ -364,6 +369,10 @@ class Executor:
                         guard_cells(self, value, cell.real, cell.owner, "is not")
 
     # -- arrays ---------------------------------------------------------------------------------------------------------
+    def known(self, array: Array) -> np.ndarray | None:
+        """What an array holds, if that depends on no input."""
+        return self.builder.known(self.memories.present(array))
+
     def own(self, array: Array) -> Array:
         self.arrays[array.node] = array
         return array
@@ -371,6 +380,8 @@ class Executor:
     def call_door(self, door: Door, args: Iterable[Value], kwargs: dict[str, Value] | None = None) -> Value:
         """What a NumPy function gives for values."""
         args, kwargs = [self.resolve(a) for a in args], {k: self.resolve(v) for k, v in (kwargs or {}).items()}
+        if array_writes.asks_for_array(self, kwargs):
+            return array_writes.as_array(self, self.call_door(door, args, {k: v for k, v in kwargs.items() if k != "out"}))
         if array_writes.has_out(self, door, args, kwargs):
             return array_writes.call_with_out(self, door, args, kwargs)
         if any(isinstance(v, Masked) for v in (*args, *kwargs.values())):

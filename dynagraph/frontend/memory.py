@@ -15,7 +15,7 @@ import numpy as np
 
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.source import Source
-from dynagraph.frontend.values import Array, Const, Number
+from dynagraph.frontend.values import Array, Const, Number, Object
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import Creation, Elementwise, Strided, may_be_view, memory_of, strided_of
 from dynagraph.ir.shapes import contiguous_strides, same_dim, same_shape
@@ -138,7 +138,7 @@ class Memories:
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.kind == "placeholder":
             self._check_input(base)
-        elif (any(map(_splits, way)) or self._is_viewed_apart(base)) and not _is_in_c_order(base):
+        elif (any(map(_splits, way)) or self._is_viewed_apart(base)) and not is_in_c_order(base):
             refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
         self.check_effects()
 
@@ -214,7 +214,7 @@ def _splits(view: Node) -> bool:
     return not same_shape(given, made)
 
 
-def _is_in_c_order(node: Node) -> bool:
+def is_in_c_order(node: Node) -> bool:
     """Whether NumPy lays this value out in C order for certain."""
     seen: set[Node] = set()
     stack = [node]
@@ -253,7 +253,10 @@ def shows(function: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
+    """Whether a value holds no array."""
+    if isinstance(value, Object):
+        return value.kind is np.errstate
     return isinstance(value, (Const, Number)) or (isinstance(value, Array) and value.is_scalar)
 
 
-__all__ = ["Memories", "Memory", "same_place", "shows", "way_to"]
+__all__ = ["Memories", "Memory", "is_in_c_order", "same_place", "shows", "way_to"]

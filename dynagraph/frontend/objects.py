@@ -331,6 +331,8 @@ OF_EXCEPTION = ("args", "__cause__", "__context__", "__suppress_context__")
 
 def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
     fields = value.fields
+    if value.source is None and hasattr(value, "remade") and name in fields:
+        return frame.ex.resolve(fields[name])
     if issubclass(value.kind, BaseException) and value.source is None:
         if name == "__traceback__":
             return traceback_of(value)

@@ -640,6 +640,8 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
         refuse("DATA_DEPENDENT", "a subscript of what a mask chooses")
     if isinstance(container, Flat):
         return container.item(ex, key)
+    if isinstance(container, Object) and hasattr(container, "remade") and in_mro(container.kind, "__getitem__") is not MISSING:
+        return call_special(frame, container, "__getitem__", key)
     if isinstance(container, Sequence):
         return item_of(frame, container, key)
     if isinstance(container, Dict):
@@ -671,12 +673,20 @@ def index_of(frame: Frame, key: Any) -> Any:
     if isinstance(index, slice):
         return slice(*(None if p is None else operator.index(p) for p in (index.start, index.stop, index.step)))
     if isinstance(index, Array):
-        refuse("DATA_DEPENDENT", "an index into a list is taken from an array")
+        index = known_index(frame, index, "an index into a list")
     if isinstance(index, Object) and isinstance(index.value, enum.Enum):
         index = frame.ex.index_number(index)
     if isinstance(index, Object) and special(frame, index, "__index__") is not None:
         index = plain(frame, call_special(frame, index, "__index__"))
     return operator.index(index)
+
+
+def known_index(frame: Frame, array: Array, what: str) -> int:
+    """``operator.index`` of an array or NumPy scalar that depends on no input."""
+    known = frame.ex.known(array)
+    if known is None or known.ndim or known.dtype.kind not in "iu":
+        return refuse("DATA_DEPENDENT", f"{what} is taken from an array")
+    return int(known)
 
 
 def sure_of_index(container: Sequence, index: int) -> bool:

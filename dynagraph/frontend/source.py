@@ -115,6 +115,10 @@ class Known:
         return self.name
 
 
+class Trusted(Known):
+    """A function, class or module of NumPy's own, which is taken as unchanging, and so is all that it holds."""
+
+
 @dataclass(frozen=True)
 class Field:
     """An object that the C structure of an object of this type holds."""
@@ -174,3 +178,10 @@ class Owner:
 
 
 Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent, Field, Returned, Owner]
+
+
+def is_trusted(source: "Source") -> bool:
+    """Whether a source starts at something that is taken as unchanging."""
+    while not isinstance(source, (Local, DictEntry, Closure, Cell, Known, Returned)):
+        source = source.base
+    return isinstance(source, Trusted)

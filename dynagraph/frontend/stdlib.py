@@ -27,6 +27,7 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.iterators import Count, Filter, Repeat, Stepped, called, items_of, iterate
 from dynagraph.frontend.methods import bases_of, most_common, pairs_of
+from dynagraph.frontend.numpy_source import is_numpys
 from dynagraph.frontend.objects import in_mro
 from dynagraph.frontend.operations import binary, entries_of, key_of, known_number, plain, put_key, same_or_equal
 from dynagraph.frontend.resume import STAND_INS
@@ -382,6 +383,8 @@ def _line(frame: Frame) -> int:
 @meaning(warnings.warn)
 def _warn(frame: Frame, message: Any, category: Any = Const(None), stacklevel: Any = Const(1), **more: Any) -> Value:
     level, running = plain(frame, stacklevel), len(frame.ex.running)
+    if is_numpys(frame.function.globals):
+        refuse("SIDE_EFFECT", "NumPy gives a warning")
     if more or frame.ex.in_try():
         refuse("SIDE_EFFECT", "a warning inside try, where it may be an error, or with a source")
     message = frame.ex.resolve(message)

@@ -50,7 +50,7 @@ def truth(frame: Frame, value: Any) -> bool:
             return bool(value.value)
         refuse("UNSUPPORTED_VALUE", f"the truth of {value.value!r}")
     if isinstance(value, Array):
-        _of_array(frame, value)
+        return _of_array(frame, value)
     if isinstance(value, DictView):
         return length(frame.ex, value.owner) > 0
     if isinstance(value, (Sequence, Dict, Set)) and not _overridden(value.kind):
@@ -62,13 +62,16 @@ def truth(frame: Frame, value: Any) -> bool:
     return refuse("UNSUPPORTED_VALUE", "the truth of an object that defines it itself")
 
 
-def _of_array(frame: Frame, value: Array) -> None:
+def _of_array(frame: Frame, value: Array) -> bool:
+    known = frame.ex.known(value)
+    if known is not None and known.size == 1:
+        return bool(known)
     try:
         frame.ex.call_door(operator_door("bool"), [value])
     except Unsupported as refusal:
         if refusal.reason != "DATA_DEPENDENT":
             raise
-    refuse("ARRAY_BRANCH", "")
+    return refuse("ARRAY_BRANCH", "")
 
 
 def _overridden(kind: type) -> bool:

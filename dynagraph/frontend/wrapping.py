@@ -19,8 +19,22 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
+from dynagraph.frontend.numpy_source import is_numpys, is_unchanging, is_value
 from dynagraph.frontend.profile import LARGEST
-from dynagraph.frontend.source import Attribute, Contents, DictEntry, Field, Item, Key, Known, Owner, Referent, Source
+from dynagraph.frontend.source import (
+    Attribute,
+    Contents,
+    DictEntry,
+    Field,
+    Item,
+    Key,
+    Known,
+    Owner,
+    Referent,
+    Source,
+    Trusted,
+    is_trusted,
+)
 from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import (
     DELETED,
@@ -106,6 +120,8 @@ def _shared(ex: Executor, obj: Any, source: Source) -> Value:
 
 def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     kind = type(obj)
+    if is_trusted(source) and is_value(obj):
+        return ex.constant(obj)
     if any(obj is s for s in SINGLETONS):
         ex.guards.add("is", source, obj, says=f" is {obj!r}")
         return Const(obj, source)
@@ -473,8 +489,8 @@ def load_global(ex: Executor, owner: dict[str, Any], name: str) -> Value:
     if stored is not None and stored is not DELETED:
         return ex.resolve(stored)
     if name in owner and stored is not DELETED:
-        return wrap(ex, owner[name], DictEntry(owner, name))
-    if stored is not DELETED:
+        return load_entry(ex, owner, name, "global", is_numpys(owner))
+    if stored is not DELETED and not is_numpys(owner):
         ex.guards.absent(owner, name)
     scope = owner.get("__builtins__", builtins)
     entries = scope if isinstance(scope, dict) else vars(scope)
@@ -482,6 +498,16 @@ def load_global(ex: Executor, owner: dict[str, Any], name: str) -> Value:
         ex.guards.absent(entries, name)
         throw(NameError(f"name {name!r} is not defined"), name=Const(name))
     return wrap(ex, entries[name], DictEntry(entries, name, "builtin"))
+
+
+def load_entry(ex: Executor, owner: dict[str, Any], name: str, kind: str, by_numpy: bool) -> Value:
+    """What a namespace holds; `by_numpy`: to NumPy's own code its functions, classes, modules and values are constants."""
+    found = owner[name]
+    if by_numpy and is_value(found):
+        return ex.constant(found)
+    if by_numpy and is_unchanging(found):
+        return wrap(ex, found, Trusted(found, name))
+    return wrap(ex, found, DictEntry(owner, name, kind))
 
 
 def load_cell(ex: Executor, cell: Cell, name: str = "") -> Value:

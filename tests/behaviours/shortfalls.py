@@ -16,10 +16,8 @@ class Shortfall(NamedTuple):
 
 OVERLAP = "arrays that overlap, or lie between one another, are written by NumPy itself"
 VALUES = "a size, a position or a branch that an array's value decides is Python's business"
-MISSING = "these functions have no row in the op table yet"
 
 SHORT: dict[str, Shortfall] = {
-    "arrays.out_that_is_a_view_or_fresh": Shortfall("B", "np.empty: what it holds is not defined"),
     "arrays.overlapping_views_of_one_base": Shortfall("E", OVERLAP),
     "arrays.overlapping_views_without_their_base": Shortfall("B", OVERLAP),
     "arrays.views_of_one_base_that_do_not_overlap": Shortfall("E", OVERLAP),
@@ -27,5 +25,4 @@ SHORT: dict[str, Shortfall] = {
     "arrays.scalar_arguments_as_sizes_and_indices": Shortfall("B", VALUES),
     "exceptions.the_finally_of_a_callee_that_raises_breaks": Shortfall("E", "an exception that no captured code handles ends it"),
     "globals.global_function_and_class": Shortfall("B", "pathlib runs as it is"),
-    "globals.other_numpy_functions_that_are_rarer": Shortfall("B", MISSING),
 }

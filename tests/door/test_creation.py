@@ -68,10 +68,15 @@ def test_what_numpy_rejects_is_declined(function):
 
 
 def test_declined():
-    assert declined(lambda: call(np.empty, 3)) == "UNSUPPORTED_FUNCTION"
     assert declined(lambda: call(np.zeros, 3, "longdouble")) == "UNSUPPORTED_DTYPE"
     assert declined(lambda: call(np.zeros, (2, 3), order="F")) == "UNSUPPORTED_ARGUMENT"
     assert declined(lambda x: call(np.arange, x), sample((), "int64")) == "DATA_DEPENDENT"
+
+
+def test_empty():
+    """What the elements are is not defined."""
+    x = sample((2, 3), "int32")
+    check(lambda a: (call(np.empty, (3, 2), "float32") * 0, np.empty_like(a) * 0, np.empty_like(a, dtype=float, shape=(4,)) * 0), x)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

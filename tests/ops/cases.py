@@ -95,7 +95,7 @@ ELEMENTWISE_SHAPES = {
 
 def multiplies_complex_numbers(case: Case) -> bool:
     """NumPy's vector loops fuse the products of the parts with their sum, or do not: by the machine and the length."""
-    names = ("multiply", "square", "divide", "reciprocal", "cumprod", "absolute", "sign")
+    names = ("multiply", "multiply_accumulate", "square", "divide", "reciprocal", "cumprod", "absolute", "sign")
     return case.op.name in names and any(x.dtype.kind == "c" for x in case.operands)
 
 
@@ -192,6 +192,14 @@ MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] =
         (((7,),), {"starts": (7,), "steps": (1,), "shape": (0,)}),
         (((4, 5),), {"starts": (0, 4), "steps": (3, -4), "shape": (2, 2)}),
         (((),), {"starts": (), "steps": (), "shape": ()}),
+    ],
+    "windows": [
+        (((7,),), {"sizes": (3,), "axes": (0,)}),
+        (((7,),), {"sizes": (7,), "axes": (0,)}),
+        (((4, 5),), {"sizes": (2, 3), "axes": (0, 1)}),
+        (((4, 5),), {"sizes": (2,), "axes": (1,)}),
+        (((2, 6),), {"sizes": (2, 3), "axes": (1, 1)}),
+        (((2, 3),), {"sizes": (), "axes": ()}),
     ],
     "update_slice": [
         (((7,), (3,)), {"starts": (1,), "steps": (2,)}),

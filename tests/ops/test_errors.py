@@ -123,6 +123,8 @@ SHAPES = [
         {"starts": (0, 0), "steps": (1, -1), "shape": (1, 2)},
         "slice: axis 1 of size 3 has no elements 0 + -1*i for i < 2",
     ),
+    ("windows", X, {"sizes": (4,), "axes": (1,)}, "windows: 4 elements do not fit into axis 1 of size 3"),
+    ("windows", X, {"sizes": (1,), "axes": (2,)}, "windows: axes must be one from 0 to 1 for each of the sizes (1,), got (2,)"),
     (
         "concatenate",
         [(f64, (2, 3)), (f64, (2, 4))],

@@ -32,6 +32,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], dict
         lambda n, m: {"starts": (1, 0), "steps": (1, 1), "shape": (n - 2, m)},
     ),
     "flip": ("slice", lambda n, m: [(n, m)], lambda n, m: {"starts": (0, m - 1), "steps": (1, -1), "shape": (n, m)}),
+    "windows": ("windows", lambda n, m: [(n, m)], lambda n, m: {"sizes": (2, m - 1), "axes": (0, 1)}),
     "update the middle": (
         "update_slice", lambda n, m: [(n, m), (n - 2, m)], lambda n, m: {"starts": (1, 0), "steps": (1, 1)},
     ),

@@ -75,6 +75,13 @@ def test_slice_view(x: np.ndarray, data: Any) -> None:
 
 
 @given(bases(), st.data())
+def test_windows_view(x: np.ndarray, data: Any) -> None:
+    places = st.integers(0, max(x.ndim - 1, 0))
+    axes = tuple(data.draw(st.lists(places, max_size=2, unique=True))) if x.ndim and x.size else ()
+    check("windows", x, {"axes": axes, "sizes": tuple(data.draw(st.integers(1, x.shape[k])) for k in axes)})
+
+
+@given(bases(), st.data())
 def test_broadcast_view(x: np.ndarray, data: Any) -> None:
     shape = tuple(data.draw(st.sampled_from([0, 1, 3])) if n == 1 else n for n in x.shape)
     check("broadcast_to", x, {"shape": (2,) * data.draw(st.integers(0, 2)) + shape})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.iterators import iterate
 from dynagraph.frontend.program import Instruction
-from dynagraph.frontend.truth import is_none, truth
+from dynagraph.frontend.rare import branch_truth
+from dynagraph.frontend.truth import is_none
 from dynagraph.frontend.values import Iterator
 
 
@@ -16,13 +17,13 @@ def jump(frame: Frame, i: Instruction) -> None:
 
 @handler("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, i: Instruction) -> None:
-    if truth(frame, frame.pop()):
+    if branch_truth(frame, frame.pop(), i, frame.ip):
         frame.jump(i.value)
 
 
 @handler("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, i: Instruction) -> None:
-    if not truth(frame, frame.pop()):
+    if not branch_truth(frame, frame.pop(), i, frame.ip):
         frame.jump(i.value)
 
 

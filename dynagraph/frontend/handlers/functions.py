@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend import caches, callables, copies, draws, error_state  # noqa: F401  (importing them registers meanings)
+from dynagraph.frontend import (  # noqa: F401  (importing them registers meanings)
+    caches,
+    callables,
+    copies,
+    draws,
+    error_state,
+    numpy_objects,
+)
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import throw
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse

@@ -15,6 +15,7 @@ from dynagraph.frontend.operations import (
     unary,
 )
 from dynagraph.frontend.program import Instruction
+from dynagraph.frontend.rare import branch_truth
 from dynagraph.frontend.truth import same, truth
 from dynagraph.frontend.values import Const, Slice
 
@@ -57,7 +58,7 @@ def unary_not(frame: Frame, i: Instruction) -> None:
 
 @handler("TO_BOOL")
 def to_bool(frame: Frame, i: Instruction) -> None:
-    frame.push(Const(truth(frame, frame.pop())))
+    frame.push(Const(branch_truth(frame, frame.pop(), frame.instructions[frame.ip], frame.ip + 1)))
 
 
 @handler("IS_OP")

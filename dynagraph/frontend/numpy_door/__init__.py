@@ -21,14 +21,19 @@ from dynagraph.frontend.numpy_door import (  # noqa: F401  (importing the famili
     creation,
     elementwise,
     indexing,
+    internals,
     linalg,
     operators,
     places,
     products,
     reductions,
     shapes,
+    windows,
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Chosen, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_door.python_values import of_python_values
 from dynagraph.frontend.numpy_door.table import ATTRIBUTES, Door, lookup, method, operator_door
 
-__all__ = ["ATTRIBUTES", "Builder", "Chosen", "Door", "Unsupported", "WeakFloat", "lookup", "method", "operator_door"]
+__all__ = [
+    "ATTRIBUTES", "Builder", "Chosen", "Door", "Unsupported", "WeakFloat", "lookup", "method", "of_python_values", "operator_door",
+]  # fmt: skip

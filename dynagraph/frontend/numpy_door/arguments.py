@@ -11,6 +11,7 @@ import numpy as np
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import memory_of, strided_of
+from dynagraph.ir.passes.fold import known_value
 from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
 
 MAX_ROWS = 4096  # each is a node
@@ -23,6 +24,7 @@ def numpy_error(detail: str) -> Unsupported:
 
 def as_dim(value: object, who: str) -> Dim:
     """A size or count: an int, a NumPy integer or a symbolic size."""
+    value = python_value(value)
     if isinstance(value, SymInt):
         return value
     if isinstance(value, Node):
@@ -32,6 +34,12 @@ def as_dim(value: object, who: str) -> Dim:
     return operator.index(value)  # type: ignore[arg-type]  # TypeError: NumPy raises too
 
 
+def python_value(value: object) -> object:
+    """Integers of an array that depends on no input, as Python's; anything else as it is."""
+    known = known_value(value) if isinstance(value, Node) and value.dtype.is_integer else None
+    return value if known is None else known.tolist()
+
+
 def as_index(value: object, who: str) -> int:
     """A position that must be a plain int: an axis, a rank."""
     return int(as_dim(value, who))
@@ -39,6 +47,7 @@ def as_index(value: object, who: str) -> int:
 
 def as_shape(value: object, who: str) -> Shape:
     """A shape given as one size or as a sequence of sizes."""
+    value = python_value(value)
     if isinstance(value, (tuple, list)):
         return tuple(as_dim(v, who) for v in value)
     return (as_dim(value, who),)
@@ -63,6 +72,7 @@ def one_axis(axis: object, rank: int, who: str) -> int:
 
 def several_axes(axis: object, rank: int, who: str) -> tuple[int, ...]:
     """Axes in the order given; an axis may be named once."""
+    axis = python_value(axis)
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     axes = tuple(one_axis(a, rank, who) for a in given)
     if len(set(axes)) != len(axes):

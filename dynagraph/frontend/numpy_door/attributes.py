@@ -11,7 +11,7 @@ from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, default_dtype
 from dynagraph.frontend.numpy_door.elementwise import strong
 from dynagraph.frontend.numpy_door.shapes import permute, read_only
-from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, register_function, register_method
+from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, numpy_method, register_function, register_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, numel
@@ -59,6 +59,18 @@ def _matrix_transposed(b: Builder, x: Node) -> Node:
     if x.ndim < 2:
         raise numpy_error("mT: takes arrays of 2 or more dimensions")
     return permute(b, x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+@attribute("device")
+def _device(b: Builder, x: Node) -> str:
+    return "cpu"
+
+
+@numpy_method("to_device", returns="same")
+def _to_device(b: Builder, x: Node, device: Any, /, *, stream: Any = None) -> Node:
+    if device != "cpu" or stream is not None:
+        raise numpy_error("to_device: the only device is 'cpu'")
+    return x
 
 
 @attribute("real")
@@ -158,6 +170,8 @@ def _of_python_values(function: Callable[..., Any]) -> Callable[..., Any]:
     """Functions of dtypes and Python values alone: NumPy itself answers."""
 
     def door(b: Builder, *args: Any, **kwargs: Any) -> Any:
+        if function is np.min_scalar_type and args and isinstance(args[0], Node) and args[0].ndim:
+            return args[0].dtype.numpy
         if any(isinstance(x, Node) for x in (*args, *kwargs.values())):
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{function.__name__}: of an array is not captured; use its dtype")
         return function(*args, **kwargs)

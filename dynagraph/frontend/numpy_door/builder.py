@@ -17,9 +17,9 @@ from dynagraph.errors import DTypeError, ShapeError
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.interpreter import concrete
-from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement, view_of
-from dynagraph.ir.shapes import Dim, SymInt, hint_numel, same_dim
+from dynagraph.ir.ops import OPS, view_of
+from dynagraph.ir.passes.fold import known_value
+from dynagraph.ir.shapes import Dim, SymInt, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
 LIMITS: dict[DType, tuple[int, int]] = {
@@ -75,7 +75,7 @@ class Builder:
         self.graph = graph
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
-        self._known: dict[Node, np.ndarray | None] = {}
+        self._known: dict[Node, np.ndarray] = {}
         self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
@@ -93,26 +93,7 @@ class Builder:
 
     def known(self, node: Node) -> np.ndarray | None:
         """What a node gives, where that is known at capture and not large: it is made of constants alone."""
-        if node not in self._known:
-            self._known[node] = self._evaluated(node)
-        return self._known[node]
-
-    def _evaluated(self, node: Node) -> np.ndarray | None:
-        if not all(type(d) is int for d in node.shape) or hint_numel(node.shape) > MOST_KNOWN:
-            return None
-        if node.kind == "get_attr":
-            return np.asarray(self.graph.constants[node.target])
-        if node.kind != "call_function" or not isinstance(node.op.lowering, (Elementwise, Movement, Creation, Gather)):
-            return None
-        operands = [self.known(a) for a in node.args]
-        if any(o is None for o in operands):
-            return None
-        try:
-            attrs = {k: concrete(v, {}) for k, v in node.attrs.items()}
-        except KeyError:  # a symbolic size
-            return None
-        with np.errstate(all="ignore"):
-            return np.asarray(node.op.eager(np, *operands, **attrs))
+        return known_value(node, self._known, MOST_KNOWN)
 
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
@@ -263,6 +244,9 @@ def known_dtype(dtype: object, who: str) -> DType:
         return dtype
     if isinstance(dtype, Node):
         raise Unsupported("NUMPY_ERROR", f"{who}: an array was given where a dtype is expected")
+    if isinstance(dtype, type) and issubclass(dtype, np.dtype):  # NumPy's class of a dtype
+        of_class: Any = dtype
+        dtype = of_class()
     known = dtypes.from_numpy(dtype)
     if known is None:
         supported = ", ".join(d.name for d in dtypes.ALL)

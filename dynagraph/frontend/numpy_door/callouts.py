@@ -139,7 +139,7 @@ def called_out(
         if function is None:  # this NumPy has none
             return rule
         row = ROWS[path] = CallOut(path, rule, arrays, dtype)
-        door = Door(path, row, returns)
+        door = Door(path, row, returns, calls_out=True)
         if fallback:
             register_fallback(function, door)
         else:

@@ -84,21 +84,21 @@ def _full_like(b: Builder, a: Any, value: Any, dtype: Any, order: Any, shape: An
     return _full(b, x.shape if shape is None else shape, value, chosen, who)
 
 
-@numpy_function(np.zeros_like, returns="array", at_default=("subok", "device"))
+@numpy_function(np.zeros_like, returns="array", at_default=("device",))
 def zeros_like(
     b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *, device: Any = None
 ) -> Node:
     return _full_like(b, a, 0, dtype, order, shape, "zeros_like")
 
 
-@numpy_function(np.ones_like, returns="array", at_default=("subok", "device"))
+@numpy_function(np.ones_like, returns="array", at_default=("device",))
 def ones_like(
     b: Builder, a: Any, dtype: Any = None, order: Any = "K", subok: Any = True, shape: Any = None, *, device: Any = None
 ) -> Node:
     return _full_like(b, a, 1, dtype, order, shape, "ones_like")
 
 
-@numpy_function(np.full_like, returns="array", at_default=("subok", "device"))
+@numpy_function(np.full_like, returns="array", at_default=("device",))
 def full_like(
     b: Builder,
     a: Any,
@@ -113,9 +113,26 @@ def full_like(
     return _full_like(b, a, fill_value, dtype, order, shape, "full_like")
 
 
-@numpy_function(np.empty, np.empty_like)
-def _empty(b: Builder, *args: Any, **kwargs: Any) -> Node:
-    raise Unsupported("UNSUPPORTED_FUNCTION", "empty: what the array holds is not defined; use np.zeros")
+@numpy_function(np.empty, returns="array", at_default=_PLACE)
+def empty(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
+    """What an empty array holds is not defined: zeros are as good, and are not stored where all of it is written."""
+    _check_order(order, "empty")
+    return _full(b, shape, 0, known_dtype(dtype, "empty"), "empty")
+
+
+@numpy_function(np.empty_like, returns="array", at_default=("device",))
+def empty_like(
+    b: Builder,
+    prototype: Any,
+    /,
+    dtype: Any = None,
+    order: Any = "K",
+    subok: Any = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Node:
+    return _full_like(b, prototype, 0, dtype, order, shape, "empty_like")
 
 
 # -- ranges -----------------------------------------------------------------------------------------------------------

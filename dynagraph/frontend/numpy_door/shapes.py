@@ -18,6 +18,7 @@ from dynagraph.frontend.numpy_door.arguments import (
     numpy_error,
     one_axis,
     only,
+    python_value,
     ravel,
     reshape,
     rows_of,
@@ -151,6 +152,7 @@ def transpose(b: Builder, a: Any, axes: Any = None) -> Node:
 
 @numpy_method("transpose", returns="same")
 def _transpose_method(b: Builder, a: Node, *axes: Any) -> Node:
+    axes = tuple(map(python_value, axes))
     if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))):
         return _transpose(b, a, axes[0])
     return _transpose(b, a, axes or None)
@@ -203,12 +205,12 @@ def rollaxis(b: Builder, a: Any, axis: Any, start: Any = 0) -> Node:
 # -- broadcasting -----------------------------------------------------------------------------------------------------
 
 
-@numpy_function(np.broadcast_to, returns="array", at_default=("subok",))
+@numpy_function(np.broadcast_to, returns="array")
 def broadcast_to(b: Builder, array: Any, shape: Any, subok: Any = False) -> Node:
     return b.call("broadcast_to", b.as_node(array), shape=nonnegative(as_shape(shape, "broadcast_to"), "broadcast_to"))
 
 
-@numpy_function(np.broadcast_arrays, returns="array", at_default=("subok",))
+@numpy_function(np.broadcast_arrays, returns="array")
 def broadcast_arrays(b: Builder, *args: Any, subok: Any = False) -> tuple[Node, ...]:
     nodes = [b.as_node(a) for a in args]
     shape = broadcast_shapes(*(n.shape for n in nodes), who="broadcast_arrays")

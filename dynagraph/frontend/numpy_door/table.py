@@ -29,6 +29,7 @@ class Door:
     first operand).  `at_default` names the parameters that the graph has nothing for: they must have their default.
     `takes_out`: the parameter `out` (of ufuncs also the operands behind the inputs) takes what the arrays to be written hold
     now, and the result is what they hold then.
+    `calls_out`: the compiled program calls NumPy's function.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Door:
     returns: str = "value"
     at_default: frozenset[str] = field(default_factory=frozenset)
     takes_out: bool = False
+    calls_out: bool = False
 
     @cached_property
     def signature(self) -> inspect.Signature:

@@ -301,6 +301,44 @@ _rearrange(
 )
 
 
+# -- windows --------------------------------------------------------------------------------------------------------
+
+
+def _windows_shape(metas: Metas, attrs: Attrs) -> Shape:
+    given, sizes, axes = metas[0].shape, attrs["sizes"], attrs["axes"]
+    _check_sizes("windows", sizes)
+    if len(sizes) != len(axes) or any(not 0 <= k < len(given) for k in axes):
+        raise ShapeError(f"windows: axes must be one from 0 to {len(given) - 1} for each of the sizes {sizes}, got {axes!r}")
+    places = list(given)
+    for size, axis in zip(sizes, axes):
+        if not (size >= 1 and size <= places[axis]):
+            raise ShapeError(f"windows: {size} elements do not fit into axis {axis} of size {places[axis]}")
+        places[axis] = places[axis] - size + 1
+    return (*places, *sizes)
+
+
+def _windows_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
+    index = list(position[: operand.ndim])
+    for axis, within in zip(attrs["axes"], position[operand.ndim :]):
+        index[axis] = index[axis] + within
+    return tuple(index)
+
+
+def _windows_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
+    return Strided(out.shape, (*base.strides, *(base.strides[axis] for axis in attrs["axes"])), base.offset)
+
+
+_rearrange(
+    "windows",
+    attrs={"sizes": REQUIRED, "axes": REQUIRED},
+    shape=_windows_shape,
+    eager=lambda xp, x, sizes, axes: xp.lib.stride_tricks.sliding_window_view(x, sizes, axes) if axes else x,
+    index=_windows_index,
+    view=_windows_view,
+    doc="result[i, j] = x[i + j]: for each of the axes one more at the end, along which a window's elements lie",
+)
+
+
 # -- update_slice ---------------------------------------------------------------------------------------------------
 
 

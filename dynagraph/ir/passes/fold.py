@@ -38,10 +38,37 @@ def fold_constants(graph: Graph) -> Graph:
     return graph
 
 
-def _value(node: Node, values: dict[Node, np.ndarray]) -> np.ndarray | None:
+def known_value(
+    node: Node, values: dict[Node, np.ndarray] | None = None, most: int = MAX_ELEMENTS
+) -> np.ndarray | None:
+    """The value of a node that depends on no input and has at most that many elements; None of any other.
+
+    `values`: those that are known already.
+    """
+    values = {} if values is None else values
+    if node in values:
+        return values[node]
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        missing = [a for a in top.args if a not in values]
+        if top.kind == "placeholder" or not _is_small(top, most):
+            return None
+        if missing:
+            stack += missing
+            continue
+        stack.pop()
+        value = _value(top, values, most)
+        if value is None:
+            return None
+        values[top] = value
+    return values[node]
+
+
+def _value(node: Node, values: dict[Node, np.ndarray], most: int = MAX_ELEMENTS) -> np.ndarray | None:
     if node.kind == "get_attr":
-        return node.graph.constants[node.target] if _is_small(node) else None
-    if node.kind != "call_function" or not _is_small(node) or any(a not in values for a in node.args):
+        return node.graph.constants[node.target] if _is_small(node, most) else None
+    if node.kind != "call_function" or not _is_small(node, most) or any(a not in values for a in node.args):
         return None
     if node.may_raise:
         return None
@@ -74,8 +101,8 @@ def _is_worth_it(node: Node) -> bool:
     return not node.is_op("copy", "broadcast_to") or uniform_value(node) is not None
 
 
-def _is_small(node: Node) -> bool:
-    return not any(isinstance(d, SymInt) for d in node.shape) and hint_numel(node.shape) <= MAX_ELEMENTS
+def _is_small(node: Node, most: int) -> bool:
+    return not any(isinstance(d, SymInt) for d in node.shape) and hint_numel(node.shape) <= most
 
 
 def _is_symbolic(attribute: Any) -> bool:
@@ -84,4 +111,4 @@ def _is_symbolic(attribute: Any) -> bool:
     return isinstance(attribute, SymInt)
 
 
-__all__ = ["MAX_ELEMENTS", "fold_constants"]
+__all__ = ["MAX_ELEMENTS", "fold_constants", "known_value"]
