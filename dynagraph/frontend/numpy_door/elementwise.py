@@ -386,6 +386,7 @@ def _ldexp(b: Builder, call: Call) -> Node:
 def _spacing(b: Builder, call: Call) -> Node:
     """How far the next number away from zero is; that of -0.0 is the one of 0.0."""
     (x,) = call.nodes(b)
+    only(x.dtype is not dtypes.float16, "spacing", "x", x.dtype, "NumPy's halves have another spacing than the next number")
     zero, end = b.scalar(0.0, x.dtype), b.scalar(math.inf, x.dtype)
     x = b.call("where", b.call("equal", x, zero), zero, x)
     return b.call("subtract", b.call("nextafter", x, b.call("copysign", end, x)), x)  # inf - inf is nan
