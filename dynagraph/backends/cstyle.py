@@ -261,7 +261,8 @@ def float_literal(value: float, dtype: DType) -> str:
     """The shortest decimal that reads back as the same value."""
     suffix = "f" if dtype.itemsize == 4 else ""
     if math.isnan(value):
-        return f'__builtin_nan{suffix}("")'
+        nan = f'__builtin_nan{suffix}("")'
+        return f"(-{nan})" if math.copysign(1.0, value) < 0 else nan
     if math.isinf(value):
         return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
     text = str(np.float32(value)) if suffix else repr(value)

@@ -27,7 +27,7 @@ class Expr:
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        value = repr(self.value) if isinstance(self.value, float) else self.value  # nan is not nan, 0.0 is -0.0
+        value = dtypes.scalar_key(self.value) if isinstance(self.value, float) else self.value  # nan is not nan, 0.0 is -0.0
         object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype.name, value)))
 
     def __hash__(self) -> int:
@@ -55,7 +55,7 @@ class Expr:
         if self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype or len(self.args) != len(other.args):
             return False
         if isinstance(self.value, float) or isinstance(other.value, float):
-            return repr(self.value) == repr(other.value)
+            return dtypes.scalar_key(self.value) == dtypes.scalar_key(other.value)
         return self.value == other.value
 
     def walk(self) -> Iterator["Expr"]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from dynagraph.errors import RewriteError
 from dynagraph.ir.callouts import FunctionCall
-from dynagraph.ir.dtypes import DType
+from dynagraph.ir.dtypes import DType, scalar_key
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Elementwise
 from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
@@ -328,12 +328,11 @@ def convert(value: Scalar, dtype: DType) -> Scalar:
 
 
 def same_scalar(a: Scalar, b: Scalar) -> bool:
-    """Equal values of which neither is a bool without the other; signs of zeros count, NaN equals NaN."""
+    """Equal values of which neither is a bool without the other; signs of zeros and NaNs count, NaN equals NaN."""
     if isinstance(a, bool) != isinstance(b, bool):
         return False
-    if a != a or b != b:
-        return a != a and b != b
-    return a == b and (a != 0 or math.copysign(1.0, a) == math.copysign(1.0, b))
+    both_nan = a != a and b != b
+    return (a == b or both_nan) and (not (both_nan or a == 0) or math.copysign(1.0, a) == math.copysign(1.0, b))
 
 
 def attribute_key(value: Any) -> Any:
@@ -345,7 +344,7 @@ def attribute_key(value: Any) -> Any:
     if isinstance(value, FunctionCall):
         return (value.function, attribute_key(value.args), attribute_key(value.kwargs))
     if isinstance(value, (bool, int, float)):
-        return (type(value).__name__, repr(value))  # True is not 1, 0.0 is not -0.0, nan is nan
+        return scalar_key(value)
     return value
 
 

@@ -362,8 +362,7 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            empty = any(axis.extent.constant == 0 for axis in r.axes)
-            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(self.c, a, empty)};")
+            self.out.line(f"{a.dtype.ctype} {a.name} = {_initial(self.c, a)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
@@ -378,7 +377,9 @@ class _KernelPrinter:
         scope = Scope()
         texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
-            self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
+            adds = a.kind == "sum" and a.dtype.is_float  # to 0.0: -0.0 does not stay
+            value = "0" if a.kind in ("argmax", "argmin") else self._combine(a, a.name, text) if adds else text
+            self.out.line(f"{a.name} = {value};")
         self.c.block(r.stores, scope)
 
     def _serial_reduce(self, r: Reduce) -> None:
@@ -439,7 +440,7 @@ class _KernelPrinter:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{a.dtype.ctype} {a.name}_lane[{lanes}];")
-            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a, False)};")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
@@ -515,8 +516,7 @@ class _KernelPrinter:
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
         self.out.line(f"{a.dtype.ctype} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
-        empty = any(axis.extent.constant == 0 for axis in r.axes)
-        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a, empty)};")
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a)};")
         *outer, last = r.axes
         for axis in outer:
             self.out.open("")
@@ -588,10 +588,10 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
 
 
-def _initial(c: CStyle, a: Accumulator, empty: bool) -> str:
-    """The neutral element.  -0.0 is the one of addition (0.0 + -0.0 is 0.0), yet an empty sum is 0.0."""
+def _initial(c: CStyle, a: Accumulator) -> str:
+    """What NumPy starts from: sums at 0.0, so that one of -0.0 alone is 0.0."""
     if a.kind == "sum":
-        return float_literal(0.0 if empty else -0.0, a.dtype) if a.dtype.is_float else "0"
+        return float_literal(0.0, a.dtype) if a.dtype.is_float else "0"
     if a.kind == "prod":
         return float_literal(1.0, a.dtype) if a.dtype.is_float else "1"
     if a.kind in ("any", "argmax", "argmin"):
