@@ -12,6 +12,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import faulthandler
+import functools
 import json
 import time
 import types
@@ -61,6 +62,9 @@ class Runs:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if name_of(item) not in self.done]
+        for module in {item.getparent(pytest.Module).obj for item in items}:
+            if hasattr(module, "HAS_REFCOUNT"):  # programs, and the parts behind breaks, hold what they were given
+                module.HAS_REFCOUNT = False
 
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         excluded = reason_for(name_of(item))
@@ -114,7 +118,7 @@ class Runs:
         if compiled.compilation.full:  # of programs for other variants: this one would run plainly
             compiled.reset()
         fallbacks = compiled.stats.fallbacks
-        with replaced(holder, name, compiled):
+        with replaced(holder, name, in_python(compiled) if holder is not item else compiled):
             result = yield
         if compiled.stats.fallbacks > fallbacks:
             raise AssertionError("the compiler failed") from compiled.stats.last_error
@@ -126,6 +130,16 @@ def inner_function(item: Any) -> tuple[Any, str, types.FunctionType]:
     if hasattr(item.obj, "hypothesis"):
         return item.obj.hypothesis, "inner_test", item.obj.hypothesis.inner_test
     return item, "obj", getattr(item.obj, "__func__", item.obj)
+
+
+def in_python(compiled: Any) -> types.FunctionType:
+    """What hypothesis takes: it looks at signatures of functions only."""
+
+    @functools.wraps(compiled)
+    def call(*arguments: Any, **named: Any) -> Any:
+        return compiled(*arguments, **named)
+
+    return call
 
 
 @contextlib.contextmanager
