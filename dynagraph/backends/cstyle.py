@@ -10,7 +10,7 @@ import numpy as np
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr
+from dynagraph.ir.expr import Expr, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
 from dynagraph.ir.loops import Axis, Define, Store
 
@@ -275,19 +275,9 @@ def _worth_a_name(e: Expr) -> bool:
     return e.op not in ("const", "var", "index")
 
 
-def _walk_here(root: Expr) -> Iterable[Expr]:
+def _walk_here(root: Expr) -> list[Expr]:
     """Subexpressions, operands first, without what stands only inside the arms of a `choose`."""
-    seen: set[Expr] = set()
-
-    def visit(e: Expr) -> Iterable[Expr]:
-        if e in seen:
-            return
-        seen.add(e)
-        for arg in e.args[:1] if e.op == "choose" else e.args:
-            yield from visit(arg)
-        yield e
-
-    return visit(root)
+    return walk(root, lambda e: e.args[:1] if e.op == "choose" else e.args)
 
 
 def _loads_in_arms(roots: Iterable[Expr]) -> set[Expr]:

@@ -7,7 +7,7 @@ promotion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dynagraph.ir import dtypes
@@ -58,19 +58,25 @@ class Expr:
             return dtypes.scalar_key(self.value) == dtypes.scalar_key(other.value)
         return self.value == other.value
 
-    def walk(self) -> Iterator["Expr"]:
+    def walk(self) -> list["Expr"]:
         """Every distinct subexpression, operands first."""
-        seen: set[Expr] = set()
+        return walk(self, lambda e: e.args)
 
-        def visit(e: Expr) -> Iterator[Expr]:
-            if e in seen:
-                return
-            seen.add(e)
-            for arg in e.args:
-                yield from visit(arg)
-            yield e
 
-        return visit(self)
+def walk(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> list[Expr]:
+    """The distinct expressions below `root`, operands first; without recursion, as unrolled loops make deep ones."""
+    found: dict[Expr, None] = {}
+    waiting: list[tuple[Expr, bool]] = [(root, False)]
+    entered: set[Expr] = set()
+    while waiting:
+        e, operands_done = waiting.pop()
+        if operands_done:
+            found[e] = None
+        elif e not in entered:
+            entered.add(e)
+            waiting.append((e, True))
+            waiting += [(arg, False) for arg in reversed(operands(e))]
+    return list(found)
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class CallOut:
     arrays: tuple[str, ...]
     dtype: Callable[[Node], DType] | None  # None: ask NumPy
 
-    def __call__(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(self.rule)
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
