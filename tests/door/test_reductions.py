@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dynagraph as dg
+
 from .harness import DTYPES, check, check_or_declined, declined, sample
 
 SHAPES = ((), (5,), (3, 4), (2, 1, 3), (0,), (2, 0))
@@ -148,3 +150,20 @@ def test_diff(n):
 def test_symbolic_sizes(function):
     for axis in (0, 1, None):
         check(lambda a: function(a, axis=axis), sample((5, 7), "float32"), symbolic=True)
+
+
+def zero_signs(results):
+    return [np.signbit(r) for r in results]
+
+
+@pytest.mark.parametrize("backend", ("reference", "numpy", "c"))
+def test_sums_start_at_positive_zero(backend):
+    def sums(a):
+        return a.sum(0), a.sum(-1), np.sum(a), np.nansum(a, 0), np.add.reduce(a, axis=0), np.sum(a[..., -1:]), a[..., :1].sum(-1), a.sum(())
+
+    compiled = dg.compile(sums, backend=backend)
+    for shape in ((0,), (0, 3), (2,), (1,), (1, 3), (3, 1), (3, 40), (300, 20)):
+        for dtype in (np.float32, np.float64):
+            zeros = np.full(shape, -0.0, dtype)
+            for given, expected in zip(zero_signs(compiled(zeros)), zero_signs(sums(zeros))):
+                np.testing.assert_array_equal(given, expected)

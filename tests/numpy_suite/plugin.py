@@ -1,6 +1,6 @@
 """A plugin of pytest: every test that passes plainly runs again with its function compiled, and what happens is written down.
 
-    python -m pytest -p tests.numpy_suite.plugin --journal FILE [--runs 2] [--control] [--seconds 20] [--backend NAME] ...
+    python -m pytest -p tests.numpy_suite.plugin --journal FILE [--runs 2] [--control] [--seconds 60] [--backend NAME] ...
 
 The journal has a line of JSON for each test before it starts and one after it ended, so that a crash can be attributed; tests that
 it has when the run begins are left out, so that a run can go on behind a crash.  Of the variants of a parametrised test, and of the
@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--journal", type=Path, required=True)
     parser.addoption("--runs", type=int, default=2, help="of each compiled test: later ones meet what the first compiled")
     parser.addoption("--control", action="store_true", help="compile nothing")
-    parser.addoption("--seconds", type=float, default=20.0, help="for one run of a test")
+    parser.addoption("--seconds", type=float, default=60.0, help="for one run of a test")
     parser.addoption("--backend", default="cpu")
 
 
