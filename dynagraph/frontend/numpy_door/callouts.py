@@ -18,6 +18,7 @@ import numpy as np
 from dynagraph.frontend.numpy_door import linalg  # noqa: F401  (what its doors decline falls to rows here)
 from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, flag, numpy_error, one_axis, only, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.reductions import check_count
 from dynagraph.frontend.numpy_door.table import Door, register_fallback, register_function, register_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot
@@ -481,6 +482,7 @@ def _isin(element: Node, test_elements: Node, assume_unique: Any = False, invert
 def _over(a: Node, axis: Any, keepdims: Any, overwritten: Any, who: str) -> Shape:
     only(not flag(overwritten, who), who, "overwrite_input", overwritten, "the input stays as it is")
     axes = tuple(range(a.ndim)) if axis is None else several_axes(axis, a.ndim, who)
+    check_count(a, axes, 0, who)
     return _reduced(a, axes, keepdims is not np._NoValue and flag(keepdims, who))
 
 

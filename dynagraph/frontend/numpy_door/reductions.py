@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_meth
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
+from dynagraph.ir.shapes import numel
 
 _FIXED = ("out", "initial", "where")
 
@@ -142,7 +143,16 @@ def mean(
     *,
     where: Any = None,
 ) -> Node:
-    return _strict_reduce(b, "mean", _as_float(b, a, dtype, "mean"), axis, keepdims)
+    x = _as_float(b, a, dtype, "mean")
+    check_count(x, reduced_axes(axis, x.ndim, "mean"), 0, "mean")
+    return _strict_reduce(b, "mean", x, axis, keepdims)
+
+
+def check_count(x: Node, axes: Sequence[int], ddof: float, who: str) -> None:
+    """Decline what NumPy warns of: a statistic of no elements, or of no more than its degrees of freedom."""
+    count = numel(x.shape[k] for k in axes)
+    if isinstance(count, int) and count <= ddof:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: NumPy warns of a statistic of so few elements")
 
 
 def _spread(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: Any, correction: Any) -> Node:
@@ -152,7 +162,9 @@ def _spread(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: Any, keepd
         ddof = correction
     only(type(ddof) in (int, float), op, "ddof", ddof, "it must be a Python number")
     x = _as_float(b, a, dtype, op)
-    return b.call(op, x, axis=reduced_axes(axis, x.ndim, op), keepdims=flag(keepdims, op), ddof=ddof)
+    axes = reduced_axes(axis, x.ndim, op)
+    check_count(x, axes, ddof, op)
+    return b.call(op, x, axis=axes, keepdims=flag(keepdims, op), ddof=ddof)
 
 
 @numpy_function(np.var, at_default=("out", "where", "mean"))
