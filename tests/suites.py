@@ -1,4 +1,4 @@
-"""What running the tests of CPython and those of NumPy have in common: a clock for each test, short tracebacks, runs as subprocesses."""
+"""What running the tests of CPython and those of NumPy has in common: a clock for each test, tracebacks, subprocesses."""
 
 from __future__ import annotations
 

@@ -300,7 +300,8 @@ def _range(ex: Executor, obj: range, source: Source) -> Const:
 
 def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
     dtype = dtypes.from_numpy(array.dtype)
-    if dtype is None or array.dtype.metadata:
+    # np.longlong equals np.int64 where a long has 64 bits, yet its scalars have another type
+    if dtype is None or array.dtype.metadata or array.dtype.num != dtype.numpy.num:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
     if not array.flags.aligned or array.ndim > MAX_DIMS:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than {MAX_DIMS} dimensions")

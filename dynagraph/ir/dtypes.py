@@ -63,13 +63,8 @@ _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}
 
 
 def from_numpy(dtype: object) -> DType | None:
-    """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped).
-
-    np.longlong is none: it equals np.int64 where a long has 64 bits, yet its scalars have another type.
-    """
-    given = np.dtype(dtype)  # type: ignore[call-overload]
-    found = _FROM_NUMPY.get(given)
-    return found if found is not None and found.numpy.num == given.num else None
+    """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped)."""
+    return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]
 
 
 def scalar_key(value: bool | int | float) -> tuple[str, str, float]:

@@ -403,10 +403,10 @@ def test_conditions_in_strides(dtype, columns, step):
 
 
 def test_signs_of_constant_nans():
-    compiled = dg.compile(lambda x: (np.copysign(x, np.nan), np.copysign(x, -np.nan), np.full(3, -np.nan), x * 0 + -np.nan), backend="c")
+    compiled = dg.compile(lambda x: (np.copysign(x, np.nan), np.copysign(x, -np.nan), np.full(3, -np.nan)), backend="c")
     positive, *negative = compiled(np.ones(3))
     assert not np.signbit(positive).any()
-    assert all(np.signbit(n).all() for n in negative[:2])
+    assert all(np.signbit(n).all() for n in negative)
 
 
 def test_what_is_shared_behind_a_reduction():

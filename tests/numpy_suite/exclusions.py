@@ -7,9 +7,9 @@ from __future__ import annotations
 
 WARNINGS = "expects a floating-point warning: compiled code gives none"
 ORDER = "looks at the memory order of a result: compiled ones are in C order"
-WARNS_ON_WRITE = "writes to an array that only warns of it, for now: compiled code takes such arrays for read-only, or does not warn"
+WARNS_ON_WRITE = "writes to an array that only warns of it: compiled code takes such arrays for read-only, or does not warn"
 LAST_BIT = "compares a product with what NumPy makes of other operands, to the last bit: BLAS may add in another order"
-REFERENCES = "resizes an array in place, or closes its memory: that depends on who holds it, as parts behind breaks do, or no longer do"
+REFERENCES = "resizes an array in place, or closes its memory: that depends on who holds it, as parts behind breaks do"
 
 EXCLUDED: dict[str, str] = {  # by id, without the parameters
     "_core/tests/test_indexing.py::TestIndexing::test_memory_order": ORDER,

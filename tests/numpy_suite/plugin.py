@@ -78,7 +78,7 @@ class Runs:
                    compiles=sum(c.stats.compiles for c in self.compiled.values()))
 
     def outcome(self, item: pytest.Item, nextitem: pytest.Item | None) -> dict[str, Any]:
-        """What a test came to: how its plain run ended, where it did not pass; otherwise whether the compiled runs passed as well."""
+        """What a test came to: how its plain run ended, where it did not pass; otherwise whether the compiled runs passed."""
         start = time.perf_counter()
         plain, text = self.run(item, nextitem)
         plain_seconds = time.perf_counter() - start

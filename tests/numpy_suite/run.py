@@ -1,8 +1,9 @@
 """Runs test files of NumPy plainly and with every test compiled; a table, or JSON, of what only fails compiled.
 
-    python tests/numpy_suite/run.py _core/tests/test_indexing.py [more files] [--json] [--only TEXT] [--journal FILE] [options of plugin.py]
+    python tests/numpy_suite/run.py _core/tests/test_indexing.py [files] [--json] [--only TEXT] [--journal FOLDER] [plugin options]
 
-Each file runs in a process of its own.  A test in which that process ends counts as failed, and a further process goes on behind it.
+Each file runs in a process of its own.  A test in which that process ends counts as failed, and a further process goes on
+behind it.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ def run_file(file: str, journal: Path, arguments: list[str]) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONWARNINGS", None)
     command = [
-        sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(NUMPY), "-p", "no:cacheprovider", "-p", "no:faulthandler",
-        "-m", "not slow", f"--available-memory={AVAILABLE_MEMORY}", "-p", "tests.numpy_suite.plugin", "--journal", str(journal),
+        sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(NUMPY),
+        "-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow", f"--available-memory={AVAILABLE_MEMORY}", "-p", "tests.numpy_suite.plugin", "--journal", str(journal),
         *arguments, str(NUMPY / file),
     ]
     crashes: dict[str, str] = {}
@@ -71,7 +72,8 @@ def run_file(file: str, journal: Path, arguments: list[str]) -> dict[str, Any]:
 def report_on(file: str, lines: list[dict[str, Any]], crashes: dict[str, str]) -> dict[str, Any]:
     ended = [line for line in lines if "outcome" in line]
     count = collections.Counter(line["outcome"] for line in ended)
-    failures = [{"id": line["test"], "run": str(line["run"]), "traceback": line["text"]} for line in ended if line["outcome"] == "failed"]
+    failed = [line for line in ended if line["outcome"] == "failed"]
+    failures = [{"id": line["test"], "run": str(line["run"]), "traceback": line["text"]} for line in failed]
     failures += [{"id": test, "run": "?", "traceback": text} for test, text in crashes.items()]
     return {
         "file": file,

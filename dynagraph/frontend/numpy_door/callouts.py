@@ -55,7 +55,8 @@ class CallOut:
                     operands[name] = node
                     any_weak |= weak
         only(bool(operands), self.path, self.arrays[0], numbers, "an array")
-        only(not any_weak or all(map(_takes_weak, operands.values())), self.path, "number", "one that varies", "with wide dtypes only")
+        fits = not any_weak or all(map(_takes_weak, operands.values()))
+        only(fits, self.path, "number", "one that varies", "with wide dtypes only")
         shapes = self.rule(*bound.args, **bound.kwargs)
         for name, value in given.items():
             is_operand = name in operands
