@@ -54,7 +54,7 @@ class Expr:
     def _same_but_for_operands(self, other: Expr) -> bool:
         if self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype or len(self.args) != len(other.args):
             return False
-        if isinstance(self.value, float) or isinstance(other.value, float):
+        if isinstance(self.value, float) and isinstance(other.value, float):
             return dtypes.scalar_key(self.value) == dtypes.scalar_key(other.value)
         return self.value == other.value
 

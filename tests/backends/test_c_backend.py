@@ -419,6 +419,20 @@ def test_what_is_shared_behind_a_reduction():
     np.testing.assert_allclose(dg.compile(spread, backend="c")(a), spread(a), rtol=1e-15)
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (4, 600), (3, 4, 5, 1), (2, 4, 5), (4, 1, 6)])
+def test_reductions_over_leading_axes_of_what_such_ones_gave(shape):
+    """Each lane of a column has a value of its own, though it is the same for all that is reduced."""
+
+    def spreads(a):
+        return a.var(0), (a - a.mean(0)).sum(0), (a * a).mean(0) - a.mean(0) * 2.0, a.std(1), (a * (a.sum(0) * 0.5 + 1.0)).max(0)
+
+    a = np.random.default_rng(1).normal(size=shape)
+    compiled = dg.compile(spreads, backend="c")
+    for got, expected in zip(compiled(a), spreads(a)):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+    assert compiled.stats.fallbacks == 0
+
+
 def test_long_chains_compile():
     def chained(x):
         return np.array(list(itertools.accumulate(x, np.equal)))

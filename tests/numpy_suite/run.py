@@ -53,7 +53,8 @@ def run_file(file: str, journal: Path, arguments: list[str]) -> dict[str, Any]:
     environment.pop("PYTHONWARNINGS", None)
     command = [
         sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(NUMPY),
-        "-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow", f"--available-memory={AVAILABLE_MEMORY}", "-p", "tests.numpy_suite.plugin", "--journal", str(journal),
+        "-p", "no:cacheprovider", "-p", "no:faulthandler", "-m", "not slow", f"--available-memory={AVAILABLE_MEMORY}",
+        "-p", "tests.numpy_suite.plugin", "--journal", str(journal),
         *arguments, str(NUMPY / file),
     ]
     crashes: dict[str, str] = {}

@@ -22,8 +22,8 @@ MORE = (
     "_core/tests/test_regression.py", "_core/tests/test_scalar_methods.py", "_core/tests/test_scalarmath.py",
     "_core/tests/test_umath.py", "_core/tests/test_umath_complex.py", "fft/tests/test_helper.py", "fft/tests/test_pocketfft.py",
     "lib/tests/test_arraysetops.py", "lib/tests/test_function_base.py", "lib/tests/test_histograms.py",
-    "lib/tests/test_polynomial.py", "lib/tests/test_regression.py", "lib/tests/test_type_check.py", "lib/tests/test_ufunclike.py", "linalg/tests/test_linalg.py",
-    "random/tests/test_generator_mt19937.py", "random/tests/test_randomstate.py",
+    "lib/tests/test_polynomial.py", "lib/tests/test_regression.py", "lib/tests/test_type_check.py", "lib/tests/test_ufunclike.py",
+    "linalg/tests/test_linalg.py", "random/tests/test_generator_mt19937.py", "random/tests/test_randomstate.py",
 )  # with `make fuzz`
 SECONDS = 1200
 
