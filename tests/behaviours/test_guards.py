@@ -1474,3 +1474,11 @@ def test_results_of_many_dimensions():
     for n in (3, 8, 9, 10, 40):
         np.testing.assert_array_equal(compiled(np.ones(()), n), np.ones((1,) * n))
     assert compiled.stats.fallbacks == 0
+
+
+def test_scalars_of_numbers_that_vary():
+    """Nothing is computed, and yet there is a result that the program makes."""
+    compiled = dg.compile(lambda f: np.float64(f).as_integer_ratio())
+    for f in (0.5, 1.5, -0.875, 0.0, 11.5):
+        assert compiled(f) == f.as_integer_ratio()
+    assert compiled.stats.fallbacks == 0
