@@ -11,7 +11,7 @@ import numpy as np
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr
+from dynagraph.ir.expr import Expr, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
 from dynagraph.ir.loops import Axis, Define, Store
 
@@ -301,7 +301,8 @@ def float_literal(value: float, dtype: DType) -> str:
     """The shortest decimal that reads back as the same value."""
     suffix = "f" if dtype.itemsize <= 4 else ""
     if math.isnan(value):
-        return f'__builtin_nan{suffix}("")'
+        nan = f'__builtin_nan{suffix}("")'
+        return f"(-{nan})" if math.copysign(1.0, value) < 0 else nan
     if math.isinf(value):
         return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
     text = str(np.float32(value)) if suffix else repr(value)
@@ -314,19 +315,9 @@ def _worth_a_name(e: Expr) -> bool:
     return e.op not in ("const", "var", "index")
 
 
-def _walk_here(root: Expr) -> Iterable[Expr]:
+def _walk_here(root: Expr) -> list[Expr]:
     """Subexpressions, operands first, without what stands only inside the arms of a `choose`."""
-    seen: set[Expr] = set()
-
-    def visit(e: Expr) -> Iterable[Expr]:
-        if e in seen:
-            return
-        seen.add(e)
-        for arg in e.args[:1] if e.op == "choose" else e.args:
-            yield from visit(arg)
-        yield e
-
-    return visit(root)
+    return walk(root, lambda e: e.args[:1] if e.op == "choose" else e.args)
 
 
 def _loads_in_arms(roots: Iterable[Expr]) -> set[Expr]:

@@ -52,7 +52,7 @@ class Captured:
 
     @property
     def has_operations(self) -> bool:
-        return any(n.kind == "call_function" for n in self.graph.nodes)
+        return bool(self.outputs) or any(n.kind == "call_function" for n in self.graph.nodes)
 
     def bytecode(self) -> str:
         """The normalised instructions that were run, for ``dump --bytecode``."""

@@ -46,7 +46,7 @@ from dynagraph.frontend.values import (
     Value,
     source_of,
 )
-from dynagraph.frontend.wrapping import Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
+from dynagraph.frontend.wrapping import MAX_DIMS, Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Node
 from dynagraph.ir.shapes import ShapeEnv, SymInt
@@ -461,6 +461,8 @@ class Executor:
         known = self.arrays.get(node)
         if known is not None:
             return known  # np.asarray(x) is x
+        if node.ndim > MAX_DIMS:
+            refuse("UNSUPPORTED_VALUE", f"an array of more than {MAX_DIMS} dimensions")
         scalar = returns == "value" and node.ndim == 0
         if scalar:
             self.scalars.add(node)

@@ -157,7 +157,9 @@ def _same_method(frame: Frame, left: Method, right: Method) -> bool:
 
 
 def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
-    other = right if isinstance(left, (Array, Masked)) else left
+    array, other = (left, right) if isinstance(left, (Array, Masked)) else (right, left)
+    if symbol == "*" and isinstance(array, Array) and array.is_scalar and _may_repeat(other):
+        refuse("UNSUPPORTED_VALUE", "a sequence repeated by a NumPy scalar, or an error")
     if isinstance(other, Const) and other.value is None and symbol in ("==", "!="):
         refuse("UNSUPPORTED_ARGUMENT", "an array compared with None")
     if isinstance(other, Object) and not (isinstance(other.value, enum.Enum) and isinstance(other.value, int)):
@@ -168,10 +170,14 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
             result = call_special(frame, other, name, left if other is right else right)
             if not _is_not_implemented(result):
                 return result
-        array, held = (right if other is left else left), held_value(frame.ex, other)
+        held = held_value(frame.ex, other)
         if held is None or isinstance(array, Masked) or array.is_scalar or acts_as_array(kind):
             refuse("UNSUPPORTED_VALUE", f"{symbol} of an array and a {kind.__name__}")
     return frame.ex.call_door(operator_door(symbol), [left, right])
+
+
+def _may_repeat(value: Value) -> bool:
+    return isinstance(value, Sequence) or (isinstance(value, Const) and isinstance(value.value, (str, bytes, tuple)))
 
 
 def _of_numbers(frame: Frame, symbol: str, left: Any, right: Any) -> Value:

@@ -83,6 +83,7 @@ MUTABLE = (Array, Sequence, Dict, Set, Object, Function)  # one value for one ob
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C, heap types too
 MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
+MAX_DIMS = 8  # of an array: DG_MAX_DIMS of the dispatcher
 
 
 class Lazy:
@@ -321,10 +322,11 @@ def _range(ex: Executor, obj: range, source: Source) -> Const:
 
 def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
     dtype = dtypes.from_numpy(array.dtype)
-    if dtype is None or array.dtype.metadata:
+    # np.longlong equals np.int64 where a long has 64 bits, yet its scalars have another type
+    if dtype is None or array.dtype.metadata or array.dtype.num != dtype.numpy.num:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
-    if not array.flags.aligned or array.ndim > 8:
-        raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than 8 dimensions")
+    if not array.flags.aligned or array.ndim > MAX_DIMS:
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than {MAX_DIMS} dimensions")
     ex.memories.check_new_input(array, source)
     slot = input_slot(ex)
     contiguous = array.flags.c_contiguous

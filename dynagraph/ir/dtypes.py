@@ -5,6 +5,7 @@ The IR never promotes: the front doors decide (NumPy's NEP 50, PyTorch's rules) 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,3 +87,9 @@ _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}
 def from_numpy(dtype: object) -> DType | None:
     """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped)."""
     return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]
+
+
+def scalar_key(value: bool | int | float | complex) -> tuple[str, str, float, float]:
+    """A hashable stand-in of a scalar, equal only for the same one: True is not 1, 0.0 is not -0.0, and NaNs have a sign."""
+    signs = [math.copysign(1.0, part) if isinstance(part, float) else 1.0 for part in (value.real, value.imag)]
+    return type(value).__name__, repr(value), signs[0], signs[1]

@@ -7,7 +7,7 @@ promotion.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dynagraph.ir import dtypes
@@ -27,7 +27,8 @@ class Expr:
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        value = repr(self.value) if isinstance(self.value, (float, complex)) else self.value  # nan is not nan, 0.0 is -0.0
+        number = isinstance(self.value, (float, complex))
+        value = dtypes.scalar_key(self.value) if number else self.value  # nan is not nan, 0.0 is -0.0
         object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype.name, value)))
 
     def __hash__(self) -> int:
@@ -54,23 +55,29 @@ class Expr:
     def _same_but_for_operands(self, other: Expr) -> bool:
         if self._hash != other._hash or self.op != other.op or self.dtype is not other.dtype or len(self.args) != len(other.args):
             return False
-        if isinstance(self.value, (float, complex)) or isinstance(other.value, (float, complex)):
-            return repr(self.value) == repr(other.value)
+        if isinstance(self.value, (float, complex)) and isinstance(other.value, (float, complex)):
+            return dtypes.scalar_key(self.value) == dtypes.scalar_key(other.value)
         return self.value == other.value
 
-    def walk(self) -> Iterator["Expr"]:
+    def walk(self) -> list["Expr"]:
         """Every distinct subexpression, operands first."""
-        seen: set[Expr] = set()
+        return walk(self, lambda e: e.args)
 
-        def visit(e: Expr) -> Iterator[Expr]:
-            if e in seen:
-                return
-            seen.add(e)
-            for arg in e.args:
-                yield from visit(arg)
-            yield e
 
-        return visit(self)
+def walk(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> list[Expr]:
+    """The distinct expressions below `root`, operands first; without recursion, as unrolled loops make deep ones."""
+    found: dict[Expr, None] = {}
+    waiting: list[tuple[Expr, bool]] = [(root, False)]
+    entered: set[Expr] = set()
+    while waiting:
+        e, operands_done = waiting.pop()
+        if operands_done:
+            found[e] = None
+        elif e not in entered:
+            entered.add(e)
+            waiting.append((e, True))
+            waiting += [(arg, False) for arg in reversed(operands(e))]
+    return list(found)
 
 
 @dataclass(frozen=True)

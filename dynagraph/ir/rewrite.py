@@ -20,7 +20,7 @@ import numpy as np
 
 from dynagraph.errors import RewriteError
 from dynagraph.ir.callouts import FunctionCall
-from dynagraph.ir.dtypes import DType
+from dynagraph.ir.dtypes import DType, scalar_key
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Elementwise
 from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
@@ -332,14 +332,10 @@ def convert(value: Scalar, dtype: DType) -> Scalar:
 
 
 def same_scalar(a: Scalar, b: Scalar) -> bool:
-    """Equal values of which neither is a bool without the other; signs of zeros count, NaN equals NaN."""
+    """Equal values of which neither is a bool without the other; signs of zeros and NaNs count, NaN equals NaN."""
     if isinstance(a, bool) != isinstance(b, bool):
         return False
-    if a != a or b != b:
-        return a != a and b != b
-    return a == b and all(
-        math.copysign(1.0, getattr(a, part)) == math.copysign(1.0, getattr(b, part)) for part in ("real", "imag")
-    )
+    return (a == b or (a != a and b != b)) and scalar_key(complex(a)) == scalar_key(complex(b))
 
 
 def attribute_key(value: Any) -> Any:
@@ -351,7 +347,7 @@ def attribute_key(value: Any) -> Any:
     if isinstance(value, FunctionCall):
         return (value.function, attribute_key(value.args), attribute_key(value.kwargs))
     if isinstance(value, (bool, int, float, complex)):
-        return (type(value).__name__, repr(value))  # True is not 1, 0.0 is not -0.0, nan is nan
+        return scalar_key(value)
     return value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -14,6 +15,7 @@ from dynagraph._core import _dispatch
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes, optable
+from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.loops import Kernel, LibraryCall
 from dynagraph.ir.ops import OPS
@@ -398,3 +400,47 @@ def test_conditions_in_strides(dtype, columns, step):
     compiled = dg.compile(chosen, backend="c")
     for got, expected in zip(compiled(condition, values, other), chosen(condition, values, other)):
         np.testing.assert_array_equal(got, expected)
+
+
+def test_signs_of_constant_nans():
+    compiled = dg.compile(lambda x: (np.copysign(x, np.nan), np.copysign(x, -np.nan), np.full(3, -np.nan)), backend="c")
+    positive, *negative = compiled(np.ones(3))
+    assert not np.signbit(positive).any()
+    assert all(np.signbit(n).all() for n in negative)
+
+
+def test_what_is_shared_behind_a_reduction():
+    """A part of two results that needs the second of two reductions over the same elements."""
+
+    def spread(a):
+        return np.var(a, ddof=1), np.std(a, ddof=1), np.std(a, correction=1), np.sqrt(np.var(a, ddof=1)) + 1
+
+    a = np.array([1, -1, 1, -1])
+    np.testing.assert_allclose(dg.compile(spread, backend="c")(a), spread(a), rtol=1e-15)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 600), (3, 4, 5, 1), (2, 4, 5), (4, 1, 6)])
+def test_reductions_over_leading_axes_of_what_such_ones_gave(shape):
+    """Each lane of a column has a value of its own, though it is the same for all that is reduced."""
+
+    def spreads(a):
+        return a.var(0), (a - a.mean(0)).sum(0), (a * a).mean(0) - a.mean(0) * 2.0, a.std(1), (a * (a.sum(0) * 0.5 + 1.0)).max(0)
+
+    a = np.random.default_rng(1).normal(size=shape)
+    compiled = dg.compile(spreads, backend="c")
+    for got, expected in zip(compiled(a), spreads(a)):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+    assert compiled.stats.fallbacks == 0
+
+
+def test_long_chains_compile():
+    def chained(x):
+        return np.array(list(itertools.accumulate(x, np.equal)))
+
+    x = np.array([0, 1, 1] * 40, np.uint8)
+    compiled = dg.compile(chained, backend="c")
+    np.testing.assert_array_equal(compiled(x), chained(x))
+    deep = Expr("const", (), dtypes.int64, 1)
+    for _ in range(5000):  # more than Python's stack takes
+        deep = Expr("neg", (deep,), dtypes.int64)
+    assert len(deep.walk()) == 5001

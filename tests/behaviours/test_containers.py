@@ -1831,4 +1831,28 @@ def members_of_an_enum_of_tuples():
     return f, lambda: (line(), next(turn))
 
 
+@behaviour("B", calls=3)
+def sequences_times_numpy_scalars():
+    turn = itertools.cycle([np.int64(2), np.float64(3), np.uint8(1)])
+
+    def f(x, n):
+        y = x * 2
+        results = []
+        for sequence in ([1, 2], (3, 4), "ab", [x, 5]):
+            for left, right in ((sequence, n), (n, sequence)):
+                try:
+                    results.append(left * right)
+                except TypeError as error:
+                    results.append(str(error))
+        items = [6]
+        kept = items
+        try:
+            items *= n
+        except TypeError:
+            items += [7]
+        return y + 1, results, items, kept, np.multiply([1, 2], n)
+
+    return f, lambda: (line(), next(turn))
+
+
 test_containers = collected(__name__)

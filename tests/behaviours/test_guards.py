@@ -1458,3 +1458,27 @@ def test_twenty_globals_and_ten_attributes_through_three_classes():
             compared(reads_much, compiled, lambda: (np.arange(4.0), Highest()), "twenty globals")
     assert len(backend.graphs) == 1 and not compiled.stats.breaks
     assert (compiled.stats.compiles, compiled.stats.hits) == (1, 2)
+
+
+@pytest.mark.parametrize("kinds", (("l", "q"), ("q", "l"), ("L", "Q"), ("Q", "L")))
+def test_equal_dtypes_of_other_scalars(kinds):
+    """np.longlong and np.int64 are equal dtypes where a long has 64 bits, yet their scalars have types of their own."""
+    compiled = dg.compile(lambda x: x[0] + x[1], backend="reference")
+    for kind in kinds * 2:
+        assert type(compiled(np.ones(2, kind))) is np.dtype(kind).type
+
+
+def test_results_of_many_dimensions():
+    """Programs give arrays of at most eight dimensions."""
+    compiled = dg.compile(lambda x, n: np.zeros((1,) * n) + x, backend="reference")
+    for n in (3, 8, 9, 10, 40):
+        np.testing.assert_array_equal(compiled(np.ones(()), n), np.ones((1,) * n))
+    assert compiled.stats.fallbacks == 0
+
+
+def test_scalars_of_numbers_that_vary():
+    """Nothing is computed, and yet there is a result that the program makes."""
+    compiled = dg.compile(lambda f: np.float64(f).as_integer_ratio())
+    for f in (0.5, 1.5, -0.875, 0.0, 11.5):
+        assert compiled(f) == f.as_integer_ratio()
+    assert compiled.stats.fallbacks == 0

@@ -19,11 +19,9 @@ import gc
 import importlib
 import json
 import os
-import signal
 import sys
 import tempfile
 import time
-import traceback
 import types
 import unittest
 import warnings
@@ -37,12 +35,8 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 import dynagraph as dg  # noqa: E402
 from tests.cpython.exclusions import excluded  # noqa: E402
-
-SHOWN = 12  # lines of a traceback in the report
-
-
-class Hang(Exception):
-    """A test ran for too long."""
+from tests.suites import SHOWN, hangs_end, start_clock, stop_clock  # noqa: E402
+from tests.suites import short as shortened  # noqa: E402
 
 
 def main() -> None:
@@ -121,12 +115,10 @@ class Result(unittest.TestResult):
     def startTest(self, test: Any) -> None:
         super().startTest(test)
         print(f"{self.phase}: {test.id()}", file=sys.__stderr__, flush=True)
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
-        faulthandler.dump_traceback_later(3 * self.seconds, exit=True, file=sys.__stderr__)  # where no handler runs
+        start_clock(self.seconds)
 
     def stopTest(self, test: Any) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        faulthandler.cancel_dump_traceback_later()
+        stop_clock()
         super().stopTest(test)
 
     def addSuccess(self, test: Any) -> None:
@@ -149,26 +141,16 @@ class Result(unittest.TestResult):
 
 
 def short(err: tuple) -> str:
-    lines = "".join(traceback.format_exception(*err)).splitlines()
-    shown = 5 * SHOWN if issubclass(err[0], doctest.DocTestCase.failureException) and "Failed example" in str(err[1]) else SHOWN
-    if len(lines) > shown:
-        lines = lines[:2] + ["..."] + lines[3 - shown :]
-    return "\n".join(line[:300] for line in lines)
+    of_example = issubclass(err[0], doctest.DocTestCase.failureException) and "Failed example" in str(err[1])
+    return shortened(err, 5 * SHOWN if of_example else SHOWN)
 
 
 def run_suite(module: types.ModuleType, options: argparse.Namespace, phase: str) -> Result:
     result = Result(phase, options.seconds)
     tests = [t for t in flat(suite_of(module)) if options.only in t.id() and not excluded(t)]
     gc.collect()
-
-    def hung(signum: int, frame: Any) -> None:
-        raise Hang(f"more than {options.seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, hung)
-    try:
+    with hangs_end(options.seconds):
         unittest.TestSuite(tests).run(result)
-    finally:
-        signal.signal(signal.SIGALRM, before)
     result.passed -= set(result.failed)
     return result
 

@@ -194,3 +194,26 @@ def test_the_graph_says_what_it_calls() -> None:
     compiled = dg.compile(lambda a: np.linalg.svd(a, full_matrices=False).S)
     compiled(B)
     assert "np.linalg.svd(a, False)[1]" in table(compiled.last_graph)
+
+
+def test_numbers_of_python_are_weak() -> None:
+    """The result's dtype is the array's, as NumPy gets the number as it is."""
+
+    def quantiles(a: np.ndarray, q: float) -> Any:
+        method = "averaged_inverted_cdf"
+        return np.quantile(a, 0.25, method=method), np.percentile(a, q, method=method), np.quantile(a, [0.5, 1.0], method=method)
+
+    compiled = dg.compile(quantiles)
+    for dtype in (np.float32, np.float64):
+        for q in (40.0, 50.0, 60.0):
+            a = X.astype(dtype)
+            for given, expected in zip(compiled(a, q), quantiles(a, q)):
+                assert_same(given, expected)
+
+
+def test_parameters_of_numpy_may_be_named_as_ours() -> None:
+    compiled = dg.compile(lambda a, v: (np.linalg.solve(a=a, b=v), np.dot(a=a, b=v), a.dot(b=v), np.linalg.lstsq(a, b=v)[0]))
+    given, v = compiled(SPD[0], X[:4]), X[:4]
+    for got, expected in zip(given, (np.linalg.solve(SPD[0], v), SPD[0] @ v, SPD[0] @ v, np.linalg.solve(SPD[0], v))):
+        np.testing.assert_allclose(got, expected, rtol=1e-8)
+    assert compiled.stats.fallbacks == 0

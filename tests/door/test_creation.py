@@ -162,3 +162,13 @@ def test_an_array_of_a_list_is_new_at_each_call():
 
 def test_a_switch_that_is_an_array_is_declined():
     assert declined(lambda x: x.sum(keepdims=x[0] > 0), sample((3,), "float64")) == "DATA_DEPENDENT"
+
+
+def test_array_copies_where_numpy_does():
+    x = sample((3,), "float64")
+    for given in (True, False, None):
+        check(lambda a: call(np.array, a, copy=given), x)
+    for given in ("always", 2.5):
+        declined(lambda a: call(np.array, a, copy=given), x)
+    declined(lambda a: call(np.array, [1, 2], copy=False), x)
+    declined(lambda a: call(np.array, a, np.float32, copy=False), x)

@@ -222,6 +222,7 @@ def test_a_cast_that_depends_on_the_machine_is_not_known() -> None:
 def test_same_scalar_tells_signs_of_zero_and_bools_apart() -> None:
     assert same_scalar(1, 1.0)
     assert same_scalar(math.nan, math.nan)
+    assert not same_scalar(math.nan, -math.nan)
     assert not same_scalar(0, -0.0)
     assert not same_scalar(True, 1)
 

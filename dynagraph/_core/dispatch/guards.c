@@ -645,7 +645,8 @@ static int same_dtype(PyArray_Descr *a, PyArray_Descr *b)
 {
     int plain = (a->type_num >= 0 && a->type_num < NPY_OBJECT) || a->type_num == NPY_HALF || a->type_num == NPY_DATETIME ||
                 a->type_num == NPY_TIMEDELTA; /* a user's dtype could run code of theirs */
-    return plain && PyArray_EquivTypes(a, b);
+    /* np.longlong and np.int64 are equal dtypes whose scalars have types of their own */
+    return plain && a->type_num == b->type_num && PyArray_EquivTypes(a, b);
 }
 
 static inline int array_holds(const instruction *g, PyObject *object, dg_frame *frame)

@@ -17,7 +17,8 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door import linalg  # noqa: F401  (what its doors decline falls to rows here)
 from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, flag, numpy_error, one_axis, only, several_axes
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, known_dtype
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.reductions import check_count
 from dynagraph.frontend.numpy_door.table import Door, register_fallback, register_function, register_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot
@@ -37,18 +38,30 @@ class CallOut:
     arrays: tuple[str, ...]
     dtype: Callable[[Node], DType] | None  # None: ask NumPy
 
-    def __call__(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(self.rule)
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
         operands: dict[str, Node] = {}
+        numbers: dict[str, Any] = {}  # of Python, which are weak: NumPy gets them as they are
+        any_weak = False
         for name, value in given.items():
             if self._is_array(signature, name, value):
-                given[name] = operands[name] = _operand(b, value)
+                given[name] = node = _operand(b, value)
+                weak = is_weak(value)
+                if weak and not isinstance(value, (WeakFloat, SymInt)):
+                    numbers[name] = value
+                else:
+                    operands[name] = node
+                    any_weak |= weak
+        only(bool(operands), self.path, self.arrays[0], numbers, "an array")
+        fits = not any_weak or all(map(_takes_weak, operands.values()))
+        only(fits, self.path, "number", "one that varies", "with wide dtypes only")
         shapes = self.rule(*bound.args, **bound.kwargs)
         for name, value in given.items():
             is_operand = name in operands
-            given[name] = Slot(list(operands).index(name)) if is_operand else _static(value, f"{self.path}: {name}")
+            static = numbers.get(name, value)
+            given[name] = Slot(list(operands).index(name)) if is_operand else _static(static, f"{self.path}: {name}")
         call = FunctionCall(self.path, bound.args, tuple(sorted(bound.kwargs.items())))
         return self._nodes(b, call, list(operands.values()), shapes)
 
@@ -79,6 +92,11 @@ def _operand(b: Builder, value: Any) -> Node:
     if isinstance(value, WeakFloat):
         return value.node
     return b.as_node(value)
+
+
+def _takes_weak(node: Node) -> bool:
+    """Whether a Python number, which is weak, makes of the node's dtype what a 0-d array makes of it."""
+    return np.result_type(node.dtype.numpy, 1.0) == np.result_type(node.dtype.numpy, np.float64)
 
 
 def _static(value: Any, who: str) -> Any:
@@ -465,6 +483,7 @@ def _isin(element: Node, test_elements: Node, assume_unique: Any = False, invert
 def _over(a: Node, axis: Any, keepdims: Any, overwritten: Any, who: str) -> Shape:
     only(not flag(overwritten, who), who, "overwrite_input", overwritten, "the input stays as it is")
     axes = tuple(range(a.ndim)) if axis is None else several_axes(axis, a.ndim, who)
+    check_count(a, axes, 0, who)
     return _reduced(a, axes, keepdims is not np._NoValue and flag(keepdims, who))
 
 

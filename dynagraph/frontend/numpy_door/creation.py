@@ -389,7 +389,10 @@ def array(
     like: Any = None,
 ) -> Node:
     _check_order(order, "array", ("K", "C"))
-    return _array(b, object, dtype, copy, ndmin, "array")
+    only(copy is None or isinstance(copy, bool), "array", "copy", copy, "True, False or None")
+    x = _array(b, object, dtype, copy, ndmin, "array")
+    only(copy is not False or x is object, "array", "copy", copy, "where nothing must be copied")
+    return x
 
 
 @numpy_function(np.asarray, returns="array", at_default=_PLACE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -149,13 +149,14 @@ def _check_real(x: Node, who: str, *others: DType) -> None:
         raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: of {x.dtype} with these arguments is not captured")
 
 
-def _warns(who: str) -> Unsupported:
-    """NumPy warns here, by other means than its floating-point errors: the plain run gives the warning."""
-    return Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: NumPy warns of too few elements")
-
-
-def _n_elements(x: Node, axes: tuple[int, ...]) -> Any:
+def _n_elements(x: Node, axes: Sequence[int]) -> Any:
     return numel(x.shape[k] for k in axes)
+
+
+def check_count(x: Node, axes: Sequence[int], ddof: float, who: str) -> None:
+    """Decline too few elements: NumPy warns, by other means than its floating-point errors, and the plain run gives the warning."""
+    if _n_elements(x, axes) <= math.floor(ddof):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: NumPy warns of too few elements")
 
 
 def _counted(b: Builder, chosen: Node, x: Node, axes: tuple[int, ...], keepdims: bool, who: str) -> Node:
@@ -177,8 +178,7 @@ def _total(b: Builder, x: Node, chosen: Node, axes: tuple[int, ...], keepdims: b
 def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Node:
     x, mask = _as_float(b, a, dtype, "mean"), mask_of(b, _everywhere(where), "mean")
     axes, keeps = reduced_axes(axis, x.ndim, "mean"), _kept(keepdims, "mean")
-    if _n_elements(x, axes) == 0:
-        raise _warns("mean")
+    check_count(x, axes, 0, "mean")
     if mask is None:
         return b.call("mean", x, axis=axes, keepdims=keeps)
     _check_real(x, "mean", dtypes.float16)
@@ -214,8 +214,8 @@ def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | fl
     """By the op of that name where nothing else is given, else by its definition, in NumPy's order."""
     x, mask = _as_float(b, a, dtype, op), mask_of(b, _everywhere(where), op)
     axes, keeps = reduced_axes(axis, x.ndim, op), _kept(keepdims, op)
-    if mask is None and _n_elements(x, axes) <= math.floor(ddof):
-        raise _warns(op)
+    if mask is None:
+        check_count(x, axes, ddof, op)
     if mask is None and (mean is UNSET or mean is None):
         return b.call(op, x, axis=axes, keepdims=keeps, ddof=ddof)
     chosen = mask if mask is not None else b.scalar(True, dtypes.bool_)

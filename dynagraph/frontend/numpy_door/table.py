@@ -43,7 +43,7 @@ class Door:
     def signature(self) -> inspect.Signature:
         return inspect.signature(self.implementation)
 
-    def __call__(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:  # NumPy has parameters named b
         fallback = _FALLBACKS.get(self.name)
         if fallback is None:
             return self._called(b, args, kwargs)

@@ -90,7 +90,7 @@ def _evaluate(node: Node, operands: list[np.ndarray]) -> np.ndarray | None:
 
 def _known(node: Node, value: np.ndarray) -> Node:
     with node.graph.inserting_before(node):
-        first = value.flat[0].item() if value.size else None
+        first = value[(0,) * value.ndim].item() if value.size else None
         if first is not None and value.tobytes() == np.full(value.shape, first, value.dtype).tobytes():
             return filled(node, first)
         return node.graph.constant(value.copy(), node.name)

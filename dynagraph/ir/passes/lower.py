@@ -148,7 +148,8 @@ class _KernelLowering:
         self.members = set(group.members)
         self.rows = index_of(group.outer, "i")
         self.columns = index_of(group.inner, "j")
-        self.column_symbols = {s for c in self.columns for s in c.symbols()}
+        lanes = [r for r in self.rows if r.symbols()][-1:] if group.kind == "column" else []  # these differ within a row too
+        self.column_symbols = {s for c in (*self.columns, *lanes) for s in c.symbols()}
         self.stage_memo: dict[Node, int] = {}
         self.memo: dict[tuple[Node, Index], Expr] = {}
         self.defines: list[Statement] = []
