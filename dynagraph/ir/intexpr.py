@@ -340,6 +340,25 @@ def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
     return tuple(left)
 
 
+def rejoined(value: IntExpr) -> IntExpr:
+    """The same value, with a quotient and its remainder as one: ``4*(i // 4) + i % 4`` is i."""
+    found = _rejoined_once(value)
+    while found is not None:
+        value, found = found, _rejoined_once(found)
+    return value
+
+
+def _rejoined_once(value: IntExpr) -> IntExpr | None:
+    for monomial, coefficient in value.terms.items():
+        for atom in monomial:
+            if isinstance(atom, Apply) and atom.function == "%":
+                rest = IntExpr({_remove(monomial, (atom,)) or (): coefficient})
+                pair = rest * floordiv(atom.left, atom.right) * atom.right
+                if all(value.terms.get(m) == c for m, c in pair.terms.items()):
+                    return value - pair - IntExpr({monomial: coefficient}) + rest * atom.left
+    return None
+
+
 def floordiv(value: IntExpr, divisor: IntExpr) -> IntExpr:
     """Python's ``value // divisor`` for a positive divisor, simplified where ranges allow it."""
     a, b = value.constant, divisor.constant

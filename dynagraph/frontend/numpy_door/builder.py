@@ -19,6 +19,7 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import concrete
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Movement
+from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, hint_numel, same_dim
 
 Scalar = Union[bool, int, float, SymInt]
@@ -117,7 +118,8 @@ class Builder:
             if known.size and not (-size <= int(known.min()) and size > int(known.max())):
                 raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
             return
-        if _counts_within(places, size):
+        lowest, highest = known_range(places)
+        if _counts_within(places, size) or (isinstance(size, int) and -size <= lowest and highest < size):
             return
         end, start = self.scalar(size, dtypes.int64), self.scalar(-size, dtypes.int64)
         outside = self.call("logical_or", self.call("greater_equal", places, end), self.call("less", places, start))

@@ -11,7 +11,7 @@ from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.intexpr import IntExpr, apply, rejoined
 from dynagraph.ir.loops import (
     Accumulator,
     Axis,
@@ -46,6 +46,7 @@ from dynagraph.ir.passes.demand import (
 )
 from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
 from dynagraph.ir.passes.inplace import stored_index
+from dynagraph.ir.ranges import Range, known_range
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
 
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
@@ -127,7 +128,7 @@ def flat_index(strides: Shape, index: Index) -> IntExpr:
     total = ZERO
     for stride, position in zip(strides, index):
         total = total + position * expr_of(stride)
-    return total
+    return rejoined(total)
 
 
 def make_axes(shape: Shape, index: Index) -> tuple[Axis, ...]:
@@ -434,13 +435,9 @@ class _KernelLowering:
         """Where in `source` an element of a gather comes from, or one of a scatter goes to: by loop variables, and by places."""
         kept, at = kept_axes(source, places[0], node.attrs, index), place_index(places[0], node.attrs, index)
         fixed = flat_index(tuple(strides[k] for k in kept), tuple(kept.values()))
-        zero, one = expr.const(0, dtypes.int64), expr.const(1, dtypes.int64)
-        total = zero
+        total = expr.const(0, dtypes.int64)
         for place, axis in zip(places, node.attrs["axes"]):
-            size = expr.index(expr_of(source.shape[axis]))
-            value = self.value(place, at)
-            value = expr.call("select", expr.call("lt", value, zero), expr.call("add", value, size), value)
-            value = expr.call("maximum", expr.call("minimum", value, expr.call("sub", size, one)), zero)
+            value = _inside(self.value(place, at), known_range(place), source.shape[axis])
             total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strides[axis]))))
         return fixed, total
 
@@ -459,6 +456,18 @@ class _KernelLowering:
         if position is None:
             return expr.const(node.attrs["value"], node.dtype)
         return self.value(node.args[position], source)
+
+
+def _inside(place: Expr, known: Range, dim: Dim) -> Expr:
+    """A place along an axis, counted from the end where negative, moved inside where it may be out of bounds."""
+    zero, size = expr.const(0, dtypes.int64), expr.index(expr_of(dim))
+    if known[0] < 0:
+        place = expr.call("select", expr.call("lt", place, zero), expr.call("add", place, size), place)
+    if not isinstance(dim, int) or known[1] >= dim:
+        place = expr.call("minimum", place, expr.call("sub", size, expr.const(1, dtypes.int64)))
+    if not isinstance(dim, int) or known[0] < -dim:
+        place = expr.call("maximum", place, zero)
+    return place
 
 
 def _symbols(e: Expr) -> set[object]:
