@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Union
 
@@ -64,7 +64,7 @@ class IntExpr:
     # -- building ---------------------------------------------------------------------------------------------------
     @staticmethod
     def of(value: IntLike) -> "IntExpr":
-        return value if isinstance(value, IntExpr) else IntExpr({(): operator.index(value)})
+        return value if isinstance(value, IntExpr) else _constant(operator.index(value))
 
     @staticmethod
     def symbol(name: str, low: int = 0, high: "IntLike | None" = None) -> "IntExpr":
@@ -211,6 +211,11 @@ class IntExpr:
         return self.render(lambda s: s, _python_call)
 
     __repr__ = __str__
+
+
+@lru_cache(maxsize=1024)
+def _constant(value: int) -> IntExpr:
+    return IntExpr({(): value})
 
 
 def _python_call(function: str, left: str, right: str) -> str:
