@@ -6,6 +6,8 @@ Comes after `fuse`; hands a `LoopProgram` to `collapse`, `memory_plan` and the p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, expr
@@ -526,7 +528,29 @@ def _library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
         return CallOut(first.attrs["call"], tuple(m.attrs["result"] for m in wanted), outs, operands, comment, CALL_OUT_COST)
     depth: Dim = first.args[0].shape[-1]
     flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
-    return LibraryCall(first.op.lowering.routine, _result(first, buffers), operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+    out, operands = _without_batch(_result(first, buffers), *operands)
+    return LibraryCall(first.op.lowering.routine, out, operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+
+
+def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand, tuple[Operand, Operand]]:
+    """Products of many matrices that lie behind one another with a single one are one product.
+
+    Products with a vector stay as they are: NumPy's, too, are one by one.
+    """
+    single = all(same_dim(d, 1) for d in right.shape[:-2]) and not same_dim(out.shape[-1], 1)
+    if len(out.shape) < 3 or len(left.shape) != len(out.shape) or not single or not _rows_lie_as_one(left):
+        return out, (left, right)
+    rows = numel(out.shape[:-1])
+    out = replace(out, shape=(rows, out.shape[-1]), strides=out.strides[-2:])
+    left = replace(left, shape=(rows, left.shape[-1]), strides=left.strides[-2:])
+    return out, (left, replace(right, shape=right.shape[-2:], strides=right.strides[-2:]))
+
+
+def _rows_lie_as_one(matrices: Operand) -> bool:
+    """Whether each row, of whichever matrix, is as far behind the one before it."""
+    shape, strides = matrices.shape, matrices.strides
+    steps = pairwise(range(len(shape) - 1))
+    return same_dim(strides[-1], 1) and all(same_dim(strides[a], strides[b] * shape[b]) for a, b in steps)
 
 
 def _operand(node: Node, arg: Node, buffers: Buffers) -> Operand:
