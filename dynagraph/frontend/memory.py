@@ -39,6 +39,8 @@ class Memories:
     def __init__(self, ex: Executor):
         self.ex = ex
         self.of: dict[Node, Memory] = {}  # by each value that it held
+        self.in_c_order: dict[Node, bool] = {}
+        self.split: dict[Node, Node | None] = {}  # for each value, what it is a view of through a reshape
 
     def __iter__(self) -> Any:
         return iter(dict.fromkeys(self.of.values()))
@@ -138,7 +140,7 @@ class Memories:
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.kind == "placeholder":
             self._check_input(base)
-        elif (any(map(_splits, way)) or self._is_viewed_apart(base)) and not is_in_c_order(base):
+        elif not self._is_in_c_order(base) and (any(map(_splits, way)) or self._is_viewed_apart(base)):
             refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
         self.check_effects()
 
@@ -175,10 +177,16 @@ class Memories:
     def _is_viewed_apart(self, base: Node) -> bool:
         """Whether some value is a view of `base` through a reshape, which NumPy may have made a copy."""
         for node in self.ex.arrays:
-            way, other = way_to(node)
-            if other is base and any(map(_splits, way)):
-                return True
-        return False
+            if node not in self.split:
+                way, other = way_to(node)
+                self.split[node] = other if any(map(_splits, way)) else None
+        return base in self.split.values()
+
+    def _is_in_c_order(self, base: Node) -> bool:
+        found = self.in_c_order.get(base)
+        if found is None:
+            found = self.in_c_order[base] = is_in_c_order(base)
+        return found
 
 
 def way_to(node: Node) -> tuple[list[Node], Node]:

@@ -27,8 +27,9 @@ class Expr:
     _hash: int = field(default=0, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        number = isinstance(self.value, (float, complex))
-        value = dtypes.scalar_key(self.value) if number else self.value  # nan is not nan, 0.0 is -0.0
+        value = self.value
+        if isinstance(value, (float, complex)):
+            value = dtypes.scalar_key(value)  # nan is not nan, 0.0 is -0.0
         object.__setattr__(self, "_hash", hash((self.op, self.args, self.dtype.name, value)))
 
     def __hash__(self) -> int:

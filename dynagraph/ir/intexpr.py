@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from math import prod
 from typing import Union
 
@@ -64,7 +64,7 @@ class IntExpr:
     # -- building ---------------------------------------------------------------------------------------------------
     @staticmethod
     def of(value: IntLike) -> "IntExpr":
-        return value if isinstance(value, IntExpr) else IntExpr({(): operator.index(value)})
+        return value if isinstance(value, IntExpr) else _constant(operator.index(value))
 
     @staticmethod
     def symbol(name: str, low: int = 0, high: "IntLike | None" = None) -> "IntExpr":
@@ -213,6 +213,11 @@ class IntExpr:
     __repr__ = __str__
 
 
+@lru_cache(maxsize=1024)
+def _constant(value: int) -> IntExpr:
+    return IntExpr({(): value})
+
+
 def _python_call(function: str, left: str, right: str) -> str:
     return f"{function}({left}, {right})" if function in ("min", "max") else f"(({left}) {function} ({right}))"
 
@@ -338,6 +343,25 @@ def _remove(monomial: Monomial, factor: Monomial) -> Monomial | None:
             return None
         left.remove(atom)
     return tuple(left)
+
+
+def rejoined(value: IntExpr) -> IntExpr:
+    """The same value, with a quotient and its remainder as one: ``4*(i // 4) + i % 4`` is i."""
+    found = _rejoined_once(value)
+    while found is not None:
+        value, found = found, _rejoined_once(found)
+    return value
+
+
+def _rejoined_once(value: IntExpr) -> IntExpr | None:
+    for monomial, coefficient in value.terms.items():
+        for atom in monomial:
+            if isinstance(atom, Apply) and atom.function == "%":
+                rest = IntExpr({_remove(monomial, (atom,)) or (): coefficient})
+                pair = rest * floordiv(atom.left, atom.right) * atom.right
+                if all(value.terms.get(m) == c for m, c in pair.terms.items()):
+                    return value - pair - IntExpr({monomial: coefficient}) + rest * atom.left
+    return None
 
 
 def floordiv(value: IntExpr, divisor: IntExpr) -> IntExpr:

@@ -185,6 +185,8 @@ def hint_numel(shape: Iterable[Dim]) -> int:
 
 def same_dim(a: Dim, b: Dim) -> bool:
     """Whether two sizes are known to be equal, without guarding anything: for passes, which run after capture."""
+    if type(a) is int and type(b) is int:
+        return a == b
     return expr_of(a) == expr_of(b)
 
 

@@ -129,6 +129,19 @@ def test_batched_matmul_broadcasts_its_batch():
     check(lambda b, x, y: b.matmul(x, y), f32(4, 1, 5, 6), f32(3, 6, 7), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("left", [(3, 4, 5, 6), (3, 1, 6), (1, 5, 6)])
+@pytest.mark.parametrize("n", [1, 7])
+def test_a_batch_of_matrices_times_a_single_one(left, n):
+    x = f32(*left)
+    check(lambda b, x, y: b.matmul(x, y), x, f32(6, n), rtol=1e-4, atol=1e-5)
+    axes = (*range(len(left) - 2), len(left) - 1, len(left) - 2)
+    columns = np.ascontiguousarray(x.transpose(axes))
+    check(lambda b, x, y: b.matmul(b.transpose(x, axes=axes), y), columns, f32(6, n), rtol=1e-4, atol=1e-5)
+    half = (*[0] * (len(left) - 1), 0), (*[1] * (len(left) - 2), 2, 1)
+    wide = f32(*left[:-2], 2 * left[-2], 6)
+    check(lambda b, x, y: b.matmul(b.slice(x, starts=half[0], steps=half[1], shape=left), y), wide, f32(6, n), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint8, np.bool_])
 def test_integer_matmul_is_exact(dtype):
     rng = np.random.default_rng(0)

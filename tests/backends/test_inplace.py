@@ -78,6 +78,16 @@ def test_neighbours_are_read_before_they_are_overwritten():
     assert len(stored) == 2 and stored[1] == {"in0"}
 
 
+def test_two_inputs_are_written_in_turn_from_one_another():
+    graph = Graph()
+    new, old = (graph.placeholder(name, Meta(F64, (6,))) for name in ("new", "old"))
+    for _ in range(4):
+        total = graph.call(OPS["add"], part(graph, old, 0, 4), part(graph, old, 2, 4))
+        new, old = old, updated(graph, new, total, 1)
+    graph.output([new, old], into=[0, 1])
+    assert check(graph, *inputs(2)) == [{"in0"}, {"in1"}] * 2
+
+
 def test_a_reversed_input():
     graph, x = one_input()
     graph.output([part(graph, x, 5, 6, -1)], into=[0])

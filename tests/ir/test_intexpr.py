@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynagraph.ir.intexpr import IntExpr, Symbol, apply, below
+from dynagraph.ir.intexpr import IntExpr, Symbol, apply, below, rejoined
 
 # sizes s0, s1 from 1 up; loop variables i below s0, j below 6, k below s0*s1, and t from -3 to 3
 S0, S1 = IntExpr.symbol("s0", 1), IntExpr.symbol("s1", 1)
@@ -155,6 +155,15 @@ def test_a_remainder_is_not_bounded_by_the_remainder_of_the_greatest() -> None:
     assert not below(I0 % 4, (S0 - 1) % 4 + 1)
     assert not below(8 - J, S0 + 3)  # is greatest where j is least
     assert below(I0 % 4, S1 + 3) and below(I0 * 2 + 1, S0 * 2) and not below(I0 * 2 + 2, S0 * 2)
+
+
+def test_a_quotient_and_its_remainder_are_one_again() -> None:
+    i, n = IntExpr.symbol("i", 0, 99), IntExpr.symbol("n", 1)
+    assert rejoined(i // 10 * 10 + i % 10 + 3) == i + 3
+    assert rejoined(i // 10 * n * 10 + i % 10 * n) == i * n
+    assert rejoined(i // n * n + i % n) == i
+    assert rejoined(i // 10 % 5 * 10 + i % 10 + i // 10 // 5 * 50) == i
+    assert str(rejoined(i // 10 * 11 + i % 10)) == str(i // 10 * 11 + i % 10)
 
 
 def test_division_by_zero_names_the_expression() -> None:

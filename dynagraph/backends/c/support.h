@@ -11,7 +11,34 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
         kernel(buffers, sizes, 0, n, 0);
 }
 
-/* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory */
+/* y[rows or columns] = op(a) @ x, of a row-major matrix; 0: there is no such routine */
+#define DG_DEFINE_GEMV(suffix, T, gemv)                                                                                  \
+    typedef void (*dg_##gemv##_64)(int, int, int64_t, int64_t, T, const T *, int64_t, const T *, int64_t, T, T *, int64_t);\
+    typedef void (*dg_##gemv##_32)(int, int, int, int, T, const T *, int, const T *, int, T, T *, int);                  \
+    static inline int dg_gemv_##suffix(const dg_runtime *rt, int transposed, int64_t rows, int64_t columns, const T *a,  \
+                                       int64_t lda, const T *x, int64_t step, T *y, int64_t y_step)                      \
+    {                                                                                                                    \
+        enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };                                                           \
+        const int how = transposed ? TRANS : NO_TRANS;                                                                   \
+        if (!rt->gemv)                                                                                                   \
+            return 0;                                                                                                    \
+        if (rt->ilp64)                                                                                                   \
+            ((dg_##gemv##_64)rt->gemv)(ROW_MAJOR, how, rows, columns, 1, a, lda, x, step, 0, y, y_step);                 \
+        else                                                                                                             \
+            ((dg_##gemv##_32)rt->gemv)(ROW_MAJOR, how, (int)rows, (int)columns, 1, a, (int)lda, x, (int)step, 0, y, (int)y_step);\
+        return 1;                                                                                                        \
+    }
+
+/* where there is none */
+#define DG_NO_GEMV(suffix, T)                                                                                            \
+    static inline int dg_gemv_##suffix(const dg_runtime *rt, int transposed, int64_t rows, int64_t columns, const T *a,  \
+                                       int64_t lda, const T *x, int64_t step, T *y, int64_t y_step)                      \
+    {                                                                                                                    \
+        return 0;                                                                                                        \
+    }
+
+/* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory.  Products
+   with a vector have a routine of their own, which is several times faster. */
 #define DG_DEFINE_GEMM(suffix, T, gemm, S, PASS)                                                                         \
     typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, S, const T *, int64_t, const T *, int64_t,  \
                                    S, T *, int64_t);                                                                     \
@@ -22,6 +49,10 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
         const T one = 1, zero = 0;                                                                                       \
         enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };                                                           \
         if (m == 0 || n == 0)                                                                                            \
+            return;                                                                                                      \
+        if (k > 0 && n == 1 && dg_gemv_##suffix(rt, ta, ta ? k : m, ta ? m : k, a, lda, b, tb ? 1 : ldb, c, ldc))        \
+            return;                                                                                                      \
+        if (k > 0 && m == 1 && dg_gemv_##suffix(rt, !tb, tb ? n : k, tb ? k : n, b, ldb, a, ta ? lda : 1, c, 1))         \
             return;                                                                                                      \
         if (k > 0 && rt->gemm) {                                                                                         \
             if (rt->ilp64)                                                                                               \
@@ -43,6 +74,10 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
         }                                                                                                                \
     }
 
+DG_DEFINE_GEMV(f32, float, sgemv)
+DG_DEFINE_GEMV(f64, double, dgemv)
+DG_NO_GEMV(c64, float _Complex)
+DG_NO_GEMV(c128, double _Complex)
 #define DG_VALUE(x) x
 #define DG_ADDRESS(x) &x
 DG_DEFINE_GEMM(f32, float, sgemm, float, DG_VALUE)

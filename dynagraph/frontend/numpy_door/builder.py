@@ -19,6 +19,7 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, view_of
 from dynagraph.ir.passes.fold import known_value
+from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
@@ -116,7 +117,8 @@ class Builder:
             if known.size and not (-size <= int(known.min()) and size > int(known.max())):
                 raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
             return
-        if _counts_within(places, size):
+        lowest, highest = known_range(places)
+        if _counts_within(places, size) or (isinstance(size, int) and -size <= lowest and highest < size):
             return
         low, high = self.ranges.get(_base_of(places), (None, None))
         if low is not None and high is not None and -size <= low and high < size:

@@ -14,7 +14,7 @@ from typing import Any
 from dynagraph.errors import GraphError, ShapeError
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.intexpr import IntExpr, rejoined
 from dynagraph.ir.ops import REQUIRED, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
 from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, same_dim, same_shape
@@ -117,6 +117,7 @@ def _reshape_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
         flat = ZERO
         for k in new_axes:
             flat = flat * expr_of(new[k]) + position[k]
+        flat = rejoined(flat)
         for nth, k in reversed(list(enumerate(old_axes))):
             size = expr_of(old[k])
             if size == 0 or nth == 0:

@@ -217,7 +217,7 @@ class _Planner:
                 if at != allowed:
                     return False
                 continue
-            if (source, at) in seen or source.kind != "call_function" or source in self.takeovers.kept:
+            if (source, at) in seen or source.kind != "call_function" or self._stands(source):
                 continue
             seen.add((source, at))
             if isinstance(source.op.lowering, Gather) and gather_base(source.args[0])[0] is base:
@@ -225,6 +225,10 @@ class _Planner:
             if isinstance(source.op.lowering, (Elementwise, Movement, Gather)):
                 stack += operand_indices(source, at)
         return True
+
+    def _stands(self, node: Node) -> bool:
+        """Whether a value is computed where it stands, and only read from memory behind it."""
+        return node in self.takeovers.kept or node in self.takeovers.previous
 
     # -- outputs ------------------------------------------------------------------------------------------------------
     def _finish_outputs(self) -> None:

@@ -6,12 +6,14 @@ Comes after `fuse`; hands a `LoopProgram` to `collapse`, `memory_plan` and the p
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.intexpr import IntExpr, apply, rejoined
 from dynagraph.ir.loops import (
     Accumulator,
     Axis,
@@ -46,6 +48,7 @@ from dynagraph.ir.passes.demand import (
 )
 from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
 from dynagraph.ir.passes.inplace import stored_index
+from dynagraph.ir.ranges import Range, known_range
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
 
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
@@ -127,7 +130,7 @@ def flat_index(strides: Shape, index: Index) -> IntExpr:
     total = ZERO
     for stride, position in zip(strides, index):
         total = total + position * expr_of(stride)
-    return total
+    return rejoined(total)
 
 
 def make_axes(shape: Shape, index: Index) -> tuple[Axis, ...]:
@@ -435,13 +438,9 @@ class _KernelLowering:
         """Where in `source` an element of a gather comes from, or one of a scatter goes to: by loop variables, and by places."""
         kept, at = kept_axes(source, places[0], node.attrs, index), place_index(places[0], node.attrs, index)
         fixed = flat_index(tuple(strides[k] for k in kept), tuple(kept.values()))
-        zero, one = expr.const(0, dtypes.int64), expr.const(1, dtypes.int64)
-        total = zero
+        total = expr.const(0, dtypes.int64)
         for place, axis in zip(places, node.attrs["axes"]):
-            size = expr.index(expr_of(source.shape[axis]))
-            value = self.value(place, at)
-            value = expr.call("select", expr.call("lt", value, zero), expr.call("add", value, size), value)
-            value = expr.call("maximum", expr.call("minimum", value, expr.call("sub", size, one)), zero)
+            value = _inside(self.value(place, at), known_range(place), source.shape[axis])
             total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strides[axis]))))
         return fixed, total
 
@@ -460,6 +459,18 @@ class _KernelLowering:
         if position is None:
             return expr.const(node.attrs["value"], node.dtype)
         return self.value(node.args[position], source)
+
+
+def _inside(place: Expr, known: Range, dim: Dim) -> Expr:
+    """A place along an axis, counted from the end where negative, moved inside where it may be out of bounds."""
+    zero, size = expr.const(0, dtypes.int64), expr.index(expr_of(dim))
+    if known[0] < 0:
+        place = expr.call("select", expr.call("lt", place, zero), expr.call("add", place, size), place)
+    if not isinstance(dim, int) or known[1] >= dim:
+        place = expr.call("minimum", place, expr.call("sub", size, expr.const(1, dtypes.int64)))
+    if not isinstance(dim, int) or known[0] < -dim:
+        place = expr.call("maximum", place, zero)
+    return place
 
 
 def _symbols(e: Expr) -> set[object]:
@@ -518,7 +529,29 @@ def _library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
         return CallOut(first.attrs["call"], tuple(m.attrs["result"] for m in wanted), outs, operands, comment, CALL_OUT_COST)
     depth: Dim = first.args[0].shape[-1]
     flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
-    return LibraryCall(first.op.lowering.routine, _result(first, buffers), operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+    out, operands = _without_batch(_result(first, buffers), *operands)
+    return LibraryCall(first.op.lowering.routine, out, operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
+
+
+def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand, tuple[Operand, Operand]]:
+    """Products of many matrices that lie behind one another with a single one are one product.
+
+    Products with a vector stay as they are: NumPy's, too, are one by one.
+    """
+    single = all(same_dim(d, 1) for d in right.shape[:-2]) and not same_dim(out.shape[-1], 1)
+    if len(out.shape) < 3 or len(left.shape) != len(out.shape) or not single or not _rows_lie_as_one(left):
+        return out, (left, right)
+    rows = numel(out.shape[:-1])
+    out = replace(out, shape=(rows, out.shape[-1]), strides=out.strides[-2:])
+    left = replace(left, shape=(rows, left.shape[-1]), strides=left.strides[-2:])
+    return out, (left, replace(right, shape=right.shape[-2:], strides=right.strides[-2:]))
+
+
+def _rows_lie_as_one(matrices: Operand) -> bool:
+    """Whether each row, of whichever matrix, is as far behind the one before it."""
+    shape, strides = matrices.shape, matrices.strides
+    steps = pairwise(range(len(shape) - 1))
+    return same_dim(strides[-1], 1) and all(same_dim(strides[a], strides[b] * shape[b]) for a, b in steps)
 
 
 def _operand(node: Node, arg: Node, buffers: Buffers) -> Operand:
