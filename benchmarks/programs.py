@@ -1,7 +1,8 @@
 """NumPy programs as people write them, compiled against plain: ``python benchmarks/programs.py [NAME ...] [--json FILE]``.
 
 The programs are those of tests/programs, at the sizes of program_sizes.py; and sweeps of a stencil, against their bars.
-Figures are medians of interleaved rounds in one process; on a shared machine read them as ratios.  A NAME may be the beginning of several.
+Figures are medians of interleaved rounds in one process; on a shared machine read them as ratios.  A NAME may be the
+beginning of several.
 """
 
 from __future__ import annotations

@@ -608,8 +608,10 @@ def test_arrays_of_zero_dimensions() -> None:
 
 
 def test_dtypes_of_one_layout() -> None:
-    assert array_holds(array_guard(np.longlong), np.zeros((2, 3), np.int64))
-    assert array_holds(array_guard(np.int64), np.zeros((2, 3), np.longlong))
+    """Equal dtypes whose scalars are of types of their own are not the same."""
+    assert array_holds(array_guard(np.longlong), np.zeros((2, 3), np.longlong))
+    assert not array_holds(array_guard(np.longlong), np.zeros((2, 3), np.int64))
+    assert not array_holds(array_guard(np.int64), np.zeros((2, 3), np.longlong))
     assert array_holds(array_guard("M8[s]"), np.zeros((2, 3), "M8[s]"))
     assert not array_holds(array_guard("M8[s]"), np.zeros((2, 3), "M8[ms]"))
     assert array_holds(array_guard(np.float16), np.zeros((2, 3), np.float16))

@@ -231,7 +231,6 @@ def test_creation_ops_and_large_results_stay_ops() -> None:
     ("divide", 0.0, 0.0, dtypes.float32),
     ("multiply", 1e300, 1e300, dtypes.float64),
     ("floor_divide", 1, 0, dtypes.int64),
-    ("power_int", 2, -1, dtypes.int64),
 ])  # fmt: skip
 def test_what_raises_or_warns_is_not_folded(name: str, first: Any, second: Any, dtype: dtypes.DType) -> None:
     graph, _ = graph_of()

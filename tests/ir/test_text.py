@@ -72,6 +72,7 @@ def test_printed_python_computes_the_graph(program: Graph) -> None:
 def test_printed_python_of_every_unary_row(name: str) -> None:
     row = OPS[name]
     special = {"logical_not": dtypes.bool_, "invert": dtypes.int32}
+    special["bitwise_count"] = dtypes.int32
     special |= dict.fromkeys(("conjugate", "real", "imag"), dtypes.complex128)
     dtype = special.get(name, dtypes.float64)
     graph = Graph()
