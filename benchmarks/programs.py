@@ -1,8 +1,7 @@
 """NumPy programs as people write them, compiled against plain: ``python benchmarks/programs.py [NAME ...] [--json FILE]``.
 
-The programs are those of tests/programs, at the sizes of program_sizes.py; and sweeps of a stencil, against their bars.
-Figures are medians of interleaved rounds in one process; on a shared machine read them as ratios.  A NAME may be the
-beginning of several.
+The programs are those of tests/programs, at the sizes of program_sizes.py; and sweeps of a stencil, against their bars.  Figures
+are medians of interleaved rounds in one process; on a shared machine read them as ratios.  A NAME may be the beginning of several.
 """
 
 from __future__ import annotations
@@ -180,16 +179,11 @@ def sweeps(rounds: int) -> list[dict[str, Any]]:
         calls = {"plain": function, "compiled": compiled, "copy": copier(get_threads())}
         warm(compiled, lambda: given)
         seconds = medians(calls, lambda: given, 5 * rounds)
-        row = {
-            "stencil": function.__name__,
-            "ms per sweep": {name: 1e3 * seconds[name] / (1 if name == "copy" else n) for name in ("plain", "compiled", "copy")},
-            "ratio": seconds["plain"] / seconds["compiled"],
-            "of a copy": seconds["compiled"] / n / seconds["copy"],
-        }
-        rows.append(row)
-        times = "  ".join(f"{name} {ms:6.3f} ms" for name, ms in row["ms per sweep"].items())  # type: ignore[attr-defined]
-        bars = f"ratio {row['ratio']:.2f} (bar 5)  {row['of a copy']:.2f} copies (bar 1.3)"
-        print(f"{function.__name__:38s}    {times}  {bars}", flush=True)
+        milliseconds = {name: 1e3 * t / (1 if name == "copy" else n) for name, t in seconds.items()}
+        ratio, copies = milliseconds["plain"] / milliseconds["compiled"], milliseconds["compiled"] / milliseconds["copy"]
+        rows.append({"stencil": function.__name__, "ms per sweep": milliseconds, "ratio": ratio, "copies": copies})
+        times = "  ".join(f"{name} {ms:6.3f} ms" for name, ms in milliseconds.items())
+        print(f"{function.__name__:16s} {times}  ratio {ratio:.2f} (bar 5)  {copies:.2f} copies (bar 1.3)", flush=True)
     return rows
 
 

@@ -10,7 +10,7 @@ from dynagraph.ir.graph import Node
 Range = tuple[int, int]  # both ends included
 
 DEPTH = 8  # how many nodes back a question looks
-# of their operands' elements
+# these give elements of their operands
 _CHOOSING = ("copy", "reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile", "concatenate")
 
 

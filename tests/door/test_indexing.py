@@ -214,3 +214,31 @@ def test_one_place_that_is_checked_twice(backend: str) -> None:
         return x + x[i], done
 
     compare(f, np.array([3.0, 1.0, 2.0]), np.array([False, True, False]), backend=backend)
+
+
+def test_many_checks():
+    def f(x, places):
+        total = x[places[0]]
+        for k in range(1, 40):
+            total = total + x[places[k]]
+        return total
+
+    places = np.random.default_rng(1).integers(-5, 5, (40, 3))
+    compare(f, np.arange(5.0), places)
+    for k in (0, 31, 32, 39):
+        wrong = places.copy()
+        wrong[k, 1] = 5
+        compare(f, np.arange(5.0), wrong)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int64"])
+def test_dtypes_that_bound_places(dtype):
+    def f(table, places):
+        np.add.at(table, places, 1.0)
+        return table[places] * 2.0, table[places & 7]
+
+    limits = np.iinfo(dtype)
+    places = np.array([limits.min, 0, 3, limits.max]).astype(dtype) if dtype != "int64" else np.array([-256, 0, 3, 255])
+    for backend in BACKENDS:
+        compiled = compare(f, np.arange(256.0), places, backend=backend)
+        assert all((p.graph.n_checks > 0) == (dtype == "int64") for p in compiled.programs)

@@ -23,6 +23,7 @@ from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
+MOST_CHECKS = 32  # of one program, each an output; further ones are joined to the last
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
@@ -99,7 +100,10 @@ class Builder:
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
         self._allow_refusal("an index may be out of bounds, or the like")
-        self.checks.append(self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong)
+        check = self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong
+        if len(self.checks) == MOST_CHECKS:
+            check = self.call("logical_or", self.checks.pop(), check)
+        self.checks.append(check)
 
     @property
     def refuses(self) -> bool:
