@@ -12,6 +12,8 @@ from collections.abc import Callable
 from collections.abc import Generator as Generated
 from typing import Any
 
+import numpy as np
+
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame, Generator
 from dynagraph.frontend.numpy_door import operator_door
@@ -192,8 +194,9 @@ class Flat(Iterator):
         if self.position:
             refuse("ITERATOR", "an array's .flat that is indexed while it is iterated over")
         index = ex.to_door(key)
-        if isinstance(index, tuple) or (isinstance(index, (list, Node)) and ex.builder.as_node(index).dtype.is_bool):
-            refuse("UNSUPPORTED_INDEX", "an array's .flat, indexed by a tuple or a mask")
+        is_mask = isinstance(index, (list, Node)) and ex.builder.as_node(index).dtype.is_bool
+        if is_mask or index is None or isinstance(index, (tuple, bool, np.bool_)):
+            refuse("UNSUPPORTED_INDEX", "an array's .flat, indexed by a tuple, a mask, a bool or None")
         found = operator_door("getitem")(ex.builder, self.values(ex), slice(None) if index is Ellipsis else index)
         return ex.from_door(found if found.ndim == 0 else ex.builder.call("copy", found), "value")
 

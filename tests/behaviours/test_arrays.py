@@ -1265,4 +1265,19 @@ if sys.version_info >= (3, 12):
         return f, lambda: (four(),)
 
 
+@behaviour("B")
+def flat_with_indices_that_only_arrays_take():
+    def f(x):
+        y = x * 2
+        kept = [x.flat[2], x.flat[...], x.flat[[0, -1]]]
+        for key in (None, (0, 0)):
+            try:
+                kept.append(x.flat[key])
+            except IndexError as error:
+                kept.append(str(error))
+        return y + 1, kept
+
+    return f, lambda: (np.arange(4.0).reshape(2, 2),)
+
+
 test_arrays = collected(__name__)
