@@ -75,8 +75,8 @@ def test_printed_python_of_every_unary_row(name: str) -> None:
     special |= dict.fromkeys(("conjugate", "real", "imag"), dtypes.complex128)
     dtype = special.get(name, dtypes.float64)
     graph = Graph()
-    graph.output([graph.call(row, graph.placeholder("x", Meta(dtype, (5,))))])
-    array = np.linspace(*row.domain, 5).astype(dtype.numpy)
+    graph.output([graph.call(row, graph.placeholder("x", Meta(dtype, (5, 5))))])
+    array = np.linspace(*row.domain, 25).reshape(5, 5).astype(dtype.numpy)
     with np.errstate(divide="ignore"):
         assert_same_bits(np.asarray(text.python_function(graph)(array)[0]), interpret(graph, [array])[0])
 
