@@ -121,9 +121,8 @@ def reduce_by(
 
 def _laid(b: Builder, result: Node, order: Callable[[], Order]) -> Node:
     """A result of several steps, as NumPy lays that of its one."""
-    if result.ndim < 2:
-        return result
-    return b.lay(result if memory_of(result) is None else b.call("copy", result), order())
+    made = result if result.ndim == 0 or memory_of(result) is None else b.call("copy", result)
+    return made if made.ndim < 2 else b.lay(made, order())
 
 
 def _check_real(dtype: DType, who: str, is_plain: bool = False) -> None:
