@@ -29,7 +29,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "flat": lambda x, y, z: [x.reshape(-1), x.reshape(-1, order="F"), x.ravel(), x.ravel("F"), x.ravel("A"), x.flatten("F")],
     "methods of ufuncs": lambda x, y, z: [
         np.add.reduceat(x, [0, 0], axis=0), np.add.reduceat(x, [0, 0], axis=-1), np.fmax.reduce(x, axis=0),
-        np.subtract.reduce(x, axis=1), np.subtract.accumulate(x, axis=1), np.add.reduce(x, axis=0, where=np.moveaxis(x, 0, 0) > 1), np.vecdot(x, x),
+        np.subtract.reduce(x, axis=1), np.subtract.accumulate(x, axis=1), np.add.reduce(x, axis=0, where=x > 1), np.vecdot(x, x),
     ],
     "parts": lambda x, y, z: [(x * 1j).real, (x + 1j).imag + 1, np.abs(x * 1j), np.nan_to_num(x * 1j), np.round(x * 1j, 2)],
     "views": lambda x, y, z: [x.reshape(x.shape[::-1]), x.reshape(-1, x.shape[-1]), x.T.reshape(x.shape[0], -1)],

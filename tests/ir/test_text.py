@@ -71,7 +71,7 @@ def test_printed_python_computes_the_graph(program: Graph) -> None:
 @pytest.mark.parametrize("name", sorted(n for n, row in OPS.items() if row.arity == 1 and not row.attrs))
 def test_printed_python_of_every_unary_row(name: str) -> None:
     row = OPS[name]
-    special = {"logical_not": dtypes.bool_, "invert": dtypes.int32}
+    special = {"logical_not": dtypes.bool_, "invert": dtypes.int32, "bitwise_count": dtypes.int32}
     special |= dict.fromkeys(("conjugate", "real", "imag"), dtypes.complex128)
     dtype = special.get(name, dtypes.float64)
     graph = Graph()
