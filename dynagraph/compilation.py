@@ -391,11 +391,12 @@ def make_entry(
             0, None, captured.n_inputs, (), 0, captured.result, False, captured.n_symbols, prologue=captured.prologue
         )
     elif native is None:
-        scalars = tuple(scalar for _, _, scalar, _ in captured.outputs)
-        into = tuple(position for _, _, _, position in captured.outputs)
+        scalars = tuple(scalar for _, _, scalar, _, _ in captured.outputs)
+        into = tuple(position for _, _, _, position, _ in captured.outputs)
+        axes = tuple(axes for _, _, _, _, axes in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
-            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse, captured.prologue,
+            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse, captured.prologue, axes,
         )
     else:
         plan = _dispatch.NativePlan(

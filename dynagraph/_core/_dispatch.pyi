@@ -6,7 +6,11 @@ from typing import Any, final, overload
 Size = int | tuple[Any, ...]  # a size program: see docs/internals.md
 Recipe = tuple[Any, ...]
 # dtype, shape, whether it is given as a NumPy scalar; the input slot whose memory it is written to, or -1
-Output = tuple[Any, tuple[Size, ...], bool] | tuple[Any, tuple[Size, ...], bool, int]
+Output = (
+    tuple[Any, tuple[Size, ...], bool]
+    | tuple[Any, tuple[Size, ...], bool, int]
+    | tuple[Any, tuple[Size, ...], bool, int, tuple[int, ...]]
+)
 # a recipe that is a memo; the input slot that it gives, dtype, shape, whether it is a scalar
 Step = tuple[Recipe] | tuple[Recipe, int, Any, tuple[Size, ...], bool]
 
@@ -49,6 +53,7 @@ class PythonPlan:
         n_checks: int = 0,
         may_refuse: bool = False,
         prologue: tuple[Step, ...] = (),
+        axes: tuple[tuple[int, ...], ...] = (),
     ) -> None: ...
 
 @final

@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import functools
 import types
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
 
 from dynagraph.frontend import array_writes, objects
+from dynagraph.frontend.array_flags import load_flag
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator
 from dynagraph.frontend.iterators import Flat
@@ -24,6 +24,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     DictView,
+    Flags,
     Function,
     Iterator,
     Masked,
@@ -60,6 +61,8 @@ def _load(frame: Frame, value: Any, name: str) -> Value:
         return _of_array(frame, value, name)
     if isinstance(value, Masked):
         return _of_masked(frame, value, name)
+    if isinstance(value, Flags):
+        return load_flag(frame.ex, value, name)
     if isinstance(value, Const):
         return _of_constant(frame, value, name)
     if isinstance(value, (Sequence, Dict, Set)):
@@ -106,12 +109,9 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
     return refuse("ATTRIBUTE", f".{name} of a partial")
 
 
-TO_NUMPY: dict[str, Callable[[Frame, Array], Value]] = {}  # attributes that only NumPy's own code may ask for: numpy_objects.py
-
-
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
-    if name in TO_NUMPY and is_numpys(frame.function.globals):
-        return TO_NUMPY[name](frame, array)
+    if name == "flags" and not array.is_scalar:
+        return Flags(array)
     reader = ATTRIBUTES.get(name)
     if name == "flat" and not array.is_scalar:
         return Flat(array, frame.ex.steps)

@@ -18,6 +18,7 @@ from dynagraph.frontend import handlers, markers  # noqa: F401  (importing them 
 from dynagraph.frontend.breaks import Break, Reason, bare
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList, size_program
+from dynagraph.frontend.numpy_door.layout import Order, order_of
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import UndecodableCode
 from dynagraph.frontend.results import CannotBuild, Recipe, Results
@@ -25,10 +26,11 @@ from dynagraph.frontend.resume import BreakPoint, Resumes, Target, break_point
 from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const
 from dynagraph.frontend.wrapping import Lazy
-from dynagraph.ir.graph import Graph
+from dynagraph.ir.graph import Graph, Node, with_strides
+from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import expr_of
 
-Output = tuple[np.dtype, tuple[Any, ...], bool, int]
+Output = tuple[np.dtype, tuple[Any, ...], bool, int, tuple[int, ...]]
 MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 
 
@@ -36,7 +38,8 @@ MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 class Captured:
     """A call, or its part up to a break, as a graph.
 
-    `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, and the input that it is written to, or -1.
+    `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, the input that it is written to, or -1, and
+    the axes by which it is transposed in memory, or ().
     `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
     """
 
@@ -174,10 +177,19 @@ class _Ending:
 
     def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
         ex, graph = self.ex, self.ex.graph
-        graph.output(results.nodes, results.into, len(ex.builder.checks))
+        orders = [None if into is not None else _order(n) for n, into in zip(results.nodes, results.into)]
+        nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
+        _forget_layouts(graph)
+        graph.output(nodes, results.into, len(ex.builder.checks))
         outputs = tuple(
-            (n.dtype.numpy, tuple(size_program(expr_of(d)) for d in n.shape), scalar, -1 if into is None else into)
-            for n, scalar, into in zip(results.nodes, results.scalars, results.into)
+            (
+                n.dtype.numpy,
+                tuple(size_program(expr_of(d)) for d in n.shape),
+                scalar,
+                -1 if into is None else into,
+                () if order is None else tuple(map(order.index, range(n.ndim))),
+            )
+            for n, scalar, into, order in zip(nodes, results.scalars, results.into, orders)
         )
         if ex.builder.refuses and not ex.builder.may_refuse:
             raise Break("RANDOM_DRAW", None, "a step that may have to be taken back")
@@ -189,6 +201,19 @@ class _Ending:
         floats = any(x.dtype.is_inexact for n in calls for x in (n, *n.args))
         ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
         return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop, self.prologue)
+
+
+def _order(node: Node) -> Order | None:
+    """The order of its axes in memory in which NumPy would have made an array; None: C order."""
+    strides = node.meta.strides if node.kind == "call_function" else None
+    return None if strides is None else order_of(node.shape, strides)
+
+
+def _forget_layouts(graph: Graph) -> None:
+    """From here on nodes are values: backends lay them out as they like."""
+    for node in graph.nodes:
+        if node.kind == "call_function":
+            node.meta = with_strides(node.meta, None)
 
 
 def _may_hold_arrays(value: Any) -> bool:

@@ -16,9 +16,9 @@ import numpy as np
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const, Number, Object
-from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import Creation, Elementwise, Strided, may_be_view, memory_of, strided_of
-from dynagraph.ir.shapes import contiguous_strides, same_dim, same_shape
+from dynagraph.ir.graph import Node, with_strides
+from dynagraph.ir.ops import Strided, may_be_view, memory_of, strided_of
+from dynagraph.ir.shapes import same_dim, same_shape
 
 if TYPE_CHECKING:
     from dynagraph.frontend.executor import Executor
@@ -39,8 +39,6 @@ class Memories:
     def __init__(self, ex: Executor):
         self.ex = ex
         self.of: dict[Node, Memory] = {}  # by each value that it held
-        self.in_c_order: dict[Node, bool] = {}
-        self.split: dict[Node, Node | None] = {}  # for each value, what it is a view of through a reshape
 
     def __iter__(self) -> Any:
         return iter(dict.fromkeys(self.of.values()))
@@ -101,6 +99,7 @@ class Memories:
         for view, before in zip(reversed(way), reversed(held)):
             new = self._put_back(view, before, new)
         memory.value = self._own(new)
+        memory.value.meta = with_strides(memory.value.meta, base.meta.strides)
         memory.seen = {}
         self.of[memory.value] = memory
 
@@ -133,15 +132,13 @@ class Memories:
     # -- what may be written to ---------------------------------------------------------------------------------------------
     def check(self, array: Array) -> None:
         """Refuse a write that has another meaning, or none."""
-        way, base = way_to(array.node)
-        if any(view.is_op("broadcast_to") for view in way):
+        _, base = way_to(array.node)
+        if is_broadcast(array.node):
             refuse("WOULD_RAISE", "a view that is read-only is written")
         if array.is_scalar or base in self.ex.scalars or base.kind == "get_attr":
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.kind == "placeholder":
             self._check_input(base)
-        elif not self._is_in_c_order(base) and (any(map(_splits, way)) or self._is_viewed_apart(base)):
-            refuse("IN_PLACE_WRITE", "through a reshape of an array whose layout is NumPy's choice")
         self.check_effects()
 
     def check_effects(self) -> None:
@@ -169,24 +166,16 @@ class Memories:
             if known is not None and np.may_share_memory(known, given):
                 refuse("OVERLAP", f"{self.ex.arrays[memory.base].source} and {source}")
 
+    def is_writeable(self, array: Array) -> bool:
+        """What ``array.flags.writeable`` says."""
+        _, base = way_to(array.node)
+        given = self.object_of(base) if base.kind == "placeholder" else None
+        return not is_broadcast(array.node) and (given is None or bool(given.flags.writeable))
+
     def object_of(self, node: Node) -> Any:
         """The caller's array that a placeholder stands for; None for a number, and for what the entry makes anew."""
         owner = self.ex.arrays.get(node)
         return None if owner is None or owner.source is None else self.ex.objects.get(owner.source)
-
-    def _is_viewed_apart(self, base: Node) -> bool:
-        """Whether some value is a view of `base` through a reshape, which NumPy may have made a copy."""
-        for node in self.ex.arrays:
-            if node not in self.split:
-                way, other = way_to(node)
-                self.split[node] = other if any(map(_splits, way)) else None
-        return base in self.split.values()
-
-    def _is_in_c_order(self, base: Node) -> bool:
-        found = self.in_c_order.get(base)
-        if found is None:
-            found = self.in_c_order[base] = is_in_c_order(base)
-        return found
 
 
 def way_to(node: Node) -> tuple[list[Node], Node]:
@@ -202,6 +191,11 @@ def way_to(node: Node) -> tuple[list[Node], Node]:
     return way, node
 
 
+def is_broadcast(node: Node) -> bool:
+    """Whether a view goes through np.broadcast_to, whose results are read-only."""
+    return any(view.is_op("broadcast_to") for view in way_to(node)[0])
+
+
 def same_place(left: Node, right: Node) -> bool:
     """Whether two nodes look at the same elements in the same memory."""
     (base, one), (other_base, other) = _place(left), _place(right)
@@ -212,37 +206,6 @@ def same_place(left: Node, right: Node) -> bool:
 
 def _place(node: Node) -> tuple[Node, Strided]:
     return memory_of(node) or (node, strided_of(node))
-
-
-def _splits(view: Node) -> bool:
-    """Whether a view is a reshape that does more than adding and dropping axes of size 1."""
-    if not view.is_op("reshape"):
-        return False
-    given, made = ([d for d in shape if not same_dim(d, 1)] for shape in (view.args[0].shape, view.shape))
-    return not same_shape(given, made)
-
-
-def is_in_c_order(node: Node) -> bool:
-    """Whether NumPy lays this value out in C order for certain."""
-    seen: set[Node] = set()
-    stack = [node]
-    while stack:
-        n = stack.pop()
-        if n in seen or n.ndim < 2:
-            continue
-        seen.add(n)
-        if n.kind == "placeholder" and n.meta.strides is not None:
-            return False
-        found = memory_of(n)
-        if found is not None:
-            if not same_shape(found[1].strides, contiguous_strides(n.shape)):
-                return False
-            stack.append(found[0])
-        elif n.kind == "call_function" and not isinstance(n.op.lowering, Creation):
-            if not isinstance(n.op.lowering, Elementwise) and not n.is_op("copy", "update_slice", "cast"):
-                return False
-            stack += n.args
-    return True
 
 
 def _overlaps_itself(array: Any) -> bool:
@@ -267,4 +230,4 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (Const, Number)) or (isinstance(value, Array) and value.is_scalar)
 
 
-__all__ = ["Memories", "Memory", "is_in_c_order", "same_place", "shows", "way_to"]
+__all__ = ["Memories", "Memory", "is_broadcast", "same_place", "shows", "way_to"]

@@ -9,13 +9,10 @@ import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
 from dynagraph.frontend.array_writes import as_array
-from dynagraph.frontend.attributes import TO_NUMPY
 from dynagraph.frontend.builtins_table import meaning
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Frame
-from dynagraph.frontend.memory import is_in_c_order
 from dynagraph.frontend.numpy_door import lookup
-from dynagraph.frontend.numpy_door.arguments import is_contiguous
 from dynagraph.frontend.operations import plain
 from dynagraph.frontend.values import Array, Const, Object, Sequence, Value
 from dynagraph.ir.shapes import SymInt, broadcast_shapes
@@ -127,33 +124,5 @@ def _broadcast(frame: Frame, *args: Any) -> Value:
     fields["size"] = Const(size)
     return Broadcast(np.broadcast, fields=fields, given=tuple(args), born=frame.ex.steps)
 
-
-# -- attributes of arrays -------------------------------------------------------------------------------------------------------
-
-
-def _lies_in_order(frame: Frame, array: Array) -> bool:
-    node = frame.ex.memories.present(array)
-    return is_contiguous(frame.ex.builder, node) and is_in_c_order(node)
-
-
-@dataclass(eq=False)
-class Flags(Object):
-    """``array.flags``."""
-
-    born: int = 0
-
-    def remade(self) -> tuple[Any, tuple[Value, ...]]:
-        return refuse("UNSUPPORTED_RESULT", "the flags of an array")
-
-
-def _flags(frame: Frame, array: Array) -> Value:
-    if not _lies_in_order(frame, array):
-        refuse("UNSUPPORTED_FUNCTION", "the array attribute .flags of an array that may not lie in C order")
-    fortran = sum(d != 1 for d in array.node.shape) < 2 or any(d == 0 for d in array.node.shape)
-    known = {"contiguous": True, "c_contiguous": True, "f_contiguous": fortran, "fortran": fortran, "fnc": False, "forc": True}
-    return Flags(type(np.zeros(0).flags), fields={name: Const(value) for name, value in known.items()}, born=frame.ex.steps)
-
-
-TO_NUMPY.update(flags=_flags)
 
 __all__ = ["Broadcast", "Converter"]

@@ -13,6 +13,7 @@ import numpy as np
 
 from dynagraph.errors import ShapeError
 from dynagraph.frontend import array_writes, masks
+from dynagraph.frontend.array_flags import flag_named
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
@@ -41,6 +42,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     DictView,
+    Flags,
     Function,
     Identity,
     Iterator,
@@ -640,6 +642,8 @@ def subscript(frame: Frame, container: Any, key: Any) -> Value:
             key = Const(ex.index_number(key))
         with_rest = not container.is_scalar and _has_ellipsis(ex, key)
         return ex.call_door(ARRAY_ITEM if with_rest else operator_door("getitem"), [container, key])
+    if isinstance(container, Flags):
+        return flag_named(ex, container, key)
     if isinstance(container, (Object, Sequence, Dict)) and isinstance(in_mro(container.kind, "__getitem__"), type(subscript)):
         return call_special(frame, container, "__getitem__", key)
     if isinstance(container, Masked):

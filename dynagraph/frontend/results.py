@@ -18,6 +18,7 @@ from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator, Step
 from dynagraph.frontend.guards import size_program
+from dynagraph.frontend.memory import is_broadcast
 from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     DELETED,
@@ -28,6 +29,7 @@ from dynagraph.frontend.values import (
     Const,
     Dict,
     DictView,
+    Flags,
     Function,
     Getter,
     Identity,
@@ -146,6 +148,8 @@ class Results:
             return [value.value]
         if isinstance(value, Method):
             return [value.owner, value.function]
+        if isinstance(value, Flags):
+            return [value.owner]
         if isinstance(value, DictView):
             return [value.owner]
         if isinstance(value, Partial):
@@ -285,7 +289,7 @@ class Results:
             return self._output(array.node, True) if array.is_scalar else self._base(array.node)
         base, strided = found
         owner = self._base(base)
-        return ("view", owner, array.node.dtype.numpy, *_layout(strided), not _is_broadcast(array.node))
+        return ("view", owner, array.node.dtype.numpy, *_layout(strided), not is_broadcast(array.node))
 
     def _base(self, base: Node) -> Recipe:
         """The array whose memory a value lies in."""
@@ -421,6 +425,7 @@ def _super(results: Results, value: Super) -> Recipe:
 
 _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Array: Results._array,
+    Flags: lambda results, value: ("call", getattr, (results.build(value.owner), ("const", "flags"))),
     Number: lambda results, value: (
         "call", complex if value.node.dtype.is_complex else float, (results._output(value.node, True),)
     ),
@@ -525,17 +530,6 @@ def _layout(strided: Strided) -> tuple[Any, Any, Any]:
         tuple(size_program(expr_of(s)) for s in strided.strides),
         size_program(expr_of(strided.offset)),
     )
-
-
-def _is_broadcast(node: Node) -> bool:
-    """Whether a view goes through np.broadcast_to, whose results are read-only."""
-    while node.kind == "call_function":
-        if node.is_op("broadcast_to"):
-            return True
-        node = node.args[0] if node.args else node
-        if memory_of(node) is None:
-            return node.is_op("broadcast_to")
-    return False
 
 
 __all__ = ["CannotBuild", "Recipe", "Results"]

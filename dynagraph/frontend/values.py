@@ -47,6 +47,13 @@ class Array:
 
 
 @dataclass(eq=False)
+class Flags:
+    """``array.flags``: it follows the array."""
+
+    owner: Array
+
+
+@dataclass(eq=False)
 class Number:
     """A Python float or complex that the program takes or computes: a 0-d float64 or complex128 node."""
 
@@ -283,8 +290,8 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object, Identity,
-    Super, Opaque, Slice, Iterator,
+    Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object,
+    Identity, Super, Opaque, Slice, Iterator,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
 Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python

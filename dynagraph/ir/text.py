@@ -266,6 +266,7 @@ _SPELLING: dict[str, Spelling] = {
     "transpose": lambda node, operands: f"np.transpose({operands[0]}, {_python_value(node.attrs['axes'])})",
     "broadcast_to": lambda node, operands: f"np.broadcast_to({operands[0]}, {_python_value(node.shape)})",
     "slice": _spell_slice,
+    "diagonal": lambda node, operands: f"np.diagonal({operands[0]}, axis1=-2, axis2=-1)",
     "concatenate": lambda node, operands: f"np.concatenate([{', '.join(operands)}], axis={node.attrs['axis']})",
     "pad": _spell_pad,
     "roll": _numpy("roll", "shift", "axis"),

@@ -143,8 +143,6 @@ class Writer:
         except Exception:
             return False
         array = self.scope[made] if made is not None else None
-        if isinstance(array, np.ndarray) and array.base is None and not array.flags.c_contiguous and made not in NAMES:
-            return False  # where NumPy makes an array in another order, that of the compiled code is in C order
         self.lines.append(line)
         if isinstance(array, np.ndarray):
             self.names.append(made)
@@ -216,6 +214,11 @@ VIEWS = (
     "np.reshape({x}, -1, order='F')", "np.fliplr({x})", "np.rot90({x})", "{x}.astype({x}.dtype, copy=False)",
     "np.where({x} > 1, {x}, {y})", "{x} * 1", "np.array_split({x}, 2)[1]", "np.concatenate([{x}, {x}])", "+{x}",
     "np.full({x}.shape, 2.0)", "{x}.T.copy()", "(lambda t: t)({x})", "np.tril({x})", "np.diagonal({x})", "np.diag({x})",
+    "{x}.T + {y}", "{x}.T * 2", "np.copy({x}.T)", "{x}.ravel('F')", "{x}.copy('F')", "{x}.reshape({shape}, order='F')",
+    "np.asfortranarray({x})", "np.array({x}, order='F')", "np.stack([{x}, {x}.T], 1)", "{x}.cumsum(axis={axis})",
+    "{x}.sum(axis={axis}, keepdims=True)", "{x}[[0, -1]]", "{x}[:, [0, 0, 1]]", "{x}.ravel('K')", "np.zeros_like({x}.T)",
+    "np.where({x}.T > 1, {y}, {x})", "({x}.T * 2).reshape(-1)", "{x}.astype('f4', order='F')", "np.broadcast_to({x}, {wide}) * 1",
+    "({x}.T + 1).T", "{x} @ {y}",
 )  # fmt: skip
 VALUES = (
     "2", "-1", "1.5", "True", "{y}", "{y}[{i}]", "{y}[{i}]", "{x}[::-1]", "{y} + 1", "{y}.sum()", "{y}.max(axis=0)",
@@ -254,6 +257,8 @@ READS = (
     "r.append({{'x': {x}[...], 'y': ({x}, {x}[None])}})", "r.append([{x}] * 2)", "r.append(sum(w.sum() for w in {x}))",
     "r.append({x}.ravel())", "r.append(np.shares_memory({x}, {y}))", "r.append({x}.flags.writeable)",
     "r.append(1 if {x}.any() else 0)", "r.append({x}.tolist())",
+    "r.append(({x}.flags.c_contiguous, {x}.flags['F'], {x}.flags.fnc))", "r.append({x}.strides if {x}.ndim < 3 else 0)",
+    "r.append(np.shares_memory({x}.reshape(-1), {x}))",
     "try:\n        {x}[{x}.shape[0]] = 1\n    except IndexError:\n        r.append({x}.sum())",
 )  # fmt: skip
 
@@ -305,10 +310,16 @@ def assert_alike(expected: Any, got: Any, where: str) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5, err_msg=where)
         if isinstance(expected, np.ndarray):
             assert got.flags.writeable == expected.flags.writeable, f"{where}: writeable"
+            assert layout(got) == layout(expected), f"{where}: strides"
     elif isinstance(expected, float):
         np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5, err_msg=where)
     else:
         assert got == expected, f"{where}: {got!r} instead of {expected!r}"
+
+
+def layout(array: np.ndarray) -> tuple[int, ...]:
+    """The strides that mean something."""
+    return tuple(s for s, d in zip(array.strides, array.shape) if d > 1) if array.size else ()
 
 
 def memory(values: list[Any]) -> list[tuple[int, int, str]]:
@@ -325,8 +336,7 @@ def memory(values: list[Any]) -> list[tuple[int, int, str]]:
 
 def relative(a: np.ndarray, b: np.ndarray) -> tuple:
     """Where one lies in the other."""
-    steps = [tuple(s for s, d in zip(x.strides, x.shape) if d > 1) for x in (a, b)]
-    return b.__array_interface__["data"][0] - a.__array_interface__["data"][0], *steps
+    return b.__array_interface__["data"][0] - a.__array_interface__["data"][0], layout(a), layout(b)
 
 
 def check(case: Case, backend: str) -> None:

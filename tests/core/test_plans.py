@@ -95,6 +95,26 @@ def test_the_plain_function_does_what_is_refused(kind: str) -> None:
     assert cf.counters()["hits"] == 1
 
 
+@pytest.mark.parametrize("kind", ["native", "python"])
+def test_outputs_in_another_order(kind: str) -> None:
+    """The program writes a C-contiguous array; the result is its transpose, which owns the memory."""
+    x = np.arange(8, dtype=np.int8)
+    if kind == "native":
+        plan: Any = NativePlan(address("copy8"), library(), 1, ((x.dtype, (4, 2), False, -1, (1, 0)),), 0, ("out", 0), False, 0)
+    else:
+        plan = PythonPlan(lambda a: (a.reshape(4, 2),), 1, ("out", 0), 0, 1, (False,), True, (-1,), axes=((1, 0),))
+    entry = Entry((("array", 0, 0, x.dtype, 1, (8,), None, None),), 1, plan)
+    got = entry.run((x,))
+    np.testing.assert_array_equal(got, x.reshape(4, 2).T)
+    assert got.flags.f_contiguous and not got.flags.c_contiguous and got.flags.owndata and not np.shares_memory(got, x)
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 2), (0,), (0, 1, 2)])
+def test_axes_that_are_no_permutation(axes: tuple) -> None:
+    with pytest.raises(ValueError, match=r"plan: .*axes"):
+        NativePlan(address("copy8"), library(), 1, ((F8, (3, 2), False, -1, axes),), 0, ("out", 0), False, 0)
+
+
 @pytest.mark.parametrize("into", [(1,), (7, -1)])
 def test_inputs_that_are_not_there(into: tuple) -> None:
     with pytest.raises(ValueError, match="PythonPlan"):

@@ -2,6 +2,7 @@
 
 A `Traced` stands where an array stood.  NumPy's own protocols (``__array_ufunc__``, ``__array_function__``) bring its
 calls to the door, as the executor will; the graph is then interpreted: values, dtypes, shapes and 0-d-ness must agree.
+With operands that lie in memory in many ways, results must lie there as NumPy's, and be views of what NumPy's are views of.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.numpy_door import ATTRIBUTES, Builder, Door, Unsupported, lookup, method, operator_door
+from dynagraph.frontend.numpy_door.arguments import is_contiguous, is_fortran
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
+from dynagraph.ir.ops import view_of
 from dynagraph.ir.shapes import ShapeEnv, SymInt
 
 DTYPES = tuple(d.name for d in dtypes.ALL)
@@ -177,7 +180,8 @@ def trace_through_door(
             continue
         dtype = dtypes.from_numpy(value.dtype)
         assert dtype is not None
-        node = trace.builder.graph.placeholder(f"x{k}", Meta(dtype, tuple(map(dim, value.shape))))
+        strides = None if value.flags.c_contiguous else tuple(s // value.itemsize for s in value.strides)
+        node = trace.builder.graph.placeholder(f"x{k}", Meta(dtype, tuple(map(dim, value.shape)), strides))
         if isinstance(value, np.generic):
             trace.scalars.add(node)
         arguments.append(Traced(trace, node))
@@ -217,6 +221,7 @@ def check(function: Callable[..., Any], *inputs: Any, exact: bool = True, symbol
     with np.errstate(all="ignore"):
         expected = function(*inputs)
     assert_same(run_through_door(function, inputs, symbolic), expected, exact)
+    check_layouts(function, inputs, symbolic)
     return expected
 
 
@@ -233,7 +238,72 @@ def check_or_declined(function: Callable[..., Any], *inputs: Any, exact: bool = 
         assert refusal.reason in REASONS and refusal.reason != "NUMPY_ERROR", refusal
         return refusal.reason
     assert_same(given, expected, exact)
+    check_layouts(function, inputs)
     return None
+
+
+# -- how results lie in memory ----------------------------------------------------------------------------------------
+
+
+def _permuted(x: np.ndarray) -> np.ndarray:
+    """With the last axis outermost in memory, then the first."""
+    return np.moveaxis(np.moveaxis(x, -1, 0).copy(), 0, -1)
+
+
+def _apart(x: np.ndarray) -> np.ndarray:
+    """With gaps along the last axis, and backwards along the first."""
+    room = np.zeros((*x.shape[:-1], 2 * x.shape[-1] + 1), x.dtype)
+    room[::-1, ..., : 2 * x.shape[-1] : 2] = x
+    return room[::-1, ..., : 2 * x.shape[-1] : 2]
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "C": lambda x: x,
+    "F": np.asfortranarray,
+    "permuted": _permuted,
+    "apart": _apart,
+    "rows": lambda x: np.broadcast_to(x[:1], x.shape),
+    "columns": lambda x: np.broadcast_to(x[..., :1], x.shape),
+}
+
+
+def check_layouts(function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False) -> None:
+    """Results lie in memory as NumPy's do, however the operands lie."""
+    arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+    if any(x.dtype.name not in ("float64", "int32", "bool") for x in arrays):  # other dtypes lie as these do
+        return
+    matrices = [k for k, x in enumerate(inputs) if isinstance(x, np.ndarray) and x.ndim > 1 and x.size > 0]
+    for names in {(name,) * len(matrices) for name in LAYOUTS} | {("F", "C", "C"), ("C", "F", "F"), ("permuted", "F", "C")}:
+        given = list(inputs)
+        for k, name in zip(matrices, names):
+            given[k] = LAYOUTS[name](given[k])
+        check_layout(function, given, symbolic and all(name == "C" for name in names))
+
+
+def check_layout(function: Callable[..., Any], inputs: Sequence[Any], symbolic: bool = False) -> int:
+    """Gives how many results were compared."""
+    try:
+        with np.errstate(all="ignore"):
+            expected = function(*inputs)
+        trace, result, env = trace_through_door(function, inputs, symbolic)
+    except Exception:  # what NumPy rejects, and what the door declines: other checks ask for them
+        return 0
+    arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+    pairs = [(made, plain) for made, plain in zip(_leaves(result), _leaves(expected)) if isinstance(made, Traced)]
+    pairs = [(made, plain) for made, plain in pairs if isinstance(plain, np.ndarray) and plain.size > 1]
+    for made, plain in pairs:
+        assert_same_layout(trace.builder, made._node, plain, arrays, env.values)
+    return len(pairs)
+
+
+def assert_same_layout(b: Builder, node: Node, plain: np.ndarray, inputs: Sequence[np.ndarray], sizes: dict[str, int]) -> None:
+    found = [concrete(s, sizes) * plain.itemsize for s in b.layout(node).strides]
+    long = [k for k, d in enumerate(plain.shape) if d > 1]
+    assert [found[k] for k in long] == [plain.strides[k] for k in long], f"strides {found}, NumPy's are {plain.strides}"
+    assert is_contiguous(b, node) is plain.flags.c_contiguous and is_fortran(b, node) is plain.flags.f_contiguous
+    base = (view_of(node) or (node, None))[0]
+    shared = any(np.may_share_memory(plain, x) for x in inputs)
+    assert (base.kind == "placeholder") is shared, f"{node.describe()}: a view of an operand here, or in NumPy"
 
 
 def declined(function: Callable[..., Any], *inputs: Any) -> str:
@@ -299,6 +369,7 @@ __all__ = [
     "assert_same",
     "call",
     "check",
+    "check_layout",
     "check_or_declined",
     "declined",
     "run_through_door",

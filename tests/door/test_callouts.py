@@ -14,6 +14,8 @@ from dynagraph.frontend.numpy_door.callouts import rows
 from dynagraph.ir.loops import CallOut
 from dynagraph.ir.text import table
 
+from .harness import LAYOUTS
+
 RNG = np.random.default_rng(7)
 X = RNG.normal(size=24)
 B = RNG.normal(size=(6, 4))
@@ -114,6 +116,21 @@ def test_called_out_is_what_numpy_gives(path: str, backend: str) -> None:
         for _ in range(2):
             assert_same(compiled(*arrays), want)
         assert (compiled.stats.hits, compiled.stats.refusals, compiled.stats.fallbacks) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "permuted", "apart"])
+@pytest.mark.parametrize("path", SAMPLES)
+def test_results_lie_in_memory_as_numpys(path: str, layout: str) -> None:
+    for function, arrays in SAMPLES[path]:
+        given = [LAYOUTS[layout](a) if a.ndim > 1 else a for a in arrays]
+        got, want = dg.compile(function, backend="reference")(*given), function(*given)
+        for one, other in zip(*((r if isinstance(r, tuple) else (r,)) for r in (got, want))):
+            assert strides_of(one) == strides_of(other)
+
+
+def strides_of(array: Any) -> list[int]:
+    """Those that mean something."""
+    return [s for s, d in zip(array.strides, array.shape) if d > 1] if array.size else []
 
 
 def test_sizes_that_change_are_one_program() -> None:

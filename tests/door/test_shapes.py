@@ -295,11 +295,11 @@ DECLINED = {
     "tolist": ("DATA_DEPENDENT", lambda x: x.tolist()),
     "fill": ("IN_PLACE_WRITE", lambda x: x.fill(0)),
     "sort": ("IN_PLACE_WRITE", lambda x: x.sort()),
-    "order": ("UNSUPPORTED_ARGUMENT", lambda x: x.ravel("F")),
+    "order": ("UNSUPPORTED_ARGUMENT", lambda x: x[:, ::2].ravel("K")),
     "sizes": ("DATA_DEPENDENT", lambda x: np.reshape(x, (x.argmax(), -1))),
     "longdouble": ("UNSUPPORTED_DTYPE", lambda x: x.astype(np.longdouble)),
     "imaginary part": ("UNSUPPORTED_DTYPE", lambda x: x.astype(complex).astype(float)),  # NumPy warns
-    "strides": ("UNSUPPORTED_FUNCTION", lambda x: x.strides),
+    "strides": ("UNSUPPORTED_FUNCTION", lambda x: x[:1].strides),
 }
 
 

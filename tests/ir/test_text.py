@@ -71,13 +71,12 @@ def test_printed_python_computes_the_graph(program: Graph) -> None:
 @pytest.mark.parametrize("name", sorted(n for n, row in OPS.items() if row.arity == 1 and not row.attrs))
 def test_printed_python_of_every_unary_row(name: str) -> None:
     row = OPS[name]
-    special = {"logical_not": dtypes.bool_, "invert": dtypes.int32}
-    special["bitwise_count"] = dtypes.int32
+    special = {"logical_not": dtypes.bool_, "invert": dtypes.int32, "bitwise_count": dtypes.int32}
     special |= dict.fromkeys(("conjugate", "real", "imag"), dtypes.complex128)
     dtype = special.get(name, dtypes.float64)
     graph = Graph()
-    graph.output([graph.call(row, graph.placeholder("x", Meta(dtype, (5,))))])
-    array = np.linspace(*row.domain, 5).astype(dtype.numpy)
+    graph.output([graph.call(row, graph.placeholder("x", Meta(dtype, (5, 5))))])
+    array = np.linspace(*row.domain, 25).reshape(5, 5).astype(dtype.numpy)
     with np.errstate(divide="ignore"):
         assert_same_bits(np.asarray(text.python_function(graph)(array)[0]), interpret(graph, [array])[0])
 

@@ -225,6 +225,12 @@ MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] =
         (((2, 3),), {"widths": ((0, 1), (2, 0)), "value": 1}),
         (((0,),), {"widths": ((1, 1),), "value": 0}),
     ],
+    "diagonal": [
+        (((3, 3),), {}),
+        (((2, 4, 4),), {}),
+        (((0, 0),), {}),
+        (((1, 1),), {}),
+    ],
     "roll": [
         (((5,),), {"shift": 2, "axis": 0}),
         (((5,),), {"shift": -7, "axis": 0}),

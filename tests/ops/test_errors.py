@@ -100,6 +100,7 @@ SHAPES = [
     ("reshape", X, {"shape": (4,)}, "reshape: an array of shape (2, 3) has 6 elements, shape (4,) takes 4"),
     ("reshape", X, {"shape": (-1, 2)}, "reshape: shape must be a tuple of sizes of at least 0, got (-1, 2)"),
     ("reshape", X, {"shape": 6}, "reshape: shape must be a tuple of sizes of at least 0, got 6"),
+    ("diagonal", X, {}, "diagonal: the last two dimensions must be equal, got (2, 3)"),
     ("transpose", X, {"axes": (0, 0)}, "transpose: axes must be a permutation of (0, 1), got (0, 0)"),
     ("broadcast_to", X, {"shape": (3,)}, "broadcast_to: an array of shape (2, 3) does not broadcast to (3,)"),
     ("broadcast_to", X, {"shape": (1, 3)}, "broadcast_to: an array of shape (2, 3) does not broadcast to (1, 3)"),

@@ -25,6 +25,7 @@ CASES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], dict
     "swap": ("reshape", lambda n, m: [(n, m)], lambda n, m: {"shape": (m, n)}),
     "regroup": ("reshape", lambda n, m: [(n, m, 6)], lambda n, m: {"shape": (n, m * 2, 3, 1)}),
     "transpose": ("transpose", lambda n, m: [(n, m, 2)], lambda n, m: {"axes": (1, 2, 0)}),
+    "diagonal": ("diagonal", lambda n, m: [(n, m, m)], lambda n, m: {}),
     "broadcast": ("broadcast_to", lambda n, m: [(n, 1)], lambda n, m: {"shape": (2, n, m)}),
     "drop ends": (
         "slice",

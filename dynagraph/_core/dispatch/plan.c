@@ -9,6 +9,8 @@ typedef struct {
     PyArray_Descr *descr;
     int ndim, scalar;
     int into; /* the input whose memory it is written to; -1: a new array */
+    int transposed; /* so many axes (or 0), by which the user gets the transpose of the C-contiguous array that the program writes */
+    signed char axes[DG_MAX_DIMS];
     dg_size shape[DG_MAX_DIMS];
     /* where all sizes are constants */
     int fixed;
@@ -60,15 +62,44 @@ int dg_plan_reads(PyObject *plan, unsigned char *read)
 
 /* -- making ---------------------------------------------------------------------------------------------------------------- */
 
+/* axes: empty, or a permutation of 0 to n - 1 */
+static int parse_axes(output *out, PyObject *axes)
+{
+    unsigned seen = 0;
+    Py_ssize_t n = PyTuple_GET_SIZE(axes);
+    for (Py_ssize_t k = 0; k < n && n <= DG_MAX_DIMS; ++k) {
+        long axis = PyLong_AsLong(PyTuple_GET_ITEM(axes, k));
+        if (axis == -1 && PyErr_Occurred())
+            return -1;
+        if (axis < 0 || axis >= n)
+            break;
+        out->axes[k] = (signed char)axis;
+        seen |= 1u << axis;
+    }
+    if (n > DG_MAX_DIMS || seen != (1u << n) - 1) {
+        PyErr_Format(PyExc_ValueError, "plan: the axes of an output are a permutation of all of its axes, not %R", axes);
+        return -1;
+    }
+    out->transposed = (int)n;
+    return 0;
+}
+
 static int parse_output(output *out, PyObject *row, int n_symbols, int n_inputs)
 {
-    PyObject *shape;
+    PyObject *shape, *axes = NULL;
     out->into = -1;
     if (!PyTuple_Check(row) ||
-        !PyArg_ParseTuple(row, "O&O!p|i;an output is (dtype, shape, scalar[, input])", PyArray_DescrConverter, &out->descr,
-                          &PyTuple_Type, &shape, &out->scalar, &out->into)) {
+        !PyArg_ParseTuple(row, "O&O!p|iO!;an output is (dtype, shape, scalar[, input[, axes]])", PyArray_DescrConverter,
+                          &out->descr, &PyTuple_Type, &shape, &out->scalar, &out->into, &PyTuple_Type, &axes)) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "plan: an output is (dtype, shape, scalar[, input]), got %R", row);
+            PyErr_Format(PyExc_TypeError, "plan: an output is (dtype, shape, scalar[, input[, axes]]), got %R", row);
+        return -1;
+    }
+    if (axes && parse_axes(out, axes) < 0)
+        return -1;
+    if (out->transposed && (out->into >= 0 || PyTuple_GET_SIZE(axes) != PyTuple_GET_SIZE(shape))) {
+        PyErr_Format(PyExc_ValueError, "plan: axes %R of an output of %zd dimensions that is a new array", axes,
+                     PyTuple_GET_SIZE(shape));
         return -1;
     }
     if (out->into >= n_inputs || (out->into >= 0 && out->scalar)) {
@@ -259,12 +290,12 @@ fail:
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
-                            "into", "n_checks", "may_refuse", "prologue", NULL};
-    PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL;
+                            "into", "n_checks", "may_refuse", "prologue", "axes", NULL};
+    PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL, *axes = NULL;
     int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0, may_refuse = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!O!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
                                      &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_refuse,
-                                     &PyTuple_Type, &prologue))
+                                     &PyTuple_Type, &prologue, &PyTuple_Type, &axes))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
@@ -283,6 +314,15 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
         goto fail;
     for (Py_ssize_t k = 0; scalars && k < PyTuple_GET_SIZE(scalars) && k < n_outputs; ++k)
         plan->outputs[k].scalar = PyObject_IsTrue(PyTuple_GET_ITEM(scalars, k));
+    for (Py_ssize_t k = 0; axes && k < PyTuple_GET_SIZE(axes) && k < n_outputs; ++k) {
+        PyObject *row = PyTuple_GET_ITEM(axes, k);
+        if (!PyTuple_Check(row)) {
+            PyErr_Format(PyExc_TypeError, "PythonPlan: the axes of an output are a tuple, not %R", row);
+            goto fail;
+        }
+        if (parse_axes(&plan->outputs[k], row) < 0)
+            goto fail;
+    }
     for (int k = 0; k < n_outputs; ++k) {
         plan->outputs[k].into = into && k < PyTuple_GET_SIZE(into) ? PyLong_AsLong(PyTuple_GET_ITEM(into, k)) : -1;
         if (PyErr_Occurred() || plan->outputs[k].into >= n_inputs) {
@@ -325,6 +365,20 @@ static PyObject *scalar_object(const output *out, void *value)
     return PyArray_Scalar(value, out->descr, NULL);
 }
 
+/* An array that nobody else has, transposed: it goes on owning its memory. */
+static void transpose(PyArrayObject *array, const signed char *axes)
+{
+    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
+    int n = PyArray_NDIM(array);
+    memcpy(dims, PyArray_DIMS(array), sizeof *dims * (size_t)n);
+    memcpy(strides, PyArray_STRIDES(array), sizeof *strides * (size_t)n);
+    for (int k = 0; k < n; ++k) {
+        PyArray_DIMS(array)[k] = dims[axes[k]];
+        PyArray_STRIDES(array)[k] = strides[axes[k]];
+    }
+    PyArray_UpdateFlags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
+}
+
 static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
     void *buffers[2 * DG_MAX_ARRAYS + 2];
@@ -362,6 +416,8 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         if (!outputs[made])
             goto done;
         buffers[n + made] = PyArray_DATA((PyArrayObject *)outputs[made]);
+        if (out->transposed)
+            transpose((PyArrayObject *)outputs[made], out->axes);
     }
     void *workspace = NULL;
     int64_t size = dg_size_run(&plan->workspace, frame->sizes);
@@ -435,6 +491,27 @@ static int write_back(const dg_plan *plan, const dg_frame *frame, PyObject **out
     return 0;
 }
 
+/* Outputs that lie in another order than C order; what the backend gave may be in use elsewhere. */
+static int lay_out(const dg_plan *plan, PyObject **outputs, Py_ssize_t n)
+{
+    for (Py_ssize_t k = 0; k < n && k < plan->n_outputs; ++k) {
+        if (!plan->outputs[k].transposed)
+            continue;
+        PyObject *copy = PyArray_FromAny(outputs[k], NULL, 0, 0, NPY_ARRAY_CARRAY | NPY_ARRAY_ENSURECOPY | NPY_ARRAY_ENSUREARRAY, NULL);
+        if (!copy)
+            return -1;
+        if (PyArray_NDIM((PyArrayObject *)copy) != plan->outputs[k].transposed) {
+            PyErr_Format(PyExc_ValueError, "a backend's output %zd has %d dimensions, not %d", k,
+                         PyArray_NDIM((PyArrayObject *)copy), plan->outputs[k].transposed);
+            Py_DECREF(copy);
+            return -1;
+        }
+        transpose((PyArrayObject *)copy, plan->outputs[k].axes);
+        Py_SETREF(outputs[k], copy);
+    }
+    return 0;
+}
+
 /* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,
    which may be within a try block. The program runs again. */
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, int *late)
@@ -482,7 +559,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         }
         for (int k = (int)n; k < DG_MAX_ARRAYS; ++k)
             outputs[k] = NULL;
-        ok = ok && checks_fail(plan, outputs, n) == 0 && write_back(plan, frame, outputs, n) == 0;
+        ok = ok && checks_fail(plan, outputs, n) == 0 && write_back(plan, frame, outputs, n) == 0 && lay_out(plan, outputs, n) == 0;
         if (ok)
             result = build_result(plan, frame, outputs, callee);
         for (Py_ssize_t k = 0; k < n && k < DG_MAX_ARRAYS; ++k)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, f_order, is_packed
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import memory_of, strided_of
+from dynagraph.ir.ops import Strided, memory_of
+from dynagraph.ir.optable.movement import reshape_groups
 from dynagraph.ir.passes.fold import known_value
-from dynagraph.ir.shapes import Dim, Shape, SymInt, contiguous_strides, normalize_axis, numel, same_dim
+from dynagraph.ir.shapes import Dim, Shape, SymInt, normalize_axis, numel
 
 MAX_ROWS = 4096  # each is a node
 
@@ -107,14 +110,31 @@ def rows_of(b: Builder, node: Node, who: str) -> list[Node]:
 
 def reshape(b: Builder, node: Node, shape: Sequence[Dim]) -> Node:
     made = b.call("reshape", node, shape=tuple(shape))
-    if all(type(d) is int for d in node.shape) or memory_of(b.placed(made)) is not None:
+    if memory_of(b.placed(made)) is not None:
         return made
     ones = [type(d) is not int and d == 1 for d in node.shape]  # along these the elements lie nowhere apart: it may be a view
-    if not any(ones):
-        return made
-    sizes = tuple(1 if one else d for one, d in zip(ones, node.shape))
-    known = b.call("slice", node, starts=(0,) * node.ndim, steps=(1,) * node.ndim, shape=sizes)
-    return b.call("reshape", known, shape=tuple(shape))
+    if any(ones):
+        sizes = tuple(1 if one else d for one, d in zip(ones, node.shape))
+        known = b.call("slice", node, starts=(0,) * node.ndim, steps=(1,) * node.ndim, shape=sizes)
+        return reshape(b, known, shape)
+    if not _is_copied(b.layout(node), tuple(shape)):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "reshape: whether it is a view depends on sizes that change")
+    return made
+
+
+def _is_copied(x: Strided, shape: Shape) -> bool:
+    """Whether NumPy has to copy, whatever the sizes; what is not known of them is decided, and guarded."""
+    if all(type(d) is int for d in (*x.shape, *x.strides)):
+        return True
+    for axes, made in reshape_groups(x.shape, shape):
+        apart = any(x.strides[i] != x.strides[k] * x.shape[k] for i, k in pairwise(axes))
+        if apart:
+            return all(d != e for d in _inner_sizes(x.shape, axes) for e in _inner_sizes(shape, made))
+    return False
+
+
+def _inner_sizes(shape: Shape, axes: Sequence[int]) -> list[Dim]:
+    return [numel(shape[k] for k in axes[:n]) for n in range(1, len(axes))]
 
 
 def ravel(b: Builder, node: Node) -> Node:
@@ -133,12 +153,29 @@ def take(b: Builder, node: Node, axis: int, start: Dim, size: Dim, step: Dim = 1
 
 
 def is_contiguous(b: Builder, node: Node) -> bool:
-    """Whether the value is known to lie in C order in memory."""
-    placed = b.placed(node)
-    _base, strided = memory_of(placed) or (placed, strided_of(placed))
-    wanted = contiguous_strides(strided.shape)
-    apart = [d for d, have, want in zip(strided.shape, strided.strides, wanted) if not same_dim(have, want)]
-    return all(d == 1 for d in apart) or any(d == 0 for d in strided.shape)
+    """Whether the value lies in C order in memory."""
+    return is_packed(b.layout(node), c_order(node.ndim))
+
+
+def is_fortran(b: Builder, node: Node) -> bool:
+    """Whether the value lies in Fortran order in memory."""
+    return is_packed(b.layout(node), f_order(node.ndim))
+
+
+def order_named(b: Builder, name: Any, like: Node, who: str) -> Order:
+    """The order that ``order=`` asks of a copy of `like`, or of a new array of its shape."""
+    rank = like.ndim
+    if name in ("K", None):
+        return copy_order(b.layout(like))
+    if name == "A":
+        return f_order(rank) if is_fortran(b, like) and not is_contiguous(b, like) else c_order(rank)
+    return order_of_new(name, rank, who)
+
+
+def order_of_new(name: Any, rank: int, who: str) -> Order:
+    """The order that ``order=`` asks of an array that is like no other."""
+    only(name in ("C", "F", None), who, "order", name, "one of 'C' and 'F'")
+    return f_order(rank) if name == "F" else c_order(rank)
 
 
 def only(condition: bool, who: str, argument: str, given: Any, rule: str) -> None:

@@ -94,11 +94,18 @@ def _refused(name: str, reason: str, detail: str) -> None:
     attribute(name)(get)
 
 
-for _name in ("strides", "flags", "data", "base", "ctypes", "__array_interface__", "__array_struct__"):
+@attribute("strides")
+def _strides(b: Builder, x: Node) -> Shape:
+    if b.is_scalar(x) or any(d < 2 for d in x.shape):
+        raise Unsupported("UNSUPPORTED_FUNCTION", "strides: along an axis of one element, or none, they mean nothing, and may vary")
+    return tuple(s * x.dtype.itemsize for s in b.layout(x).strides)
+
+
+for _name in ("data", "base", "ctypes", "__array_interface__", "__array_struct__"):
     _refused(
         _name,
         "UNSUPPORTED_FUNCTION",
-        "memory layout is not part of a captured graph; ask outside the compiled function",
+        "where the elements are is not part of a captured graph; ask outside the compiled function",
     )
 _refused("flat", "UNSUPPORTED_FUNCTION", "is not captured; use reshape(-1)")
 

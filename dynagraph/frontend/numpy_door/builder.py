@@ -14,10 +14,11 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph.errors import DTypeError, ShapeError
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, packed_strides, rule_of
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, view_of
+from dynagraph.ir.graph import Graph, Node, with_strides
+from dynagraph.ir.ops import OPS, Strided, memory_of, strided_of, view_of
 from dynagraph.ir.passes.fold import known_value
 from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, same_dim
@@ -83,15 +84,33 @@ class Builder:
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
-        """Append the op; what its row does not take, no door takes."""
+        """Append the op; what its row does not take, no door takes.  A new array lies in memory as NumPy's does."""
         if OPS[op_name].may_raise:
             self._allow_refusal("a function of NumPy's that may raise an error")
         try:
-            return self.graph.call(OPS[op_name], *nodes, **attrs)
+            node = self.graph.call(OPS[op_name], *nodes, **attrs)
         except ShapeError as error:
             raise Unsupported("NUMPY_ERROR", str(error)) from error
         except DTypeError as error:
             raise Unsupported("UNSUPPORTED_DTYPE", str(error)) from error
+        rule = rule_of(node) if node.ndim > 1 else None
+        return node if rule is None else self.lay(node, rule(node, [self.layout(n) for n in nodes]))
+
+    def layout(self, node: Node) -> Strided:
+        """Where NumPy has the elements of a value, relative to the array whose memory they lie in."""
+        placed = self.placed(node)
+        found = memory_of(placed)
+        return strided_of(placed) if found is None else found[1]
+
+    def lay(self, node: Node, order: Order) -> Node:
+        """Have a new array lie in memory in this order of its axes."""
+        strides = None if order == c_order(node.ndim) else packed_strides(node.shape, order)
+        node.meta = with_strides(node.meta, strides)
+        return node
+
+    def copy(self, node: Node, order: Order | None = None) -> Node:
+        """A new array of the same values; without an order, in that of the original."""
+        return self.lay(self.call("copy", node), copy_order(self.layout(node)) if order is None else order)
 
     def known(self, node: Node) -> np.ndarray | None:
         """What a node gives, where that is known at capture and not large: it is made of constants alone."""
@@ -169,7 +188,7 @@ class Builder:
         parts = [self.as_node(x) for x in items]
         common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
         rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
-        return self.call("concatenate", *rows, axis=0)
+        return self.lay(joined := self.call("concatenate", *rows, axis=0), c_order(joined.ndim))
 
 
 def _counts_within(places: Node, size: Dim) -> bool:

@@ -1,8 +1,9 @@
 """Functions that are called out: a step of the compiled program calls NumPy (LAPACK, FFTs, sorts), over memory of the program.
 
 A row is a function with the NumPy function's signature that gives the shapes of the results; `arrays` names the parameters that
-are arrays.  NumPy itself says the dtypes, asked with tiny arrays.  Where the function raises, or gives something else than was
-foreseen, the program refuses the call, which then runs plainly: at most rarely, or the row must decline.
+are arrays.  NumPy itself says the dtypes, and how results lie in memory, asked with tiny arrays that lie as the operands.  Where
+the function raises, or gives something else than was foreseen, the program refuses the call, which then runs plainly: at most
+rarely, or the row must decline.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import numpy as np
 from dynagraph.frontend.numpy_door import linalg  # noqa: F401  (what its doors decline falls to rows here)
 from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, flag, numpy_error, one_axis, only, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, is_packed, order_by_strides, order_of
 from dynagraph.frontend.numpy_door.reductions import check_count
 from dynagraph.frontend.numpy_door.table import Door, register_fallback, register_function, register_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import Strided
 from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
 
 Shapes = Union[Shape, list[Shape]]  # a list: the function gives a tuple
@@ -37,6 +40,7 @@ class CallOut:
     rule: Callable[..., Shapes]
     arrays: tuple[str, ...]
     dtype: Callable[[Node], DType] | None  # None: ask NumPy
+    order: Callable[[Strided], Order] | None = None  # where the dtype is known: how the result lies, by the first operand; None: C
 
     def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(self.rule)
@@ -77,11 +81,14 @@ class CallOut:
         kind: type = tuple
         if self.dtype is not None:
             kinds = [self.dtype(operands[0])] * len(wanted)
+            first = b.layout(operands[0])
+            orders = [c_order(len(s)) if self.order is None or s is not operands[0].shape else self.order(first) for s in wanted]
+            laid = [(order, 0) for order in orders]
         else:
-            kinds, kind = _asked(call, operands, wanted, several)
+            kinds, laid, kind = _asked(b, call, operands, wanted, several)
         nodes = [
-            b.call("call_out", *operands, call=call, result=k if several else None, dtype=dtype, shape=shape)
-            for k, (dtype, shape) in enumerate(zip(kinds, wanted))
+            _placed(b, b.call("call_out", *operands, call=call, result=k if several else None, dtype=dtype, shape=shape), *place)
+            for k, (dtype, shape, place) in enumerate(zip(kinds, wanted, laid))
         ]
         if not several:
             return nodes[0]
@@ -112,19 +119,53 @@ def _static(value: Any, who: str) -> Any:
 # -- asking NumPy ---------------------------------------------------------------------------------------------------------
 
 
-def _asked(call: FunctionCall, operands: Sequence[Node], shapes: list[Shape], several: bool) -> tuple[list[DType], type]:
-    """The results' dtypes and the type of their tuple, as NumPy gives them for tiny arrays."""
+def _asked(
+    b: Builder, call: FunctionCall, operands: Sequence[Node], shapes: list[Shape], several: bool
+) -> tuple[list[DType], list[tuple[Order, int]], type]:
+    """The results' dtypes, how they lie in memory and the type of their tuple, as NumPy gives them for tiny arrays."""
+    matters = any(len(s) > 1 for s in shapes)
+    given = [_laid_as(b.layout(node), _tiny(node), call.function) if matters else _tiny(node) for node in operands]
     tiny = call.map(lambda v: 2 if isinstance(v, SymInt) else v)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            value = tiny.run(np, [_tiny(node) for node in operands])
+            value = tiny.run(np, given)
     except Exception as error:  # whatever it is that NumPy says of these arguments: it will say it again
         raise numpy_error(f"{call.function}: {error}") from error
     values = value if several else (value,)
     if len(values) != len(shapes) or any(np.ndim(v) != len(s) for v, s in zip(values, shapes)):
         raise Unsupported("UNSUPPORTED_ARGUMENT", f"{call.function}: a result of another rank than {shapes}")
-    return [known_dtype(np.asarray(v).dtype, call.function) for v in values], type(value)
+    arrays = [np.asarray(v) for v in values]
+    return [known_dtype(v.dtype, call.function) for v in arrays], [_place_of(v, call.function) for v in arrays], type(value)
+
+
+def _place_of(array: np.ndarray, who: str) -> tuple[Order, int]:
+    """The order of a result's axes in memory, and how many elements stand around it on all sides (np.histogram2d cuts them off)."""
+    order, strides = order_of(array.shape, array.strides), tuple(s // array.itemsize for s in array.strides)
+    for margin in (0, 1):
+        around = Strided(tuple(d + 2 * margin for d in array.shape), strides)
+        if array.ndim < 2 or array.size == 0 or is_packed(around, order):
+            return order, margin
+    raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: a result with gaps in memory")
+
+
+def _placed(b: Builder, node: Node, order: Order, margin: int) -> Node:
+    if margin == 0:
+        return b.lay(node, order)
+    whole = b.lay(b.call("pad", node, widths=((margin, margin),) * node.ndim), order)
+    return b.call("slice", whole, starts=(margin,) * node.ndim, steps=(1,) * node.ndim, shape=node.shape)
+
+
+def _laid_as(x: Strided, values: np.ndarray, who: str) -> np.ndarray:
+    """The values in memory as an operand lies there: in the same order, with gaps where it has gaps."""
+    order = order_by_strides(x)
+    only(all(d == 1 or s != 0 for d, s in zip(x.shape, x.strides)), who, "strides", x.strides, "a broadcast array; copy it first")
+    if not order or is_packed(x, order):
+        return values.transpose(order).copy().transpose([order.index(k) for k in range(len(order))])
+    with_gaps = np.zeros([2 * d for d in values.shape], values.dtype).transpose(order).copy()
+    room = with_gaps.transpose([order.index(k) for k in range(len(order))])[tuple(slice(0, 2 * d, 2) for d in values.shape)]
+    room[...] = values
+    return room
 
 
 def _tiny(node: Node) -> np.ndarray:
@@ -142,8 +183,8 @@ ROWS: dict[str, CallOut] = {}
 
 
 def called_out(
-    path: str, *arrays: str, dtype: Callable[[Node], DType] | None = None, method: str | None = None, returns: str = "value",
-    fallback: bool = False,
+    path: str, *arrays: str, dtype: Callable[[Node], DType] | None = None, order: Callable[[Strided], Order] | None = None,
+    method: str | None = None, returns: str = "value", fallback: bool = False,
 ) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
     """Register a rule as the row of ``numpy.path``.  ``fallback``: only for what the function's other door declines.
 
@@ -156,7 +197,7 @@ def called_out(
             function = getattr(function, part, None)
         if function is None:  # this NumPy has none
             return rule
-        row = ROWS[path] = CallOut(path, rule, arrays, dtype)
+        row = ROWS[path] = CallOut(path, rule, arrays, dtype, order)
         door = Door(path, row, returns, calls_out=True)
         if fallback:
             register_fallback(function, door)
@@ -424,7 +465,7 @@ def _along(a: Node, axis: Any, who: str) -> Shape:
     return a.shape
 
 
-@called_out("sort", "a", dtype=_own)
+@called_out("sort", "a", dtype=_own, order=copy_order)
 def _sort(a: Node, axis: Any = -1, kind: Any = None, order: Any = None, **stable: Any) -> Shapes:
     return _along(a, axis, "sort")
 
@@ -434,7 +475,7 @@ def _argsort(a: Node, axis: Any = -1, kind: Any = None, order: Any = None, **sta
     return _along(a, axis, "argsort")
 
 
-@called_out("partition", "a", dtype=_own)
+@called_out("partition", "a", dtype=_own, order=copy_order)
 def _partition(a: Node, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Shapes:
     return _along(a, axis, "partition")
 

@@ -13,15 +13,17 @@ from dynagraph.frontend.numpy_door.arguments import (
     as_index,
     as_shape,
     flag,
-    is_contiguous,
     nonnegative,
     numpy_error,
     only,
+    order_named,
+    order_of_new,
     ravel,
     reshape,
 )
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import where
+from dynagraph.frontend.numpy_door.layout import is_packed
 from dynagraph.frontend.numpy_door.reductions import sum_
 from dynagraph.frontend.numpy_door.shapes import diagonal, diagonal_of
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
@@ -33,14 +35,15 @@ from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
 _PLACE = ("device", "like")
 
 
-def _check_order(order: Any, who: str, allowed: tuple[Any, ...] = ("C", None)) -> None:
-    only(order in allowed, who, "order", order, "arrays are made in C order")
-
-
 # -- filled arrays ----------------------------------------------------------------------------------------------------
 
 
-def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
+def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str, order: Any = "C") -> Node:
+    made = _filled(b, shape, value, dtype, who)
+    return b.lay(made, order_of_new(order, made.ndim, who))
+
+
+def _filled(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
     sizes = nonnegative(as_shape(shape, who), who)
     if is_weak(value):
         only(not isinstance(value, WeakFloat), who, "fill_value", value, "a number that does not change")
@@ -52,14 +55,12 @@ def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> 
 
 @numpy_function(np.zeros, returns="array", at_default=_PLACE)
 def zeros(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
-    _check_order(order, "zeros")
-    return _full(b, shape, 0, known_dtype(dtype, "zeros"), "zeros")
+    return _full(b, shape, 0, known_dtype(dtype, "zeros"), "zeros", order)
 
 
 @numpy_function(np.ones, returns="array", at_default=_PLACE)
 def ones(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
-    _check_order(order, "ones")
-    return _full(b, shape, 1, known_dtype(dtype, "ones"), "ones")
+    return _full(b, shape, 1, known_dtype(dtype, "ones"), "ones", order)
 
 
 @numpy_function(np.full, returns="array", at_default=_PLACE)
@@ -73,15 +74,16 @@ def full(
     device: Any = None,
     like: Any = None,
 ) -> Node:
-    _check_order(order, "full")
-    return _full(b, shape, fill_value, None if dtype is None else known_dtype(dtype, "full"), "full")
+    return _full(b, shape, fill_value, None if dtype is None else known_dtype(dtype, "full"), "full", order)
 
 
 def _full_like(b: Builder, a: Any, value: Any, dtype: Any, order: Any, shape: Any, who: str) -> Node:
     x = b.as_node(a)
-    _check_order(order, who, ("K", "C", "A"))
     chosen = x.dtype if dtype is None else known_dtype(dtype, who)
-    return _full(b, x.shape if shape is None else shape, value, chosen, who)
+    made = _filled(b, x.shape if shape is None else shape, value, chosen, who)
+    if made.ndim == x.ndim:
+        return b.lay(made, order_named(b, order, x, who))
+    return b.lay(made, order_of_new("F" if order == "F" else "C", made.ndim, who))
 
 
 @numpy_function(np.zeros_like, returns="array", at_default=("device",))
@@ -116,8 +118,7 @@ def full_like(
 @numpy_function(np.empty, returns="array", at_default=_PLACE)
 def empty(b: Builder, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Node:
     """What an empty array holds is not defined: zeros are as good, and are not stored where all of it is written."""
-    _check_order(order, "empty")
-    return _full(b, shape, 0, known_dtype(dtype, "empty"), "empty")
+    return _full(b, shape, 0, known_dtype(dtype, "empty"), "empty", order)
 
 
 @numpy_function(np.empty_like, returns="array", at_default=("device",))
@@ -234,9 +235,9 @@ def eye(
     device: Any = None,
     like: Any = None,
 ) -> Node:
-    _check_order(order, "eye")
     shape = nonnegative(as_shape((N, N if M is None else M), "eye"), "eye")
-    return b.call("eye", shape=shape, k=as_dim(k, "eye"), dtype=known_dtype(dtype, "eye"))
+    made = b.call("eye", shape=shape, k=as_dim(k, "eye"), dtype=known_dtype(dtype, "eye"))
+    return b.lay(made, order_of_new(order, 2, "eye"))
 
 
 @numpy_function(np.identity, returns="array", at_default=("like",))
@@ -330,19 +331,21 @@ def _along(b: Builder, x: Node, axis: int, rank: int) -> Node:
 # -- conversions and copies -------------------------------------------------------------------------------------------
 
 
-def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool) -> Node:
+def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool, order: Any = "K", who: str = "astype") -> Node:
+    """As ``astype``: the array itself only where no copy is asked for, and it has the dtype and lies in the order."""
+    wanted = order_named(b, order, x, who)
     if x.dtype is not dtype:
-        return b.cast(x, dtype)
-    return b.call("copy", x) if copy else x
+        return b.lay(b.cast(x, dtype), wanted)
+    stays = order in ("K", "A", None) or is_packed(b.layout(x), wanted)
+    return x if stays and not copy else b.copy(x, wanted)
 
 
 @numpy_method("astype", returns="same")
 def astype(b: Builder, a: Node, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: Any = True, copy: Any = True) -> Node:
-    _check_order(order, "astype", ("K", "C"))
     wanted = known_dtype(dtype, "astype")
     if not np.can_cast(a.dtype.numpy, wanted.numpy, casting):
         raise numpy_error(f"astype: cannot cast {a.dtype} to {wanted} by the rule {casting!r}")
-    return converted_copy(b, a, wanted, flag(copy, "astype"))
+    return converted_copy(b, a, wanted, flag(copy, "astype"), order)
 
 
 @numpy_function(np.astype, returns="same", at_default=("device",))
@@ -366,11 +369,13 @@ for _dtype in dtypes.ALL:
     register_function(_dtype.numpy.type, Door(_dtype.name, _scalar_type_door(_dtype)))
 
 
-def _array(b: Builder, a: Any, dtype: Any, copy: Any, ndmin: Any, who: str) -> Node:
+def _array(b: Builder, a: Any, dtype: Any, copy: Any, ndmin: Any, who: str, order: Any = "K") -> Node:
     wanted = None if dtype is None else known_dtype(dtype, who)
-    x = b.as_node(a, wanted)
-    if x is a and (copy or b.is_scalar(x)):
-        x = b.call("copy", x)
+    if isinstance(a, Node):
+        x = converted_copy(b, a, wanted or a.dtype, copy or b.is_scalar(a), order, who)
+    else:
+        x = b.as_node(a, wanted)
+        x = b.lay(x, order_named(b, order, x, who))
     missing = int(ndmin) - x.ndim
     return reshape(b, x, (1,) * missing + x.shape) if missing > 0 else x
 
@@ -388,9 +393,8 @@ def array(
     ndmax: Any = 0,
     like: Any = None,
 ) -> Node:
-    _check_order(order, "array", ("K", "C"))
     only(copy is None or isinstance(copy, bool), "array", "copy", copy, "True, False or None")
-    x = _array(b, object, dtype, copy, ndmin, "array")
+    x = _array(b, object, dtype, copy, ndmin, "array", order)
     only(copy is not False or x is object, "array", "copy", copy, "where nothing must be copied")
     return x
 
@@ -399,9 +403,8 @@ def array(
 def asarray(
     b: Builder, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None, like: Any = None
 ) -> Node:
-    _check_order(order, "asarray", (None, "K"))
     only(copy in (None, True), "asarray", "copy", copy, "None or True")
-    return _array(b, a, dtype, copy, 0, "asarray")
+    return _array(b, a, dtype, copy, 0, "asarray", order)
 
 
 @numpy_function(np.asanyarray, returns="array", at_default=_PLACE)
@@ -413,20 +416,22 @@ def asanyarray(
 
 @numpy_function(np.ascontiguousarray, returns="array", at_default=("like",))
 def ascontiguousarray(b: Builder, a: Any, dtype: Any = None, *, like: Any = None) -> Node:
-    x = _array(b, a, dtype, None, 1, "ascontiguousarray")
-    return x if is_contiguous(b, x) else b.call("copy", x)
+    return _array(b, a, dtype, None, 1, "ascontiguousarray", "C")
+
+
+@numpy_function(np.asfortranarray, returns="array", at_default=("like",))
+def asfortranarray(b: Builder, a: Any, dtype: Any = None, *, like: Any = None) -> Node:
+    return _array(b, a, dtype, None, 1, "asfortranarray", "F")
 
 
 @numpy_function(np.copy, returns="array")
 def copy_(b: Builder, a: Any, order: Any = "K", subok: Any = False) -> Node:
-    _check_order(order, "copy", ("K", "C"))
-    return _array(b, a, None, True, 0, "copy")
+    return _array(b, a, None, True, 0, "copy", order)
 
 
 @numpy_method("copy", returns="same")
 def _copy_method(b: Builder, a: Node, order: Any = "C") -> Node:
-    _check_order(order, "copy", ("K", "C"))
-    return b.call("copy", a)
+    return b.copy(a, order_named(b, order or "C", a, "copy"))
 
 
 __all__ = ["converted_copy"]

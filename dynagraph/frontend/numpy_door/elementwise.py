@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, reshape
+from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, order_of_new, reshape
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
+from dynagraph.frontend.numpy_door.layout import Order, copy_order, ufunc_order
 from dynagraph.frontend.numpy_door.table import (
     Door,
     numpy_function,
@@ -107,7 +108,16 @@ def resolve(
 def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, casting: Any = "same_kind") -> Any:
     """The nodes of a ufunc call."""
     ready = tuple(strong(b, x) for x in operands)
-    return UFUNCS[ufunc](b, Call(ufunc, ready, resolve(ufunc, ready, dtype, casting)))
+    return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, resolve(ufunc, ready, dtype, casting))), ready)
+
+
+def laid_as_ufunc(b: Builder, result: Any, operands: Sequence[Any], order: Order | None = None) -> Any:
+    """The results of one run of NumPy's iterator over the operands as given, however many nodes they are here."""
+    if isinstance(result, tuple):
+        return tuple(laid_as_ufunc(b, r, operands, order) for r in result)
+    if result.ndim < 2:
+        return result
+    return b.lay(result, order or ufunc_order([b.layout(x) for x in operands if isinstance(x, Node)], result.shape))
 
 
 def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
@@ -133,19 +143,21 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
         only(not written or ufunc not in (np.maximum, np.minimum), name, "out", "given by position", "NumPy warns; name it")
         outs = arrays_out(written + (None,) * (ufunc.nout - len(written)) if written else out, ufunc.nout, name)
         flag(subok, name)
-        only(order in ("K", "C"), name, "order", order, "results are in C order")
+        only(order in ("K", "C", "F", None), name, "order", order, "one of 'K', 'C' and 'F'")
         mask = mask_of(b, where, name)
         if mask is not None and out is _MISSING and not written:
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: NumPy warns of where= without out=")
         ready = tuple(strong(b, x) for x in operands)
         loop = resolve(ufunc, ready, dtype, casting, signature, outs)
         results = UFUNCS[ufunc](b, Call(ufunc, ready, loop))
-        if mask is None and not any(outs):
-            return results
         given = results if isinstance(results, tuple) else (results,)
         made = tuple(_stored(b, result, target, mask, name) for result, target in zip(given, outs))
         if any(not same_shape(m.shape, made[0].shape) for m in made):
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: results of several shapes")
+        asked = None if order in ("K", None) else order_of_new(order, made[0].ndim, name)
+        for node, target in zip(made, outs):
+            if target is None:
+                laid_as_ufunc(b, node, (*ready, mask, *outs), asked)
         return made if isinstance(results, tuple) else made[0]
 
     return call
@@ -503,7 +515,8 @@ def where(b: Builder, condition: Any, x: Any, y: Any) -> Node:
         raise numpy_error("where: takes both x and y, or neither")
     choices = strong(b, x), strong(b, y)
     dtype = result_type(choices, "where")
-    return b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(held(c, dtype), dtype) for c in choices))
+    chosen = b.call("where", b.as_node(condition, dtypes.bool_), *(b.as_node(held(c, dtype), dtype) for c in choices))
+    return laid_as_ufunc(b, chosen, (condition, *choices))
 
 
 def held(x: Any, dtype: DType) -> Any:
@@ -570,7 +583,7 @@ def _rounded(b: Builder, x: Node, digits: int) -> Node:
     if x.dtype.is_bool:
         raise Unsupported("UNSUPPORTED_DTYPE", f"round: {x.dtype} is not captured; cast to float64 first")
     if x.dtype.is_integer and digits >= 0:
-        return b.call("copy", x)
+        return b.copy(x)
     if x.dtype.is_complex:
         return b.call("complex", *(round_(b, part, digits) for part in _parts(b, x)))
     if digits == 0:
@@ -600,7 +613,7 @@ def _is_infinite(b: Builder, x: Node, which: float) -> Node:
     if x.dtype.is_complex:
         raise numpy_error("isposinf, isneginf: take no complex numbers")
     if not x.dtype.is_float:
-        return b.call("full", shape=x.shape, value=False, dtype=dtypes.bool_)
+        return laid_as_ufunc(b, b.call("full", shape=x.shape, value=False, dtype=dtypes.bool_), (x,))
     return b.call("equal", x, b.scalar(which, x.dtype))
 
 
@@ -611,7 +624,7 @@ def nan_to_num(b: Builder, x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any
     if node.dtype.is_complex:
         return b.call("complex", *(nan_to_num(b, part, True, nan, posinf, neginf) for part in _parts(b, node)))
     if not node.dtype.is_float:
-        return b.call("copy", node)
+        return b.copy(node)
     greatest = float(np.finfo(node.dtype.numpy).max)
     result = node
     for found, value in (
@@ -620,7 +633,7 @@ def nan_to_num(b: Builder, x: Any, copy: Any = True, nan: Any = 0.0, posinf: Any
         (_is_infinite(b, node, -math.inf), -greatest if neginf is None else neginf),
     ):
         result = b.call("where", found, b.as_node(value, node.dtype), result)
-    return result
+    return b.lay(result, copy_order(b.layout(node)))
 
 
 @numpy_function(np.isclose)

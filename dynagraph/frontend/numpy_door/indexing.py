@@ -15,6 +15,7 @@ import numpy as np
 from dynagraph.errors import ShapeError
 from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, numpy_error, ravel, reshape
 from dynagraph.frontend.numpy_door.builder import Builder, Chosen, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_door.layout import c_order
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, operator
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
@@ -248,7 +249,8 @@ def take_(b: Builder, a: Any, indices: Any, axis: Any = None, out: Any = None, m
     places = bounded(b, places, x.shape[axis], mode, "take")
     if mode == "raise":
         b.check_index(places, x.shape[axis])
-    return b.call("gather", x, places, axes=(axis,), at=axis)
+    taken = b.call("gather", x, places, axes=(axis,), at=axis)
+    return b.lay(taken, c_order(taken.ndim))
 
 
 def _takes_one(key: tuple[Any, ...], x: Node) -> bool:

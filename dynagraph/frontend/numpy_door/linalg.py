@@ -11,6 +11,7 @@ import numpy as np
 from dynagraph.frontend.numpy_door.arguments import as_index, flag, numpy_error, only, ravel, reshape, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply, resolve
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, iteration_order, steps_of
 from dynagraph.frontend.numpy_door.reductions import reduce
 from dynagraph.frontend.numpy_door.shapes import permute
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
@@ -94,20 +95,34 @@ def dot(builder: Builder, /, a: Any, b: Any, out: Any = None) -> Node:
 
 def _dot(b: Builder, x: Node, y: Node) -> Node:
     if x.ndim == 0 or y.ndim == 0:
-        return apply(b, np.multiply, x, y)
+        return _scaled(b, x, y)
     if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2):
-        return _matmul(b, x, y)
+        return _in_c_order(b, _matmul(b, x, y))
     return _contract(b, x, y, [x.ndim - 1], [y.ndim - 2])
 
 
 numpy_method("dot", at_default=("out",))(dot)
 
 
+def _scaled(b: Builder, x: Node, y: Node) -> Node:
+    """A product with a single number: of matrices by BLAS, of all else by np.multiply."""
+    product = apply(b, np.multiply, x, y)
+    by_blas = product.dtype.is_inexact and product.dtype is not dtypes.float16 and product.ndim <= 2
+    return _in_c_order(b, product) if by_blas else product
+
+
+def _in_c_order(b: Builder, product: Node) -> Node:
+    """Also where it has lost an axis of size 1."""
+    base = product.args[0] if product.is_op("reshape") else product
+    b.lay(base, c_order(base.ndim))
+    return product
+
+
 @numpy_function(np.inner)
 def inner(b: Builder, left: Any, right: Any, /) -> Node:
     x, y = _common(b, "inner", left, right)
     if x.ndim == 0 or y.ndim == 0:
-        return apply(b, np.multiply, x, y)
+        return _scaled(b, x, y)
     return _contract(b, x, y, [x.ndim - 1], [y.ndim - 1])
 
 
@@ -163,11 +178,11 @@ def einsum(
         raise numpy_error("einsum: takes one operand or more")
     inputs, output = _parse(subscripts, nodes)
     only(
-        bool(output) or not optimize,
+        len(output) == 1 or not optimize,
         "einsum",
         "optimize",
         optimize,
-        "a 0-d result is then an array or a scalar, by the path taken",
+        "the path that is taken says how the result lies in memory, and whether one of a single element is a scalar",
     )
     terms = list(zip(nodes, inputs))
     term = _sum_alone(b, *terms[0], needed=_needed(inputs[1:], output))
@@ -175,7 +190,20 @@ def einsum(
         needed = _needed(inputs[position + 1 :], output)
         term = _multiply_terms(b, term, _sum_alone(b, *other, needed=needed | set(term[1])), needed)
     result, indices = _sum_alone(b, *term, needed=set(output))
-    return permute(b, result, [indices.index(i) for i in output])
+    moved = permute(b, result, [indices.index(i) for i in output])
+    if result is nodes[0] or len(output) < 2:
+        return moved  # the operand itself is a view, as in NumPy
+    return b.copy(moved, _order_of_einsum(b, nodes, inputs, output))
+
+
+def _order_of_einsum(b: Builder, nodes: Sequence[Node], inputs: Sequence[str], output: str) -> Order:
+    """NumPy iterates over the axes of the result and those that are summed, together."""
+    axes = output + "".join(sorted(set().union(*inputs) - set(output)))
+    steps = []
+    for node, letters in zip(nodes, inputs):
+        strides = dict(zip(letters, steps_of(b.layout(node), node.ndim)))
+        steps.append(tuple(strides.get(i, 0) for i in axes))
+    return tuple(k for k in iteration_order(steps, len(axes)) if k < len(output))
 
 
 def _needed(later: Sequence[str], output: str) -> set[str]:
@@ -279,7 +307,7 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
 def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Node:
     """Vector norms, and the matrix norms that are sums and extremes; singular values are not captured."""
     node = b.as_node(x)
-    node = node if node.dtype.is_inexact else b.cast(node, dtypes.float64)
+    node = node if node.dtype.is_inexact else b.lay(b.cast(node, dtypes.float64), copy_order(b.layout(node)))
     whole = axis is None
     axes = tuple(range(node.ndim)) if whole else several_axes(axis, node.ndim, "norm")
     if ord is None and whole:

@@ -23,6 +23,7 @@ from dynagraph.frontend.numpy_door.arguments import (
 from dynagraph.frontend.numpy_door.builder import MOST_KNOWN, Builder, Chosen, Unsupported, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import held, result_type, strong, where
 from dynagraph.frontend.numpy_door.indexing import bounded, take_
+from dynagraph.frontend.numpy_door.layout import c_order, f_order
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -83,7 +84,7 @@ def choose(b: Builder, a: Any, choices: Any, out: Any = None, mode: Any = "raise
     shape = broadcast_shapes(index.shape, result.shape, who="choose")
     if len(nodes) == 1:
         return b.call("copy", result if same_shape(result.shape, shape) else b.call("broadcast_to", result, shape=shape))
-    return result
+    return b.lay(result, c_order(len(shape)))
 
 
 def _check_choice(b: Builder, index: Node, n: int) -> None:
@@ -107,7 +108,8 @@ def select(b: Builder, condlist: Any, choicelist: Any, default: Any = 0) -> Node
     result = nodes[-1]
     for condition, node in zip(reversed(conditions), reversed(nodes[:-1])):
         result = b.call("where", condition, node, result)
-    return result if same_shape(result.shape, shape) else b.call("broadcast_to", result, shape=shape)
+    made = result if same_shape(result.shape, shape) else b.call("copy", b.call("broadcast_to", result, shape=shape))
+    return b.lay(made, c_order(len(shape)))
 
 
 # -- by conditions ----------------------------------------------------------------------------------------------------
@@ -138,7 +140,8 @@ def nonzero(b: Builder, a: Any) -> tuple[Node, ...]:
 
 @numpy_function(np.argwhere, returns="array")
 def argwhere(b: Builder, a: Any) -> Node:
-    return _array(b, np.stack(_nonzero(b, a, "argwhere"), axis=-1))
+    made = _array(b, np.stack(_nonzero(b, a, "argwhere"), axis=-1))
+    return b.lay(made, f_order(2))
 
 
 @numpy_function(np.flatnonzero, returns="array")

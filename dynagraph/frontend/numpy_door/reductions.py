@@ -21,6 +21,7 @@ from dynagraph.frontend.numpy_door.arguments import (
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply, mask_of, result_type, strong
+from dynagraph.frontend.numpy_door.layout import copy_order
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.frontend.numpy_door.ufunc_methods import UNSET, accumulate_by, loose_axis, reduce_by
 from dynagraph.ir import dtypes
@@ -126,7 +127,8 @@ def ptp(b: Builder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = U
 
 @numpy_function(np.count_nonzero)
 def count_nonzero(b: Builder, a: Any, axis: Any = None, *, keepdims: Any = False) -> Node:
-    truth = b.as_node(a, dtypes.bool_)
+    x = b.as_node(a)
+    truth = b.lay(b.cast(x, dtypes.bool_), copy_order(b.layout(x))) if not x.dtype.is_bool else x
     return reduce(b, "sum", b.cast(truth, dtypes.int64), axis, keepdims)
 
 
@@ -324,7 +326,9 @@ def _fitting_weights(b: Builder, weights: Node, x: Node, axes: tuple[int, ...] |
 
 def _without_nan(b: Builder, a: Any, instead: float) -> Node:
     x = b.as_node(a)
-    return b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x) if x.dtype.is_inexact else x
+    if not x.dtype.is_inexact:
+        return x
+    return b.lay(b.call("where", b.call("isnan", x), b.scalar(instead, x.dtype), x), copy_order(b.layout(x)))
 
 
 @numpy_function(np.nansum, takes_out=True)

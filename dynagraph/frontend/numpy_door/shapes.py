@@ -13,6 +13,7 @@ from dynagraph.frontend.numpy_door.arguments import (
     as_index,
     as_shape,
     is_contiguous,
+    is_fortran,
     nodes_of,
     nonnegative,
     numpy_error,
@@ -26,18 +27,34 @@ from dynagraph.frontend.numpy_door.arguments import (
     take,
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
+from dynagraph.frontend.numpy_door.layout import joined_order, padded_order
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import memory_of
 from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
 
 # -- reshape and its kin ----------------------------------------------------------------------------------------------
 
 
 def _reshape(b: Builder, a: Any, shape: object, order: Any) -> Node:
-    only(order == "C", "reshape", "order", order, "transpose first")
     x = b.as_node(a)
-    return reshape(b, x, _known_shape(as_shape(shape, "reshape"), x))
+    sizes = _known_shape(as_shape(shape, "reshape"), x)
+    if not _reads_backwards(b, x, order, "reshape"):
+        return reshape(b, x, sizes)
+    return _reversed(b, reshape(b, _reversed(b, x), sizes[::-1]))
+
+
+def _reversed(b: Builder, x: Node) -> Node:
+    return x if x.ndim < 2 else permute(b, x, range(x.ndim)[::-1])
+
+
+def _reads_backwards(b: Builder, x: Node, order: Any, who: str) -> bool:
+    """Whether ``order=`` takes the elements with the first index changing fastest."""
+    if order == "K" and who != "reshape":
+        backwards = is_fortran(b, x) and not is_contiguous(b, x)
+        only(backwards or is_contiguous(b, x), who, "order", order, "of an array in C or Fortran order")
+        return backwards
+    only(order in ("C", "F", "A", None), who, "order", order, "one of 'C', 'F' and 'A'")
+    return order == "F" or (order == "A" and is_fortran(b, x) and not is_contiguous(b, x))
 
 
 def _known_shape(shape: Shape, x: Node) -> Shape:
@@ -68,15 +85,15 @@ def _reshape_method(b: Builder, a: Node, /, *shape: Any, order: Any = "C", copy:
 
 @numpy_function(np.ravel, method="ravel", returns="array")
 def ravel_(b: Builder, a: Any, order: Any = "C") -> Node:
-    only(order == "C", "ravel", "order", order, "transpose first")
     x = b.as_node(a)
+    if _reads_backwards(b, x, order, "ravel"):
+        x = _reversed(b, x)
     return ravel(b, x) if is_contiguous(b, x) else b.call("copy", ravel(b, x))
 
 
 @numpy_method("flatten", returns="array")
 def flatten(b: Builder, a: Node, order: Any = "C") -> Node:
-    only(order == "C", "flatten", "order", order, "transpose first")
-    return b.call("copy", ravel(b, a))
+    return b.call("copy", ravel(b, _reversed(b, a) if _reads_backwards(b, a, order, "flatten") else a))
 
 
 @numpy_function(np.expand_dims, returns="array")
@@ -236,7 +253,8 @@ def join(
     common = known_dtype(np.result_type(*(n.dtype.numpy for n in nodes)) if dtype is None else dtype, who)
     if any(not np.can_cast(n.dtype.numpy, common.numpy, casting) for n in nodes):
         raise numpy_error(f"{who}: cannot cast to {common} by the rule {casting!r}")
-    return b.call("concatenate", *(b.cast(n, common) for n in nodes), axis=one_axis(axis, nodes[0].ndim, who))
+    joined = b.call("concatenate", *(b.cast(n, common) for n in nodes), axis=one_axis(axis, nodes[0].ndim, who))
+    return b.lay(joined, joined_order([b.layout(n) for n in nodes]))
 
 
 @numpy_function(np.concatenate, np.concat, returns="array")
@@ -460,8 +478,10 @@ def tile(b: Builder, A: Any, reps: Any) -> Node:
     counts = nonnegative(as_shape(reps, "tile"), "tile")
     rank = max(x.ndim, len(counts))
     counts = (1,) * (rank - len(counts)) + counts
+    if all(c == 1 for c in counts):
+        x = b.copy(x)
     x = x if x.ndim == rank else reshape(b, x, (1,) * (rank - x.ndim) + x.shape)
-    return b.call("copy", x) if all(c == 1 for c in counts) else b.call("tile", x, reps=counts)
+    return x if all(c == 1 for c in counts) else b.call("tile", x, reps=counts)
 
 
 # -- padding ----------------------------------------------------------------------------------------------------------
@@ -529,9 +549,10 @@ def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **option
     )
     only(not options, "pad", next(iter(options), ""), "...", "leave it out")
     only(all(d > 0 for d in x.shape), "pad", "array", x.shape, "it must have elements")
+    order = padded_order(b.layout(x))
     for axis, (low, high) in enumerate(widths):
         before, after = _edges(b, mode, x, axis, low, high)
-        x = b.call("concatenate", before, x, after, axis=axis)
+        x = b.lay(b.call("concatenate", before, x, after, axis=axis), order)
     return x
 
 
@@ -539,7 +560,7 @@ def pad(b: Builder, array: Any, pad_width: Any, mode: Any = "constant", **option
 
 
 def diagonal_of(b: Builder, x: Node, who: str, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
-    """The elements of a diagonal of two axes, along a new last one: a view where these two lie in memory as one."""
+    """The elements of a diagonal of two axes, along a new last one: a view."""
     if x.ndim < 2:
         raise numpy_error(f"{who}: takes arrays of 2 or more dimensions")
     pair = several_axes((axis1, axis2), x.ndim, who)
@@ -549,10 +570,13 @@ def diagonal_of(b: Builder, x: Node, who: str, offset: Any = 0, axis1: Any = 0, 
     shift = as_index(offset, who)
     height, width = (rows, columns - shift) if shift >= 0 else (rows + shift, columns)
     size = height if height < width else width
-    flat = reshape(b, moved, (*moved.shape[:-2], rows * columns))
     if size <= 0:
-        return take(b, flat, flat.ndim - 1, 0, 0)
-    return take(b, flat, flat.ndim - 1, shift if shift >= 0 else -shift * columns, size, columns + 1)
+        size = 0
+    starts = (0, shift) if shift >= 0 else (-shift, 0)
+    lead = moved.ndim - 2
+    shape = (*moved.shape[:-2], size, size)
+    part = b.call("slice", moved, starts=(0,) * lead + (starts if size != 0 else (0, 0)), steps=(1,) * moved.ndim, shape=shape)
+    return b.call("diagonal", part)
 
 
 def read_only(b: Builder, x: Node) -> Node:
@@ -563,10 +587,7 @@ def read_only(b: Builder, x: Node) -> Node:
 @numpy_function(np.diagonal, method="diagonal", returns="array")
 def diagonal(b: Builder, a: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Node:
     x = b.as_node(a)
-    found = diagonal_of(b, x, "diagonal", offset, axis1, axis2)
-    is_view = memory_of(b.placed(found)) is not None
-    only(is_view, "diagonal", "a", x.meta, "an array in C order, of which the diagonal is a view")
-    return read_only(b, found)
+    return read_only(b, diagonal_of(b, x, "diagonal", offset, axis1, axis2))
 
 
 @numpy_function(np.size)

@@ -14,10 +14,12 @@ import numpy as np
 from dynagraph.frontend.numpy_door.arguments import as_index, flag, numpy_error, one_axis, only, reduced_axes, reshape, take
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import UFUNCS, arrays_out, check_exponents, combining_op, mask_of
+from dynagraph.frontend.numpy_door.layout import Order, reduced_order, segments_order
 from dynagraph.frontend.numpy_door.table import Door, register_ufunc_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import memory_of
 from dynagraph.ir.shapes import Dim, same_shape
 
 MAX_SEGMENTS = 256  # of reduceat: each is a reduction of its own
@@ -95,6 +97,7 @@ def reduce_by(
     """``ufunc.reduce(a, axis, dtype, out, keepdims, initial, where)``."""
     name, x, target = ufunc.__name__, b.as_node(a), written(out, ufunc.__name__)
     mask = mask_of(b, where, name)
+    given = [b.layout(n) for n in (x, mask) if n is not None]
     loop = loop_dtype(ufunc, x, dtype, target)
     x = b.cast(x, loop)
     _check_real(loop, name, mask is None and initial is UNSET and native(ufunc, loop) is not None)
@@ -112,7 +115,14 @@ def reduce_by(
         x = _masked(b, ufunc, x, mask, start, identity)
     if start is None and identity is None:
         _check_elements(x, axes, name)
-    return checked_shape(_reduced(b, ufunc, x, axes, keeps, start), target, name)
+    result = _reduced(b, ufunc, x, axes, keeps, start)
+    return checked_shape(_laid(b, result, lambda: reduced_order(given, axes, keeps)), target, name)
+
+
+def _laid(b: Builder, result: Node, order: Callable[[], Order]) -> Node:
+    """A result of several steps, as NumPy lays that of its one."""
+    made = result if result.ndim == 0 or memory_of(result) is None else b.call("copy", result)
+    return made if made.ndim < 2 else b.lay(made, order())
 
 
 def _check_real(dtype: DType, who: str, is_plain: bool = False) -> None:
@@ -274,6 +284,7 @@ def scanned(b: Builder, ufunc: np.ufunc, x: Node, axis: int, who: str) -> Node:
 def reduceat_by(b: Builder, ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Node:
     """``ufunc.reduceat(a, indices, axis, dtype, out)`` for indices that are known: each segment is a reduction of its own."""
     name, x, target = ufunc.__name__, b.as_node(a), written(out, ufunc.__name__)
+    given = b.layout(x)
     x = b.cast(x, loop_dtype(ufunc, x, dtype, target))
     _check_real(x.dtype, ufunc.__name__)
     if isinstance(axis, tuple) and len(axis) == 1:
@@ -289,7 +300,8 @@ def reduceat_by(b: Builder, ufunc: np.ufunc, a: Any, indices: Any, axis: Any = 0
         return checked_shape(take(b, x, axis, 0, 0), target, name)
     ends = [*starts[1:], length]
     parts = [_segment(b, ufunc, take(b, x, axis, i, max(j - i, 1)), axis) for i, j in zip(starts, ends)]
-    return checked_shape(b.call("concatenate", *parts, axis=axis), target, name)
+    result = b.call("concatenate", *parts, axis=axis)
+    return checked_shape(_laid(b, result, lambda: segments_order(given, axis)), target, name)
 
 
 def _positions(b: Builder, indices: Any, who: str) -> list[int]:

@@ -90,7 +90,7 @@ def _reshape_shape(metas: Metas, attrs: Attrs) -> Shape:
 Axes = Sequence[int]
 
 
-def _groups(old: Shape, new: Shape) -> Iterator[tuple[Axes, Axes]]:
+def reshape_groups(old: Shape, new: Shape) -> Iterator[tuple[Axes, Axes]]:
     """The smallest runs of axes of both shapes that hold the same elements.
 
     (2, 3, 4) -> (6, 2, 2) has the runs (0, 1)/(0,) and (2,)/(1, 2).
@@ -113,7 +113,7 @@ def _reshape_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
     """Within each group: to a flat position, and from there to the operand's axes."""
     old, new = operand.shape, attrs["shape"]
     result = [ZERO] * len(old)
-    for old_axes, new_axes in _groups(old, new):
+    for old_axes, new_axes in reshape_groups(old, new):
         flat = ZERO
         for k in new_axes:
             flat = flat * expr_of(new[k]) + position[k]
@@ -134,7 +134,7 @@ def _reshape_view(base: Strided, attrs: Attrs, out: Meta) -> Strided | None:
         strides = base.strides if same_shape(base.shape, new) else contiguous_strides(new)
         return Strided(new, strides, base.offset)
     strides_of: dict[int, Dim] = {}
-    for old_axes, new_axes in _groups(base.shape, new):
+    for old_axes, new_axes in reshape_groups(base.shape, new):
         if not old_axes or not new_axes or not _lies_as_one(base, old_axes):
             return None
         step = base.strides[old_axes[-1]]
@@ -337,6 +337,27 @@ _rearrange(
     index=_windows_index,
     view=_windows_view,
     doc="result[i, j] = x[i + j]: for each of the axes one more at the end, along which a window's elements lie",
+)
+
+
+# -- diagonal -------------------------------------------------------------------------------------------------------
+
+
+def _diagonal_shape(metas: Metas, attrs: Attrs) -> Shape:
+    shape = metas[0].shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ShapeError(f"diagonal: the last two dimensions must be equal, got {shape}")
+    return shape[:-1]
+
+
+_rearrange(
+    "diagonal",
+    attrs={},
+    shape=_diagonal_shape,
+    eager=lambda xp, x: xp.diagonal(x, axis1=-2, axis2=-1),
+    index=lambda position, operand, attrs: (*position, position[-1]),
+    view=lambda base, attrs, out: Strided(out.shape, (*base.strides[:-2], base.strides[-2] + base.strides[-1]), base.offset),
+    doc="result[..., i] = x[..., i, i]",
 )
 
 
