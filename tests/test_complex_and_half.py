@@ -125,3 +125,12 @@ def test_every_half_is_rounded_as_numpy_rounds_it():
     with np.errstate(all="ignore"):
         for got, want in zip(compiled(every, other), compiled.__wrapped__(every, other)):
             np.testing.assert_array_equal(got, want)
+
+
+def test_sums_begin_with_zero() -> None:
+    """Of negative zeros too, along axes of one element and along none."""
+    x = np.full((3, 1), complex(-0.0, -0.0))
+    for axis in (0, 1, ()):
+        got, want = dg.compile(lambda x, axis=axis: x.sum(axis=axis))(x), x.sum(axis=axis)
+        np.testing.assert_array_equal(np.signbit(got.real), np.signbit(want.real))
+        np.testing.assert_array_equal(np.signbit(got.imag), np.signbit(want.imag))

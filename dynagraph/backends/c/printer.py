@@ -389,7 +389,7 @@ class _KernelPrinter:
         scope = Scope()
         texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
-            if a.kind == "sum" and a.dtype.is_float:
+            if a.kind == "sum" and a.dtype.is_inexact:
                 text = self._combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
             self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
         self.c.block(r.stores, scope)
