@@ -2,6 +2,7 @@
 
 - native: the call is part of the graph, by a door or because NumPy's own Python source is followed;
 - called out: the program calls NumPy's function;
+- drawn: NumPy's generator is called before the program, which takes what it gives;
 - constant: known when the function is captured, and no part of the program;
 - breaks: the call runs plainly, and capture goes on behind it.
 """
@@ -123,6 +124,8 @@ def _class_of(compiled: Any, graphs: list[Any]) -> tuple[str, str]:
     nodes = [n for g in graphs for n in g.nodes if n.kind == "call_function"]
     if any(is_called_out(n) for n in nodes):
         return "called out", ""
+    if any(program.captured.prologue for program in compiled.programs):
+        return "drawn", ""
     return ("native" if len(nodes) > 2 or any(_computes(n) for n in nodes) else "constant"), ""
 
 
@@ -176,7 +179,7 @@ def table() -> str:
     parts, counted = [], []
     for section in sections():
         found = list(rows(section))
-        counts = {k: sum(r.becomes == k for r in found) for k in ("native", "called out", "constant", "breaks")}
+        counts = {k: sum(r.becomes == k for r in found) for k in ("native", "called out", "drawn", "constant", "breaks")}
         counted.append(f"| {section.title} | " + " | ".join(str(c) for c in counts.values()) + " |")
         shown = "\n".join(map(_line, found))
         parts.append(f"## {section.title}\n\n| name | call | becomes | why |\n|---|---|---|---|\n{shown}")
@@ -192,14 +195,15 @@ as it is.
 
 - **native**: part of the graph, by a meaning of its own or because NumPy's own Python source is followed;
 - **called out**: the program calls NumPy's function;
+- **drawn**: NumPy's generator is called before the program, in order, and the program takes what it gives;
 - **constant**: known when the function is captured;
 - **breaks**: runs plainly, and capture goes on behind it.  Other arguments may fare otherwise.
 
 NumPy's own code is taken as unchanging: what its functions read of NumPy's modules is not guarded.  What NumPy rejects or warns
 about is left to NumPy: there the call runs plainly.
 
-| | native | called out | constant | breaks |
-|---|---|---|---|---|
+| | native | called out | drawn | constant | breaks |
+|---|---|---|---|---|---|
 {counts}
 
 """
