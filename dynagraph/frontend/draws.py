@@ -28,7 +28,7 @@ from dynagraph.frontend.numpy_door.arguments import as_shape, nonnegative
 from dynagraph.frontend.objects import guard_type, in_mro
 from dynagraph.frontend.source import Known, Returned
 from dynagraph.frontend.values import Array, Const, Number, Object, Sequence, Value, source_of
-from dynagraph.frontend.wrapping import input_slot
+from dynagraph.frontend.wrapping import MAX_DIMS, input_slot
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.shapes import Dim, SymInt
@@ -218,6 +218,8 @@ def _input(ex: Executor, method: Method, made: Returned, result: Any, sizes: tup
     shape: tuple[Dim, ...] = np.shape(result)
     if sizes is not None:
         shape = (*sizes, *shape[len(sizes) :])
+    if len(shape) > MAX_DIMS:
+        refuse("UNSUPPORTED_VALUE", f"an array of more than {MAX_DIMS} dimensions")
     input_slot(ex)
     node = ex.graph.placeholder(method.name, Meta(dtype, shape))
     if kind is not np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy._core import _multiarray_umath  # type: ignore[attr-defined]
 
+from dynagraph.errors import ShapeError
 from dynagraph.frontend.array_writes import as_array
 from dynagraph.frontend.builtins_table import meaning
 from dynagraph.frontend.exceptions import refuse, throw
@@ -116,7 +117,10 @@ def _broadcast(frame: Frame, *args: Any) -> Value:
     door = lookup(np.asarray)
     assert door is not None
     arrays: list[Any] = [frame.ex.call_door(door, [a]) for a in args]
-    shape = broadcast_shapes(*(a.node.shape for a in arrays), who="broadcast")
+    try:
+        shape = broadcast_shapes(*(a.node.shape for a in arrays), who="broadcast")
+    except ShapeError as error:
+        return refuse("NUMPY_ERROR", str(error))
     size: Any = 1
     for dim in shape:
         size = size * dim

@@ -125,6 +125,8 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         return Const(pure(symbol, plain(frame, left), plain(frame, right)))
     if isinstance(left, Const) and isinstance(right, Const):
         return ex.constant(pure(symbol, left.value, right.value))
+    if isinstance(left, Flags) or isinstance(right, Flags):
+        return refuse("UNSUPPORTED_VALUE", f"{symbol} of the flags of an array")
     if isinstance(left, DictView) or isinstance(right, DictView):
         return _of_views(frame, symbol, left, right)
     if isinstance(left, Sequence) or isinstance(right, Sequence):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -181,3 +182,9 @@ def test_indices_by_the_reference(case: Case) -> None:
 @given(cases())
 def test_indices_by_the_compiler(case: Case) -> None:
     check(case, "cpu")
+
+
+def test_an_index_of_very_many_parts_is_numpys() -> None:
+    compiled = dg.compile(lambda x: x[(True,) * 64])
+    with pytest.raises(IndexError):
+        compiled(np.ones(1))

@@ -108,3 +108,19 @@ def test_whether_a_reshape_is_a_view_is_not_guessed() -> None:
         x, y = np.zeros(shape), np.zeros(shape)
         np.testing.assert_array_equal(compiled(x), f(y))
         np.testing.assert_array_equal(x, y)
+
+
+def test_known_arrays_keep_their_layout() -> None:
+    """What is computed at capture sees the memory order that the arrays would have."""
+
+    def tiled() -> tuple[bool, bool]:
+        a = np.zeros((3, 3), order="F")
+        made = np.block([[a, a], [a, a]])
+        return made.flags.f_contiguous, made.flags.c_contiguous
+
+    assert dg.compile(tiled)() == tiled()
+
+
+def test_flags_are_compared_by_numpy() -> None:
+    compiled = dg.compile(lambda x: (x + 1).flags == (x * 2).flags)
+    assert compiled(np.ones((2, 3))) is True

@@ -21,6 +21,8 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, SymInt, broadcast_shapes, normalize_axis, same_shape
 
+MOST_ENTRIES = 32  # of an index tuple; NumPy's own limits lie beyond
+
 
 @operator("getitem")
 def getitem(b: Builder, x: Node, key: Any) -> Node | Chosen:
@@ -114,7 +116,10 @@ def index_of(b: Builder, x: Node, key: Any) -> Index:
 
 
 def _entries(key: Any) -> tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
+    entries = key if isinstance(key, tuple) else (key,)
+    if len(entries) > MOST_ENTRIES:
+        raise Unsupported("UNSUPPORTED_INDEX", f"an index of more than {MOST_ENTRIES} parts: NumPy takes so many, or raises")
+    return entries
 
 
 def _entry(b: Builder, e: Any) -> Any:

@@ -20,8 +20,10 @@ def _product(name: str) -> Callable[..., Any]:
     left_rank, right_rank = _CORE[name]
 
     def door(b: Builder, x1: Any, x2: Any, /) -> Node:
-        """A vector is a matrix of one row on the left, and of one column on the right."""
+        """A vector is a matrix of one row on the left, its conjugate, and of one column on the right."""
         left, right = b.as_node(x1), b.as_node(x2)
+        if left_rank == 1 and left.dtype.is_complex:
+            left = b.call("conjugate", left)
         if left.ndim < left_rank or right.ndim < right_rank:
             raise numpy_error(f"{name}: takes at least {left_rank} and {right_rank} dimensions")
         if left.shape[-1] != right.shape[-right_rank]:

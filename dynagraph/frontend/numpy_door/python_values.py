@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.numpy_door import attributes, callouts, indexing  # noqa: F401  (what stands behind these doors must be there first)
-from dynagraph.frontend.numpy_door.arguments import numpy_error, only
+from dynagraph.frontend.numpy_door.arguments import is_contiguous, numpy_error, only
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, known_dtype
 from dynagraph.frontend.numpy_door.table import Door, method, register_method
 from dynagraph.ir.graph import Node
@@ -67,6 +67,8 @@ def _known(b: Builder, value: Any, who: str) -> Any:
         found = b.known(value)
         if found is None:
             raise Unsupported("UNSUPPORTED_FUNCTION", f"{who}: of arrays is not captured")
+        if value.ndim > 1 and not is_contiguous(b, value):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: of arrays in another order of memory than C")
         return found[()] if b.is_scalar(value) else found.copy()
     if isinstance(value, WeakFloat):
         raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: a float that changes")
