@@ -111,7 +111,6 @@ class Stats:
         )
 
 
-
 @dataclass
 class Program:
     """What one capture came to: kept for `dump`, `explain` and `f.last_graph`."""

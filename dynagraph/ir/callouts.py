@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,20 +18,27 @@ class Slot:
 
 @dataclass(frozen=True, repr=False)
 class FunctionCall:
-    """``xp.function(*args, **kwargs)``: `function` is a dotted name; the arguments are static, tuples of such, or a `Slot`."""
+    """``xp.function(*args, **kwargs)``: `function` is a dotted name; the arguments are static, tuples of such, or a `Slot`.
+
+    `warns_if`: the operand that is true where the function would give a warning: it is not called then.
+    """
 
     function: str
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
+    warns_if: Slot | None = None
 
     def map(self, change: Callable[[Any], Any]) -> "FunctionCall":
         """The call with each argument that is no tuple changed."""
-        return FunctionCall(self.function, _mapped(self.args, change), tuple((k, _mapped(v, change)) for k, v in self.kwargs))
+        kwargs = tuple((k, _mapped(v, change)) for k, v in self.kwargs)
+        return FunctionCall(self.function, _mapped(self.args, change), kwargs, self.warns_if)
 
     def run(self, xp: Any, operands: Sequence[Any]) -> Any:
-        """What the function gives for the operands; raises what it raises."""
+        """What the function gives for the operands; raises what it raises, and ValueError where it would warn."""
+        if self.warns_if is not None and operands[self.warns_if.position]:
+            raise ValueError(f"{self.function} warns of these values: the user's own line has to")
         call = self.map(lambda value: operands[value.position] if isinstance(value, Slot) else value)
-        return attrgetter(call.function)(xp)(*call.args, **dict(call.kwargs))
+        return function_of(xp, call.function)(*call.args, **dict(call.kwargs))
 
     def __repr__(self) -> str:
         return self.spelled([f"{{{k}}}" for k in range(100)])
@@ -51,6 +59,12 @@ class FunctionCall:
         return f"np.{self.function}({', '.join(arguments)})"
 
 
+@functools.cache
+def function_of(xp: Any, name: str) -> Any:
+    """The function of that name in an array namespace, as it was when it was first asked for: a later patch is another function."""
+    return attrgetter(name)(xp)
+
+
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return tuple(_mapped(v, change) for v in value) if isinstance(value, tuple) else change(value)
 
@@ -60,4 +74,4 @@ def selected(value: Any, result: int | None) -> Any:
     return value if result is None else value[result]
 
 
-__all__ = ["FunctionCall", "Slot", "selected"]
+__all__ = ["FunctionCall", "Slot", "function_of", "selected"]

@@ -104,7 +104,6 @@ SAMPLES: dict[str, Samples] = {
     "interp": [(lambda a: np.interp(a, [-1.0, 0.0, 2.0], [3, 4, 9]), (B,)), (lambda a: np.interp(a[0], np.sort(a), a), (X,))],
     "convolve": [(lambda a: np.convolve(a, [1, 2, 3]), (X,)), (lambda a: np.convolve(a[:3], a, mode="same"), (X,))],
     "correlate": [(lambda a: np.correlate(a, a[:5]), (X,)), (lambda a: np.correlate(a, a[:5], "full"), (X,))],
-    "polyfit": [(lambda a: np.polyfit(a, a**2 + 1, 3), (X,)), (lambda a, w: np.polyfit(a, np.exp(a), 2, w=w), (X, X * X))],
     "packbits": [(lambda a: np.packbits(a), (BITS,)), (lambda a: np.packbits(a > 0, axis=1, bitorder="little"), (B,))],
     "unpackbits": [(lambda a: np.unpackbits(a), (BITS,)), (lambda a: np.unpackbits(a, axis=0), (BITS,))],
 }
@@ -180,6 +179,34 @@ def test_what_raises_is_refused_before_anything_happened(backend: str) -> None:
     assert (compiled.stats.refusals, log, x.tolist()) == (1, [1, 1], [6, 2, 2])
     assert compiled(x, np.eye(3), log).tolist() == [5, 3, 3]
     assert compiled.stats.hits == 1
+
+
+@pytest.mark.parametrize("backend", ["cpu", "numpy", "reference"])
+@pytest.mark.parametrize("function", [lambda x: np.nanmedian(x + 1), lambda x: np.nanpercentile(x[None], [10, 50], axis=1)])
+def test_warnings_are_those_of_the_plain_call(function: Callable[..., Any], backend: str) -> None:
+    compiled = dg.compile(function, backend=backend)
+    compiled(X)
+    bad = np.full_like(X, np.nan)
+    with pytest.warns(RuntimeWarning, match="All-NaN slice") as wanted:
+        want = function(bad)
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning) as given:
+            assert_same(compiled(bad), want)
+        assert [(w.filename, w.lineno, str(w.message)) for w in given] == [(w.filename, w.lineno, str(w.message)) for w in wanted]
+    assert (compiled.stats.hits, compiled.stats.refusals) == (0, 2)
+    assert_same(compiled(X), function(X))
+
+
+def test_what_a_program_calls_is_the_function_that_was_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what somebody put in its place since."""
+    solve = np.linalg.solve
+    before = dg.compile(lambda a, b: solve(a, b))
+    want = before(SPD[0], X[:4])
+    monkeypatch.setattr(np.linalg, "solve", lambda a, b: b * 100)
+    after = dg.compile(lambda a, b: solve(a, b) + 0)
+    assert_same(before(SPD[0], X[:4]), want)
+    assert_same(after(SPD[0], X[:4]), want)
+    assert before.stats.hits == 1
 
 
 def test_a_result_that_nobody_uses_raises_all_the_same() -> None:

@@ -120,8 +120,6 @@ static char chosen(const entry_object *entry)
 static void end_trial(trial *measured, int succeeded)
 {
     entry_object *entry = measured->entry;
-    if (!entry)
-        return;
     if (succeeded && entry->choice == MEASURED) {
         double took = nanoseconds() - measured->start;
         double *best = measured->plain ? &entry->best_plain : &entry->best_compiled;
@@ -396,7 +394,7 @@ typedef struct {
     PyObject *code; /* the one that the entries were made for */
     entry_object **entries;
     int n_entries, capacity, recent;
-    char enabled, measures; /* measures: some entry is, or was, measured */
+    char enabled, measures; /* measures: some entry is being measured */
     unsigned long long hits, misses, refusals, stayed_eager;
 } compiled_function;
 
@@ -406,6 +404,7 @@ static void clear_entries(compiled_function *self)
     int n = self->n_entries;
     self->entries = NULL;
     self->n_entries = self->capacity = self->recent = 0;
+    self->measures = 0;
     for (int k = 0; k < n; ++k)
         Py_DECREF(entries[k]);
     PyMem_Free(entries);
@@ -552,12 +551,23 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
     return miss(self, args, n_args, kwnames, owner);
 }
 
+/* the clock is read only while an entry is measured */
+static void note_measuring(compiled_function *self)
+{
+    self->measures = 0;
+    for (int k = 0; k < self->n_entries; ++k)
+        self->measures |= self->entries[k]->choice == MEASURED;
+}
+
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     int quiet;
     trial measured = {NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0};
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
-    end_trial(&measured, result != NULL);
+    if (measured.entry) {
+        end_trial(&measured, result != NULL);
+        note_measuring((compiled_function *)callable);
+    }
     if (!result)
         dg_hide_our_frames();
     return result;

@@ -11,19 +11,19 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 import numpy as np
 
 from dynagraph.frontend.numpy_door import linalg  # noqa: F401  (what its doors decline falls to rows here)
-from dynagraph.frontend.numpy_door.arguments import as_dim, as_index, flag, numpy_error, one_axis, only, several_axes
+from dynagraph.frontend.numpy_door.arguments import as_dim, flag, numpy_error, one_axis, only, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, is_packed, order_by_strides, order_of
 from dynagraph.frontend.numpy_door.reductions import check_count
 from dynagraph.frontend.numpy_door.table import Door, register_fallback, register_function, register_method
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot
+from dynagraph.ir.callouts import FunctionCall, Slot, function_of
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import Strided
@@ -41,6 +41,7 @@ class CallOut:
     arrays: tuple[str, ...]
     dtype: Callable[[Node], DType] | None  # None: ask NumPy
     order: Callable[[Strided], Order] | None = None  # where the dtype is known: how the result lies, by the first operand; None: C
+    warns: Callable[..., Node | None] | None = None
 
     def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(self.rule)
@@ -62,12 +63,13 @@ class CallOut:
         fits = not any_weak or all(map(_takes_weak, operands.values()))
         only(fits, self.path, "number", "one that varies", "with wide dtypes only")
         shapes = self.rule(*bound.args, **bound.kwargs)
+        warning = None if self.warns is None else self.warns(b, **given)
         for name, value in given.items():
             is_operand = name in operands
             static = numbers.get(name, value)
             given[name] = Slot(list(operands).index(name)) if is_operand else _static(static, f"{self.path}: {name}")
         call = FunctionCall(self.path, bound.args, tuple(sorted(bound.kwargs.items())))
-        return self._nodes(b, call, list(operands.values()), shapes)
+        return self._nodes(b, call, list(operands.values()), shapes, warning)
 
     def _is_array(self, signature: inspect.Signature, name: str, value: Any) -> bool:
         """Parameters that may be arrays or something else (numbers of bins, axes) are arrays where arrays or lists are given."""
@@ -75,7 +77,7 @@ class CallOut:
             return value is not None or signature.parameters[name].default is not None
         return f"{name}?" in self.arrays and isinstance(value, (Node, list))
 
-    def _nodes(self, b: Builder, call: FunctionCall, operands: list[Node], shapes: Shapes) -> Any:
+    def _nodes(self, b: Builder, call: FunctionCall, operands: list[Node], shapes: Shapes, warning: Node | None) -> Any:
         several = isinstance(shapes, list)
         wanted = shapes if isinstance(shapes, list) else [shapes]
         kind: type = tuple
@@ -86,6 +88,9 @@ class CallOut:
             laid = [(order, 0) for order in orders]
         else:
             kinds, laid, kind = _asked(b, call, operands, wanted, several)
+        if warning is not None:
+            call = replace(call, warns_if=Slot(len(operands)))
+            operands = [*operands, warning]
         nodes = [
             _placed(b, b.call("call_out", *operands, call=call, result=k if several else None, dtype=dtype, shape=shape), *place)
             for k, (dtype, shape, place) in enumerate(zip(kinds, wanted, laid))
@@ -184,20 +189,20 @@ ROWS: dict[str, CallOut] = {}
 
 def called_out(
     path: str, *arrays: str, dtype: Callable[[Node], DType] | None = None, order: Callable[[Strided], Order] | None = None,
-    method: str | None = None, returns: str = "value", fallback: bool = False,
+    method: str | None = None, returns: str = "value", fallback: bool = False, warns: Callable[..., Node | None] | None = None,
 ) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
     """Register a rule as the row of ``numpy.path``.  ``fallback``: only for what the function's other door declines.
 
-    A name in `arrays` with a question mark is an array only where an array or a list is given.
+    A name in `arrays` with a question mark is an array only where an array or a list is given.  ``warns(b, **arguments)`` is the
+    bool that says whether NumPy gives a warning: the program then refuses the call, for the warning belongs to the user's line.
     """
 
     def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
-        function: Any = np
-        for part in path.split("."):
-            function = getattr(function, part, None)
-        if function is None:  # this NumPy has none
+        try:
+            function = function_of(np, path)
+        except AttributeError:  # this NumPy has none
             return rule
-        row = ROWS[path] = CallOut(path, rule, arrays, dtype, order)
+        row = ROWS[path] = CallOut(path, rule, arrays, dtype, order, warns)
         door = Door(path, row, returns, calls_out=True)
         if fallback:
             register_fallback(function, door)
@@ -210,12 +215,14 @@ def called_out(
     return register
 
 
-def _same_as(*paths: str) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
+def _same_as(
+    *paths: str, warns: Callable[..., Node | None] | None = None
+) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
     """Rows of one array `a` whose rule is the same."""
 
     def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
         for path in paths:
-            called_out(path, "a")(rule)
+            called_out(path, "a", warns=warns)(rule)
         return rule
 
     return register
@@ -528,7 +535,17 @@ def _over(a: Node, axis: Any, keepdims: Any, overwritten: Any, who: str) -> Shap
     return _reduced(a, axes, keepdims is not np._NoValue and flag(keepdims, who))
 
 
-@_same_as("median", "nanmedian")
+def _all_nan(b: Builder, *, a: Node, axis: Any = None, **others: Any) -> Node | None:
+    """Whether some slice holds nothing but NaN."""
+    if not a.dtype.is_inexact:
+        return None
+    axes = tuple(range(a.ndim)) if axis is None else tuple(sorted(several_axes(axis, a.ndim, "axis")))
+    slices = b.call("all", b.call("isnan", a), axis=axes, keepdims=False)
+    return b.call("any", slices, axis=tuple(range(slices.ndim)), keepdims=False) if slices.ndim else slices
+
+
+@_same_as("nanmedian", warns=_all_nan)
+@_same_as("median")
 def _median(a: Node, axis: Any = None, *, overwrite_input: Any = False, keepdims: Any = False) -> Shapes:
     return _over(a, axis, keepdims, overwrite_input, "median")
 
@@ -541,7 +558,7 @@ def _quantile(
 
 
 for _name in ("percentile", "quantile", "nanpercentile", "nanquantile"):
-    called_out(_name, "a", "q", "weights")(_quantile)
+    called_out(_name, "a", "q", "weights", warns=_all_nan if _name.startswith("nan") else None)(_quantile)
 
 
 def _n_bins(bins: Any, who: str) -> Dim:
@@ -610,12 +627,6 @@ def _convolve(a: Node, v: Node, mode: Any = "full") -> Shapes:
 @called_out("correlate", "a", "v")
 def _correlate(a: Node, v: Node, mode: Any = "valid") -> Shapes:
     return _overlap(a, v, mode, "correlate")
-
-
-@called_out("polyfit", "x", "y", "w")
-def _polyfit(x: Node, y: Node, deg: Any, rcond: Any = None, full: Any = False, w: Node | None = None, cov: Any = False) -> Shapes:
-    only(not full and cov is False, "polyfit", "full or cov", (full, cov), "the coefficients only")
-    return (as_index(deg, "polyfit") + 1, *y.shape[1:])
 
 
 # -- bits -----------------------------------------------------------------------------------------------------------------
