@@ -119,6 +119,32 @@ int in_parallel(void *const *p, const int64_t *sizes, const dg_runtime *rt)
     return rt->version != DG_RUNTIME_VERSION;
 }
 
+/* who did how many iterations; whoever takes part waits until as many threads do as are to meet, for ten seconds at most */
+static void meet(void *const *p, const int64_t *sizes, int64_t lo, int64_t hi, int thread)
+{
+    int32_t *done = p[2], wanted = *(int32_t *)p[0];
+    __atomic_fetch_add(&done[thread], (int32_t)(hi - lo), __ATOMIC_SEQ_CST);
+    for (int turn = 0; turn < 10000; ++turn) {
+        int present = 0;
+        for (int k = 0; k < 64; ++k)
+            present += __atomic_load_n(&done[k], __ATOMIC_SEQ_CST) > 0;
+        if (present >= wanted)
+            break;
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+    }
+    if (thread == *(int32_t *)p[1])
+        nanosleep(&(struct timespec){0, 300000000}, NULL);
+}
+
+/* inputs: how many threads are to meet, and which of them is slow */
+int meeting(void *const *p, const int64_t *sizes, const dg_runtime *rt)
+{
+    for (int k = 0; k < 64; ++k)
+        ((int32_t *)p[2])[k] = 0;
+    rt->parallel(meet, p, sizes, 1000000, 64);
+    return 0;
+}
+
 /* sleeps 50 ms, then sums 16 doubles of input 0 */
 int slow_sum(void *const *p, const int64_t *sizes, const dg_runtime *rt)
 {

@@ -11,7 +11,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MAX_THREADS = 64, SPINS = 4000 };
+enum {
+    MAX_THREADS = 64,
+    PARTS = 4,    /* of a share */
+    PAUSES = 500, /* of one that waits, before it lets other threads run */
+    YIELDS = 100, /* of a worker, before it sleeps: the threads of BLAS wait for their work in the same way */
+};
 
 #if defined(__x86_64__) || defined(__i386__)
 #define PAUSE() __builtin_ia32_pause()
@@ -21,50 +26,92 @@ enum { MAX_THREADS = 64, SPINS = 4000 };
 #define PAUSE() ((void)0)
 #endif
 
-static struct {
-    pthread_mutex_t busy;      /* held by the caller whose region runs */
-    pthread_mutex_t sleep;
-    pthread_cond_t wake;
-    _Atomic uint32_t generation, pending;
-    _Atomic int sleeping;
-    int workers; /* started in this process */
-    uint32_t started_at[MAX_THREADS + 1]; /* the generation when a worker was made: it takes part from the next one on */
+/* A region of n iterations is dealt out in shares, one for each thread, and a share is a few parts, which are claimed one by one:
+   whoever is through with its own share goes on with those of others, so that no region waits for a thread that the machine does
+   not run just now. */
+typedef struct {
     dg_range kernel;
     void *const *buffers;
     const int64_t *sizes;
-    int64_t n, chunk;
+    int64_t n, share, part; /* iterations */
+    int threads;
+} region;
+
+typedef struct {
+    _Atomic uint64_t claims; /* the region's generation << 32 | how many parts are claimed */
+    char padding[56];        /* a cache line of its own */
+} share;
+
+static struct {
+    pthread_mutex_t busy; /* held by the caller whose region runs */
+    pthread_mutex_t sleep;
+    pthread_cond_t wake;
+    _Atomic uint32_t generation;
+    _Atomic int64_t pending; /* parts that are not done yet */
+    _Atomic int sleeping;
+    int workers; /* started in this process */
+    uint32_t started_at[MAX_THREADS + 1]; /* the generation when a worker was made: it takes part from the next one on */
+    region region;
+    share shares[MAX_THREADS];
 } pool = {.busy = PTHREAD_MUTEX_INITIALIZER, .sleep = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
-static void run_part(int thread)
+/* -1 where all parts of the share are claimed, or the region has ended */
+static int64_t claim(uint32_t generation, int share, int64_t n_parts)
 {
-    int64_t lo = pool.chunk * thread, hi = lo + pool.chunk;
-    if (hi > pool.n)
-        hi = pool.n;
-    if (lo < hi)
-        pool.kernel(pool.buffers, pool.sizes, lo, hi, thread);
+    _Atomic uint64_t *claims = &pool.shares[share].claims;
+    uint64_t seen = atomic_load_explicit(claims, memory_order_relaxed);
+    while ((uint32_t)(seen >> 32) == generation && (int64_t)(uint32_t)seen < n_parts)
+        if (atomic_compare_exchange_weak(claims, &seen, seen + 1))
+            return (int64_t)(uint32_t)seen;
+    return -1;
+}
+
+static void take_part(const region *what, uint32_t generation, int thread)
+{
+    int64_t n_parts = (what->share + what->part - 1) / what->part, part;
+    for (int k = 0; k < what->threads; ++k) {
+        int share = (thread + k) % what->threads;
+        while ((part = claim(generation, share, n_parts)) >= 0) {
+            int64_t end = what->share * (share + 1) < what->n ? what->share * (share + 1) : what->n;
+            int64_t lo = what->share * share + what->part * part, hi = lo + what->part < end ? lo + what->part : end;
+            if (lo < hi)
+                what->kernel(what->buffers, what->sizes, lo, hi, thread);
+            atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
+        }
+    }
+}
+
+/* gives the generation that came after `seen` */
+static uint32_t wait_for_region(uint32_t seen)
+{
+    uint32_t generation;
+    for (int k = 0; k < PAUSES + YIELDS; ++k) {
+        if ((generation = atomic_load_explicit(&pool.generation, memory_order_acquire)) != seen)
+            return generation;
+        if (k < PAUSES)
+            PAUSE();
+        else
+            sched_yield();
+    }
+    pthread_mutex_lock(&pool.sleep);
+    atomic_fetch_add(&pool.sleeping, 1);
+    while ((generation = atomic_load(&pool.generation)) == seen)
+        pthread_cond_wait(&pool.wake, &pool.sleep);
+    atomic_fetch_sub(&pool.sleeping, 1);
+    pthread_mutex_unlock(&pool.sleep);
+    return generation;
 }
 
 static void *worker(void *argument)
 {
     int thread = (int)(intptr_t)argument;
-    uint32_t seen = pool.started_at[thread];
+    uint32_t generation = pool.started_at[thread];
     for (;;) {
-        int spins = SPINS;
-        while (atomic_load_explicit(&pool.generation, memory_order_acquire) == seen) {
-            if (spins-- > 0) {
-                PAUSE();
-                continue;
-            }
-            pthread_mutex_lock(&pool.sleep);
-            atomic_fetch_add(&pool.sleeping, 1);
-            while (atomic_load(&pool.generation) == seen)
-                pthread_cond_wait(&pool.wake, &pool.sleep);
-            atomic_fetch_sub(&pool.sleeping, 1);
-            pthread_mutex_unlock(&pool.sleep);
-        }
-        ++seen;
-        run_part(thread);
-        atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
+        generation = wait_for_region(generation);
+        /* It may be over by now and the next one in the making: nothing of it can be claimed then, and what was read goes unused. */
+        region what = pool.region;
+        if (thread < what.threads)
+            take_part(&what, generation, thread);
     }
     return NULL;
 }
@@ -87,6 +134,11 @@ static int start_workers(int wanted)
     return pool.workers;
 }
 
+static int64_t round_up(int64_t n, int64_t grain)
+{
+    return (n + grain - 1) / grain * grain;
+}
+
 static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain)
 {
     if (grain < 1)
@@ -104,23 +156,22 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
         kernel(buffers, sizes, 0, n, 0);
         return;
     }
-    int parts = workers + 1 < threads ? workers + 1 : threads;
-    int64_t chunk = (n + parts - 1) / parts;
-    pool.chunk = (chunk + grain - 1) / grain * grain;
-    pool.kernel = kernel;
-    pool.buffers = buffers;
-    pool.sizes = sizes;
-    pool.n = n;
-    atomic_store(&pool.pending, (uint32_t)workers);
-    atomic_fetch_add(&pool.generation, 1);
+    threads = workers + 1 < threads ? workers + 1 : threads;
+    int64_t share = round_up((n + threads - 1) / threads, grain), part = round_up((share + PARTS - 1) / PARTS, grain);
+    pool.region = (region){kernel, buffers, sizes, n, share, part, threads};
+    uint32_t generation = atomic_load(&pool.generation) + 1;
+    atomic_store(&pool.pending, threads * ((share + part - 1) / part));
+    for (int k = 0; k < threads; ++k)
+        atomic_store(&pool.shares[k].claims, (uint64_t)generation << 32);
+    atomic_store(&pool.generation, generation);
     if (atomic_load(&pool.sleeping)) {
         pthread_mutex_lock(&pool.sleep);
         pthread_cond_broadcast(&pool.wake);
         pthread_mutex_unlock(&pool.sleep);
     }
-    run_part(0);
-    for (int spins = 0; atomic_load_explicit(&pool.pending, memory_order_acquire) != 0; ++spins) {
-        if (spins < SPINS)
+    take_part(&pool.region, generation, 0);
+    for (int k = 0; atomic_load_explicit(&pool.pending, memory_order_acquire) != 0; ++k) {
+        if (k < PAUSES)
             PAUSE();
         else
             sched_yield();
