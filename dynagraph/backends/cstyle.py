@@ -153,6 +153,19 @@ class CStyle:
                 if wanted and scope.find(e) is None and not (unset and any(v.op == "var" and v.value in unset for v in e.walk())):
                     self._name(e, scope)
 
+    def before_loop(self, axis: Axis, items: Sequence[Define | Store]) -> Scope:
+        """Lines for what a loop over the axis would compute anew in each turn, and the scope that has their names.
+
+        gcc does so by itself, but leaves the choice behind a comparison where it was, and such a loop is not vectorised.
+        """
+        scope = Scope()
+        found = _invariants(axis, items)
+        self._name_shared(found, scope)
+        for e in found:
+            if scope.find(e) is None:
+                self._name(e, scope)
+        return scope
+
     def _name(self, e: Expr, scope: Scope) -> None:
         name = f"t{self._temps}"
         self._temps += 1
@@ -309,6 +322,36 @@ def float_literal(value: float, dtype: DType) -> str:
     if "." not in text and "e" not in text:
         text += ".0"
     return f"({text}{suffix})" if text.startswith("-") else text + suffix
+
+
+def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
+    """The largest expressions of a loop's statements, of one operation at least, that are the same in each of its turns."""
+    set_within = {i.name for i in items if isinstance(i, Define)}
+    written = {i.buffer for i in items if isinstance(i, Store)}
+    roots = [i.value for i in items] + [i.place for i in items if isinstance(i, Store) and i.place is not None]
+    moving: set[Expr] = set()
+
+    def moves(e: Expr) -> bool:
+        if e.op == "var":
+            return e.value in set_within
+        if e.op == "index":
+            return axis.symbol in e.value.symbols()  # type: ignore[attr-defined]
+        if e.op == "load":
+            buffer: str
+            place: IntExpr
+            buffer, place = e.value  # type: ignore[misc]
+            return buffer in written or axis.symbol in place.symbols()
+        return (e.op == "gather" and e.value in written) or any(a in moving for a in e.args)
+
+    for root in roots:
+        moving.update(e for e in root.walk() if e not in moving and moves(e))
+    found: dict[Expr, None] = {}
+    for root in roots:
+        for e in _walk_here(root):
+            if e in moving or e is root:
+                parts = (e,) if e not in moving else e.args[:1] if e.op == "choose" else e.args
+                found.update(dict.fromkeys(part for part in parts if part.args and part not in moving))
+    return list(found)
 
 
 def _worth_a_name(e: Expr) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import dynagraph as dg
 from dynagraph._core import _dispatch
+from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes, optable
@@ -444,6 +445,33 @@ def test_reductions_over_leading_axes_of_what_such_ones_gave(shape):
     for got, expected in zip(compiled(a), spreads(a)):
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
     assert compiled.stats.fallbacks == 0
+
+
+def test_what_is_the_same_in_every_turn_is_computed_before_the_loop():
+    def relaxed(d):
+        return np.minimum(d, np.maximum(d[:, :1], d[0, 0] * 2) + d[:1])
+
+    rng = np.random.default_rng(2)
+    compiled = dg.compile(relaxed, backend="c", dynamic=True)
+    for shape in ((5, 7), (3, 2), (40, 40), (2, 9)):
+        d = rng.normal(size=shape)
+        np.testing.assert_array_equal(compiled(d), relaxed(d))
+    d = rng.normal(size=(6, 9))
+    graph = build(lambda b, x, y: b.add(x, b.broadcast_to(b.maximum(y, b.absolute(y)), shape=(6, 9))), d, d[:, :1].copy())
+    kernel = c_backend.compile_graph(graph).artifacts["kernels"].split("k0_range(")[1]
+    assert kernel.index("dg_maximum_f64(") < kernel.index("for (int64_t i1")
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_loop_without_turns_reads_nothing(n):
+    @dg.compile(backend="c", dynamic=True)
+    def shifted(x, y):
+        return x[2:] + np.exp(y[:1]) + np.sqrt(y[-1]), x[:, None] * (np.cos(y[:1]) + 1)
+
+    shifted(np.ones(9), np.ones(4))
+    x, y = np.arange(2.0 + n), np.arange(3.0) + 1
+    np.testing.assert_allclose(shifted(x, y)[0], x[2:] + np.exp(y[:1]) + np.sqrt(y[-1]))
+    np.testing.assert_allclose(shifted(x, y)[1], x[:, None] * (np.cos(y[:1]) + 1))
 
 
 def test_long_chains_compile():

@@ -78,6 +78,43 @@ def test_neighbours_are_read_before_they_are_overwritten():
     assert len(stored) == 2 and stored[1] == {"in0"}
 
 
+def table(graph: Graph, rows: int = 4, columns: int = 6):
+    return graph.placeholder("x", Meta(F64, (rows, columns)))
+
+
+def row(graph: Graph, x, k: int, first: int = 0, size: int = 6):
+    return graph.call(OPS["slice"], x, starts=(k, first), steps=(1, 1), shape=(1, size))
+
+
+def test_a_row_made_of_another_is_written_where_it_lies():
+    """Also where it reads its own old values."""
+    graph = Graph()
+    x = table(graph)
+    for k in range(1, 4):
+        x = graph.call(OPS["update_slice"], x, row(graph, x, k - 1), starts=(k, 0), steps=(1, 1))
+        best = graph.call(OPS["maximum"], row(graph, x, k, 2, 4), row(graph, x, k - 1, 0, 4))
+        x = graph.call(OPS["update_slice"], x, best, starts=(k, 2), steps=(1, 1))
+    graph.output([x], into=[0])
+    assert check(graph, *inputs(1, (4, 6))) == [{"in0"}] * 6
+    assert lower_graph(run_passes(graph)).workspace == 0
+
+
+@pytest.mark.parametrize("first, start, size", [(0, 3, 3), (3, 0, 3), (0, 2, 4), (2, 0, 4), (1, 0, 5), (0, 1, 5)])
+def test_parts_that_meet_are_read_first(first: int, start: int, size: int):
+    graph, x = one_input()
+    doubled = graph.call(OPS["add"], part(graph, x, first, size), part(graph, x, first, size))
+    graph.output([updated(graph, x, doubled, start)], into=[0])
+    meets = abs(first - start) < size
+    assert len(check(graph, *inputs(1))) == (2 if meets else 1)
+
+
+def test_parts_that_lie_between_one_another_are_read_first():
+    """They have no element in common, but that is not known by their ends."""
+    graph, x = one_input()
+    graph.output([updated(graph, x, part(graph, x, 1, 3, 2), 0, 2)], into=[0])
+    check(graph, *inputs(1))
+
+
 def test_two_inputs_are_written_in_turn_from_one_another():
     graph = Graph()
     new, old = (graph.placeholder(name, Meta(F64, (6,))) for name in ("new", "old"))

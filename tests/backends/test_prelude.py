@@ -332,10 +332,22 @@ def test_bools(native: Library, name: str) -> None:
     assert_same_bits(native(name, "b8", *operands), numpy_function(name)(*operands), *operands)
 
 
+EXTREMES = ("maximum", "minimum", "fmax", "fmin")
+
+
+def _extremes_of_extremes(name: str, suffix: str) -> str:
+    ctype, of = CTYPES[suffix], f"dg_{name}_{suffix}"
+    return (
+        f"void {name}_of_{name}_{suffix}(const {ctype} *restrict x, const {ctype} *restrict y, {ctype} *restrict out, int64_t n) "
+        f"{{ for (int64_t i = 0; i < n; ++i) out[i] = {of}({of}(x[i], y[i] + 1), {of}(y[i], {of}(x[i] * 2, y[i]) - 1)); }}"
+    )
+
+
 # -- the whole ------------------------------------------------------------------------------------------------------
 def test_loops_vectorise(tmp_path: Path) -> None:
     compiler = toolchain()
     loops = [_loop(name, s, FUNCTIONS[name].arity, s) for name in VECTORISED for s in ("f32", "f64")]
+    loops += [_extremes_of_extremes(name, s) for name in EXTREMES for s in ("f32", "f64")]
     prelude = prelude_for({f"dg_{name}_{s}" for name in VECTORISED for s in ("f32", "f64")})
     source = tmp_path / "loops.c"
     source.write_text("\n".join([prelude, *loops]))

@@ -1028,25 +1028,30 @@ DG_INL double dg_fma_f64(double x, double y, double z)
     return DG_FMA(x, y, z);
 }
 
-/* Of zeros with two signs NumPy takes the second. */
+/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction, and unlike one choice by `(x > y) | (x != x)`
+   gcc 12 vectorises it where the operands are such choices themselves. */
 DG_INL double dg_maximum_f64(double x, double y)
 {
-    return (x > y) | (x != x) ? x : y;
+    const double extreme = x > y ? x : y;
+    return x != x ? x : extreme;
 }
 
 DG_INL double dg_minimum_f64(double x, double y)
 {
-    return (x < y) | (x != x) ? x : y;
+    const double extreme = x < y ? x : y;
+    return x != x ? x : extreme;
 }
 
 DG_INL double dg_fmax_f64(double x, double y)
 {
-    return (x > y) | (y != y) ? x : y;
+    const double extreme = x > y ? x : y;
+    return y != y ? x : extreme;
 }
 
 DG_INL double dg_fmin_f64(double x, double y)
 {
-    return (x < y) | (y != y) ? x : y;
+    const double extreme = x < y ? x : y;
+    return y != y ? x : extreme;
 }
 
 DG_RARE_f64(dg_rare_fmod_f64, DG_REACH(0x1p53), __builtin_fmod(x, y))
@@ -1834,25 +1839,30 @@ DG_INL float dg_fma_f32(float x, float y, float z)
     return DG_FMAF(x, y, z);
 }
 
-/* Of zeros with two signs NumPy takes the second. */
+/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction, and unlike one choice by `(x > y) | (x != x)`
+   gcc 12 vectorises it where the operands are such choices themselves. */
 DG_INL float dg_maximum_f32(float x, float y)
 {
-    return (x > y) | (x != x) ? x : y;
+    const float extreme = x > y ? x : y;
+    return x != x ? x : extreme;
 }
 
 DG_INL float dg_minimum_f32(float x, float y)
 {
-    return (x < y) | (x != x) ? x : y;
+    const float extreme = x < y ? x : y;
+    return x != x ? x : extreme;
 }
 
 DG_INL float dg_fmax_f32(float x, float y)
 {
-    return (x > y) | (y != y) ? x : y;
+    const float extreme = x > y ? x : y;
+    return y != y ? x : extreme;
 }
 
 DG_INL float dg_fmin_f32(float x, float y)
 {
-    return (x < y) | (y != y) ? x : y;
+    const float extreme = x < y ? x : y;
+    return y != y ? x : extreme;
 }
 
 DG_RARE_f32(dg_rare_fmod_f32, DG_REACH(0x1p24f), __builtin_fmodf(x, y))

@@ -318,11 +318,13 @@ class _KernelPrinter:
             self.out.line("(void)lo; (void)hi;")
             self._statements(self.kernel.body, Scope())
             return
-        name = axes[0].symbol.name if len(axes) == 1 and column is None else "item"
+        flat = len(axes) == 1 and column is None
+        name = axes[0].symbol.name if flat else "item"
+        scope = self._before(axes[0], self.kernel.body) if flat else Scope()
         self.out.open(f"for (int64_t {name} = lo; {name} < hi; ++{name})")
         if name == "item":
             self._decode(axes, column)
-        self._statements(self.kernel.body, Scope())
+        self._statements(self.kernel.body, Scope(scope))
         self.out.close()
 
     def _decode(self, axes: list[Axis], column: Axis | None) -> None:
@@ -359,11 +361,19 @@ class _KernelPrinter:
                 self._running(s)
         self.c.block(plain, scope)
 
+    def _before(self, axis: Axis, body: Sequence[Statement]) -> Scope:
+        """What a loop of nothing but definitions and stores computes before its first turn, which there is."""
+        plain = [s for s in body if isinstance(s, (Define, Store))]
+        return self.c.before_loop(axis, plain) if len(plain) == len(body) else Scope()
+
     def _loop(self, loop: Loop) -> None:
+        scope = Scope()
         for axis in loop.axes:
             self.out.open("")
+            if axis is loop.axes[-1] and (axis.extent.bounds()[0] or 0) > 0:
+                scope = self._before(axis, loop.body)
             self.c.open_loop(axis)
-        self._statements(loop.body, Scope())
+        self._statements(loop.body, Scope(scope))
         for _ in loop.axes:
             self.out.close()
             self.out.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.intexpr import below
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
 from dynagraph.ir.passes.demand import gather_base, index_of, operand_indices
 from dynagraph.ir.shapes import expr_of, same_shape
@@ -138,11 +139,10 @@ class _Planner:
             self._copy_operand(node, 0)
         base, part, *places = node.args
         rows = index_of(part.shape, "i")
-        allowed = None if places else stored_index(node, rows)
-        if not self._reads_only(part, rows, base, allowed):
+        if not self._may_read(part, rows, base, _nowhere if places else _spared_by(node)):
             self._keep_operand(node, 1)
         for k, place in enumerate(places, start=2):
-            if not self._reads_only(place, index_of(place.shape, "i"), base, None):
+            if not self._may_read(place, index_of(place.shape, "i"), base, _nowhere):
                 self._keep_operand(node, k)
         self._take(node, base)
 
@@ -164,7 +164,7 @@ class _Planner:
         if base is None or not self._may_take(node, base):
             return
         rows = index_of(node.shape, "i")
-        if all(self._reads_only(a, i, base, rows) for a, i in operand_indices(node, rows)):
+        if all(self._may_read(a, i, base, rows.__eq__) for a, i in operand_indices(node, rows)):
             self._take(node, base)
 
     def _may_take(self, node: Node, base: Node) -> bool:
@@ -207,14 +207,14 @@ class _Planner:
                 continue
             stack += [u for u in reader.users if self.position[u] < here]
 
-    def _reads_only(self, node: Node, index: Index, base: Node, allowed: Index | None) -> bool:
-        """Whether what `node` needs of `base` for its element at `index` is the one that is stored; None: it is not known which."""
+    def _may_read(self, node: Node, index: Index, base: Node, allowed: Callable[[Index], bool]) -> bool:
+        """Whether all that `node` needs of `base` for its element at `index` stands at allowed indices."""
         seen: set[tuple[Node, Index]] = set()
         stack = [(node, index)]
         while stack:
             source, at = stack.pop()
             if source is base:
-                if at != allowed:
+                if not allowed(at):
                     return False
                 continue
             if (source, at) in seen or source.kind != "call_function" or self._stands(source):
@@ -244,6 +244,21 @@ class _Planner:
             self.takeovers.kept.add(args[k])
             args[k] = copied
         output.set_args(tuple(args))
+
+
+def _nowhere(at: Index) -> bool:
+    return False
+
+
+def _spared_by(update: Node) -> Callable[[Index], bool]:
+    """Whether an update_slice may read an index of what it writes over: that which it stores to, or one that it never stores to."""
+    shape = update.args[1].shape
+    here, anywhere = (stored_index(update, index_of(shape, prefix)) for prefix in ("i", "w"))
+
+    def spared(at: Index) -> bool:
+        return at == here or any(below(read, stored) or below(stored, read) for read, stored in zip(at, anywhere))
+
+    return spared
 
 
 __all__ = ["Takeovers", "inplace", "stored_index"]
