@@ -400,8 +400,8 @@ DG_INL REAL dg_fma_SFX(REAL x, REAL y, REAL z)
     return FMA(x, y, z);
 }
 
-/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction, and unlike one choice by `(x > y) | (x != x)`
-   gcc 12 vectorises it where the operands are such choices themselves. */
+/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction; and unlike a single choice by
+   `(x > y) | (x != x)` gcc 12 vectorises it where the operands are extremes themselves. */
 DG_INL REAL dg_maximum_SFX(REAL x, REAL y)
 {
     const REAL extreme = x > y ? x : y;

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -20,25 +20,27 @@ class Slot:
 class FunctionCall:
     """``xp.function(*args, **kwargs)``: `function` is a dotted name; the arguments are static, tuples of such, or a `Slot`.
 
-    `warns_if`: the operand that is true where the function would give a warning: it is not called then.
+    `warns_if`: the operand that is true where the function would give a warning: it is not called then.  `takes_out`: its one
+    result may be written into memory of the caller's, ``out=``.
     """
 
     function: str
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...] = ()
     warns_if: Slot | None = None
+    takes_out: bool = False
 
     def map(self, change: Callable[[Any], Any]) -> "FunctionCall":
         """The call with each argument that is no tuple changed."""
         kwargs = tuple((k, _mapped(v, change)) for k, v in self.kwargs)
-        return FunctionCall(self.function, _mapped(self.args, change), kwargs, self.warns_if)
+        return replace(self, args=_mapped(self.args, change), kwargs=kwargs)
 
-    def run(self, xp: Any, operands: Sequence[Any]) -> Any:
+    def run(self, xp: Any, operands: Sequence[Any], **out: Any) -> Any:
         """What the function gives for the operands; raises what it raises, and ValueError where it would warn."""
         if self.warns_if is not None and operands[self.warns_if.position]:
             raise ValueError(f"{self.function} warns of these values: the user's own line has to")
         call = self.map(lambda value: operands[value.position] if isinstance(value, Slot) else value)
-        return function_of(xp, call.function)(*call.args, **dict(call.kwargs))
+        return function_of(xp, call.function)(*call.args, **dict(call.kwargs), **out)
 
     def __repr__(self) -> str:
         return self.spelled([f"{{{k}}}" for k in range(100)])

@@ -24,8 +24,10 @@ def call_out_of(program: LoopProgram) -> Callable[..., None] | None:
         step = steps[number]
         call = step.call.map(lambda value: concrete(value, {f"s{k}": size for k, size in enumerate(sizes)})) if sizes else step.call
         with np.errstate(all="ignore"):  # as kernels are: no warnings
-            value = call.run(np, operands)
+            value = call.run(np, operands, out=results[0]) if call.takes_out else call.run(np, operands)
         for result, out in zip(step.results, results):
+            if value is out:
+                continue
             given = selected(value, result)
             if given.dtype != out.dtype or given.shape != out.shape:
                 raise ValueError(f"{call.function} gave {given.dtype}{list(given.shape)}, not {out.dtype}{list(out.shape)}")

@@ -1028,8 +1028,8 @@ DG_INL double dg_fma_f64(double x, double y, double z)
     return DG_FMA(x, y, z);
 }
 
-/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction, and unlike one choice by `(x > y) | (x != x)`
-   gcc 12 vectorises it where the operands are such choices themselves. */
+/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction; and unlike a single choice by
+   `(x > y) | (x != x)` gcc 12 vectorises it where the operands are extremes themselves. */
 DG_INL double dg_maximum_f64(double x, double y)
 {
     const double extreme = x > y ? x : y;
@@ -1839,8 +1839,8 @@ DG_INL float dg_fma_f32(float x, float y, float z)
     return DG_FMAF(x, y, z);
 }
 
-/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction, and unlike one choice by `(x > y) | (x != x)`
-   gcc 12 vectorises it where the operands are such choices themselves. */
+/* Of zeros with two signs NumPy takes the second.  The first choice is one instruction; and unlike a single choice by
+   `(x > y) | (x != x)` gcc 12 vectorises it where the operands are extremes themselves. */
 DG_INL float dg_maximum_f32(float x, float y)
 {
     const float extreme = x > y ? x : y;

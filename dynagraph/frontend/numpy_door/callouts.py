@@ -42,6 +42,7 @@ class CallOut:
     dtype: Callable[[Node], DType] | None  # None: ask NumPy
     order: Callable[[Strided], Order] | None = None  # where the dtype is known: how the result lies, by the first operand; None: C
     warns: Callable[..., Node | None] | None = None
+    takes_out: bool = False
 
     def __call__(self, b: Builder, /, *args: Any, **kwargs: Any) -> Any:
         signature = inspect.signature(self.rule)
@@ -68,7 +69,7 @@ class CallOut:
             is_operand = name in operands
             static = numbers.get(name, value)
             given[name] = Slot(list(operands).index(name)) if is_operand else _static(static, f"{self.path}: {name}")
-        call = FunctionCall(self.path, bound.args, tuple(sorted(bound.kwargs.items())))
+        call = FunctionCall(self.path, bound.args, tuple(sorted(bound.kwargs.items())), takes_out=self.takes_out)
         return self._nodes(b, call, list(operands.values()), shapes, warning)
 
     def _is_array(self, signature: inspect.Signature, name: str, value: Any) -> bool:
@@ -190,11 +191,13 @@ ROWS: dict[str, CallOut] = {}
 def called_out(
     path: str, *arrays: str, dtype: Callable[[Node], DType] | None = None, order: Callable[[Strided], Order] | None = None,
     method: str | None = None, returns: str = "value", fallback: bool = False, warns: Callable[..., Node | None] | None = None,
+    takes_out: bool = False,
 ) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
     """Register a rule as the row of ``numpy.path``.  ``fallback``: only for what the function's other door declines.
 
     A name in `arrays` with a question mark is an array only where an array or a list is given.  ``warns(b, **arguments)`` is the
     bool that says whether NumPy gives a warning: the program then refuses the call, for the warning belongs to the user's line.
+    `takes_out`: the function has ``out=``, for an array in any order.
     """
 
     def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
@@ -202,7 +205,7 @@ def called_out(
             function = function_of(np, path)
         except AttributeError:  # this NumPy has none
             return rule
-        row = ROWS[path] = CallOut(path, rule, arrays, dtype, order, warns)
+        row = ROWS[path] = CallOut(path, rule, arrays, dtype, order, warns, takes_out)
         door = Door(path, row, returns, calls_out=True)
         if fallback:
             register_fallback(function, door)
@@ -216,13 +219,13 @@ def called_out(
 
 
 def _same_as(
-    *paths: str, warns: Callable[..., Node | None] | None = None
+    *paths: str, warns: Callable[..., Node | None] | None = None, takes_out: bool = False
 ) -> Callable[[Callable[..., Shapes]], Callable[..., Shapes]]:
     """Rows of one array `a` whose rule is the same."""
 
     def register(rule: Callable[..., Shapes]) -> Callable[..., Shapes]:
         for path in paths:
-            called_out(path, "a", warns=warns)(rule)
+            called_out(path, "a", warns=warns, takes_out=takes_out)(rule)
         return rule
 
     return register
@@ -388,17 +391,17 @@ def _with_axis(a: Node, axis: Any, who: str, size: Callable[[Dim], Dim]) -> Shap
     return tuple(size(d) if k == position else d for k, d in enumerate(a.shape))
 
 
-@_same_as("fft.fft", "fft.ifft")
+@_same_as("fft.fft", "fft.ifft", takes_out=True)
 def _fft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
     return _with_axis(a, axis, "fft", lambda d: _count(n, d, "fft"))
 
 
-@_same_as("fft.rfft", "fft.ihfft")
+@_same_as("fft.rfft", "fft.ihfft", takes_out=True)
 def _rfft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
     return _with_axis(a, axis, "rfft", lambda d: _count(n, d, "rfft") // 2 + 1)
 
 
-@_same_as("fft.irfft", "fft.hfft")
+@_same_as("fft.irfft", "fft.hfft", takes_out=True)
 def _irfft(a: Node, n: Any = None, axis: Any = -1, norm: Any = None) -> Shapes:
     return _with_axis(a, axis, "irfft", lambda d: _count(n, (d - 1) * 2, "irfft"))
 
