@@ -462,6 +462,23 @@ def test_what_is_the_same_in_every_turn_is_computed_before_the_loop():
     assert kernel.index("dg_maximum_f64(") < kernel.index("for (int64_t i1")
 
 
+def test_values_wanted_at_several_places_are_not_recomputed_without_end():
+    """Each turn wants the last one's values at three places; inlined through all turns they would be computed 3**12 times."""
+    turns = 12
+
+    def relaxed(b, d):
+        for k in range(turns):
+            column = b.slice(d, starts=(0, k), steps=(1, 1), shape=(30, 1))
+            row = b.slice(d, starts=(k, 0), steps=(1, 1), shape=(1, 30))
+            d = b.minimum(d, b.add(b.broadcast_to(column, shape=(30, 30)), b.broadcast_to(row, shape=(30, 30))))
+        return d
+
+    graph = check(relaxed, np.random.default_rng(1).uniform(1, 9, (30, 30)))
+    text = c_backend.compile_graph(graph).artifacts["kernels"]
+    kernels = text[text.index(" k0_range(") :]
+    assert kernels.count("dg_minimum_f64(") <= 3 * turns
+
+
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_a_loop_without_turns_reads_nothing(n):
     @dg.compile(backend="c", dynamic=True)

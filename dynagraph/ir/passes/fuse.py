@@ -58,12 +58,16 @@ def fuse(graph: Graph, takeovers: Takeovers) -> FusionPlan:
     return _Fuser(graph, takeovers).run()
 
 
+# a node, and the movements through which an element wants it: each way is another element of the node
+Computation = tuple[Node, tuple[Node, ...]]
+
+
 class _Fuser:
     def __init__(self, graph: Graph, takeovers: Takeovers):
         self.graph = graph
         self.takeovers = takeovers
         self.nodes = [n for n in graph.nodes if n.kind == "call_function"]
-        self.inlined_cost: dict[Node, tuple[float, frozenset[Node]]] = {}
+        self.inlined: dict[Node, frozenset[Computation]] = {}
         self.real: set[Node] = set()
         self.groups: list[Group] = []
         self.group_of: dict[Node, int] = {}
@@ -100,28 +104,26 @@ class _Fuser:
             always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")
             if node in outputs or always or node in self.real or (isinstance(lowering, Elementwise) and self._worth_keeping(node)):
                 self.real.add(node)
-            self._note_cost(node)
+            self._note_inlined(node)
 
-    def _note_cost(self, node: Node) -> None:
-        """Remember what inlining this node costs its user: the additions, and the nodes that are inlined with it."""
-        if node in self.real:
-            self.inlined_cost[node] = (1.0, frozenset())
-        else:
-            below = self._inlined_below(node)
-            self.inlined_cost[node] = (sum(map(op_cost, below)), below)
+    def _note_inlined(self, node: Node) -> None:
+        """Remember what inlining this node adds to an element of its user."""
+        self.inlined[node] = frozenset() if node in self.real else self._computations(node)
 
-    def _inlined_below(self, node: Node) -> frozenset[Node]:
-        below: set[Node] = {node}
+    def _computations(self, node: Node) -> frozenset[Computation]:
+        moved = isinstance(node.op.lowering, Movement)
+        found: set[Computation] = {(node, ())}
         for arg in node.args:
             if not is_input(arg):
-                below |= self.inlined_cost[arg][1]
-        return frozenset(below)
+                below = self.inlined[arg]
+                found |= {(n, (node, *way)) for n, way in below} if moved else below
+        return frozenset(found)
 
     def _worth_keeping(self, node: Node) -> bool:
-        below = self._inlined_below(node)
-        if len(below) > MAX_INLINED:
+        computations = self._computations(node)
+        if len(computations) > MAX_INLINED:
             return True
-        cost = sum(map(op_cost, below))
+        cost = sum(op_cost(n) for n, _ in computations)
         if len(node.users) > 1 and cost > RECOMPUTE_COST:
             return True
         mine = hint_numel(node.shape)
