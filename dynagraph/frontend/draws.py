@@ -335,6 +335,11 @@ def _methods_of(own: Any, names: Any) -> dict[Any, Callable[..., Value]]:
     return found
 
 
+def _draw_global(hidden: Any, name: str, frame: Frame, /, *args: Any, **kwargs: Any) -> Value:
+    """What a function of a module draws, by the method of the generator that the module keeps."""
+    return SPECIAL[in_mro(type(hidden), name)](frame, frame.ex.wrap(hidden, Known(hidden, name)), *args, **kwargs)
+
+
 def _numpy_random() -> None:
     """Register the objects of ``numpy.random``, which NumPy imports when it is first asked for."""
     random = np.random
@@ -350,6 +355,9 @@ def _numpy_random() -> None:
     @meaning(random.seed)
     def seed_global(frame: Frame, /, seed: Any = Const(None)) -> Value:
         return _set_seed(frame, random.seed, GLOBAL, (), seed, LARGEST_SEED, legacy.seed)
+
+    for alias in (random.ranf, random.sample):
+        SPECIAL[alias] = functools.partial(_draw_global, random.mtrand._rand, "random_sample")
 
     set_seed = vars(random.RandomState)["seed"]
     SPECIAL[set_seed] = _seeding(set_seed, random.RandomState, LARGEST_SEED, legacy.seed)
@@ -378,12 +386,7 @@ def _python_random() -> None:
     SPECIAL.update(methods)
     SPECIAL_FUNCTIONS.update(methods)
     hidden = random.random.__self__
-    draw = methods[in_mro(random.Random, "random")]
-
-    @meaning(random.random)
-    def draw_global(frame: Frame, /, *args: Any) -> Value:
-        return draw(frame, frame.ex.wrap(hidden, Known(hidden, "random")), *args)
-
+    SPECIAL[random.random] = functools.partial(_draw_global, hidden, "random")
     SPECIAL[random.Random] = functools.partial(_new, random.Random, random.Random, None)
     SPECIAL_FUNCTIONS[random.Random.seed] = _seeding(random.Random.seed, random.Random, None, own.seed)
 

@@ -85,8 +85,13 @@ _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}
 
 
 def from_numpy(dtype: object) -> DType | None:
-    """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped)."""
-    return _FROM_NUMPY.get(np.dtype(dtype))  # type: ignore[call-overload]
+    """The IR's dtype for anything ``np.dtype`` accepts; None where the IR has none (or it is byte-swapped).
+
+    NumPy has two dtypes of 64-bit integers, of C's long and of its long long, which are equal and yet not the same: the IR has one.
+    """
+    given: np.dtype = np.dtype(dtype)  # type: ignore[call-overload]
+    known = _FROM_NUMPY.get(given)
+    return known if known is not None and given.num == known.numpy.num else None
 
 
 def scalar_key(value: bool | int | float | complex) -> tuple[str, str, float, float]:

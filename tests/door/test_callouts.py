@@ -50,6 +50,9 @@ SAMPLES: dict[str, Samples] = {
         (lambda a, b: np.linalg.lstsq(a.T, b)[1], (B, X[:4])),
     ],
     "linalg.matrix_rank": [(lambda a: np.linalg.matrix_rank(a), (S,)), (lambda a: np.linalg.matrix_rank(a, tol=0.1), (B,))],
+    "linalg.cond": [
+        (lambda a: np.linalg.cond(a), (B,)), (lambda a: np.linalg.cond(a, "fro"), (SPD,)), (lambda a: np.linalg.cond(a * 0), (S,)),
+    ],
     "linalg.norm": [
         (lambda a: np.linalg.norm(a, 2), (B,)), (lambda a: np.linalg.norm(a, "nuc", axis=(0, 2), keepdims=True), (T,)),
         (lambda a: np.linalg.norm(a, -2, (1, 2)), (T,)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dynagraph as dg
 from dynagraph.frontend.numpy_door import Builder, Unsupported, lookup
 from dynagraph.frontend.numpy_door.elementwise import UFUNCS
 from dynagraph.ir import dtypes
@@ -49,3 +50,18 @@ def test_every_pair(ufunc):
             assert got is None or got == want, pair
             taken += got is not None
     assert taken >= len(arrays)  # the matrix must not pass by declining everything
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.astype("q"), lambda x: np.zeros(3, np.ulonglong), lambda x: np.add(x, x, dtype="q"), lambda x: np.sum(x, dtype="Q"),
+    lambda x: x + 1, lambda x: x == np.uint64(3), lambda x: np.arange(4, dtype=np.longlong) + x[0],
+])
+@pytest.mark.parametrize("given", ["l", "q"])
+def test_the_integers_of_long_long_are_a_dtype_of_their_own(function, given: str) -> None:
+    """Equal to int64's or uint64's, with another ``char``."""
+    x = np.arange(3).astype(given)
+    compiled = dg.compile(function, backend="reference")
+    for _ in range(2):
+        got, want = compiled(x), function(x)
+        assert (got.dtype, got.dtype.char) == (want.dtype, want.dtype.char)
+        np.testing.assert_array_equal(got, want)

@@ -235,7 +235,7 @@ for _name in (
     "__iadd__",
 ):
     _refuse_method(_name, "IN_PLACE_WRITE", _WRITE)
-for _name in ("view", "getfield", "setflags"):
+for _name in ("getfield", "setflags"):
     _refuse_method(_name, "UNSUPPORTED_FUNCTION", "is not captured")
 
 __all__: list[str] = []

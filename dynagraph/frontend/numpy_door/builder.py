@@ -276,5 +276,6 @@ def known_dtype(dtype: object, who: str) -> DType:
     if known is None:
         supported = ", ".join(d.name for d in dtypes.ALL)
         given = np.dtype(dtype)  # type: ignore[call-overload]
-        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {given} is not captured; the dtypes are {supported}")
+        text = f"{given} of C's long long" if given.char in "qQ" else given
+        raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {text} is not captured; the dtypes are {supported}")
     return known

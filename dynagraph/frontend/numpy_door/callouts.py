@@ -364,6 +364,12 @@ def _matrix_rank(A: Node, tol: Any = None, hermitian: Any = False, **rtol: Any) 
     return A.shape[:-2]
 
 
+@called_out("linalg.cond", "x")
+def _cond(x: Node, p: Any = None) -> Shapes:
+    only(x.ndim >= 2, "cond", "x", x.shape, "matrices only")
+    return x.shape[:-2]
+
+
 @called_out("linalg.norm", "x", fallback=True)
 def _norm(x: Node, ord: Any = None, axis: Any = None, keepdims: Any = False) -> Shapes:
     axes = tuple(range(x.ndim)) if axis is None else several_axes(axis, x.ndim, "norm")

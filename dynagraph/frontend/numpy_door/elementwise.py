@@ -99,7 +99,9 @@ def resolve(
         resolved = ufunc.resolve_dtypes(given, **options)
     except TypeError as error:
         raise numpy_error(f"{name}: {error}") from error
-    return tuple(known_dtype(d, f"{name}: operand or result") for d in resolved)
+    # loops of int64 with uint64 take operands as long long, which is the same here; results keep what they are
+    operands_as = tuple(np.dtype(d.str) for d in resolved[: ufunc.nin])
+    return tuple(known_dtype(d, f"{name}: operand or result") for d in operands_as + resolved[ufunc.nin :])
 
 
 # -- the doors --------------------------------------------------------------------------------------------------------

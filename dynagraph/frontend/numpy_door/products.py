@@ -39,8 +39,15 @@ def _product(name: str) -> Callable[..., Any]:
     return door
 
 
+def _vecdot(b: Builder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Node:
+    product: Node = _product("vecdot")(b, x1, x2)
+    return product
+
+
 for _name in _CORE:
     if hasattr(np, _name):
         register_function(getattr(np, _name), Door(_name, _product(_name)))
+if hasattr(np, "vecdot"):
+    register_function(np.vecdot, Door("vecdot", _vecdot, at_default=frozenset({"axis"})))
 
 __all__: list[str] = []

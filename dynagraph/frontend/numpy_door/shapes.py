@@ -91,6 +91,16 @@ def ravel_(b: Builder, a: Any, order: Any = "C") -> Node:
     return ravel(b, x) if is_contiguous(b, x) else b.call("copy", ravel(b, x))
 
 
+@numpy_method("view", returns="array")
+def view(b: Builder, a: Node, dtype: Any = None, type: Any = None) -> Node:
+    if dtype is np.ndarray and type is None:
+        dtype = None
+    only(type in (None, np.ndarray), "view", "type", type, "arrays only")
+    same = dtype is None or known_dtype(dtype, "view") is a.dtype
+    only(same, "view", "dtype", dtype, f"only that of the array, {a.dtype}: use astype for values")
+    return reshape(b, a, a.shape)
+
+
 @numpy_method("flatten", returns="array")
 def flatten(b: Builder, a: Node, order: Any = "C") -> Node:
     return b.call("copy", ravel(b, _reversed(b, a) if _reads_backwards(b, a, order, "flatten") else a))
