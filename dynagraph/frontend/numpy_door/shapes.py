@@ -398,7 +398,7 @@ def dsplit(b: Builder, ary: Any, indices_or_sections: Any) -> list[Node]:
     return _split(b, x, indices_or_sections, 2, True, "dsplit")
 
 
-@numpy_function(*(f for f in [getattr(np, "unstack", None)] if f is not None), returns="array")  # NumPy 2.0 has none
+@numpy_function(np.unstack, returns="array")
 def unstack(b: Builder, x: Any, /, *, axis: Any = 0) -> tuple[Node, ...]:
     node = b.as_node(x)
     if node.ndim == 0:
