@@ -241,7 +241,7 @@ def _spread(b: Builder, op: str, x: Node, chosen: Node, axes: tuple[int, ...], k
     return b.call("sqrt", result) if op == "std" else result
 
 
-def _variance_function(op: str) -> Callable[..., Node]:
+def _variance_door(op: str) -> Callable[..., Node]:
     def door(
         b: Builder,
         a: Any,
@@ -260,27 +260,10 @@ def _variance_function(op: str) -> Callable[..., Node]:
     return door
 
 
-def _variance_method(op: str) -> Callable[..., Node]:
-    def door(
-        b: Builder,
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: Any = 0,
-        keepdims: Any = UNSET,
-        *,
-        where: Any = UNSET,
-        mean: Any = UNSET,
-    ) -> Node:
-        return _variance(b, op, a, axis, dtype, _ddof(ddof, UNSET, op), keepdims, where, mean)
-
-    return door
-
-
 for _function in (np.var, np.std):
-    numpy_function(_function, at_default=("out",))(_variance_function(_function.__name__))
-    numpy_method(_function.__name__, at_default=("out",))(_variance_method(_function.__name__))
+    _door = _variance_door(_function.__name__)
+    numpy_function(_function, at_default=("out",))(_door)
+    numpy_method(_function.__name__, at_default=("out", "correction"))(_door)  # methods take no correction
 
 
 @numpy_function(np.average)
