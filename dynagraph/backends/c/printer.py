@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dynagraph.backends.c.sharing import Call, Shared, longest, share
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
@@ -84,6 +85,8 @@ class _ProgramPrinter:
         self.n_inputs, self.n_outputs = n_buffers(program)
         self.n_call_outs = 0
         self.symbols = sorted(_size_symbols(program), key=lambda s: int(s[1:]))
+        self.calls = share(program, lane_plan)
+        self.printed: set[Shared] = set()
 
     def run(self) -> str:
         for buffer in self.program.buffers.values():
@@ -91,7 +94,12 @@ class _ProgramPrinter:
                 self._constant(buffer)
         for step in self.program.steps:
             if isinstance(step, Kernel):
-                self._kernel(step)
+                call = self.calls.get(step)
+                if call is None:
+                    self._kernel(step)
+                elif call.shared not in self.printed:
+                    self.printed.add(call.shared)
+                    self._shared_kernel(call.shared)
         self._entry()
         return str(self.out)
 
@@ -119,29 +127,55 @@ class _ProgramPrinter:
 
     # -- kernels ----------------------------------------------------------------------------------------------------
     def _kernel(self, kernel: Kernel) -> None:
-        stored = stored_buffers(kernel.body)
-        names = sorted(n for n in loaded_buffers(kernel.body) | stored if self.program.buffers[n].role != "constant")
-        memory = [self.program.buffers[n] for n in names if self.program.buffers[n].role != "scratch"]
-        scratch = [self.program.buffers[n] for n in names if self.program.buffers[n].role == "scratch"]
-        parameters = [f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in memory]
-        parameters += [f"int64_t {s}" for s in self.symbols] + ["int64_t lo", "int64_t hi"]
-        self.out.line()
-        self.out.line(f"/* {kernel.comment} */")
-        self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(parameters)})")
-        for buffer in scratch:
-            self.out.line(
-                f"{buffer.dtype.ctype} {buffer.name}[{self.c.integer(buffer.size)}] __attribute__((aligned(64)));"
-            )
-        _KernelPrinter(self.c, kernel).body()
-        self.out.close()
-        self.out.open(
-            f"static void {kernel.name}(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread)"
-        )
-        self.out.line("(void)buffers; (void)sizes; (void)thread;")
+        names = sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))
+        memory = self._memory(names)
+        self._function(kernel, names, (), kernel.comment)
+        self._open_launched(kernel)
         self._size_arguments()
         arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi"]
         self.out.line(f"{kernel.name}_range({', '.join(arguments)});")
         self.out.close()
+
+    def _shared_kernel(self, shared: Shared) -> None:
+        """A function of several kernels.  Launched on threads it finds its arguments in `buffers` and `sizes`: `_arguments`."""
+        kernel = shared.kernel
+        self._function(kernel, shared.buffers, shared.parameters, f"{shared.n_calls} kernels like {kernel.comment}")
+        self._open_launched(kernel, "__attribute__((unused)) ")
+        memory = self._memory(shared.buffers)
+        arguments = [f"({b.dtype.ctype} *)buffers[{k}]" for k, b in enumerate(memory)]
+        arguments += [f"sizes[{k}]" for k in range(len(shared.parameters) + len(self.symbols))]
+        self.out.line(f"{kernel.name}_range({', '.join([*arguments, 'lo', 'hi'])});")
+        self.out.close()
+
+    def _open_launched(self, kernel: Kernel, attributes: str = "") -> None:
+        self.out.open(
+            f"static {attributes}void {kernel.name}"
+            "(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread)"
+        )
+        self.out.line("(void)buffers; (void)sizes; (void)thread;")
+
+    def _function(self, kernel: Kernel, names: Sequence[str], parameters: Sequence[str], comment: str) -> None:
+        """The range function of a kernel over buffers, numbers and sizes."""
+        stored = stored_buffers(kernel.body)
+        arguments = [
+            f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in self._memory(names)
+        ]
+        arguments += [f"int64_t {s}" for s in (*parameters, *self.symbols, "lo", "hi")]
+        self.out.line()
+        self.out.line(f"/* {comment} */")
+        self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(arguments)})")
+        for name in names:
+            buffer = self.program.buffers[name]
+            if buffer.role == "scratch":
+                size = self.c.integer(buffer.size)
+                self.out.line(f"{buffer.dtype.ctype} {name}[{size}] __attribute__((aligned(64)));")
+        _KernelPrinter(self.c, kernel).body()
+        self.out.close()
+
+    def _memory(self, names: Sequence[str]) -> list[Buffer]:
+        """Those of some buffers that are passed to range functions."""
+        buffers = [self.program.buffers[name] for name in names]
+        return [b for b in buffers if b.role not in ("constant", "scratch")]
 
     # -- the entry --------------------------------------------------------------------------------------------------
     def _entry(self) -> None:
@@ -155,7 +189,10 @@ class _ProgramPrinter:
                 self._refuse()
                 checked = True
             if isinstance(step, Kernel):
-                self._launch(step)
+                if step in self.calls:
+                    self._launch_shared(step, self.calls[step])
+                else:
+                    self._launch(step)
             elif isinstance(step, CallOut):
                 self._call_out(step)
             else:
@@ -181,6 +218,24 @@ class _ProgramPrinter:
             f"dg_launch(rt, {kernel.name}, buffers, sizes, {self.c.integer(count)}, {grain}, "
             f"{kernel_cost(kernel):.6g});"
         )
+
+    def _launch_shared(self, kernel: Kernel, call: Call) -> None:
+        count, grain = launch_size(kernel)
+        cost = kernel_cost(kernel)
+        name = call.shared.kernel.name
+        memory = [f"({b.dtype.ctype} *){self.address(b)}" for b in self._memory(call.buffers)]
+        numbers = [*(self.c.literal(n, dtypes.int64) for n in call.numbers), *self.symbols]
+        self.out.line(f"/* {kernel.comment} */")
+        _, most = count.bounds()
+        if most is not None and (most <= grain or most * cost <= PARALLEL_NANOSECONDS):
+            self.out.line(f"{name}_range({', '.join([*memory, *numbers, '0', self.c.integer(count)])});")
+            return
+        sizes = f"(const int64_t[]){{{', '.join(numbers)}}}" if numbers else "sizes"
+        self.out.open("")
+        self.out.line(
+            f"dg_launch(rt, {name}, (void *const[]){{{', '.join(memory)}}}, {sizes}, {self.c.integer(count)}, {grain}, {cost:.6g});"
+        )
+        self.out.close()
 
     def _library_call(self, call: LibraryCall) -> None:
         left, right = call.operands
@@ -386,10 +441,12 @@ class _KernelPrinter:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
             self._arg_reduce(r)
-        elif (r.axes[-1].extent.constant or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
-            self._serial_reduce(r)
         else:
-            self._lane_reduce(r)
+            lanes, cascade = lane_plan(r)
+            if lanes:
+                self._lane_reduce(r, lanes, cascade)
+            else:
+                self._serial_reduce(r)
         for a in r.accumulators:
             if a.dtype is dtypes.float16:
                 self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
@@ -416,20 +473,10 @@ class _KernelPrinter:
             self.out.close()
             self.out.close()
 
-    def _lane_reduce(self, r: Reduce) -> None:
+    def _lane_reduce(self, r: Reduce, lanes: int, cascade: bool) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
         *outer, axis = r.axes
-        widest = max(max(4, a.dtype.itemsize) if a.dtype.is_float else a.dtype.itemsize for a in r.accumulators)
-        extent = axis.extent.constant
-        lanes = LANE_BYTES // widest
-        while extent is not None and lanes > 4 and lanes * 4 > extent:
-            lanes //= 2
         block = lanes * CASCADE_STEPS
-        cascade = (
-            not outer
-            and (extent is None or extent > block)
-            and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
-        )
         name = axis.symbol.name
         self.out.open("")
         for other in outer:
@@ -601,6 +648,25 @@ class _KernelPrinter:
 
     def _combine(self, a: Accumulator, left: str, right: str) -> str:
         return combine(self.c, a.kind, a.dtype, left, right)
+
+
+def lane_plan(r: Reduce) -> tuple[int, bool]:
+    """How many lanes a reduction has (0: none, elements are taken one by one), and whether blocks are combined pairwise."""
+    if not r.axes or any(a.kind in ("argmax", "argmin") for a in r.accumulators):
+        return 0, False
+    extent = longest(r.axes[-1].extent)
+    if (extent or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
+        return 0, False
+    widest = max(max(4, a.dtype.itemsize) if a.dtype.is_float else a.dtype.itemsize for a in r.accumulators)
+    lanes = LANE_BYTES // widest
+    while extent is not None and lanes > 4 and lanes * 4 > extent:
+        lanes //= 2
+    cascade = (
+        len(r.axes) == 1
+        and (extent is None or extent > lanes * CASCADE_STEPS)
+        and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
+    )
+    return lanes, cascade
 
 
 BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
