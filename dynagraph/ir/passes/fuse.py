@@ -20,6 +20,7 @@ from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
 MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
+MAX_REDUCTIONS = 8  # in one kernel: their accumulators no longer fit into registers, and C compilers take long over such loops
 SERIAL_ROWS = 16  # fewer rows than this, and
 LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
 
@@ -199,6 +200,8 @@ class _Fuser:
 
     def _joined(self, group: Group, node: Node, own: Group) -> tuple[Shape, Shape] | None:
         """The row and inner space of the group with `node` in it, or None where it does not fit."""
+        if sum(isinstance(m.op.lowering, Reduction) for m in (*group.members, node)) > MAX_REDUCTIONS:
+            return None
         for outer, inner in _common_spaces(group, own):
             long = hint_numel(outer) < SERIAL_ROWS and hint_numel(inner) > LONG_ROW
             if not long and self._aligned(group, node, outer, inner):

@@ -209,22 +209,44 @@ class _Planner:
 
     def _may_read(self, node: Node, index: Index, base: Node, allowed: Callable[[Index], bool]) -> bool:
         """Whether all that `node` needs of `base` for its element at `index` stands at allowed indices."""
+        leading = self._leading_to(base, node)
         seen: set[tuple[Node, Index]] = set()
         stack = [(node, index)]
         while stack:
             source, at = stack.pop()
+            if source not in leading or (source, at) in seen:
+                continue
+            seen.add((source, at))
             if source is base:
                 if not allowed(at):
                     return False
-                continue
-            if (source, at) in seen or source.kind != "call_function" or self._stands(source):
-                continue
-            seen.add((source, at))
-            if isinstance(source.op.lowering, Gather) and gather_base(source.args[0])[0] is base:
+            elif self._gathers_from(source, base):
                 return False
-            if isinstance(source.op.lowering, (Elementwise, Movement, Gather)):
+            else:
                 stack += operand_indices(source, at)
         return True
+
+    def _leading_to(self, base: Node, node: Node) -> set[Node]:
+        """What `node` is computed from that reads `base` where it is used.  An unrolled loop may ask for any number of elements of one
+        value: most of them of values that have nothing to do with `base`."""
+        found: set[Node] = set()
+        stack = [node]
+        while stack:
+            source = stack.pop()
+            if source in found or (source is not base and (source.kind != "call_function" or self._stands(source))):
+                continue
+            found.add(source)
+            if source is not base and isinstance(source.op.lowering, (Elementwise, Movement, Gather)):
+                stack += source.args
+        leading: set[Node] = set()
+        for source in sorted(found, key=self.position.__getitem__):
+            if source is base or any(a in leading for a in source.args) or self._gathers_from(source, base):
+                leading.add(source)
+        return leading
+
+    @staticmethod
+    def _gathers_from(node: Node, base: Node) -> bool:
+        return node.kind == "call_function" and isinstance(node.op.lowering, Gather) and gather_base(node.args[0])[0] is base
 
     def _stands(self, node: Node) -> bool:
         """Whether a value is computed where it stands, and only read from memory behind it."""
