@@ -155,6 +155,7 @@ class Graph:
         self._root = Node(self, "", "root", None, (), {}, None, None)
         self._names: dict[str, int] = {}
         self._insert: Node = self._root  # new nodes go before this one
+        self._placeholders: list[Node] | None = None  # None: to be looked up
         self.location: Location | None = None  # given to new nodes
 
     # -- reading ----------------------------------------------------------------------------------------------------
@@ -169,7 +170,9 @@ class Graph:
 
     @property
     def placeholders(self) -> list[Node]:
-        return [n for n in self.nodes if n.kind == "placeholder"]
+        if self._placeholders is None:
+            self._placeholders = [n for n in self.nodes if n.kind == "placeholder"]
+        return list(self._placeholders)
 
     @property
     def output_node(self) -> Node:
@@ -245,10 +248,13 @@ class Graph:
         node._prev, node._next = before._prev, before
         before._prev._next = node
         before._prev = node
+        if kind == "placeholder":
+            self._placeholders = None
         return node
 
     def _unique(self, name: str) -> str:
-        name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
+        if not (name.isascii() and name.isidentifier()):
+            name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "value"
         while True:
             count = self._names.get(name, 0)
             self._names[name] = count + 1
@@ -273,6 +279,8 @@ class Graph:
             raise GraphError(f"cannot erase {node.name}: used by {', '.join(u.name for u in node.users)}")
         node.set_args(())
         node._prev._next, node._next._prev = node._next, node._prev
+        if node.kind == "placeholder":
+            self._placeholders = None
 
     def eliminate_dead_code(self) -> int:
         """Erase call_function and get_attr nodes that nothing uses; gives how many went."""

@@ -50,6 +50,7 @@ class Apply:
 Atom = Union[Symbol, Apply]
 IntLike = Union[int, "IntExpr"]
 Monomial = tuple[Atom, ...]
+_ONE_TERM: dict[Monomial, int] = {(): 1}
 
 
 class IntExpr:
@@ -71,26 +72,37 @@ class IntExpr:
         return IntExpr({(Symbol(name, low, high),): 1})
 
     def __add__(self, other: IntLike) -> "IntExpr":
-        terms = dict(self.terms)
-        for monomial, coefficient in IntExpr.of(other).terms.items():
-            terms[monomial] = terms.get(monomial, 0) + coefficient
-        return IntExpr(terms)
+        return self._plus(IntExpr.of(other), 1)
 
     __radd__ = __add__
+
+    def _plus(self, other: "IntExpr", times: int) -> "IntExpr":
+        """``self + times * other``."""
+        if not other.terms:
+            return self
+        terms = dict(self.terms)
+        for monomial, coefficient in other.terms.items():
+            terms[monomial] = terms.get(monomial, 0) + times * coefficient
+        return IntExpr(terms)
 
     def __neg__(self) -> "IntExpr":
         return IntExpr({m: -c for m, c in self.terms.items()})
 
     def __sub__(self, other: IntLike) -> "IntExpr":
-        return self + -IntExpr.of(other)
+        return self._plus(IntExpr.of(other), -1)
 
     def __rsub__(self, other: IntLike) -> "IntExpr":
         return IntExpr.of(other) - self
 
     def __mul__(self, other: IntLike) -> "IntExpr":
+        other = IntExpr.of(other)
+        if self.terms == _ONE_TERM:
+            return other
+        if other.terms == _ONE_TERM:
+            return self
         terms: dict[Monomial, int] = {}
         for m1, c1 in self.terms.items():
-            for m2, c2 in IntExpr.of(other).terms.items():
+            for m2, c2 in other.terms.items():
                 monomial = tuple(sorted(m1 + m2, key=lambda a: a.name))
                 terms[monomial] = terms.get(monomial, 0) + c1 * c2
         return IntExpr(terms)
@@ -186,11 +198,11 @@ class IntExpr:
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The value where every symbol is given."""
-        result = self.substitute(values).constant
-        if result is None:
+        try:
+            return sum(c * prod(_atom_value(atom, values) for atom in monomial) for monomial, c in self.terms.items())
+        except KeyError:
             missing = sorted(s.name for s in self.symbols() if s.name not in values)
-            raise KeyError(f"{self}: no value for {', '.join(missing)}")
-        return result
+            raise KeyError(f"{self}: no value for {', '.join(missing)}") from None
 
     def render(self, symbol: Callable[[str], str], apply_: Callable[[str, str, str], str]) -> str:
         """Print as an expression of another language; `apply_` gets the function name and two printed operands."""
@@ -249,6 +261,15 @@ def _atom_bounds(atom: Atom) -> tuple[int | None, int | None]:
     if atom.function == "max":
         return _either(max, ll, rl), _both(max, lh, rh)
     return None, None
+
+
+def _atom_value(atom: Atom, values: Mapping[str, int]) -> int:
+    if isinstance(atom, Symbol):
+        return values[atom.name]
+    return _FUNCTIONS[atom.function](atom.left.evaluate(values), atom.right.evaluate(values))
+
+
+_FUNCTIONS: dict[str, Callable[[int, int], int]] = {"//": operator.floordiv, "%": operator.mod, "min": min, "max": max}
 
 
 def _atom_magnitude(atom: Atom, largest: int) -> int:

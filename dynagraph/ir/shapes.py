@@ -38,6 +38,7 @@ class ShapeEnv:
 
     values: dict[str, int] = field(default_factory=dict)
     relations: dict[Relation, None] = field(default_factory=dict)  # ordered set
+    decided: dict[tuple[str, IntExpr, IntExpr], bool] = field(default_factory=dict)  # an unrolled loop asks the same again and again
 
     def symbol(self, value: int) -> "SymInt":
         """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static)."""
@@ -48,6 +49,13 @@ class ShapeEnv:
         return SymInt(IntExpr.symbol(name, low=2), self)
 
     def decide(self, op: str, left: IntExpr, right: IntExpr) -> bool:
+        question = op, left, right
+        answer = self.decided.get(question)
+        if answer is None:
+            answer = self.decided[question] = self._decide(op, left, right)
+        return answer
+
+    def _decide(self, op: str, left: IntExpr, right: IntExpr) -> bool:
         difference = left - right
         low, high = difference.bounds()
         if op == "==":

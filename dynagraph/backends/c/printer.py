@@ -127,9 +127,9 @@ class _ProgramPrinter:
 
     # -- kernels ----------------------------------------------------------------------------------------------------
     def _kernel(self, kernel: Kernel) -> None:
-        names = sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))
-        memory = self._memory(names)
-        self._function(kernel, names, (), kernel.comment)
+        used = [self.program.buffers[name] for name in sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))]
+        memory = [b for b in used if b.role not in ("constant", "scratch")]
+        self._function(kernel, memory, (), kernel.comment)
         self._open_launched(kernel)
         self._size_arguments()
         arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi"]
@@ -139,9 +139,9 @@ class _ProgramPrinter:
     def _shared_kernel(self, shared: Shared) -> None:
         """A function of several kernels.  Launched on threads it finds its arguments in `buffers` and `sizes`: `_arguments`."""
         kernel = shared.kernel
-        self._function(kernel, shared.buffers, shared.parameters, f"{shared.n_calls} kernels like {kernel.comment}")
+        memory = [self.program.buffers[name] for name in shared.buffers]
+        self._function(kernel, memory, shared.parameters, f"{shared.n_calls} kernels like {kernel.comment}")
         self._open_launched(kernel, "__attribute__((unused)) ")
-        memory = self._memory(shared.buffers)
         arguments = [f"({b.dtype.ctype} *)buffers[{k}]" for k, b in enumerate(memory)]
         arguments += [f"sizes[{k}]" for k in range(len(shared.parameters) + len(self.symbols))]
         self.out.line(f"{kernel.name}_range({', '.join([*arguments, 'lo', 'hi'])});")
@@ -154,28 +154,21 @@ class _ProgramPrinter:
         )
         self.out.line("(void)buffers; (void)sizes; (void)thread;")
 
-    def _function(self, kernel: Kernel, names: Sequence[str], parameters: Sequence[str], comment: str) -> None:
+    def _function(self, kernel: Kernel, memory: Sequence[Buffer], parameters: Sequence[str], comment: str) -> None:
         """The range function of a kernel over buffers, numbers and sizes."""
-        stored = stored_buffers(kernel.body)
-        arguments = [
-            f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in self._memory(names)
-        ]
+        stored, loaded = stored_buffers(kernel.body), loaded_buffers(kernel.body)
+        arguments = [f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in memory]
         arguments += [f"int64_t {s}" for s in (*parameters, *self.symbols, "lo", "hi")]
         self.out.line()
         self.out.line(f"/* {comment} */")
         self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(arguments)})")
-        for name in names:
+        for name in sorted(loaded | stored):
             buffer = self.program.buffers[name]
             if buffer.role == "scratch":
                 size = self.c.integer(buffer.size)
                 self.out.line(f"{buffer.dtype.ctype} {name}[{size}] __attribute__((aligned(64)));")
         _KernelPrinter(self.c, kernel).body()
         self.out.close()
-
-    def _memory(self, names: Sequence[str]) -> list[Buffer]:
-        """Those of some buffers that are passed to range functions."""
-        buffers = [self.program.buffers[name] for name in names]
-        return [b for b in buffers if b.role not in ("constant", "scratch")]
 
     # -- the entry --------------------------------------------------------------------------------------------------
     def _entry(self) -> None:
@@ -223,7 +216,7 @@ class _ProgramPrinter:
         count, grain = launch_size(kernel)
         cost = kernel_cost(kernel)
         name = call.shared.kernel.name
-        memory = [f"({b.dtype.ctype} *){self.address(b)}" for b in self._memory(call.buffers)]
+        memory = [f"({b.dtype.ctype} *){self.address(b)}" for b in map(self.program.buffers.__getitem__, call.buffers)]
         numbers = [*(self.c.literal(n, dtypes.int64) for n in call.numbers), *self.symbols]
         self.out.line(f"/* {kernel.comment} */")
         _, most = count.bounds()

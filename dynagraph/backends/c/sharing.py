@@ -42,7 +42,7 @@ class Shared:
 
     kernel: Kernel
     parameters: tuple[str, ...]
-    buffers: tuple[str, ...]
+    buffers: tuple[str, ...]  # what it is passed; constants only where they differ
     n_calls: int
 
 
@@ -94,9 +94,16 @@ def _calls(walks: list["_Walk"]) -> dict[Kernel, Call]:
             put.append(IntExpr.symbol(name, min(values), max(values)))
     first = walks[0]
     kernel = _Walk(first.program, first.kernel, first.choice, put).run()
-    shared = Shared(kernel, tuple(names.values()), tuple(first.buffers), len(walks))
+    roles = [first.program.buffers[name].role for name in first.buffers]
+    passed = [
+        together
+        for role, together in zip(roles, zip(*(w.buffers for w in walks)))
+        if role != "scratch" and (role != "constant" or len(set(together)) > 1)
+    ]
+    buffers = list(zip(*passed))
     numbers = list(zip(*names)) if names else [()] * len(walks)
-    return {w.kernel: Call(shared, tuple(w.buffers), given) for w, given in zip(walks, numbers)}
+    shared = Shared(kernel, tuple(names.values()), buffers[0], len(walks))
+    return {w.kernel: Call(shared, b, n) for w, b, n in zip(walks, buffers, numbers)}
 
 
 class _Walk:
@@ -247,10 +254,9 @@ class _Walk:
 
 
 def _kind(buffer: Buffer) -> Hashable:
-    """What kernels with one function agree in: constants are those of the file, rows on the stack have a constant size."""
-    if buffer.role == "constant":
-        return buffer.name
-    return (buffer.dtype.name, buffer.size) if buffer.role == "scratch" else buffer.dtype.name
+    """What kernels with one function agree in: rows on the stack have a constant size."""
+    role = buffer.role if buffer.role in ("constant", "scratch") else "memory"
+    return role, buffer.dtype.name, buffer.size if role == "scratch" else None
 
 
 def _fixed_literals(body: Sequence[Statement]) -> Iterator[Expr]:
