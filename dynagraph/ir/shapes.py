@@ -38,7 +38,7 @@ class ShapeEnv:
 
     values: dict[str, int] = field(default_factory=dict)
     relations: dict[Relation, None] = field(default_factory=dict)  # ordered set
-    decided: dict[tuple[str, IntExpr, IntExpr], bool] = field(default_factory=dict)  # an unrolled loop asks the same again and again
+    decided: dict[tuple[str, IntExpr, IntExpr], bool] = field(default_factory=dict)  # unrolled loops ask the same again
 
     def symbol(self, value: int) -> "SymInt":
         """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static)."""

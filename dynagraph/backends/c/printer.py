@@ -129,7 +129,7 @@ class _ProgramPrinter:
     def _kernel(self, kernel: Kernel) -> None:
         used = [self.program.buffers[name] for name in sorted(loaded_buffers(kernel.body) | stored_buffers(kernel.body))]
         memory = [b for b in used if b.role not in ("constant", "scratch")]
-        self._function(kernel, memory, (), kernel.comment)
+        self._function(kernel, memory, [], kernel.comment)
         self._open_launched(kernel)
         self._size_arguments()
         arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi"]
@@ -137,12 +137,15 @@ class _ProgramPrinter:
         self.out.close()
 
     def _shared_kernel(self, shared: Shared) -> None:
-        """A function of several kernels.  Launched on threads it finds its arguments in `buffers` and `sizes`: `_arguments`."""
+        """A function of several kernels.  Where it is launched, `buffers` and `sizes` hold its arguments: see `_launch_shared`."""
         kernel = shared.kernel
         memory = [self.program.buffers[name] for name in shared.buffers]
-        self._function(kernel, memory, shared.parameters, f"{shared.n_calls} kernels like {kernel.comment}")
+        parameters = [f"{self.c.number_type(dtype)} {name}" for name, dtype in shared.reals]
+        parameters += [f"int64_t {name}" for name in shared.parameters]
+        self._function(kernel, memory, parameters, f"{shared.n_calls} kernels like {kernel.comment}")
         self._open_launched(kernel, "__attribute__((unused)) ")
         arguments = [f"({b.dtype.ctype} *)buffers[{k}]" for k, b in enumerate(memory)]
+        arguments += [f"((const double *)buffers[{len(memory)}])[{k}]" for k in range(len(shared.reals))]
         arguments += [f"sizes[{k}]" for k in range(len(shared.parameters) + len(self.symbols))]
         self.out.line(f"{kernel.name}_range({', '.join([*arguments, 'lo', 'hi'])});")
         self.out.close()
@@ -155,10 +158,10 @@ class _ProgramPrinter:
         self.out.line("(void)buffers; (void)sizes; (void)thread;")
 
     def _function(self, kernel: Kernel, memory: Sequence[Buffer], parameters: Sequence[str], comment: str) -> None:
-        """The range function of a kernel over buffers, numbers and sizes."""
+        """The range function of a kernel over buffers, its parameters and sizes."""
         stored, loaded = stored_buffers(kernel.body), loaded_buffers(kernel.body)
         arguments = [f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in memory]
-        arguments += [f"int64_t {s}" for s in (*parameters, *self.symbols, "lo", "hi")]
+        arguments += [*parameters, *(f"int64_t {s}" for s in (*self.symbols, "lo", "hi"))]
         self.out.line()
         self.out.line(f"/* {comment} */")
         self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(arguments)})")
@@ -217,14 +220,17 @@ class _ProgramPrinter:
         cost = kernel_cost(kernel)
         name = call.shared.kernel.name
         memory = [f"({b.dtype.ctype} *){self.address(b)}" for b in map(self.program.buffers.__getitem__, call.buffers)]
+        reals = [self.c.literal(x, dtype) for x, (_, dtype) in zip(call.reals, call.shared.reals)]
         numbers = [*(self.c.literal(n, dtypes.int64) for n in call.numbers), *self.symbols]
         self.out.line(f"/* {kernel.comment} */")
         _, most = count.bounds()
-        if most is not None and (most <= grain or most * cost <= PARALLEL_NANOSECONDS):
-            self.out.line(f"{name}_range({', '.join([*memory, *numbers, '0', self.c.integer(count)])});")
+        if most is not None and (most <= grain or most * cost <= PARALLEL_NANOSECONDS):  # never on threads
+            self.out.line(f"{name}_range({', '.join([*memory, *reals, *numbers, '0', self.c.integer(count)])});")
             return
+        if reals:
+            memory.append(f"(void *)(const double[]){{{', '.join(reals)}}}")
         sizes = f"(const int64_t[]){{{', '.join(numbers)}}}" if numbers else "sizes"
-        self.out.open("")
+        self.out.open("")  # the arrays need the stack for this call only
         self.out.line(
             f"dg_launch(rt, {name}, (void *const[]){{{', '.join(memory)}}}, {sizes}, {self.c.integer(count)}, {grain}, {cost:.6g});"
         )

@@ -1,16 +1,18 @@
 """Kernels that differ in numbers only, as calls of one function: a Python loop that capture unrolls makes hundreds of them.
 
 Comes after `ir/passes/memory_plan.py`, before the printer.  Numbers that differ between alike kernels (offsets, strides, sizes,
-integers in expressions) become parameters, what is equal in all stays a constant, and so does what decides how a loop is vectorised.
+literals) become parameters; what is equal in all stays a constant, and so does what decides how a loop is vectorised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.expr import Expr
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.loops import (
     Accumulator,
@@ -31,9 +33,10 @@ from dynagraph.ir.loops import (
 SHARED_FROM = 6  # alike kernels; fewer are compiled each for itself, with all that is known of it
 SMALL_STRIDE = 4  # elements: loops over such strides are vectorised with shuffles, which differ from stride to stride
 PARAMETER = "p"  # begins the names of parameters: p0, p1...
+REAL_PARAMETER = "q"  # ... and of those that are real numbers
 INT64 = range(-(2**63), 2**63)
 # functions that are as fast of a number in a register as of a literal
-PLAIN_FUNCTIONS = ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "select", "choose")
+PLAIN_FUNCTIONS = ("add", "sub", "mul", "div", "eq", "ne", "lt", "le", "gt", "ge", "maximum", "minimum", "select", "choose")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +44,9 @@ class Shared:
     """A function for several kernels: the first of them, with symbols in place of the numbers that differ."""
 
     kernel: Kernel
-    parameters: tuple[str, ...]
     buffers: tuple[str, ...]  # what it is passed; constants only where they differ
+    parameters: tuple[str, ...]
+    reals: tuple[tuple[str, DType], ...]
     n_calls: int
 
 
@@ -53,6 +57,7 @@ class Call:
     shared: Shared
     buffers: tuple[str, ...]
     numbers: tuple[int, ...]
+    reals: tuple[float, ...]
 
 
 Choice = Callable[[Reduce], Hashable]
@@ -84,6 +89,7 @@ def longest(extent: IntExpr) -> int | None:
 
 
 def _calls(walks: list["_Walk"]) -> dict[Kernel, Call]:
+    first = walks[0]
     names: dict[tuple[int, ...], str] = {}
     put: list[IntExpr] = []
     for values in zip(*(w.numbers for w in walks)):
@@ -92,31 +98,59 @@ def _calls(walks: list["_Walk"]) -> dict[Kernel, Call]:
         else:  # numbers that are equal to each other in every kernel are one parameter
             name = names.setdefault(values, f"{PARAMETER}{len(names)}")
             put.append(IntExpr.symbol(name, min(values), max(values)))
+    reals: list[tuple[str, DType]] = []
+    reals_of: list[tuple[float, ...]] = []
+    put_reals: list[Expr] = []
+    for literals in zip(*(w.reals for w in walks)):
+        if len(set(literals)) == 1:
+            put_reals.append(literals[0])
+        else:
+            reals.append((f"{REAL_PARAMETER}{len(reals)}", literals[0].dtype))
+            reals_of.append(tuple(e.value for e in literals))  # type: ignore[misc]
+            put_reals.append(var(*reals[-1]))
+    kernel = _Walk(first.program, first.kernel, first.choice, put, put_reals).run()
+    buffers = _passed(walks)
+    shared = Shared(kernel, buffers[0], tuple(names.values()), tuple(reals), len(walks))
+    numbers, real_numbers = _by_kernel(list(names), walks), _by_kernel(reals_of, walks)
+    return {w.kernel: Call(shared, *given) for w, *given in zip(walks, buffers, numbers, real_numbers)}
+
+
+def _by_kernel(columns: list[tuple[Any, ...]], walks: list["_Walk"]) -> list[tuple[Any, ...]]:
+    """For each kernel its values, from those of all kernels for each parameter."""
+    return list(zip(*columns)) if columns else [()] * len(walks)
+
+
+def _passed(walks: list["_Walk"]) -> list[tuple[str, ...]]:
+    """For each kernel the buffers that its function is passed."""
     first = walks[0]
-    kernel = _Walk(first.program, first.kernel, first.choice, put).run()
     roles = [first.program.buffers[name].role for name in first.buffers]
-    passed = [
+    columns = [
         together
         for role, together in zip(roles, zip(*(w.buffers for w in walks)))
         if role != "scratch" and (role != "constant" or len(set(together)) > 1)
     ]
-    buffers = list(zip(*passed))
-    numbers = list(zip(*names)) if names else [()] * len(walks)
-    shared = Shared(kernel, tuple(names.values()), buffers[0], len(walks))
-    return {w.kernel: Call(shared, b, n) for w, b, n in zip(walks, buffers, numbers)}
+    return _by_kernel(columns, walks)
 
 
 class _Walk:
     """One walk over a kernel, in an order that depends on its structure alone.
 
-    `key` is the structure: kernels with equal keys differ in `numbers` and in the names of buffers and variables only.  A walk that is
-    given numbers to `put` in place of the kernel's own makes the kernel with these.
+    `key` is the structure: kernels with equal keys differ in `numbers`, `reals` and the names of buffers and variables only.
+    A walk that is given what to put in place of the kernel's own numbers makes the kernel with that.
     """
 
-    def __init__(self, program: LoopProgram, kernel: Kernel, choice: Choice, put: Sequence[IntExpr] | None = None):
-        self.program, self.kernel, self.choice, self.put = program, kernel, choice, put
+    def __init__(
+        self,
+        program: LoopProgram,
+        kernel: Kernel,
+        choice: Choice,
+        put: Sequence[IntExpr] | None = None,
+        put_reals: Sequence[Expr] | None = None,
+    ):
+        self.program, self.kernel, self.choice, self.put, self.put_reals = program, kernel, choice, put, put_reals
         self.key: list[Hashable] = []
         self.numbers: list[int] = []
+        self.reals: list[Expr] = []  # literals
         self.buffers: dict[str, int] = {}  # names, in order of their first use
         self.names: dict[str, int] = {}  # of variables
         self.places: dict[Expr, int] = {}
@@ -160,7 +194,7 @@ class _Walk:
         return tuple(self._statement(s) for s in body)
 
     def _statement(self, s: Statement) -> Statement:
-        self.key.append(type(s))
+        self.key.append(type(s).__name__)
         if isinstance(s, Define):
             value = self._expr(s.value)
             self._define(s.name)
@@ -245,6 +279,10 @@ class _Walk:
         return e.value  # type: ignore[return-value]
 
     def _literal(self, e: Expr) -> Expr:
+        if e.dtype.is_float and e not in self.fixed:
+            position = len(self.reals)
+            self.reals.append(e)
+            return e if self.put_reals is None else self.put_reals[position]
         if not e.dtype.is_integer or e in self.fixed or e.value not in INT64:
             value = e.value
             self.key.append(dtypes.scalar_key(value) if isinstance(value, (float, complex)) else value)  # type: ignore[arg-type]

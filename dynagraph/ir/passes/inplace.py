@@ -227,8 +227,10 @@ class _Planner:
         return True
 
     def _leading_to(self, base: Node, node: Node) -> set[Node]:
-        """What `node` is computed from that reads `base` where it is used.  An unrolled loop may ask for any number of elements of one
-        value: most of them of values that have nothing to do with `base`."""
+        """What `node` is computed from, where it is used, that reads `base`.
+
+        An unrolled loop may ask a value for any number of elements, mostly where `base` is not read at all.
+        """
         found: set[Node] = set()
         stack = [node]
         while stack:
