@@ -223,8 +223,10 @@ class _ProgramPrinter:
         reals = [self.c.literal(x, dtype) for x, (_, dtype) in zip(call.reals, call.shared.reals)]
         numbers = [*(self.c.literal(n, dtypes.int64) for n in call.numbers), *self.symbols]
         self.out.line(f"/* {kernel.comment} */")
-        _, most = count.bounds()
+        least, most = count.bounds()
         if most is not None and (most <= grain or most * cost <= PARALLEL_NANOSECONDS):  # never on threads
+            if least is None or least <= 0:  # a range function runs one iteration at least
+                self.out.line(f"if ({self.c.integer(count)} > 0)")
             self.out.line(f"{name}_range({', '.join([*memory, *reals, *numbers, '0', self.c.integer(count)])});")
             return
         if reals:
