@@ -18,9 +18,9 @@ from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes, optable
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.loops import Kernel, LibraryCall
+from dynagraph.ir.loops import Kernel, LibraryCall, Reduce
 from dynagraph.ir.ops import OPS
-from dynagraph.ir.passes.fuse import fuse
+from dynagraph.ir.passes.fuse import MAX_REDUCTIONS, fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.pipeline import run as run_passes
@@ -477,6 +477,18 @@ def test_values_wanted_at_several_places_are_not_recomputed_without_end():
     text = c_backend.compile_graph(graph).artifacts["kernels"]
     kernels = text[text.index(" k0_range(") :]
     assert kernels.count("dg_minimum_f64(") <= 3 * turns
+
+
+def test_kernels_hold_few_reductions():
+    x = f32(40, 64)
+
+    def many(b, x):
+        parts = [b.slice(x, starts=(k, 0), steps=(1, 1), shape=(20, 64)) for k in range(20)]
+        return [b.sum(b.multiply(part, part), axis=(1,)) for part in parts]
+
+    graph = check(many, x)
+    reductions = [sum(len(s.accumulators) for s in step.body if isinstance(s, Reduce)) for step in steps(graph)]
+    assert max(reductions) == MAX_REDUCTIONS and sum(reductions) == 20
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

@@ -15,6 +15,7 @@ from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.loops import Kernel, stored_buffers
 from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes import inplace as inplace_pass
 from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.backends.native import element_strides, run_native
 
@@ -46,8 +47,8 @@ def part(graph: Graph, x, start: int, size: int, step: int = 1):
     return graph.call(OPS["slice"], x, starts=(start,), steps=(step,), shape=(size,))
 
 
-def updated(graph: Graph, x, value, start: int, step: int = 1):
-    return graph.call(OPS["update_slice"], x, value, starts=(start,), steps=(step,))
+def updated(graph: Graph, x, value, start: int, step: int = 1, axes: int = 1):
+    return graph.call(OPS["update_slice"], x, value, starts=(start,) * axes, steps=(step,) * axes)
 
 
 def one_input() -> tuple:
@@ -279,3 +280,22 @@ def first_of(step: int, size: int) -> st.SearchStrategy[int]:
 @given(programs())
 def test_any_order_of_writes_and_reads(graph: Graph) -> None:
     check(graph, *inputs(3))
+
+
+def test_a_long_chain_asks_only_where_the_memory_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An element of the last of n values is made of n * n elements of the first ones."""
+    asked = []
+    operands = inplace_pass.operand_indices
+    monkeypatch.setattr(inplace_pass, "operand_indices", lambda node, at: asked.append(node) or operands(node, at))
+    n = 20
+    graph = Graph()
+    x = graph.placeholder("x", Meta(F64, (n, n)))
+    corner = graph.call(OPS["slice"], x, starts=(0, 0), steps=(1, 1), shape=(1, 1))
+    value = updated(graph, x, graph.call(OPS["negative"], corner), 0, axes=2)
+    for k in range(n):
+        column = graph.call(OPS["slice"], value, starts=(0, k), steps=(1, 1), shape=(n, 1))
+        row = graph.call(OPS["slice"], value, starts=(k, 0), steps=(1, 1), shape=(1, n))
+        value = graph.call(OPS["minimum"], value, graph.call(OPS["add"], column, row))
+    graph.output([value], into=[0])
+    check(graph, *inputs(1, (n, n)))
+    assert len(asked) < 20 * n

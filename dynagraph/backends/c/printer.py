@@ -199,7 +199,8 @@ class _ProgramPrinter:
         self.out.close()
 
     def _writes_input(self, step: Step) -> bool:
-        return any(self.program.buffers[name].role == "input" for name in step_buffers(step)[1])
+        written = stored_buffers(step.body) if isinstance(step, Kernel) else step_buffers(step)[1]
+        return any(self.program.buffers[name].role == "input" for name in written)
 
     def _refuse(self) -> None:
         """End here where a check failed: nothing of the caller's is changed yet."""
