@@ -6,7 +6,7 @@ axes are independent of one another: a target runs them in any order and on any 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
@@ -263,25 +263,29 @@ def substitute(body: Sequence[Statement], values: dict[str, IntExpr]) -> tuple[S
     """Replace loop variables in all indices."""
     memo: dict[Expr, Expr] = {}
     rule = LeafRule(values)
+    return map_body(body, lambda e: map_expr(e, memo, rule), lambda index: index.substitute(values))
 
-    def expr(e: Expr) -> Expr:
-        return map_expr(e, memo, rule)
+
+def map_body(
+    body: Sequence[Statement], value: Callable[[Expr], Expr], index: Callable[[IntExpr], IntExpr] = lambda index: index
+) -> tuple[Statement, ...]:
+    """The statements with each value, and each index that is stored to, changed."""
 
     def stores(items: Sequence[Store]) -> tuple[Store, ...]:
         return tuple(
-            Store(s.buffer, s.index.substitute(values), expr(s.value), None if s.place is None else expr(s.place)) for s in items
+            Store(s.buffer, index(s.index), value(s.value), None if s.place is None else value(s.place)) for s in items
         )
 
     def accumulator(a: Accumulator) -> Accumulator:
-        return replace(a, value=expr(a.value))
+        return replace(a, value=value(a.value))
 
     def one(s: Statement) -> Statement:
         if isinstance(s, Define):
-            return Define(s.name, expr(s.value))
+            return Define(s.name, value(s.value))
         if isinstance(s, Store):
             return stores([s])[0]
         if isinstance(s, Loop):
-            return Loop(s.axes, substitute(s.body, values))
+            return Loop(s.axes, map_body(s.body, value, index))
         if isinstance(s, Reduce):
             return Reduce(s.axes, tuple(map(accumulator, s.accumulators)), stores(s.stores))
         if isinstance(s, ColumnReduce):

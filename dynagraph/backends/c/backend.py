@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from dataclasses import replace
 from importlib import resources
+from itertools import chain
 
 from dynagraph.backends.c.call_outs import call_out_of
 from dynagraph.backends.c.prelude import prelude_for
@@ -24,6 +25,7 @@ from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.passes.segment import segment
 
 RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
 
@@ -53,8 +55,8 @@ def lower_graph(graph: Graph) -> LoopProgram:
     legal = legalize(graph.copy())
     takeovers = inplace(legal)
     program = lower(legal, fuse(legal, takeovers))
-    steps = tuple(collapse(s) if isinstance(s, Kernel) else s for s in program.steps)
-    return memory_plan(replace(program, steps=steps))
+    steps = chain.from_iterable(segment(collapse(s)) if isinstance(s, Kernel) else [s] for s in program.steps)
+    return memory_plan(replace(program, steps=tuple(steps)))
 
 
 def complete_source(source: CSource) -> str:
