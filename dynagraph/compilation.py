@@ -26,6 +26,7 @@ import numpy as np
 
 from dynagraph import config, control
 from dynagraph._core import _dispatch
+from dynagraph.array_libraries import is_array
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
 from dynagraph.errors import CaptureError
@@ -272,7 +273,7 @@ class Compilation:
         )
         captured_at = time.perf_counter()
         executable = self.options.backend(captured.graph) if captured.has_operations else None
-        may_not_pay = captured.stop is not None or captured.graph.may_refuse
+        may_not_pay = captured.stop is not None or captured.graph.may_refuse  # as all graphs of CuPy's arrays may
         measured = config.stay_eager and self is self.root and may_not_pay and not captured.n_symbols
         entry = make_entry(captured, executable, function.__closure__, measured)
         failed = entry.check(values)
@@ -448,6 +449,8 @@ def _kind(values: tuple) -> tuple:
         kind = type(value)  # isinstance would ask the object
         if issubclass(kind, np.ndarray):
             parts.append((kind, value.dtype, value.ndim, value.flags.num))
+        elif is_array(value):
+            parts.append((kind, value.dtype, value.ndim, value.flags.c_contiguous))
         elif kind in (bool, int, str, type(None)):
             parts.append((kind, value))
         else:

@@ -13,6 +13,7 @@ from numpy._core import umath
 
 from dynagraph import config
 from dynagraph._core import _dispatch
+from dynagraph.array_libraries import is_array
 from dynagraph.backends.blas import find_blas
 from dynagraph.compilation import compilations
 from dynagraph.frontend.objects import shown_namespace
@@ -49,7 +50,7 @@ def _on_frame(function: types.FunctionType, code: types.CodeType, values: tuple)
 
 def _holds_arrays(value: Any) -> bool:
     kind = type(value)
-    return issubclass(kind, (np.ndarray, list, tuple, dict)) or bool(shown_namespace(value))
+    return issubclass(kind, (np.ndarray, list, tuple, dict)) or is_array(value) or bool(shown_namespace(value))
 
 
 def _forget_locks() -> None:

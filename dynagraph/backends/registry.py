@@ -7,8 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
-import numpy as np
-
+from dynagraph.array_libraries import NUMPY, named
+from dynagraph.backends import device as device_backend
 from dynagraph.backends import numpy as numpy_backend
 from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.executable import Backend, Executable
@@ -20,7 +20,7 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
 from dynagraph.ir.shapes import hint_of
 
-UserBackend = Callable[[Graph, Sequence[np.ndarray]], Callable[..., Any]]
+UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
 
 
 def get_backend(backend: Union[str, UserBackend]) -> Backend:
@@ -29,17 +29,26 @@ def get_backend(backend: Union[str, UserBackend]) -> Backend:
     A user's backend gives back a callable, which takes the graph's inputs and gives a tuple or list of its outputs.
     Raises BackendError for an unknown name.
 
-    >>> get_backend("reference")
-    <function reference at ...>
+    >>> callable(get_backend("reference"))
+    True
     """
     if callable(backend):
         return functools.partial(_compile_with, backend)
+    return functools.partial(_by_library, _own_backend(backend))
+
+
+def _own_backend(backend: str) -> Backend:
     if backend not in BACKENDS:
         raise BackendError(
             f"unknown backend {backend!r}; known ones are {', '.join(sorted(BACKENDS))}, "
             "or pass a callable(graph, example_inputs)"
         )
     return BACKENDS[backend]
+
+
+def _by_library(backend: Backend, graph: Graph) -> Executable:
+    """Graphs of arrays that lie on a device run there, whatever the backend for NumPy's is."""
+    return backend(graph) if graph.library == NUMPY.name else device_backend.compile_graph(graph)
 
 
 # -- the CPU, with or without a compiler ----------------------------------------------------------------------------
@@ -74,9 +83,10 @@ BACKENDS: Mapping[str, Backend] = {
 # -- a user's backend -----------------------------------------------------------------------------------------------
 
 
-def example_inputs(graph: Graph) -> list[np.ndarray]:
-    """Zeros of the inputs' dtypes, and of their shapes as seen at capture."""
-    return [np.zeros(tuple(map(hint_of, n.shape)), n.dtype.numpy) for n in graph.placeholders]
+def example_inputs(graph: Graph) -> list[Any]:
+    """Zeros of the inputs' dtypes, and of their shapes as seen at capture: arrays of the graph's library."""
+    xp = named(graph.library).module
+    return [xp.zeros(tuple(map(hint_of, n.shape)), n.dtype.numpy) for n in graph.placeholders]
 
 
 def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
@@ -86,20 +96,24 @@ def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
     if not callable(program):
         raise BackendError(f"backend {name}: must give back a callable for the graph, got {type(program).__name__}")
 
-    def call(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-        return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays))
+    as_array = named(graph.library).module.asarray
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays), as_array)
 
     return Executable(call, repeatable=False)
 
 
-def _checked(name: str, expected: Sequence[Node], results: Any, sizes: Sizes) -> tuple[np.ndarray, ...]:
+def _checked(
+    name: str, expected: Sequence[Node], results: Any, sizes: Sizes, as_array: Callable[[Any], Any]
+) -> tuple[Any, ...]:
     """The results as arrays, if they are what the graph says."""
     if not isinstance(results, (tuple, list)) or len(results) != len(expected):
         given = f"{len(results)} of them" if isinstance(results, (tuple, list)) else type(results).__name__
         raise BackendError(
             f"backend {name}: its program must give a tuple of the graph's {len(expected)} outputs, got {given}"
         )
-    arrays = tuple(map(np.asarray, results))
+    arrays = tuple(map(as_array, results))
     for node, array in zip(expected, arrays):
         shape = concrete(node.shape, sizes)
         if dtypes.from_numpy(array.dtype) is not node.dtype or array.shape != shape:

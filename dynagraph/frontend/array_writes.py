@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.masks import chooses_alike
 from dynagraph.frontend.memory import same_place, way_to
@@ -150,6 +151,8 @@ def _computed_in(dtype: DType, ufunc: np.ufunc, target: Node, value: Node) -> bo
 
 def _assigned(ex: Executor, value: Any, target: Node) -> Node:
     """The value as elements of the target: cast to its dtype as an assignment does, broadcast to its shape."""
+    if ex.library is not NUMPY and isinstance(value, Sequence):
+        refuse("UNSUPPORTED_ARGUMENT", "a list that is stored in an array of CuPy's")
     node = ex.builder.as_node(ex.to_door(value), target.dtype)
     if target.ndim == 0 and node.ndim > 0:
         refuse("WOULD_RAISE", "an array is assigned to a single element")

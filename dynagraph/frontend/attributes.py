@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from dynagraph.frontend import array_writes, objects
+from dynagraph.array_libraries import NUMPY
+from dynagraph.frontend import array_writes, cupy_door, objects
 from dynagraph.frontend.array_flags import load_flag
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator
@@ -110,6 +111,8 @@ def _of_partial(frame: Frame, value: Partial, name: str) -> Value:
 
 
 def _of_array(frame: Frame, array: Array, name: str) -> Value:
+    if frame.ex.library is not NUMPY and not array.is_scalar:
+        return _of_device_array(frame, array, name)
     if name == "flags" and not array.is_scalar:
         return Flags(array)
     reader = ATTRIBUTES.get(name)
@@ -124,6 +127,15 @@ def _of_array(frame: Frame, array: Array, name: str) -> Value:
     if not hasattr(kind, name):
         throw(AttributeError(_lacks(f"numpy.{kind.__name__}", name)))
     return refuse("UNSUPPORTED_FUNCTION", f"the array attribute .{name}")
+
+
+def _of_device_array(frame: Frame, array: Array, name: str) -> Value:
+    kind = frame.ex.library.array_type
+    if name in cupy_door.METHODS and hasattr(kind, name):
+        return Method(name, array)
+    if name not in cupy_door.ATTRIBUTES or (name == "imag" and not array.node.dtype.is_complex):
+        refuse("UNSUPPORTED_FUNCTION", f".{name} of an array of CuPy's")
+    return frame.ex.from_door(ATTRIBUTES[name](frame.ex.builder, frame.ex.memories.present(array)), "array")
 
 
 def _of_masked(frame: Frame, value: Masked, name: str) -> Value:
@@ -292,6 +304,8 @@ def store_attribute(frame: Frame, value: Any, name: str, new: Value) -> None:
         value.fields[name] = new
     elif isinstance(value, Const) and type(value.value) is types.ModuleType and not hasattr(types.ModuleType, name):
         _store_in_module(frame, value.value, name, new)
+    elif isinstance(value, Array) and frame.ex.library is not NUMPY:
+        refuse("IN_PLACE_WRITE", f"the attribute .{name} of an array of CuPy's is set")
     elif isinstance(value, Array) and name == "flat" and not value.is_scalar:
         array_writes.store_flat(frame.ex, value, Const(slice(None)), new)
     elif isinstance(value, Array) and name in ("real", "imag") and value.node.dtype.is_complex and not value.is_scalar:

@@ -68,6 +68,11 @@ _ROWS = (
         "an input is no plain array, Python number or container",
         "pass np.asarray(x), of a native dtype and aligned",
     ),
+    Reason(
+        "MIXED_LIBRARIES",
+        "arrays of NumPy meet arrays of CuPy, or those of two devices meet",
+        "bring them to one side first: cupy.asarray(x), or x.get()",
+    ),
     Reason("UNSUPPORTED_VALUE", "this kind of Python value is not followed", "use numbers, tuples, lists and dicts"),
     Reason(
         "UNSUPPORTED_RESULT",

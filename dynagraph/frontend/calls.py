@@ -10,13 +10,17 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from dynagraph.frontend import cupy_door
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
-from dynagraph.frontend.executor import Frame
+from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, of_python_values
 from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, source_of_function
 from dynagraph.frontend.source import Trusted
-from dynagraph.frontend.values import Const, Dict, Function, Method, Object, Partial, Sequence, Value
+from dynagraph.frontend.values import Array, Const, Dict, Function, Masked, Method, Object, Partial, Sequence, Value
+from dynagraph.frontend.wrapping import Lazy
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
@@ -27,7 +31,7 @@ DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  #
 # Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
 OPAQUE_PACKAGES = frozenset(
     {
-        "numpy", "scipy", "cupy", "inspect", "random", "warnings", "logging", "os", "threading", "re", "unittest", "traceback",
+        "numpy", "scipy", "cupy", "cupyx", "inspect", "random", "warnings", "logging", "os", "threading", "re", "unittest", "traceback",
         "asyncio", "concurrent", "multiprocessing", "subprocess", "importlib", "pathlib", "tempfile", "socket", "json", "pickle",
         "linecache", "dis", "ast", "tokenize", "gc", "weakref", "datetime", "decimal", "queue", "selectors", "signal", "io",
         "dynagraph", "hypothesis", "pytest", "_pytest", "torch", "jax", "numba", "matplotlib", "sklearn", "pandas",
@@ -49,10 +53,80 @@ def caller(*kinds: type) -> Callable[[Caller], Caller]:
 def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Value:
     """``function(*args, **kwargs)``."""
     function = frame.ex.resolve(function)
+    own = cupy_door.names()
+    if own is not None:
+        in_cupy = _call_of_cupy(frame, own, function, args, kwargs)
+        if in_cupy is not None:
+            return in_cupy
     found = CALLERS.get(type(function))
     if found is None:
         return refuse("UNSUPPORTED_VALUE", f"a call of a {type(function).__name__.lower()}")
     return found(frame, function, args, kwargs)
+
+
+# -- CuPy ---------------------------------------------------------------------------------------------------------------------
+
+
+def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Arguments, kwargs: Keywords) -> Value | None:
+    """A call of a function of CuPy's, or of NumPy's with arrays of CuPy's among the arguments; None for any other."""
+    ex = frame.ex
+    called = function.value if isinstance(function, Const) else getattr(function, "object", None)
+    name = None if called is None else own.name_of(called)
+    if name == "get_array_module":
+        if any(isinstance(ex.resolve(v), Object) for v in args):
+            refuse("UNSUPPORTED_ARGUMENT", "cupy.get_array_module of an object that may be of CuPy's")
+        ours = [type(v) is Array and not v.is_scalar and ex.library is own.library for v in map(ex.resolve, args)]
+        return Const(cupy_door.modules()[any(ours)])
+    if name is not None:
+        return _call_in_cupy(frame, own, name, args, kwargs)
+    if ex.library is not own.library:
+        return None
+    if isinstance(function, Method):
+        called = function.owner.value if isinstance(function.owner, Const) else None
+        called = called if isinstance(called, np.ufunc) else None
+    if called is None or not cupy_door.is_numpys_callable(called) or not any(map(_holds_device_array, _resolved(ex, args, kwargs))):
+        return None
+    name = None if isinstance(function, Method) else cupy_door.name_in_numpy(called)
+    if name is None:
+        refuse("UNSUPPORTED_FUNCTION", f"np.{getattr(called, '__name__', called)} of an array of CuPy's")
+    return _call_in_cupy(frame, own, name, args, kwargs)
+
+
+def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments, kwargs: Keywords) -> Value:
+    """``cupy.name(*args, **kwargs)``."""
+    ex = frame.ex
+    if own.library.refusal:
+        refuse("UNSUPPORTED_INPUT", own.library.refusal)
+    given = _resolved(ex, args, kwargs)
+    if not any(map(_holds_device_array, given)) and name not in cupy_door.CREATES:
+        refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name} of no array")
+    ex.claim(own.library)
+    if name in cupy_door.UFUNCS:
+        args, kwargs = cupy_door.ufunc_arguments(name, args, kwargs)
+    else:
+        args, kwargs = cupy_door.arguments(f"cupy.{name}", cupy_door.FUNCTIONS[name], args, kwargs)
+    door = lookup(getattr(np, name))
+    assert door is not None
+    before, ex.creating = ex.creating, True
+    try:
+        return ex.call_door(door, args, kwargs)
+    finally:
+        ex.creating = before
+
+
+def _resolved(ex: Executor, args: Arguments, kwargs: Keywords) -> list[Any]:
+    return [ex.resolve(v) for v in (*args, *kwargs.values())]
+
+
+def _holds_device_array(value: Any) -> bool:
+    """Whether an argument is an array, no NumPy scalar, or holds one, in a capture of CuPy's arrays."""
+    if isinstance(value, Array):
+        return not value.is_scalar
+    if isinstance(value, Masked):
+        return True
+    if isinstance(value, Sequence):
+        return any(_holds_device_array(item.force() if type(item) is Lazy else item) for item in value.items)
+    return False
 
 
 @caller(Function)

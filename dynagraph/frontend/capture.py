@@ -14,6 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph import config
+from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend import handlers, markers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.breaks import Break, Reason, bare
 from dynagraph.frontend.executor import Executor
@@ -180,7 +181,7 @@ class _Ending:
         orders = [None if into is not None else _order(n) for n, into in zip(results.nodes, results.into)]
         nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
         _forget_layouts(graph)
-        graph.output(nodes, results.into, len(ex.builder.checks))
+        graph.output(nodes, results.into, len(ex.builder.checks), () if ex.library is NUMPY else results.scalars)
         outputs = tuple(
             (
                 n.dtype.numpy,

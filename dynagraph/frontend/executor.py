@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from dynagraph import config
-from dynagraph.frontend import array_writes, masks
+from dynagraph.array_libraries import NUMPY, ArrayLibrary
+from dynagraph.frontend import array_writes, cupy_door, masks
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
 from dynagraph.frontend.memory import Memories
 from dynagraph.frontend.numpy_door import Builder, Chosen, Door, Unsupported, WeakFloat
+from dynagraph.frontend.numpy_door.builder import leaves
 from dynagraph.frontend.numpy_errors import numpy_error_of
 from dynagraph.frontend.numpy_source import is_numpys
 from dynagraph.frontend.profile import Profile
@@ -223,6 +225,9 @@ class Executor:
         self.symbolic_floats: set[Source] = set()
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
+        self.creating = False  # while a function of CuPy's makes an array of none
+        self.library = NUMPY  # whose arrays the capture is of
+        self.device = -1  # where these lie, once one has been seen
         self.shown: set[int] = set()  # objects whose repr is under way
         self.main = self._main_frame(program)
         self.running = [self.main]  # the frames that run, innermost last
@@ -371,9 +376,28 @@ class Executor:
     # -- arrays ---------------------------------------------------------------------------------------------------------
     def known(self, array: Array) -> np.ndarray | None:
         """What an array holds, if that depends on no input."""
+        if self.library is not NUMPY:
+            return None  # NumPy would compute it, perhaps to other bits
         return self.builder.known(self.memories.present(array))
 
+    def claim(self, library: ArrayLibrary, device: int | None = None) -> None:
+        """Take part in the capture with arrays of a library, on a device: all are of one, as CuPy raises where they are not."""
+        if library is not self.library:
+            if self.library is not NUMPY or any(not array.is_scalar for array in self.arrays.values()):
+                refuse("MIXED_LIBRARIES", f"of {self.library.name} and of {library.name}")
+            if not self.builder.may_refuse:
+                refuse("RANDOM_DRAW", f"before arrays of {library.name}")
+            self.library = library
+            self.graph.library = library.name
+            self.builder.check_op = cupy_door.check_op
+        if device is not None and library is not NUMPY:
+            if self.device not in (-1, device):
+                refuse("MIXED_LIBRARIES", f"on the devices {self.device} and {device}")
+            self.device = device
+
     def own(self, array: Array) -> Array:
+        if self.library is not NUMPY and isinstance(array.source, Returned) and not array.is_scalar:
+            refuse("MIXED_LIBRARIES", f"{array.source} gives an array of NumPy's")
         self.arrays[array.node] = array
         return array
 
@@ -395,7 +419,8 @@ class Executor:
         try:
             result = door(self.builder, *given, **named)
         except Unsupported as refusal:
-            error = numpy_error_of(self, door, given, named) if refusal.reason == "NUMPY_ERROR" and self.in_try() else None
+            raised_here = refusal.reason == "NUMPY_ERROR" and self.in_try() and self.library is NUMPY
+            error = numpy_error_of(self, door, given, named) if raised_here else None
             if error is None:
                 raise
             throw(error)
@@ -403,7 +428,22 @@ class Executor:
         if kind == "same":
             first = next((x for x in (*given, *named.values()) if isinstance(x, Node)), None)
             kind = "value" if first is not None and first in self.scalars else "array"
-        return result, kind
+        return result, kind if self.library is NUMPY else self._kind_on_device(door, (*given, *named.values()), result, kind)
+
+    def _kind_on_device(self, door: Door, given: tuple[Any, ...], result: Any, kind: str) -> str:
+        """What 0-d results of CuPy are; NumPy scalars among themselves stay NumPy's affair."""
+        own = cupy_door.names()
+        name = None if own is None else own.doors.get(door)
+        nodes = [x for x in leaves(given) if isinstance(x, Node)]
+        if self.creating or any(n not in self.scalars for n in nodes):
+            if name is None:
+                raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: {door.name}")
+            cupy_door.check_operands(name, given, self.scalars.__contains__)
+            cupy_door.check_result(name, result)
+            return "array"
+        if any(isinstance(x, Node) and (x.ndim or kind != "value") for x in leaves(result)) or isinstance(result, Chosen):
+            raise Unsupported("MIXED_LIBRARIES", f"np.{door.name} makes an array of NumPy's")
+        return kind
 
     def to_door(self, value: Value) -> Any:
         """A value as the door takes it."""
@@ -452,6 +492,8 @@ class Executor:
         if isinstance(result, Node):
             return self._from_node(result, returns)
         if isinstance(result, Chosen):
+            if self.library is not NUMPY:
+                refuse("DATA_DEPENDENT", "what a mask chooses of an array of CuPy's")
             return masks.masked(self, result)
         if isinstance(result, (tuple, list)):
             return Sequence(type(result), [self.from_door(r, returns) for r in result])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.array_libraries import NUMPY, library_of
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import (
     Attribute,
@@ -33,7 +34,7 @@ from dynagraph.ir.shapes import Relation
 
 Instruction = tuple[Any, ...]
 MAX_REGISTERS = 512  # of a guard program
-BINDING = ("array", "scalar", "int")  # guards that give the program its inputs
+BINDING = ("array", "device_array", "scalar", "int")  # guards that give the program its inputs
 _LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")
 
 
@@ -182,7 +183,7 @@ class GuardList:
     def _rows(self) -> list[tuple[Instruction, str]]:
         """Arrays that are arguments first: cheapest and most likely to differ."""
         rows = list(self._instructions.values())
-        parameters = [r for r in rows if r[0][0] == "array" and isinstance(self._sources.get(r[0][1]), Local)]
+        parameters = [r for r in rows if r[0][0] in ("array", "device_array") and isinstance(self._sources.get(r[0][1]), Local)]
         chosen = {id(r) for r in parameters}
         return parameters + [r for r in rows if id(r) not in chosen] + self._tail
 
@@ -258,10 +259,12 @@ def _identity(part: Any) -> Any:
 
 def describe_value(value: Any) -> str:
     """A value as the texts of guards speak of it."""
-    if isinstance(value, np.ndarray):
+    library = library_of(type(value))
+    if library is not None or isinstance(value, np.ndarray):
         layout = "" if value.flags.c_contiguous else f" strides {[s // value.itemsize for s in value.strides]}"
-        kind = "" if type(value) is np.ndarray else f"{type(value).__name__} of "
-        return f"{kind}{value.dtype}[{', '.join(map(str, value.shape))}]{layout}"
+        kind = f"{type(value).__name__} of " if library is None else "" if library is NUMPY else f"{library.name} "
+        place = "" if library is None or library is NUMPY else f" on device {library.device_of(value)}"
+        return f"{kind}{value.dtype}[{', '.join(map(str, value.shape))}]{layout}{place}"
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None))):
         return repr(value)
     return f"an object of type {type(value).__name__}"

@@ -150,27 +150,28 @@ class Memories:
         given = self.object_of(base)
         if given is None:
             return
-        if not given.flags.writeable:
+        library = self.ex.library
+        if not library.is_writeable(given):
             refuse("WOULD_RAISE", "an array that is read-only is written")
         if _overlaps_itself(given):
             refuse("IN_PLACE_WRITE", "an array whose elements share memory is written")
         for node in self.ex.graph.placeholders:
             other = None if node is base or node in self.ex.scalars else self.object_of(node)
-            if other is not None and np.may_share_memory(given, other):
+            if other is not None and library.may_share_memory(given, other):
                 refuse("OVERLAP", f"{self.ex.arrays[base].source} and {self.ex.arrays[node].source}")
 
     def check_new_input(self, given: Any, source: Source) -> None:
         """An array that is looked at only now shares nothing with those that were written to."""
         for memory in self:
             known = self.object_of(memory.base) if memory.base.kind == "placeholder" else None
-            if known is not None and np.may_share_memory(known, given):
+            if known is not None and self.ex.library.may_share_memory(known, given):
                 refuse("OVERLAP", f"{self.ex.arrays[memory.base].source} and {source}")
 
     def is_writeable(self, array: Array) -> bool:
         """What ``array.flags.writeable`` says."""
         _, base = way_to(array.node)
         given = self.object_of(base) if base.kind == "placeholder" else None
-        return not is_broadcast(array.node) and (given is None or bool(given.flags.writeable))
+        return not is_broadcast(array.node) and (given is None or self.ex.library.is_writeable(given))
 
     def object_of(self, node: Node) -> Any:
         """The caller's array that a placeholder stands for; None for a number, and for what the entry makes anew."""

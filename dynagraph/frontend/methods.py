@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend import array_writes
+from dynagraph.array_libraries import NUMPY
+from dynagraph.frontend import array_writes, cupy_door
 from dynagraph.frontend import operations as ops
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
@@ -65,6 +66,10 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
 
 
 def _of_array(frame: Frame, owner: Array, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    if frame.ex.library is not NUMPY and not owner.is_scalar:
+        args, kwargs = cupy_door.arguments(f"cupy.ndarray.{name}", cupy_door.METHODS.get(name, ""), args, kwargs)
+        if name not in cupy_door.METHODS:
+            refuse("UNSUPPORTED_FUNCTION", f".{name}() of an array of CuPy's")
     writes = array_writes.WRITING_METHODS.get(name)
     if writes is not None and not owner.is_scalar:
         _with_arguments(name, writes, frame.ex, owner, *args, **kwargs)

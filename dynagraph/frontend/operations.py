@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.array_libraries import NUMPY
 from dynagraph.errors import ShapeError
 from dynagraph.frontend import array_writes, masks
 from dynagraph.frontend.array_flags import flag_named
@@ -423,6 +424,10 @@ def in_place(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
     """``left symbol= right``: on arrays a write, which is followed where nobody else sees the array's memory."""
     ex = frame.ex
     left, right = ex.resolve(left), ex.resolve(right)
+    if isinstance(left, Array) and not left.is_scalar and symbol == "@" and ex.library is not NUMPY:
+        if hasattr(ex.library.array_type, "__imatmul__"):
+            refuse("IN_PLACE_WRITE", "@= of an array of CuPy's")
+        return binary(frame, symbol, left, right)  # as Python does without the method: the name gets another array
     if isinstance(left, Array) and not left.is_scalar:
         result = binary(frame, symbol, left, right)
         if symbol == "@":

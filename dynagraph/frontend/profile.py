@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.array_libraries import is_array
 from dynagraph.frontend.source import Source
 
 SMALLEST = 2  # of symbolic sizes and integers
@@ -27,7 +28,7 @@ class Profile:
         self.changing: set[Source] = set()
         self.specialised: set[Source] = set()  # numbers that turned out to be needed as they are
 
-    def symbolic_axes(self, source: Source, array: np.ndarray) -> list[bool]:
+    def symbolic_axes(self, source: Source, array: Any) -> list[bool]:
         """Which axes of an array get a symbol."""
         if self.dynamic is False:
             return [False] * array.ndim
@@ -66,7 +67,7 @@ def mark_dynamic(array: Any, axis: Any = None) -> None:
     >>> batch = np.zeros((8, 3))
     >>> dg.mark_dynamic(batch, 0)
     """
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.ndarray) and not is_array(array):
         raise TypeError(f"mark_dynamic: expected an array, got {type(array).__name__}")
     axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
     for a in axes:
@@ -78,6 +79,6 @@ def mark_dynamic(array: Any, axis: Any = None) -> None:
     _marked[key] = (reference, known | frozenset(a % array.ndim for a in axes))
 
 
-def marked_axes(array: np.ndarray) -> frozenset[int]:
+def marked_axes(array: Any) -> frozenset[int]:
     found = _marked.get(id(array))
     return found[1] if found is not None and found[0]() is array else frozenset()

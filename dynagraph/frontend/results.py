@@ -13,12 +13,13 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from dynagraph.array_libraries import NUMPY, ArrayLibrary
 from dynagraph.frontend import masks
 from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator, Step
 from dynagraph.frontend.guards import size_program
-from dynagraph.frontend.memory import is_broadcast
+from dynagraph.frontend.memory import is_broadcast, way_to
 from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     DELETED,
@@ -48,6 +49,7 @@ from dynagraph.frontend.values import (
 )
 from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Node
+from dynagraph.ir.interpreter import concrete
 from dynagraph.ir.ops import Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
 
@@ -289,7 +291,15 @@ class Results:
             return self._output(array.node, True) if array.is_scalar else self._base(array.node)
         base, strided = found
         owner = self._base(base)
+        if self.ex.library is not NUMPY:
+            return self._device_view(owner, array.node)
         return ("view", owner, array.node.dtype.numpy, *_layout(strided), not is_broadcast(array.node))
+
+    def _device_view(self, owner: Recipe, node: Node) -> Recipe:
+        """A view that the library itself makes of the owner, step by step."""
+        sizes = tuple(("size", (("s", k),)) for k in range(len(self.ex.env.values)))
+        steps = DeviceView(self.ex.library, tuple((n.op.eager, dict(n.attrs)) for n in way_to(node)[0]))
+        return ("call", steps, (owner, ("tuple", sizes)))
 
     def _base(self, base: Node) -> Recipe:
         """The array whose memory a value lies in."""
@@ -444,6 +454,22 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
 
 
 # -- what recipes call ------------------------------------------------------------------------------------------------------------
+
+
+class DeviceView:
+    """Makes a view of an array whose memory only its library can look at: `steps` are functions of the op table, with attributes."""
+
+    def __init__(self, library: ArrayLibrary, steps: tuple[tuple[Callable[..., Any], dict[str, Any]], ...]):
+        self.library, self.steps = library, steps
+
+    def __call__(self, base: Any, values: tuple[int, ...]) -> Any:
+        sizes = {f"s{k}": value for k, value in enumerate(values)}
+        view = base
+        for function, attrs in self.steps:
+            view = function(self.library.module, view, **{name: concrete(value, sizes) for name, value in attrs.items()})
+        if view.size and not self.library.may_share_memory(view, base):
+            raise SystemError(f"dynagraph: a view that {self.library.name} copies")
+        return view
 
 
 def new_exception(cls: type, args: tuple[Any, ...]) -> Any:

@@ -147,7 +147,7 @@ def type_of(frame: Frame, value: Any) -> type:
     """``type(value)``, guarded."""
     value = frame.ex.resolve(value)
     if isinstance(value, Array):
-        return value.node.dtype.numpy.type if value.is_scalar else np.ndarray
+        return value.node.dtype.numpy.type if value.is_scalar else frame.ex.library.array_type
     if isinstance(value, Const):
         return int if isinstance(value.value, SymInt) else type(value.value)
     if isinstance(value, Number):

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dynagraph._core import _dispatch
+from dynagraph.array_libraries import NUMPY, ArrayLibrary, library_of
+from dynagraph.frontend import cupy_door
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
@@ -131,8 +133,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if kind in VALUES:
         ex.guards.add("equal", source, obj, says=f" is {obj!r}")
         return Const(obj, source)
-    if kind is np.ndarray:
-        return _array_input(ex, obj, source)
+    library = library_of(kind)
+    if library is not None:
+        return _array_input(ex, obj, source, library)
     if issubclass(kind, np.ndarray):  # isinstance would ask the object
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is {describe_value(obj)}, a subclass of np.ndarray")
     if issubclass(kind, np.generic):
@@ -149,6 +152,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         ex.guards.add("type", source, slice, says=" is a slice")
         parts = [Lazy(ex, getattr(obj, name), Attribute(source, name)) for name in ("start", "stop", "step")]
         return Slice((parts[0], parts[1], parts[2]), source)
+    if _is_of_cupy(obj):
+        ex.guards.add("is", source, obj, says=f" is {_short(obj)}")
+        return Const(obj, source)
     if kind is types.FunctionType:
         return function(ex, obj, source)
     if kind is types.BuiltinFunctionType and type(obj.__self__) in BOUND_TO:
@@ -163,6 +169,12 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if is_container(kind):
         return _of_subclass(ex, obj, source)
     return Object(kind, obj, source)
+
+
+def _is_of_cupy(obj: Any) -> bool:
+    """Whether an object is a function of CuPy's whose meaning is known: as NumPy's, these are taken as unchanging."""
+    own = cupy_door.names()
+    return own is not None and own.name_of(obj) is not None
 
 
 def is_cython_function(kind: type) -> bool:
@@ -320,12 +332,16 @@ def _range(ex: Executor, obj: range, source: Source) -> Const:
 # -- arrays -----------------------------------------------------------------------------------------------------------------
 
 
-def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
+def _array_input(ex: Executor, array: Any, source: Source, library: ArrayLibrary) -> Array:
+    if library.refusal:
+        raise Break("UNSUPPORTED_INPUT", None, library.refusal)
+    device = library.device_of(array)
+    ex.claim(library, device)
     dtype = dtypes.from_numpy(array.dtype)
     # np.longlong equals np.int64 where a long has 64 bits, yet its scalars have another type
     if dtype is None or array.dtype.metadata or array.dtype.num != dtype.numpy.num:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has dtype {array.dtype}")
-    if not array.flags.aligned or array.ndim > MAX_DIMS:
+    if not library.is_aligned(array) or array.ndim > MAX_DIMS:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is not aligned, or has more than {MAX_DIMS} dimensions")
     ex.memories.check_new_input(array, source)
     slot = input_slot(ex)
@@ -334,9 +350,13 @@ def _array_input(ex: Executor, array: np.ndarray, source: Source) -> Array:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} has strides that are no multiple of its item size")
     strides = None if contiguous else tuple(s // array.itemsize for s in array.strides)
     shape, guarded = _dims(ex, source, array, slot, contiguous)
-    says = f": {describe_value(array)}" + ("" if array.flags.writeable else " read-only")
-    writeable = bool(array.flags.writeable)
-    ex.guards.add("array", source, slot, array.dtype, array.ndim, guarded, strides, writeable, says=says)
+    writeable = library.is_writeable(array)
+    says = f": {describe_value(array)}" + ("" if writeable else " read-only")
+    if library is NUMPY:
+        ex.guards.add("array", source, slot, array.dtype, array.ndim, guarded, strides, writeable, says=says)
+    else:
+        kind = library.array_type
+        ex.guards.add("device_array", source, slot, kind, array.dtype, array.ndim, guarded, strides, device, says=says)
     node = ex.graph.placeholder(_name_of(source), Meta(dtype, shape, strides))
     return ex.own(Array(node, source=source))
 
@@ -349,7 +369,7 @@ def input_slot(ex: Executor) -> int:
 
 
 def _dims(
-    ex: Executor, source: Source, array: np.ndarray, slot: int, contiguous: bool
+    ex: Executor, source: Source, array: Any, slot: int, contiguous: bool
 ) -> tuple[tuple[Dim, ...], tuple[int | None, ...]]:
     if not contiguous:
         return array.shape, array.shape

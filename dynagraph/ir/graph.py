@@ -150,6 +150,7 @@ class Graph:
 
     name: str = "graph"
     constants: dict[str, np.ndarray] = field(default_factory=dict)
+    library: str = "numpy"  # whose arrays it takes and gives
 
     def __post_init__(self) -> None:
         self._root = Node(self, "", "root", None, (), {}, None, None)
@@ -191,6 +192,11 @@ class Graph:
         return self.output_node.attrs.get("into") or (None,) * len(self.outputs)
 
     @property
+    def scalars(self) -> tuple[bool, ...]:
+        """For each output whether it is a NumPy scalar, where the graph's library is not NumPy."""
+        return self.output_node.attrs.get("scalars") or (False,) * len(self.outputs)
+
+    @property
     def n_checks(self) -> int:
         """How many outputs at the end are checks."""
         return int(self.output_node.attrs.get("n_checks", 0))
@@ -198,7 +204,7 @@ class Graph:
     @property
     def may_refuse(self) -> bool:
         """Whether a program of the graph may leave a call to the plain function, having changed nothing."""
-        return self.n_checks > 0 or any(node.may_raise for node in self.nodes)
+        return self.n_checks > 0 or self.library != "numpy" or any(node.may_raise for node in self.nodes)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.nodes)
@@ -228,14 +234,19 @@ class Graph:
         meta = op.infer(tuple(a.meta for a in args), attrs)
         return self._add("call_function", op.name, op, args, attrs, meta)
 
-    def output(self, nodes: Sequence[Node], into: Sequence[int | None] = (), n_checks: int = 0) -> Node:
+    def output(
+        self, nodes: Sequence[Node], into: Sequence[int | None] = (), n_checks: int = 0, scalars: Sequence[bool] = ()
+    ) -> Node:
         """What the graph returns.  `into`: for each output the position of the input whose memory it is written to, or None.
 
         `n_checks`: that many outputs at the end are bools; where one is true the program refuses to run, and changes nothing.
+        `scalars`: which outputs are NumPy scalars; for libraries whose arrays lie on a device, where these do not.
         """
         attrs: dict[str, Any] = {"into": tuple(into)} if any(position is not None for position in into) else {}
         if n_checks:
             attrs["n_checks"] = n_checks
+        if any(scalars):
+            attrs["scalars"] = tuple(scalars)
         return self._add("output", "output", "output", tuple(nodes), attrs, None)
 
     def _add(self, kind: str, name: str, target: Any, args: tuple[Node, ...], attrs: dict[str, Any],
@@ -295,7 +306,7 @@ class Graph:
 
     def copy(self) -> "Graph":
         """A deep copy; constants are shared (they are read-only)."""
-        new = Graph(self.name, dict(self.constants))
+        new = Graph(self.name, dict(self.constants), self.library)
         mapping: dict[Node, Node] = {}
         for node in self.nodes:
             new.location = node.location

@@ -16,7 +16,7 @@ typedef enum {
     G_GLOBAL, G_ABSENT, G_CELL, G_CLOSURE, G_TYPE, G_TYPE_VERSION, G_ATTR, G_NO_ATTR, G_ITEM, G_DICT_ITEM, G_LEN, G_DICT_KEYS,
     G_IS, G_IS_NOT, G_SAME, G_NOT_SAME, G_EQUAL, G_ARRAY, G_SCALAR, G_DIM, G_RELATION, G_ERRSTATE,
     G_INT, G_CONTENTS, G_NO_ITEM, G_SET_IS, G_SET_ORDER, G_MAXLEN, G_TOKEN, G_UNMODIFIED, G_SELF_OF, G_VALUE,
-    G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD, G_DISJOINT,
+    G_DEREF, G_DEAD, G_NO_SLOT, G_FIELD, G_DISJOINT, G_DEVICE_ARRAY,
 } opcode;
 
 typedef struct {
@@ -54,6 +54,7 @@ static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
     {"unmodified", G_UNMODIFIED, 1}, {"self_of", G_SELF_OF, 3}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
     {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
     {"field", G_FIELD, 4}, {"value", G_VALUE, 2}, {"disjoint", G_DISJOINT, 1},
+    {"device_array", G_DEVICE_ARRAY, 8},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -165,6 +166,64 @@ static PyObject *stored_item(PyObject *sequence, Py_ssize_t index)
     return item;
 }
 
+/* -- arrays on a device: what they say of themselves, by attributes of a class in C (CuPy's) ---------------------------------- */
+
+static PyObject *a_shape, *a_strides, *a_dtype, *a_data, *a_ptr, *a_device_id, *a_itemsize; /* names; kept for good */
+
+static int name_attributes(void)
+{
+    static const struct { PyObject **name; const char *text; } names[] = {
+        {&a_shape, "shape"}, {&a_strides, "strides"}, {&a_dtype, "dtype"}, {&a_data, "data"}, {&a_ptr, "ptr"},
+        {&a_device_id, "device_id"}, {&a_itemsize, "itemsize"},
+    };
+    for (size_t k = 0; k < sizeof names / sizeof *names; ++k)
+        if (!*names[k].name && !(*names[k].name = PyUnicode_InternFromString(names[k].text)))
+            return -1;
+    return 0;
+}
+
+typedef struct {
+    int ndim;
+    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS]; /* in bytes */
+    npy_intp device;
+    char *data;
+} device_layout;
+
+/* an attribute that is an int; -1 with an exception: it is none */
+static npy_intp int_attribute(PyObject *object, PyObject *name)
+{
+    PyObject *value = object ? PyObject_GetAttr(object, name) : NULL;
+    npy_intp number = value ? PyLong_AsSsize_t(value) : -1;
+    Py_XDECREF(value);
+    return number;
+}
+
+static int sizes_attribute(PyObject *object, PyObject *name, npy_intp *out)
+{
+    PyObject *value = PyObject_GetAttr(object, name);
+    int n = value && PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) <= DG_MAX_DIMS ? (int)PyTuple_GET_SIZE(value) : -1;
+    for (int k = 0; k < n; ++k)
+        out[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(value, k));
+    Py_XDECREF(value);
+    return n;
+}
+
+/* 0: the object is no such array; no exception is left behind */
+static int read_layout(PyObject *object, device_layout *layout)
+{
+    layout->ndim = sizes_attribute(object, a_shape, layout->dims);
+    int holds = layout->ndim >= 0 && sizes_attribute(object, a_strides, layout->strides) == layout->ndim;
+    PyObject *data = holds ? PyObject_GetAttr(object, a_data) : NULL;
+    if (data) {
+        layout->data = (char *)(intptr_t)int_attribute(data, a_ptr);
+        layout->device = int_attribute(data, a_device_id);
+        Py_DECREF(data);
+    }
+    holds = data && !PyErr_Occurred();
+    PyErr_Clear();
+    return holds;
+}
+
 /* -- building ------------------------------------------------------------------------------------------------------------ */
 
 static int as_index(PyObject *value, int limit, const char *what, int *out)
@@ -202,34 +261,15 @@ static int parse_disjoint(instruction *g, PyObject *slots, int n_inputs)
     return 0;
 }
 
-static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+/* dims and strides, in elements; None for strides: C order */
+static int parse_layout(instruction *g, PyObject *dims, PyObject *strides, npy_intp itemsize)
 {
-    PyObject *dims = PyTuple_GET_ITEM(row, 5), *strides = PyTuple_GET_ITEM(row, 6), *writeable = PyTuple_GET_ITEM(row, 7);
-    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 4), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
-        return -1;
-    PyArray_Descr *descr = NULL;
-    if (!PyArray_DescrConverter(PyTuple_GET_ITEM(row, 3), &descr))
-        return -1;
-    g->object = (PyObject *)descr;
-    if (!dg_plain_dtype(descr))
-        return -1;
     if (!PyTuple_Check(dims) || PyTuple_GET_SIZE(dims) != g->ndim ||
         (strides != Py_None && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != g->ndim))) {
         PyErr_Format(PyExc_ValueError, "guard program: array guard of rank %d with dims %R and strides %R", g->ndim, dims, strides);
         return -1;
     }
     g->exact = strides != Py_None;
-    g->flags = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
-    g->flags_mask = g->flags;
-    if (writeable != Py_None) {
-        int needed = PyObject_IsTrue(writeable);
-        if (needed < 0)
-            return -1;
-        g->flags |= needed ? NPY_ARRAY_WRITEABLE : 0;
-        g->flags_mask |= NPY_ARRAY_WRITEABLE;
-    }
     for (int k = 0; k < g->ndim; ++k) {
         PyObject *dim = PyTuple_GET_ITEM(dims, k);
         g->dims[k] = dim == Py_None ? -1 : PyLong_AsSsize_t(dim);
@@ -240,9 +280,58 @@ static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inp
             return -1;
         }
         if (g->exact)
-            g->strides[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) * PyDataType_ELSIZE(descr);
+            g->strides[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) * itemsize;
     }
     return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ("array", register, slot, dtype, rank, dims, strides, writeable) */
+static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+{
+    PyObject *writeable = PyTuple_GET_ITEM(row, 7);
+    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 4), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
+        return -1;
+    PyArray_Descr *descr = NULL;
+    if (!PyArray_DescrConverter(PyTuple_GET_ITEM(row, 3), &descr))
+        return -1;
+    g->object = (PyObject *)descr;
+    if (!dg_plain_dtype(descr) || parse_layout(g, PyTuple_GET_ITEM(row, 5), PyTuple_GET_ITEM(row, 6), PyDataType_ELSIZE(descr)) < 0)
+        return -1;
+    g->flags = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
+    g->flags_mask = g->flags;
+    if (writeable != Py_None) {
+        int needed = PyObject_IsTrue(writeable);
+        if (needed < 0)
+            return -1;
+        g->flags |= needed ? NPY_ARRAY_WRITEABLE : 0;
+        g->flags_mask |= NPY_ARRAY_WRITEABLE;
+    }
+    return 0;
+}
+
+/* ("device_array", register, slot, type, dtype, rank, dims, strides, device) */
+static int parse_device_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+{
+    PyObject *type = PyTuple_GET_ITEM(row, 3);
+    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
+        as_index(PyTuple_GET_ITEM(row, 5), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
+        return -1;
+    if (!PyType_Check(type)) {
+        PyErr_Format(PyExc_TypeError, "guard program: device_array takes a type, got %R", type);
+        return -1;
+    }
+    g->object = Py_NewRef(type);
+    PyArray_Descr *descr = NULL;
+    if (take_version(g) < 0 || !PyArray_DescrConverter(PyTuple_GET_ITEM(row, 4), &descr))
+        return -1;
+    g->key = (PyObject *)descr;
+    g->number = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 8));
+    if (PyErr_Occurred() || !dg_plain_dtype(descr) || name_attributes() < 0)
+        return -1;
+    return parse_layout(g, PyTuple_GET_ITEM(row, 6), PyTuple_GET_ITEM(row, 7), PyDataType_ELSIZE(descr));
 }
 
 static int is_scalar_type(PyTypeObject *type)
@@ -425,6 +514,8 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : parse_equal(g, b);
     case G_ARRAY:
         return parse_array(g, row, n_registers, n_inputs);
+    case G_DEVICE_ARRAY:
+        return parse_device_array(g, row, n_registers, n_inputs);
     case G_SCALAR:
         if (as_index(a, n_registers, "register", &g->src) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
             return -1;
@@ -552,7 +643,7 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
         instruction *g = &guards->code[k];
         if (parse(g, PyTuple_GET_ITEM(program, k), n_registers, n_inputs, n_symbols) < 0)
             goto fail;
-        if ((g->op == G_ARRAY || g->op == G_SCALAR) && drawn[g->slot]) {
+        if ((g->op == G_ARRAY || g->op == G_DEVICE_ARRAY || g->op == G_SCALAR) && drawn[g->slot]) {
             PyErr_Format(PyExc_ValueError, "guard program: input %d is given by the plan", g->slot);
             goto fail;
         }
@@ -560,7 +651,7 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
             for (int slot = 0; slot < n_inputs; ++slot)
                 if (drawn[slot])
                     PyBytes_AS_STRING(g->object)[slot] = NEW_ARRAY;
-        if (g->op == G_ARRAY)
+        if (g->op == G_ARRAY || g->op == G_DEVICE_ARRAY)
             bound[g->slot] = (unsigned char)(1 + g->ndim);
         else if (g->op == G_SCALAR)
             bound[g->slot] = 1;
@@ -673,14 +764,73 @@ static inline int array_holds(const instruction *g, PyObject *object, dg_frame *
     return 1;
 }
 
+static int device_array_holds(const instruction *g, PyObject *object, dg_frame *frame)
+{
+    if ((PyObject *)Py_TYPE(object) != g->object || !type_unchanged(g, (PyTypeObject *)g->object))
+        return 0;
+    device_layout layout;
+    PyObject *dtype = PyObject_GetAttr(object, a_dtype);
+    int holds = dtype && (dtype == g->key || (PyArray_DescrCheck(dtype) && same_dtype((PyArray_Descr *)dtype, (PyArray_Descr *)g->key)));
+    npy_intp packed = PyDataType_ELSIZE((PyArray_Descr *)g->key);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    if (!holds || !read_layout(object, &layout) || layout.ndim != g->ndim || layout.device != g->number)
+        return 0;
+    int empty = 0;
+    for (int k = g->ndim - 1; k >= 0; --k) {
+        npy_intp dim = layout.dims[k];
+        if (g->dims[k] >= 0 ? dim != g->dims[k] : dim < 2)
+            return 0;
+        if (dim > 1 && layout.strides[k] != (g->exact ? g->strides[k] : packed))
+            holds = 0;
+        packed *= dim;
+        empty |= dim == 0;
+    }
+    if (!holds && (g->exact || !empty)) /* an array without elements lies in every order */
+        return 0;
+    frame->inputs[g->slot] = layout.data;
+    frame->input_objects[g->slot] = object;
+    return 1;
+}
+
+/* a size of an input that is an array */
+static npy_intp dim_of(PyObject *object, int axis)
+{
+    npy_intp dims[DG_MAX_DIMS];
+    if (PyArray_Check(object))
+        return PyArray_DIM((PyArrayObject *)object, axis);
+    return sizes_attribute(object, a_shape, dims) > axis ? dims[axis] : 0;
+}
+
 typedef struct {
     const char *low, *high; /* the first byte, and the one behind the last */
     int written;
 } extent;
 
+static int extent_on_device(PyObject *object, extent *e)
+{
+    device_layout layout;
+    npy_intp itemsize = int_attribute(object, a_itemsize);
+    PyErr_Clear();
+    if (itemsize < 0 || !read_layout(object, &layout))
+        return 0;
+    e->low = e->high = layout.data;
+    for (int k = 0; k < layout.ndim; ++k) {
+        if (layout.dims[k] == 0)
+            return 0;
+        npy_intp reach = (layout.dims[k] - 1) * layout.strides[k];
+        *(reach < 0 ? &e->low : &e->high) += reach;
+    }
+    e->high += itemsize;
+    return 1;
+}
+
 /* 0: it has no elements, or is no array */
 static int extent_of(PyObject *object, extent *e)
 {
+    int number = object && (PyArray_CheckScalar(object) || PyFloat_Check(object) || PyLong_Check(object) || PyComplex_Check(object));
+    if (object && a_shape && !PyArray_Check(object) && !number)
+        return extent_on_device(object, e);
     if (!object || !PyArray_Check(object) || PyArray_SIZE((PyArrayObject *)object) == 0)
         return 0;
     PyArrayObject *array = (PyArrayObject *)object;
@@ -992,6 +1142,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         instruction *g = &guards->code[k];
         switch (g->op) {
         case G_ARRAY: NEED(array_holds(g, r[g->src], frame));
+        case G_DEVICE_ARRAY: NEED(device_array_holds(g, r[g->src], frame));
         case G_SCALAR: NEED(scalar_holds(g, r[g->src], frame));
         case G_GLOBAL: NEED((r[g->dst] = dict_entry(g)));
         case G_ABSENT: NEED(!dict_entry(g));
@@ -1037,7 +1188,7 @@ int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure)
         case G_EQUAL: NEED(equal_holds(g, r[g->src]));
         case G_VALUE: NEED(value_holds(g, r[g->src]));
         case G_DIM:
-            frame->sizes[g->dst] = PyArray_DIM((PyArrayObject *)frame->input_objects[g->slot], (int)g->number);
+            frame->sizes[g->dst] = dim_of(frame->input_objects[g->slot], (int)g->number);
             break;
         case G_RELATION: NEED(relation_holds(g, frame->sizes));
         case G_DISJOINT: NEED(disjoint_holds(g, frame));

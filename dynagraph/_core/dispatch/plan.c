@@ -452,10 +452,11 @@ done:
     return result;
 }
 
-/* an input as Python code takes it: NumPy scalars as they are, Python numbers as 0-d arrays of the graph's dtype */
+/* an input as Python code takes it: arrays and NumPy scalars as they are, Python numbers as 0-d arrays of the graph's dtype */
 static PyObject *python_input(PyObject *object)
 {
-    if (PyArray_Check(object) || PyArray_IsScalar(object, Generic))
+    int number = PyFloat_CheckExact(object) || PyLong_CheckExact(object) || PyComplex_CheckExact(object) || PyBool_Check(object);
+    if (!number)
         return Py_NewRef(object);
     int type = PyBool_Check(object) ? NPY_BOOL : PyLong_Check(object) ? NPY_INT64 : PyComplex_Check(object) ? NPY_CDOUBLE : NPY_DOUBLE;
     return PyArray_FromAny(object, PyArray_DescrFromType(type), 0, 0, 0, NULL);
@@ -480,7 +481,13 @@ static int write_back(const dg_plan *plan, const dg_frame *frame, PyObject **out
         if (into < 0)
             continue;
         PyObject *target = frame->input_objects[into];
-        if (!PyArray_Check(target) || !PyArray_Check(outputs[k])) {
+        if (!PyArray_Check(target)) { /* of another library: target[...] = output */
+            if (PyObject_SetItem(target, Py_Ellipsis, outputs[k]) < 0)
+                return -1;
+            Py_SETREF(outputs[k], Py_NewRef(target));
+            continue;
+        }
+        if (!PyArray_Check(outputs[k])) {
             PyErr_Format(PyExc_TypeError, "a backend's output %zd is no array", k);
             return -1;
         }

@@ -14,7 +14,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph.errors import DTypeError, ShapeError
-from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, packed_strides, rule_of
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, lies_in_c_order, packed_strides, rule_of
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node, with_strides
@@ -24,6 +24,7 @@ from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
+CheckOp = Callable[[str, Callable[[], bool], int], None]  # the op, whether its operands lie in C order, the rank of the result
 MOST_CHECKS = 32  # of one program, each an output; further ones are joined to the last
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
@@ -82,6 +83,7 @@ class Builder:
         self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
+        self.check_op: CheckOp | None = None  # of a library that is not NumPy: what it refuses (cupy_door.py)
 
     def call(self, op_name: str, *nodes: Node, **attrs: Any) -> Node:
         """Append the op; what its row does not take, no door takes.  A new array lies in memory as NumPy's does."""
@@ -93,6 +95,9 @@ class Builder:
             raise Unsupported("NUMPY_ERROR", str(error)) from error
         except DTypeError as error:
             raise Unsupported("UNSUPPORTED_DTYPE", str(error)) from error
+        if self.check_op is not None:
+            self.check_op(op_name, lambda: all(n.ndim < 2 or lies_in_c_order(self.layout(n)) for n in nodes), node.ndim)
+            return node  # a new array lies in C order
         rule = rule_of(node) if node.ndim > 1 else None
         return node if rule is None else self.lay(node, rule(node, [self.layout(n) for n in nodes]))
 
@@ -104,6 +109,8 @@ class Builder:
 
     def lay(self, node: Node, order: Order) -> Node:
         """Have a new array lie in memory in this order of its axes."""
+        if self.check_op is not None and order != c_order(node.ndim):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", "CuPy: a new array that does not lie in C order")
         strides = None if order == c_order(node.ndim) else packed_strides(node.shape, order)
         node.meta = with_strides(node.meta, strides)
         return node
@@ -118,16 +125,25 @@ class Builder:
 
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
+        if self.check_op is not None:
+            self._refuse_unless_known(wrong)
+            return
         self._allow_refusal("an index may be out of bounds, or the like")
         check = self.call("any", wrong, axis=tuple(range(wrong.ndim)), keepdims=False) if wrong.ndim else wrong
         if len(self.checks) == MOST_CHECKS:
             check = self.call("logical_or", self.checks.pop(), check)
         self.checks.append(check)
 
+    def _refuse_unless_known(self, wrong: Node) -> None:
+        """CuPy raises nothing for what NumPy refuses: only what is known to be right is the same in both."""
+        known = self.known(wrong)
+        if known is None or known.any():
+            raise Unsupported("DATA_DEPENDENT", "CuPy checks no index, nor an exponent: what it gives is another thing than NumPy's")
+
     @property
     def refuses(self) -> bool:
         """Whether the program as it is may leave a call to the plain function."""
-        return bool(self.checks) or any(node.may_raise for node in self.graph.nodes)
+        return bool(self.checks) or self.check_op is not None or any(node.may_raise for node in self.graph.nodes)
 
     def _allow_refusal(self, why: str) -> None:
         if not self.may_refuse:

@@ -117,7 +117,7 @@ def laid_as_ufunc(b: Builder, result: Any, operands: Sequence[Any], order: Order
     """The results of one run of NumPy's iterator over the operands as given, however many nodes they are here."""
     if isinstance(result, tuple):
         return tuple(laid_as_ufunc(b, r, operands, order) for r in result)
-    if result.ndim < 2:
+    if result.ndim < 2 or (b.check_op is not None and order is None):
         return result
     return b.lay(result, order or ufunc_order([b.layout(x) for x in operands if isinstance(x, Node)], result.shape))
 

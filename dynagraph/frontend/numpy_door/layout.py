@@ -57,7 +57,7 @@ def is_packed(x: Strided, order: Order) -> bool:
     return all(d == 1 or same_dim(have, want) or have == want for d, have, want in zip(x.shape, x.strides, wanted))
 
 
-def _in_c_order(x: Strided) -> bool:
+def lies_in_c_order(x: Strided) -> bool:
     """Whether this is known without a decision."""
     return same_shape(x.strides, contiguous_strides(x.shape))
 
@@ -99,7 +99,7 @@ def steps_of(x: Strided, rank: int) -> Shape:
 def ufunc_order(operands: Sequence[Strided], shape: Shape) -> Order:
     """Of the result of a ufunc, or of any function that NumPy runs through its iterator."""
     rank, arrays = len(shape), [x for x in operands if x.shape]
-    if all(map(_in_c_order, arrays)):
+    if all(map(lies_in_c_order, arrays)):
         return c_order(rank)
     if all(len(x.shape) == rank and all(map(_same_size, x.shape, shape)) for x in arrays):  # the way of NumPy's short cut
         for order in (c_order(rank), f_order(rank)):
@@ -135,7 +135,7 @@ def order_by_strides(x: Strided) -> Order:
 def joined_order(operands: Sequence[Strided]) -> Order:
     """Of what np.concatenate gives."""
     rank = len(operands[0].shape)
-    if all(map(_in_c_order, operands)):
+    if all(map(lies_in_c_order, operands)):
         return c_order(rank)
     axes = list(c_order(rank))
     for k in range(1, rank):
@@ -234,6 +234,6 @@ def rule_of(node: Node) -> Rule | None:
 
 
 __all__ = [
-    "Order", "c_order", "copy_order", "f_order", "is_packed", "iteration_order", "joined_order", "order_by_strides", "order_of",
-    "packed_strides", "padded_order", "reduced_order", "rule_of", "segments_order", "steps_of", "ufunc_order",
+    "Order", "c_order", "copy_order", "f_order", "is_packed", "iteration_order", "joined_order", "lies_in_c_order", "order_by_strides",
+    "order_of", "packed_strides", "padded_order", "reduced_order", "rule_of", "segments_order", "steps_of", "ufunc_order",
 ]  # fmt: skip

@@ -1,0 +1,254 @@
+"""What CuPy's callables mean: the door of NumPy's of the same name, for what has NumPy's meaning; anything else breaks.
+
+CuPy differs from NumPy in ways that a graph would not show: it checks no index, its reductions give 0-d arrays rather than scalars, its
+new arrays lie in C order whatever the operands' order is, its functions take fewer arguments, and where it computes otherwise the result
+may be another one at the last bit, at an infinity or for arguments that contradict each other.  So the tables name what is captured, with
+the arguments that may be given, and the ops that graphs of CuPy's arrays may hold: those whose eager function is CuPy's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from dynagraph.array_libraries import NUMPY, ArrayLibrary
+from dynagraph.array_libraries import cupy as imported_cupy
+from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, method, operator_door
+from dynagraph.frontend.numpy_door.builder import is_weak, leaves
+from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
+from dynagraph.frontend.numpy_source import DISPATCHER
+from dynagraph.ir.graph import Node
+
+# -- what has NumPy's meaning -------------------------------------------------------------------------------------------------
+# The parameters of CuPy's functions, in CuPy's order.  A leading "-": where it is given, the call is not captured.  "*": the rest.
+
+UFUNCS = frozenset(
+    """
+    abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and
+    bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil conj conjugate copysign cos
+    cosh deg2rad degrees divide equal exp exp2 expm1 floor floor_divide fmax fmin fmod greater greater_equal hypot invert isfinite
+    isinf isnan left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor
+    maximum minimum mod multiply negative not_equal power rad2deg radians reciprocal remainder right_shift rint sign signbit sin
+    sinh sqrt square subtract tan tanh true_divide trunc
+    """.split()
+)
+FUNCTIONS: dict[str, str] = {
+    "sum": "a axis dtype -out keepdims", "prod": "a axis dtype -out keepdims",
+    "max": "a axis -out keepdims", "amax": "a axis -out keepdims", "min": "a axis -out keepdims", "amin": "a axis -out keepdims",
+    "any": "a axis -out keepdims", "all": "a axis -out keepdims",
+    "argmax": "a axis -dtype -out keepdims", "argmin": "a axis -dtype -out keepdims",
+    "mean": "a axis -dtype -out keepdims", "var": "a axis -dtype -out ddof keepdims", "std": "a axis -dtype -out ddof keepdims",
+    "cumsum": "a axis dtype -out", "cumprod": "a axis dtype -out",
+    "where": "condition x y", "matmul": "x1 x2", "dot": "a b -out", "outer": "a b -out", "tensordot": "a b axes",
+    "reshape": "a newshape -order -copy", "ravel": "a -order", "transpose": "a axes", "swapaxes": "a axis1 axis2",
+    "moveaxis": "a source destination", "expand_dims": "a axis", "squeeze": "a axis", "broadcast_to": "array shape",
+    "concatenate": "tup axis -out -dtype -casting", "stack": "tup axis -out -dtype -casting", "vstack": "tup -dtype -casting",
+    "hstack": "tup -dtype -casting", "roll": "a shift axis", "tile": "A reps", "repeat": "a repeats axis",
+    "tril": "m k", "triu": "m k", "copy": "a -order", "shape": "a", "ndim": "a", "size": "a -axis",
+    "zeros": "shape dtype -order", "ones": "shape dtype -order", "full": "shape fill_value dtype -order",
+    "zeros_like": "a dtype -order -subok shape", "ones_like": "a dtype -order -subok shape",
+    "full_like": "a fill_value dtype -order -subok shape", "eye": "N M k dtype -order", "identity": "n dtype",
+    "arange": "start stop step dtype", "linspace": "start stop num endpoint -retstep dtype -axis",
+    "array": "obj dtype -copy -order -subok -ndmin -blocking", "asarray": "a dtype -order -copy -blocking",
+}  # fmt: skip
+METHODS: dict[str, str] = {
+    "sum": "axis dtype -out keepdims", "prod": "axis dtype -out keepdims", "max": "axis -out keepdims", "min": "axis -out keepdims",
+    "any": "axis -out keepdims", "all": "axis -out keepdims", "argmax": "axis -out -dtype keepdims",
+    "argmin": "axis -out -dtype keepdims", "mean": "axis -dtype -out keepdims", "var": "axis -dtype -out ddof keepdims",
+    "std": "axis -dtype -out ddof keepdims", "cumsum": "axis dtype -out", "cumprod": "axis dtype -out", "reshape": "*shape -order -copy",
+    "transpose": "*axes", "swapaxes": "axis1 axis2", "ravel": "-order", "flatten": "-order", "squeeze": "axis",
+    "astype": "dtype -order -casting -subok -copy", "copy": "-order", "dot": "b -out", "repeat": "repeats axis", "fill": "value",
+}  # fmt: skip
+BINARY = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^", "@", "==", "!=", "<", "<=", ">", ">=")
+UNARY = ("neg", "invert", "abs")
+ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "T", "real", "imag")
+TAKES_LISTS = ("concatenate", "stack", "vstack", "hstack")  # of arrays
+FROM_NUMBERS = ("array", "asarray")  # which take lists of numbers
+CREATES = ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
+OWN_DISPATCH = frozenset(FUNCTIONS) - frozenset(CREATES)  # NumPy hands these over to CuPy where an argument is an array of its own
+
+# ops that run on CuPy's arrays as they do on NumPy's; what they do not name is left to the plain run
+_ELEMENTWISE = """
+    add subtract multiply divide floor_divide remainder fmod power power_int negative absolute sign reciprocal square maximum minimum
+    fmax fmin copysign hypot arctan2 logaddexp logaddexp2 conjugate real imag sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
+    arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh floor ceil trunc rint equal not_equal less less_equal greater
+    greater_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift isnan
+    isinf isfinite signbit where cast
+""".split()
+_REDUCTIONS = "sum prod max min any all argmax argmin mean var std cumsum cumprod".split()
+_VIEWS = "reshape transpose broadcast_to slice".split()
+_MOVES = "copy update_slice concatenate roll repeat tile gather".split()
+_OTHERS = "constant full iota eye linspace matmul".split()
+OPS = frozenset((*_ELEMENTWISE, *_REDUCTIONS, *_VIEWS, *_MOVES, *_OTHERS))
+IN_ANY_ORDER = frozenset((*_ELEMENTWISE, *_VIEWS, "matmul", "copy", "update_slice", *_OTHERS))  # in which operands may lie
+POWERS = ("power", "power_int", "square", "multiply")  # what ** may become: sqrt(-inf) is not CuPy's (-inf) ** 0.5
+
+
+# -- the map of names -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Names:
+    """CuPy's callables by identity, and the doors that arrays of CuPy may go through."""
+
+    library: ArrayLibrary
+    by_id: dict[int, tuple[Any, str]]  # a callable, kept, and its name
+    doors: dict[Door, str]
+
+    def name_of(self, function: Any) -> str | None:
+        found = self.by_id.get(id(function))
+        return None if found is None else found[1]
+
+
+_names: list[Names] = []  # of the module that was met last
+
+
+def names() -> Names | None:
+    """The map of the CuPy that the program has imported, made when it is first met; None where there is none."""
+    library = imported_cupy()
+    if library is None:
+        return None
+    if not _names or _names[0].library is not library:
+        _names[:] = [_walk(library)]
+    return _names[0]
+
+
+def _walk(library: ArrayLibrary) -> Names:
+    by_id: dict[int, tuple[Any, str]] = {}
+    doors: dict[Door, str] = {}
+    for name in sorted((*UFUNCS, *FUNCTIONS)):
+        theirs, door = vars(library.module).get(name), lookup(getattr(np, name, None))
+        if callable(theirs) and door is not None:
+            by_id[id(theirs)] = (theirs, name)
+            doors[door] = name
+    doors |= {door: name for name in METHODS if (door := method(name)) is not None}
+    doors |= {operator_door(symbol): symbol for symbol in (*BINARY, *UNARY, "len", "getitem", "bool")}
+    doors[ARRAY_ITEM] = "getitem"
+    switch = vars(library.module)["get_array_module"]
+    by_id[id(switch)] = (switch, "get_array_module")
+    return Names(library, by_id, doors)
+
+
+def name_in_numpy(function: Any) -> str | None:
+    """The name by which NumPy hands a call of its own function over to CuPy, where one of the arguments is CuPy's array."""
+    if isinstance(function, np.ufunc):
+        name = function.__name__
+        ours = getattr(np, name, None) is function and (name in UFUNCS or name == "matmul")
+        return name if ours else None
+    if type(function) is DISPATCHER and function.__module__ == "numpy":
+        name = function.__name__
+        return name if name in OWN_DISPATCH and getattr(np, name, None) is function else None
+    return None
+
+
+def is_numpys_callable(function: Any) -> bool:
+    """Whether calling this asks NumPy, which asks its arguments what the call means."""
+    if isinstance(function, np.ufunc) or type(function) is DISPATCHER or lookup(function) is not None:
+        return True
+    if isinstance(function, (type, FunctionType)) or callable(function):
+        return str(getattr(function, "__module__", None)).split(".")[0] == "numpy"
+    return False
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------------------
+
+
+def arguments(who: str, parameters: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments by CuPy's parameters as NumPy's function takes them; Unsupported for what is not captured."""
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    rest = list(args)
+    by_position = True
+    keywords = dict(kwargs)
+    for parameter in parameters.split():
+        name, refused = parameter.lstrip("-*"), parameter.startswith("-")
+        if parameter.startswith("*"):
+            given, rest = [*given, *rest], []
+            continue
+        here = bool(rest)
+        if not here and name not in keywords:
+            by_position = False
+            continue
+        value = rest.pop(0) if here else keywords.pop(name)
+        if refused:
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: the argument {name}= is not captured; leave it out")
+        if here and by_position:
+            given.append(value)
+        elif here or given:
+            named[name] = value
+        else:
+            given.append(value)
+        by_position = by_position and here
+    if rest or keywords:
+        what = f"{len(args)} arguments" if rest else f"the argument {next(iter(keywords))}="
+        raise Unsupported("NUMPY_ERROR", f"{who}: {what}, which CuPy does not take")
+    return given, named
+
+
+def ufunc_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Operands, and at most an array that takes the result."""
+    ufunc: np.ufunc = getattr(np, name)
+    if set(kwargs) - {"out"} or len(args) < ufunc.nin or len(args) > ufunc.nargs or (kwargs and len(args) > ufunc.nin):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: arguments besides operands and out=")
+    out = kwargs.get("out", args[ufunc.nin] if len(args) > ufunc.nin else None)
+    return list(args[: ufunc.nin]), {} if out is None else {"out": out}
+
+
+# -- what the graph may hold ------------------------------------------------------------------------------------------------------
+
+
+def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], bool]) -> None:
+    """Refuse operands that CuPy does not take: lists, where it wants arrays, and what is neither array nor number."""
+    for k, value in enumerate(given):
+        if name in TAKES_LISTS and k == 0:
+            if not isinstance(value, (list, tuple)) or not all(isinstance(v, Node) and not is_scalar(v) for v in value):
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of anything but a list of arrays")
+        elif (name in BINARY or name in UFUNCS) and not (isinstance(value, (Node, np.generic)) or is_weak(value)):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy: {name} of an array and a {type(value).__name__}")
+        elif name in FROM_NUMBERS and k == 0 and isinstance(value, (list, tuple)):
+            if not all(type(v) in (bool, int, float, complex) for v in leaves(value)):
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of a list that holds more than numbers")
+        elif name == "getitem" and k == 1:
+            _check_key(value)
+
+
+def _check_key(key: Any) -> None:
+    parts = key if isinstance(key, tuple) else (key,)
+    if any(isinstance(part, (bool, np.generic)) for part in parts):
+        raise Unsupported("UNSUPPORTED_INDEX", "an index that is a bool or a NumPy scalar")
+    if any(type(v) is bool for part in parts if isinstance(part, (list, tuple)) for v in leaves(part)):
+        raise Unsupported("UNSUPPORTED_INDEX", "a mask given as a list")
+
+
+def check_op(name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
+    """Refuse an op that does not run on CuPy's arrays as it does on NumPy's, or that may lay out its result otherwise."""
+    if name not in OPS:
+        raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: the operation {name} is not captured")
+    if rank > 1 and name not in IN_ANY_ORDER and not operands_in_c_order():
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"CuPy: {name} of an array that does not lie in C order")
+
+
+def check_result(name: str, result: Any) -> None:
+    """Refuse results that CuPy computes in another way."""
+    if not isinstance(result, Node):
+        return
+    if name in ("**", "power") and not result.is_op(*POWERS):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "CuPy: a power that NumPy computes as another function")
+    if name in ("arange", "array", "asarray") and result.is_op("iota") and result.dtype.is_inexact:
+        raise Unsupported("UNSUPPORTED_ARGUMENT", "cupy.arange of floats, whose steps CuPy rounds in a way of its own")
+
+
+def modules() -> dict[bool, ModuleType]:
+    """What ``cupy.get_array_module`` gives, by whether an argument is an array of CuPy's."""
+    library = imported_cupy()
+    return {False: NUMPY.module} if library is None else {False: NUMPY.module, True: library.module}
+
+
+__all__ = [
+    "ATTRIBUTES", "CREATES", "FUNCTIONS", "METHODS", "OPS", "UFUNCS", "Names", "arguments", "check_op", "check_operands", "check_result",
+    "is_numpys_callable", "modules", "name_in_numpy", "names", "ufunc_arguments",
+]  # fmt: skip

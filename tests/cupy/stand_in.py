@@ -1,0 +1,385 @@
+"""A package `cupy` for machines without a GPU: arrays that are none of NumPy's, and behave as CuPy 14's do, on memory of the host.
+
+`module()` makes it anew.  Names and parameters are those of the real CuPy (names.json, by scripts/cupy_names.py); values are NumPy's.
+Results are arrays always, 0-d ones too, new ones in C order; NumPy arrays are refused; indices are taken modulo the size.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NAMES = json.loads((Path(__file__).parent / "names.json").read_text())
+VIEWS = (
+    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag", "diagonal",
+)  # fmt: skip
+PYTHON_VALUES = ("shape", "ndim", "size", "result_type", "can_cast", "isscalar", "iscomplexobj", "isrealobj")
+SCALARS = (bool, int, float, complex, np.generic)
+_BINARY = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
+    "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+class MemoryPointer:
+    __slots__ = ("ptr", "device_id", "mem")
+
+    def __init__(self, ptr: int, device_id: int):
+        self.ptr, self.device_id, self.mem = ptr, device_id, None
+
+
+class Device:
+    def __init__(self, number: int):
+        self.id = number
+
+
+class Flags:
+    def __init__(self, flags: Any, owndata: bool):
+        self.c_contiguous, self.f_contiguous, self.owndata = bool(flags.c_contiguous), bool(flags.f_contiguous), owndata
+
+
+class ndarray:  # noqa: N801  (CuPy's name)
+    __slots__ = ("_ndarray__held", "base", "_device", "__weakref__")
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
+        assert memptr is None and strides is None
+        self.__held, self.base, self._device = np.zeros(shape, dtype, order), None, 0
+
+    # -- memory -----------------------------------------------------------------------------------------------------
+    shape = property(lambda self: held(self).shape)
+    strides = property(lambda self: held(self).strides)
+    dtype = property(lambda self: held(self).dtype)
+    ndim = property(lambda self: held(self).ndim)
+    size = property(lambda self: held(self).size)
+    itemsize = property(lambda self: held(self).itemsize)
+    nbytes = property(lambda self: held(self).nbytes)
+    data = property(lambda self: MemoryPointer(held(self).__array_interface__["data"][0], self._device))
+    device = property(lambda self: Device(self._device))
+    flags = property(lambda self: Flags(held(self).flags, self.base is None))
+    T = property(lambda self: view(self, held(self).T))
+    mT = property(lambda self: view(self, held(self).mT))
+    real = property(lambda self: view(self, held(self).real) if self.dtype.kind == "c" else self)
+    imag = property(lambda self: view(self, held(self).imag) if self.dtype.kind == "c" else fresh(np.zeros(self.shape, self.dtype)))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.data.ptr, False), "version": 3, "strides": self.strides}
+
+    # -- to the host --------------------------------------------------------------------------------------------------
+    def get(self) -> np.ndarray:
+        return held(self).copy(order="K")
+
+    def item(self) -> Any:
+        return held(self).item()
+
+    def tolist(self) -> Any:
+        return held(self).tolist()
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+
+    def __bool__(self) -> bool:
+        return bool(held(self))
+
+    def __float__(self) -> float:
+        return float(held(self))
+
+    def __int__(self) -> int:
+        return int(held(self))
+
+    def __complex__(self) -> complex:
+        return complex(held(self))
+
+    def __repr__(self) -> str:
+        return repr(held(self))
+
+    def __format__(self, specification: str) -> str:
+        return format(held(self), specification)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return fresh, (self.get(),)
+
+    # -- items ----------------------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return len(held(self))
+
+    def __iter__(self) -> Any:
+        if self.ndim == 0:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        mine = held(self)
+        found = mine[_key(mine.shape, key)] if _is_fancy(key) else mine[(*(key if isinstance(key, tuple) else (key,)), ...)]
+        return view(self, found) if not _is_fancy(key) else fresh(found, self._device)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(value, (ndarray, *SCALARS)):
+            raise TypeError(f"Unsupported type {type(value)}")
+        mine = held(self)
+        with np.errstate(all="ignore"):
+            mine[_key(mine.shape, key)] = held(value).copy() if isinstance(value, ndarray) else value
+
+    # -- NumPy's protocols --------------------------------------------------------------------------------------------
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        function = getattr(_module_of(), ufunc.__name__, None)
+        if method != "__call__" or function is None:
+            return NotImplemented
+        if "out" in kwargs:
+            kwargs["out"] = kwargs["out"][0] if len(kwargs["out"]) == 1 else kwargs["out"]
+        return function(*inputs, **kwargs)
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
+        own = getattr(_module_of(), function.__name__, None) if function.__module__ == "numpy" else None
+        if own is None or any(kind not in (ndarray, np.ndarray) for kind in kinds):
+            return NotImplemented
+        return own(*args, **kwargs)
+
+
+_current: list[Any] = []
+
+
+def _module_of() -> Any:
+    return _current[-1]
+
+
+def held(array: ndarray) -> np.ndarray:
+    return array._ndarray__held  # type: ignore[attr-defined, no-any-return]
+
+
+def fresh(values: Any, device: int = 0) -> ndarray:
+    """A new array, in C order."""
+    made = ndarray.__new__(ndarray)
+    made._ndarray__held, made.base, made._device = np.array(values, order="C"), None, device  # type: ignore[attr-defined]
+    return made
+
+
+def laid(values: np.ndarray, device: int = 0) -> ndarray:
+    """A new array that lies as another one does: for tests."""
+    whole = values.base if isinstance(values.base, np.ndarray) else values
+    owner = fresh(whole, device)
+    offset = values.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+    if whole is values:
+        owner._ndarray__held = values.copy(order="K")  # type: ignore[attr-defined]
+        return owner
+    flat = np.ascontiguousarray(held(owner)).reshape(-1).view(np.uint8)
+    found = np.ndarray(values.shape, values.dtype, flat, offset, values.strides)
+    return view(owner, found)
+
+
+def view(owner: ndarray, values: np.ndarray) -> ndarray:
+    made = ndarray.__new__(ndarray)
+    made._ndarray__held = values  # type: ignore[attr-defined]
+    made.base, made._device = owner if owner.base is None else owner.base, owner._device
+    return made
+
+
+def _is_fancy(key: Any) -> bool:
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(part, (list, ndarray, bool, np.ndarray)) for part in parts)
+
+
+def _key(shape: tuple[int, ...], key: Any) -> Any:
+    """As NumPy takes it: places out of bounds come from the other end."""
+    if not _is_fancy(key):
+        return key
+    parts, axis, made = key if isinstance(key, tuple) else (key,), 0, []
+    for part in parts:
+        values = held(part) if isinstance(part, ndarray) else np.asarray(part) if isinstance(part, list) else part
+        if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and Ellipsis not in [p for p in parts if p is Ellipsis]:
+            values = values % shape[axis]
+        axis += part is not None
+        made.append(values)
+    return tuple(made)
+
+
+def _open(value: Any) -> Any:
+    if isinstance(value, ndarray):
+        return held(value)
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_open(v) for v in value)
+    return value
+
+
+def _arrays(values: Any) -> list[ndarray]:
+    found: list[ndarray] = []
+    for value in values:
+        found += [value] if isinstance(value, ndarray) else _arrays(value) if isinstance(value, (list, tuple)) else []
+    return found
+
+
+def _close(result: Any, given: list[ndarray], may_be_view: bool) -> Any:
+    if isinstance(result, (tuple, list)):
+        return type(result)(_close(r, given, may_be_view) for r in result)
+    device = given[0]._device if given else 0
+    for owner in given if may_be_view and isinstance(result, np.ndarray) else ():
+        if result is held(owner):
+            return owner
+        if np.may_share_memory(result, held(owner)):
+            return view(owner, result)
+    return fresh(result, device) if isinstance(result, (np.ndarray, *SCALARS)) else result
+
+
+def _same_device(given: list[ndarray]) -> None:
+    if len({array._device for array in given}) > 1:
+        raise ValueError("Array device must be same as the current device")
+
+
+def _function(name: str, parameters: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of these parameters; what is left at its default is not handed on."""
+    binder = eval(f"lambda {parameters}: None", {"float": float, "int": int, "bool": bool})
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        binder(*args, **kwargs)
+        given = _arrays((*args, *kwargs.values()))
+        _same_device(given)
+        names = binder.__code__.co_varnames[: binder.__code__.co_argcount]
+        positional = dict(zip(names, args)) if not binder.__code__.co_flags & 4 else {}
+        with np.errstate(all="ignore"):
+            if name in ("dtype", "argmax", "argmin") or "dtype" not in positional:
+                result = numpys(*map(_open, args), **{k: _open(v) for k, v in kwargs.items()})
+            else:
+                named = {k: _open(v) for k, v in {**positional, **kwargs}.items()}
+                first = names[0]
+                result = numpys(named.pop(first), **{_spelled(name, k): v for k, v in named.items()})
+        if name in PYTHON_VALUES:
+            return result
+        return _close(result, given, name in VIEWS)
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "cupy._stand_in"
+    return function
+
+
+def _spelled(function: str, parameter: str) -> str:
+    return {"newshape": "shape"}.get(parameter, parameter)
+
+
+class ufunc:  # noqa: N801
+    """NumPy's, of the loops that CuPy has."""
+
+    def __init__(self, name: str, nin: int, nout: int, loops: str):
+        self.name = self.__name__ = name
+        self.nin, self.nout, self.nargs, self.types = nin, nout, nin + nout, loops.split()
+
+    def __call__(self, *args: Any, out: Any = None, dtype: Any = None, casting: str = "same_kind") -> Any:
+        if not self.nin <= len(args) <= self.nargs:
+            raise TypeError(f"Wrong number of arguments for {self.name!r}")
+        if len(args) > self.nin:
+            out = args[self.nin]
+        for value in args:
+            if not isinstance(value, (ndarray, *SCALARS)):
+                raise TypeError(f"Unsupported type {type(value)}")
+        given = _arrays((*args, out))
+        _same_device(given)
+        with np.errstate(all="ignore"):
+            result = getattr(np, self.name)(*map(_open, args[: self.nin]), casting=casting, **({} if dtype is None else {"dtype": dtype}))
+            if out is None:
+                return _close(result, given, False)
+            held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)
+        return out
+
+    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
+
+
+def _operator(function: Any, reflected: bool) -> Callable[..., Any]:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, np.ndarray):
+            raise TypeError(f"Unsupported type {type(other)}")
+        if not isinstance(other, (ndarray, *SCALARS)):
+            return NotImplemented
+        own = getattr(_module_of(), function.__name__)
+        return own(other, self) if reflected else own(self, other)
+
+    return operator
+
+
+def _in_place(function: Any) -> Callable[..., Any]:
+    return lambda self, other: getattr(_module_of(), function.__name__)(self, other, out=self)
+
+
+def _method(name: str, parameters: str) -> Callable[..., Any]:
+    binder = eval(f"lambda self{', ' if parameters else ''}{parameters}: None")
+
+    def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
+        binder(self, *args, **kwargs)
+        with np.errstate(all="ignore"):
+            result = getattr(held(self), name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
+        return None if result is None else _close(result, [self], name in VIEWS)
+
+    method.__name__ = name
+    return method
+
+
+def _complete() -> None:
+    for name, function in _BINARY.items():
+        setattr(ndarray, f"__{name}__", _operator(function, False))
+        setattr(ndarray, f"__r{name}__", _operator(function, True))
+        setattr(ndarray, f"__i{name}__", _in_place(function))
+    for name, function in _COMPARISONS.items():
+        setattr(ndarray, f"__{name}__", _operator(function, False))
+    ndarray.__matmul__ = _operator(np.matmul, False)  # type: ignore[attr-defined]
+    ndarray.__rmatmul__ = _operator(np.matmul, True)  # type: ignore[attr-defined]
+    for name, function in (("neg", np.negative), ("pos", np.positive), ("abs", np.absolute), ("invert", np.invert)):
+        setattr(ndarray, f"__{name}__", lambda self, own=function: getattr(_module_of(), own.__name__)(self))
+    for name, parameters in NAMES["methods"].items():
+        if not hasattr(ndarray, name) or name in ("copy",):
+            setattr(ndarray, name, _method(name, parameters))
+
+
+_complete()
+
+
+def module() -> types.ModuleType:
+    """The package, made anew; `ndarray` is one class for all of them."""
+    made: Any = types.ModuleType("cupy")
+    _current[:] = [made]
+    made.__version__ = "14.2.0"
+    made.ndarray, made.is_available = ndarray, lambda: True
+    for name, value in vars(np).items():
+        if not name.startswith("_") and (isinstance(value, (float, type(None))) or (isinstance(value, type) and issubclass(value, np.generic))):
+            setattr(made, name, value)
+    for name in ("dtype", "finfo", "iinfo", "newaxis", "promote_types", "issubdtype", "broadcast_shapes"):
+        setattr(made, name, getattr(np, name))
+    for name, (nin, nout, loops) in NAMES["ufuncs"].items():
+        setattr(made, name, ufunc(name, nin, nout, loops))
+    for name, parameters in NAMES["functions"].items():
+        if hasattr(np, name):
+            setattr(made, name, _function(name, parameters, getattr(np, name)))
+    made.asnumpy = lambda array: array.get() if isinstance(array, ndarray) else np.asarray(array)
+    made.get_array_module = lambda *args: made if any(isinstance(a, ndarray) for a in args) else np
+    made.array = _array
+    made.asarray = lambda a, dtype=None, order=None, *, copy=None, blocking=False: (
+        a if isinstance(a, ndarray) and dtype in (None, a.dtype) else _array(a, dtype)
+    )
+    made.astype = None
+    made.random = types.ModuleType("cupy.random")
+    made.random.rand = lambda *shape: fresh(np.random.rand(*shape))
+    return made
+
+
+def _array(
+    obj: Any, dtype: Any = None, copy: bool = True, order: str = "K", subok: bool = False, ndmin: int = 0, *, blocking: bool = False
+) -> ndarray:
+    """CuPy takes NumPy's arrays here."""
+    source = held(obj) if isinstance(obj, ndarray) else obj if isinstance(obj, np.ndarray) else _open(obj)
+    return fresh(np.array(source, dtype), obj._device if isinstance(obj, ndarray) else 0)
