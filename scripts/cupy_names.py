@@ -39,7 +39,7 @@ def parameters_of_method(name: str) -> str | None:
 
 def main() -> None:
     shared = [n for n in sorted(vars(cupy)) if not n.startswith("_") and callable(getattr(np, n, None)) and callable(vars(cupy)[n])]
-    own = [n for n in shared if vars(cupy)[n] is not getattr(np, n)]
+    own = [n for n in shared if vars(cupy)[n] is not getattr(np, n) and not isinstance(vars(cupy)[n], type)]
     ufuncs = {n: vars(cupy)[n] for n in own if type(vars(cupy)[n]) is type(cupy.add)}
     methods = [n for n in dir(cupy.ndarray) if not n.startswith("_") and hasattr(np.ndarray, n)]
     data = {

@@ -79,12 +79,13 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
         return Const(cupy_door.modules()[any(ours)])
     if name is not None:
         return _call_in_cupy(frame, own, name, args, kwargs)
-    if ex.library is not own.library:
-        return None
     if isinstance(function, Method):
         called = function.owner.value if isinstance(function.owner, Const) else None
         called = called if isinstance(called, np.ufunc) else None
-    if called is None or not cupy_door.is_numpys_callable(called) or not any(map(_holds_device_array, _resolved(ex, args, kwargs))):
+    if called is None or not cupy_door.is_numpys_callable(called):
+        return None
+    given = _resolved(ex, args, kwargs)
+    if ex.library is not own.library or not any(map(_holds_device_array, given)):
         return None
     name = None if isinstance(function, Method) else cupy_door.name_in_numpy(called)
     if name is None:

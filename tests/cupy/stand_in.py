@@ -126,8 +126,10 @@ class ndarray:  # noqa: N801  (CuPy's name)
 
     def __getitem__(self, key: Any) -> Any:
         mine = held(self)
-        found = mine[_key(mine.shape, key)] if _is_fancy(key) else mine[(*(key if isinstance(key, tuple) else (key,)), ...)]
-        return view(self, found) if not _is_fancy(key) else fresh(found, self._device)
+        if _is_fancy(key):
+            return fresh(mine[_key(mine.shape, key)], self._device)
+        parts = key if isinstance(key, tuple) else (key,)
+        return view(self, mine[parts if any(p is Ellipsis for p in parts) else (*parts, ...)])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         if not isinstance(value, (ndarray, *SCALARS)):
