@@ -1,4 +1,4 @@
-"""Write down what CuPy offers under NumPy's names, with the parameters that it takes: tests/cupy/names.json.
+"""Write down what CuPy offers under NumPy's names, with the parameters that it takes: tests/cupy_arrays/names.json.
 
     pip install cupy-cuda13x && python scripts/cupy_names.py
 
@@ -16,7 +16,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-TARGET = Path(__file__).parents[1] / "tests" / "cupy" / "names.json"
+TARGET = Path(__file__).parents[1] / "tests" / "cupy_arrays" / "names.json"
 
 
 def parameters(function: Any) -> str | None:

@@ -6,6 +6,7 @@ NumPy scalars and Python numbers stay on the host: they are handed to the librar
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from dynagraph.errors import BackendError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete, concrete_attrs
 from dynagraph.ir.ops import Elementwise
+
+
+_log = logging.getLogger("dynagraph.capture")
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,17 @@ def compile_graph(graph: Graph) -> Executable:
     outputs = [(number[node], scalar) for node, scalar in zip(graph.outputs, graph.scalars)]
 
     def call(*inputs: Any) -> tuple[Any, ...]:
+        try:
+            return run(inputs)
+        except Exception as error:
+            _log.info("%s: a program of arrays of %s's leaves the call to the plain run: %r", graph.name, library.name, error)
+            raise
+
+    def run(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         sizes = bind_sizes(graph, inputs)
         values: list[Any] = [None] * len(number)
         for position, given in zip(inputs_at, inputs):
-            values[position] = given
+            values[position] = _host_scalar(given)
         for name, position in constants:
             values[position] = library.module.asarray(graph.constants[name])
         with np.errstate(all="ignore"):

@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, str] = {
     "moveaxis": "a source destination", "expand_dims": "a axis", "squeeze": "a axis", "broadcast_to": "array shape",
     "concatenate": "tup axis -out -dtype -casting", "stack": "tup axis -out -dtype -casting", "vstack": "tup -dtype -casting",
     "hstack": "tup -dtype -casting", "roll": "a shift axis", "tile": "A reps", "repeat": "a repeats axis",
-    "tril": "m k", "triu": "m k", "copy": "a -order", "shape": "a", "ndim": "a", "size": "a -axis",
+    "tril": "m k", "triu": "m k", "copy": "a -order", "shape": "a", "ndim": "a",
     "zeros": "shape dtype -order", "ones": "shape dtype -order", "full": "shape fill_value dtype -order",
     "zeros_like": "a dtype -order -subok shape", "ones_like": "a dtype -order -subok shape",
     "full_like": "a fill_value dtype -order -subok shape", "eye": "N M k dtype -order", "identity": "n dtype",

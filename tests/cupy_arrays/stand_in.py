@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
-NAMES = json.loads((Path(__file__).parent / "names.json").read_text())
+HERE = Path(__file__).parent
+__name__ = "cupy.stand_in"  # its code is left alone, as CuPy's is
+NAMES = json.loads((HERE / "names.json").read_text())
 VIEWS = (
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag", "diagonal",
 )  # fmt: skip

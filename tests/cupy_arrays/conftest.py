@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cupy import stand_in
+from tests.cupy_arrays import stand_in
 
 
 def real_cupy() -> Any:
