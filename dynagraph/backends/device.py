@@ -1,7 +1,7 @@
-"""The backend of graphs whose arrays lie on a device: node by node through their library (CuPy), by the eager column of the op table.
+"""The backend of graphs whose arrays lie on a device: node by node through CuPy, by the eager column of the op table.
 
-What the graph holds are CuPy's own functions, on operands that have their dtypes already, so that results are those of the plain run.
-NumPy scalars and Python numbers stay on the host: they are handed to the library's functions as they are.
+What the graph holds are CuPy's own functions, on operands that have their dtypes already, so that results are those of the
+plain run.  NumPy scalars and Python numbers stay on the host: they are handed to CuPy's functions as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete, concrete_attrs
 from dynagraph.ir.ops import Elementwise
 
-
 _log = logging.getLogger("dynagraph.capture")
 
 
@@ -37,8 +36,7 @@ class Step:
 def compile_graph(graph: Graph) -> Executable:
     """A program that runs the graph through the library of its arrays.
 
-    It raises BackendError, by which the program leaves the call to the plain function, where the library gives another dtype or shape
-    than the graph says.
+    Where the library gives another dtype or shape than the graph says, it raises BackendError, and the call runs plainly.
     """
     graph = graph.copy()
     graph.eliminate_dead_code()

@@ -19,7 +19,7 @@ from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, of_python_values
 from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, source_of_function
 from dynagraph.frontend.source import Trusted
-from dynagraph.frontend.values import Array, Const, Dict, Function, Masked, Method, Object, Partial, Sequence, Value
+from dynagraph.frontend.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.wrapping import Lazy
 
 Arguments = list[Any]
@@ -31,10 +31,10 @@ DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  #
 # Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
 OPAQUE_PACKAGES = frozenset(
     {
-        "numpy", "scipy", "cupy", "cupyx", "inspect", "random", "warnings", "logging", "os", "threading", "re", "unittest", "traceback",
-        "asyncio", "concurrent", "multiprocessing", "subprocess", "importlib", "pathlib", "tempfile", "socket", "json", "pickle",
-        "linecache", "dis", "ast", "tokenize", "gc", "weakref", "datetime", "decimal", "queue", "selectors", "signal", "io",
-        "dynagraph", "hypothesis", "pytest", "_pytest", "torch", "jax", "numba", "matplotlib", "sklearn", "pandas",
+        "numpy", "scipy", "cupy", "cupyx", "inspect", "random", "warnings", "logging", "os", "threading", "re", "unittest",
+        "traceback", "asyncio", "concurrent", "multiprocessing", "subprocess", "importlib", "pathlib", "tempfile", "socket", "json",
+        "pickle", "linecache", "dis", "ast", "tokenize", "gc", "weakref", "datetime", "decimal", "queue", "selectors", "signal",
+        "io", "dynagraph", "hypothesis", "pytest", "_pytest", "torch", "jax", "numba", "matplotlib", "sklearn", "pandas",
     }
 )  # fmt: skip
 
@@ -106,6 +106,9 @@ def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments
         args, kwargs = cupy_door.ufunc_arguments(name, args, kwargs)
     else:
         args, kwargs = cupy_door.arguments(f"cupy.{name}", cupy_door.FUNCTIONS[name], args, kwargs)
+        fill = ex.resolve(kwargs.get("fill_value", args[1] if name in ("full", "full_like") and len(args) > 1 else Const(0)))
+        if not isinstance(fill, (Const, Number)):
+            refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name}: filled with more than one number")
     door = lookup(getattr(np, name))
     assert door is not None
     before, ex.creating = ex.creating, True

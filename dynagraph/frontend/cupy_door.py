@@ -1,9 +1,10 @@
 """What CuPy's callables mean: the door of NumPy's of the same name, for what has NumPy's meaning; anything else breaks.
 
-CuPy differs from NumPy in ways that a graph would not show: it checks no index, its reductions give 0-d arrays rather than scalars, its
-new arrays lie in C order whatever the operands' order is, its functions take fewer arguments, and where it computes otherwise the result
-may be another one at the last bit, at an infinity or for arguments that contradict each other.  So the tables name what is captured, with
-the arguments that may be given, and the ops that graphs of CuPy's arrays may hold: those whose eager function is CuPy's own.
+CuPy differs from NumPy in ways that a graph would not show: it checks no index, its reductions give 0-d arrays rather than
+scalars, its new arrays lie in C order whatever the operands' order is, its functions take fewer arguments, and where it computes
+otherwise the result may be another one at the last bit, at an infinity, or for arguments that contradict each other.  So the
+tables name what is captured, with the arguments that may be given, and the ops that graphs of CuPy's arrays may hold: those whose
+eager function is CuPy's own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from dynagraph.array_libraries import NUMPY, ArrayLibrary
 from dynagraph.array_libraries import cupy as imported_cupy
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, method, operator_door
-from dynagraph.frontend.numpy_door.builder import is_weak, leaves
+from dynagraph.frontend.numpy_door.builder import default_dtype, is_weak, leaves
 from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.numpy_source import DISPATCHER
 from dynagraph.ir.graph import Node
@@ -27,15 +28,18 @@ from dynagraph.ir.graph import Node
 # The parameters of CuPy's functions, in CuPy's order.  A leading "-": where it is given, the call is not captured.  "*": the rest.
 
 UFUNCS = frozenset(
-    """
-    abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh bitwise_and
-    bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil conj conjugate copysign cos
-    cosh deg2rad degrees divide equal exp exp2 expm1 floor floor_divide fmax fmin fmod greater greater_equal hypot invert isfinite
-    isinf isnan left_shift less less_equal log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor
-    maximum minimum mod multiply negative not_equal power rad2deg radians reciprocal remainder right_shift rint sign signbit sin
-    sinh sqrt square subtract tan tanh true_divide trunc
-    """.split()
-)
+    [
+        "abs", "absolute", "acos", "acosh", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2",
+        "arctanh", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
+        "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "cbrt", "ceil", "conj", "conjugate",
+        "copysign", "cos", "cosh", "deg2rad", "degrees", "divide", "equal", "exp", "exp2", "expm1", "floor",
+        "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal", "hypot", "invert", "isfinite", "isinf",
+        "isnan", "left_shift", "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2",
+        "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative",
+        "not_equal", "power", "rad2deg", "radians", "reciprocal", "remainder", "right_shift", "rint", "sign", "signbit",
+        "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "true_divide", "trunc",
+    ]
+)  # fmt: skip
 FUNCTIONS: dict[str, str] = {
     "sum": "a axis dtype -out keepdims", "prod": "a axis dtype -out keepdims",
     "max": "a axis -out keepdims", "amax": "a axis -out keepdims", "min": "a axis -out keepdims", "amin": "a axis -out keepdims",
@@ -59,30 +63,39 @@ METHODS: dict[str, str] = {
     "sum": "axis dtype -out keepdims", "prod": "axis dtype -out keepdims", "max": "axis -out keepdims", "min": "axis -out keepdims",
     "any": "axis -out keepdims", "all": "axis -out keepdims", "argmax": "axis -out -dtype keepdims",
     "argmin": "axis -out -dtype keepdims", "mean": "axis -dtype -out keepdims", "var": "axis -dtype -out ddof keepdims",
-    "std": "axis -dtype -out ddof keepdims", "cumsum": "axis dtype -out", "cumprod": "axis dtype -out", "reshape": "*shape -order -copy",
+    "std": "axis -dtype -out ddof keepdims", "cumsum": "axis dtype -out", "cumprod": "axis dtype -out",
+    "reshape": "*shape -order -copy",
     "transpose": "*axes", "swapaxes": "axis1 axis2", "ravel": "-order", "flatten": "-order", "squeeze": "axis",
     "astype": "dtype -order -casting -subok -copy", "copy": "-order", "dot": "b -out", "repeat": "repeats axis", "fill": "value",
 }  # fmt: skip
-BINARY = ("+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^", "@", "==", "!=", "<", "<=", ">", ">=")
-UNARY = ("neg", "invert", "abs")
+BINARY = {
+    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder", "**": "power",
+    "<<": "left_shift", ">>": "right_shift", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "@": "matmul",
+    "==": "equal", "!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal",
+}  # fmt: skip
+UNARY = {"neg": "negative", "invert": "invert", "abs": "absolute"}
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "T", "real", "imag")
 TAKES_LISTS = ("concatenate", "stack", "vstack", "hstack")  # of arrays
 FROM_NUMBERS = ("array", "asarray")  # which take lists of numbers
 CREATES = ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
+ARRAYS = {"dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2}  # how many arguments are arrays, and no numbers; else one
 OWN_DISPATCH = frozenset(FUNCTIONS) - frozenset(CREATES)  # NumPy hands these over to CuPy where an argument is an array of its own
 
 # ops that run on CuPy's arrays as they do on NumPy's; what they do not name is left to the plain run
-_ELEMENTWISE = """
-    add subtract multiply divide floor_divide remainder fmod power power_int negative absolute sign reciprocal square maximum minimum
-    fmax fmin copysign hypot arctan2 logaddexp logaddexp2 conjugate real imag sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan
-    arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh floor ceil trunc rint equal not_equal less less_equal greater
-    greater_equal logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert left_shift right_shift isnan
-    isinf isfinite signbit where cast
-""".split()
-_REDUCTIONS = "sum prod max min any all argmax argmin mean var std cumsum cumprod".split()
-_VIEWS = "reshape transpose broadcast_to slice".split()
-_MOVES = "copy update_slice concatenate roll repeat tile gather".split()
-_OTHERS = "constant full iota eye linspace matmul".split()
+_ELEMENTWISE = [
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "fmod", "power", "power_int", "negative",
+    "absolute", "sign", "reciprocal", "square", "maximum", "minimum", "fmax", "fmin", "copysign", "hypot",
+    "arctan2", "logaddexp", "logaddexp2", "conjugate", "real", "imag", "sqrt", "cbrt", "exp", "exp2", "expm1",
+    "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
+    "arcsinh", "arccosh", "arctanh", "floor", "ceil", "trunc", "rint", "equal", "not_equal", "less", "less_equal",
+    "greater", "greater_equal", "logical_and", "logical_or", "logical_xor", "logical_not", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "invert", "left_shift", "right_shift", "isnan", "isinf", "isfinite", "signbit",
+    "where", "cast",
+]  # fmt: skip
+_REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "var", "std", "cumsum", "cumprod"]
+_VIEWS = ["reshape", "transpose", "broadcast_to", "slice"]
+_MOVES = ["copy", "update_slice", "concatenate", "roll", "repeat", "tile", "gather"]
+_OTHERS = ["constant", "full", "iota", "eye", "linspace", "matmul"]
 OPS = frozenset((*_ELEMENTWISE, *_REDUCTIONS, *_VIEWS, *_MOVES, *_OTHERS))
 IN_ANY_ORDER = frozenset((*_ELEMENTWISE, *_VIEWS, "matmul", "copy", "update_slice", *_OTHERS))  # in which operands may lie
 POWERS = ("power", "power_int", "square", "multiply")  # what ** may become: sqrt(-inf) is not CuPy's (-inf) ** 0.5
@@ -203,17 +216,58 @@ def ufunc_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> t
 
 def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], bool]) -> None:
     """Refuse operands that CuPy does not take: lists, where it wants arrays, and what is neither array nor number."""
+    n_arrays = 0 if name in CREATES or name in TAKES_LISTS else ARRAYS.get(name, int(name in FUNCTIONS or name in METHODS))
     for k, value in enumerate(given):
         if name in TAKES_LISTS and k == 0:
             if not isinstance(value, (list, tuple)) or not all(isinstance(v, Node) and not is_scalar(v) for v in value):
                 raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of anything but a list of arrays")
-        elif (name in BINARY or name in UFUNCS) and not (isinstance(value, (Node, np.generic)) or is_weak(value)):
+        elif k < n_arrays and not (isinstance(value, Node) and not is_scalar(value)):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of anything but an array")
+        elif (name in BINARY or name in UFUNCS) and not (isinstance(value, Node) or is_weak(value)):
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy: {name} of an array and a {type(value).__name__}")
+        elif name == "broadcast_to" and k == 1 and not isinstance(value, tuple):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", "cupy.broadcast_to: to a shape that is no tuple")
+        elif name in CREATES and name not in FROM_NUMBERS and isinstance(value, Node):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of an array")
         elif name in FROM_NUMBERS and k == 0 and isinstance(value, (list, tuple)):
             if not all(type(v) in (bool, int, float, complex) for v in leaves(value)):
                 raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of a list that holds more than numbers")
         elif name == "getitem" and k == 1:
             _check_key(value)
+
+
+def check_loop(own: Names, name: str, given: Sequence[Any], is_scalar: Callable[[Node], bool], result: Any) -> None:
+    """Refuse what the installed CuPy has no loop for, or one of another result; `given`: operands first."""
+    ufunc = BINARY.get(name) or UNARY.get(name) or name
+    theirs, operands = vars(own.library.module).get(ufunc), given[: getattr(np, ufunc).nin]
+    arrays = [x.dtype.numpy for x in operands if isinstance(x, Node) and not is_scalar(x)]
+    for x in operands:  # which NumPy scalars decide the dtype, and which do not, is left to CuPy
+        if isinstance(x, Node) and is_scalar(x):
+            weak = np.result_type(*arrays, x.dtype.numpy.type(0).item())
+            if np.result_type(*arrays, x.dtype.numpy) != weak:
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"CuPy: a NumPy scalar of {x.dtype} that decides the dtype of a result")
+    if not isinstance(result, Node) or not hasattr(theirs, "types") or any(_kind(x) > 2 for x in operands if is_weak(x)):
+        return
+    highest = max(_kind(x) for x in operands if isinstance(x, Node))
+    wanted = [None if not isinstance(x, Node) and _kind(x) <= highest else _dtype(x) for x in operands]
+    for loop in theirs.types:
+        taken, given_back = loop.split("->")
+        if len(taken) == len(wanted) and all(d is None or np.can_cast(d, np.dtype(c)) for d, c in zip(wanted, taken)):
+            if np.dtype(given_back[0]) == result.dtype.numpy:
+                return
+            break
+    raise Unsupported("UNSUPPORTED_DTYPE", f"CuPy: {name} of these dtypes, which gives another dtype than NumPy's, or is none")
+
+
+_KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
+
+
+def _kind(x: Any) -> int:
+    return _KINDS.get(_dtype(x).kind, 3)
+
+
+def _dtype(x: Any) -> np.dtype:
+    return x.dtype.numpy if isinstance(x, Node) else default_dtype(x).numpy
 
 
 def _check_key(key: Any) -> None:
@@ -249,6 +303,6 @@ def modules() -> dict[bool, ModuleType]:
 
 
 __all__ = [
-    "ATTRIBUTES", "CREATES", "FUNCTIONS", "METHODS", "OPS", "UFUNCS", "Names", "arguments", "check_op", "check_operands", "check_result",
-    "is_numpys_callable", "modules", "name_in_numpy", "names", "ufunc_arguments",
+    "ATTRIBUTES", "BINARY", "CREATES", "FUNCTIONS", "METHODS", "OPS", "UFUNCS", "UNARY", "Names", "arguments", "check_loop",
+    "check_op", "check_operands", "check_result", "is_numpys_callable", "modules", "name_in_numpy", "names", "ufunc_arguments",
 ]  # fmt: skip

@@ -438,8 +438,11 @@ class Executor:
         if self.creating or any(n not in self.scalars for n in nodes):
             if name is None:
                 raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: {door.name}")
+            assert own is not None
             cupy_door.check_operands(name, given, self.scalars.__contains__)
             cupy_door.check_result(name, result)
+            if name in cupy_door.BINARY or name in cupy_door.UNARY or name in cupy_door.UFUNCS:
+                cupy_door.check_loop(own, name, given, self.scalars.__contains__, result)
             return "array"
         if any(isinstance(x, Node) and (x.ndim or kind != "value") for x in leaves(result)) or isinstance(result, Chosen):
             raise Unsupported("MIXED_LIBRARIES", f"np.{door.name} makes an array of NumPy's")

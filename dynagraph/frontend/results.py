@@ -457,7 +457,7 @@ _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
 
 
 class DeviceView:
-    """Makes a view of an array whose memory only its library can look at: `steps` are functions of the op table, with attributes."""
+    """Makes a view of an array that only its library can look at: `steps` are functions of the op table, with attributes."""
 
     def __init__(self, library: ArrayLibrary, steps: tuple[tuple[Callable[..., Any], dict[str, Any]], ...]):
         self.library, self.steps = library, steps

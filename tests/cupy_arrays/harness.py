@@ -1,6 +1,6 @@
 """A function on CuPy's arrays, called plainly and compiled: results, what they are views of, what the arguments hold, errors.
 
-With the stand-in results must agree bit for bit, as both runs call the same functions; with the real CuPy inexact ones up to rounding.
+With the stand-in results must agree bit for bit, as both runs call the same functions; with the real CuPy up to rounding.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def assert_same(cp: Any, ours: Any, plain: Any) -> None:
             assert plain.size == 0 or size == 1 or mine == theirs  # which mean nothing otherwise
         assert ours.device.id == plain.device.id
         same_values(ours.get(), plain.get(), exact=cp.ndarray is stand_in.ndarray)
-    elif isinstance(plain, np.generic):
+    elif isinstance(plain, (np.generic, np.ndarray)):
         same_values(np.asarray(ours), np.asarray(plain), exact=True)
     elif isinstance(plain, float):
         assert repr(ours) == repr(plain)

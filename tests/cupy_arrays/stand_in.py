@@ -1,14 +1,16 @@
 """A package `cupy` for machines without a GPU: arrays that are none of NumPy's, and behave as CuPy 14's do, on memory of the host.
 
-`module()` makes it anew.  Names and parameters are those of the real CuPy (names.json, by scripts/cupy_names.py); values are NumPy's.
+`module()` makes it anew.  Names and parameters are those of the real CuPy (names.json, by scripts/cupy_names.py), values NumPy's.
 Results are arrays always, 0-d ones too, new ones in C order; NumPy arrays are refused; indices are taken modulo the size.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import types
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,15 @@ HERE = Path(__file__).parent
 __name__ = "cupy.stand_in"  # its code is left alone, as CuPy's is
 NAMES = json.loads((HERE / "names.json").read_text())
 VIEWS = (
-    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag", "diagonal",
+    "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag",
+    "diagonal",
 )  # fmt: skip
 PYTHON_VALUES = ("shape", "ndim", "size", "result_type", "can_cast", "isscalar", "iscomplexobj", "isrealobj")
 SCALARS = (bool, int, float, complex, np.generic)
 _BINARY = {
-    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide, "mod": np.remainder,
-    "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "floordiv": np.floor_divide,
+    "mod": np.remainder, "pow": np.power, "lshift": np.left_shift, "rshift": np.right_shift, "and": np.bitwise_and,
+    "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
 _COMPARISONS = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
@@ -32,7 +36,7 @@ _COMPARISONS = {
 
 
 class MemoryPointer:
-    __slots__ = ("ptr", "device_id", "mem")
+    __slots__ = ("device_id", "mem", "ptr")
 
     def __init__(self, ptr: int, device_id: int):
         self.ptr, self.device_id, self.mem = ptr, device_id, None
@@ -48,8 +52,8 @@ class Flags:
         self.c_contiguous, self.f_contiguous, self.owndata = bool(flags.c_contiguous), bool(flags.f_contiguous), owndata
 
 
-class ndarray:  # noqa: N801  (CuPy's name)
-    __slots__ = ("_ndarray__held", "base", "_device", "__weakref__")
+class ndarray:
+    __slots__ = ("__weakref__", "_device", "_ndarray__held", "base")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
@@ -75,7 +79,8 @@ class ndarray:  # noqa: N801  (CuPy's name)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {"shape": self.shape, "typestr": self.dtype.str, "data": (self.data.ptr, False), "version": 3, "strides": self.strides}
+        data = (self.data.ptr, False)
+        return {"shape": self.shape, "typestr": self.dtype.str, "data": data, "version": 3, "strides": self.strides}
 
     # -- to the host --------------------------------------------------------------------------------------------------
     def get(self) -> np.ndarray:
@@ -88,7 +93,7 @@ class ndarray:  # noqa: N801  (CuPy's name)
         return held(self).tolist()
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
+        raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
 
     def __bool__(self) -> bool:
         return bool(held(self))
@@ -242,6 +247,14 @@ def _close(result: Any, given: list[ndarray], may_be_view: bool) -> Any:
     return fresh(result, device) if isinstance(result, (np.ndarray, *SCALARS)) else result
 
 
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """CuPy warns of nothing."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def _same_device(given: list[ndarray]) -> None:
     if len({array._device for array in given}) > 1:
         raise ValueError("Array device must be same as the current device")
@@ -257,7 +270,7 @@ def _function(name: str, parameters: str, numpys: Callable[..., Any]) -> Callabl
         _same_device(given)
         names = binder.__code__.co_varnames[: binder.__code__.co_argcount]
         positional = dict(zip(names, args)) if not binder.__code__.co_flags & 4 else {}
-        with np.errstate(all="ignore"):
+        with quietly():
             if name in ("dtype", "argmax", "argmin") or "dtype" not in positional:
                 result = numpys(*map(_open, args), **{k: _open(v) for k, v in kwargs.items()})
             else:
@@ -277,7 +290,7 @@ def _spelled(function: str, parameter: str) -> str:
     return {"newshape": "shape"}.get(parameter, parameter)
 
 
-class ufunc:  # noqa: N801
+class ufunc:
     """NumPy's, of the loops that CuPy has."""
 
     def __init__(self, name: str, nin: int, nout: int, loops: str):
@@ -295,7 +308,8 @@ class ufunc:  # noqa: N801
         given = _arrays((*args, out))
         _same_device(given)
         with np.errstate(all="ignore"):
-            result = getattr(np, self.name)(*map(_open, args[: self.nin]), casting=casting, **({} if dtype is None else {"dtype": dtype}))
+            more = {} if dtype is None else {"dtype": dtype}
+            result = getattr(np, self.name)(*map(_open, args[: self.nin]), casting=casting, **more)
             if out is None:
                 return _close(result, given, False)
             held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)
@@ -326,7 +340,7 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         binder(self, *args, **kwargs)
-        with np.errstate(all="ignore"):
+        with quietly():
             result = getattr(held(self), name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
         return None if result is None else _close(result, [self], name in VIEWS)
 
@@ -360,7 +374,8 @@ def module() -> types.ModuleType:
     made.__version__ = "14.2.0"
     made.ndarray, made.is_available = ndarray, lambda: True
     for name, value in vars(np).items():
-        if not name.startswith("_") and (isinstance(value, (float, type(None))) or (isinstance(value, type) and issubclass(value, np.generic))):
+        is_type = isinstance(value, type) and issubclass(value, np.generic)
+        if not name.startswith("_") and (is_type or isinstance(value, (float, type(None)))):
             setattr(made, name, value)
     for name in ("dtype", "finfo", "iinfo", "newaxis", "promote_types", "issubdtype", "broadcast_shapes"):
         setattr(made, name, getattr(np, name))

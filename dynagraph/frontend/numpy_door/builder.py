@@ -121,6 +121,8 @@ class Builder:
 
     def known(self, node: Node) -> np.ndarray | None:
         """What a node gives, where that is known at capture and not large: it is made of constants alone."""
+        if self.check_op is not None and not _is_of_integers(node):
+            return None  # another library may round otherwise
         return known_value(node, self._known, MOST_KNOWN)
 
     def refuse_where(self, wrong: Node) -> None:
@@ -138,7 +140,7 @@ class Builder:
         """CuPy raises nothing for what NumPy refuses: only what is known to be right is the same in both."""
         known = self.known(wrong)
         if known is None or known.any():
-            raise Unsupported("DATA_DEPENDENT", "CuPy checks no index, nor an exponent: what it gives is another thing than NumPy's")
+            raise Unsupported("DATA_DEPENDENT", "CuPy checks no index, nor an exponent, and gives something where NumPy raises")
 
     @property
     def refuses(self) -> bool:
@@ -205,6 +207,18 @@ class Builder:
         common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
         rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
         return self.lay(joined := self.call("concatenate", *rows, axis=0), c_order(joined.ndim))
+
+
+def _is_of_integers(node: Node) -> bool:
+    """Whether a value is computed without a float."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        current = waiting.pop()
+        if current.dtype.is_inexact:
+            return False
+        waiting += [a for a in current.args if a not in seen]
+        seen.update(current.args)
+    return True
 
 
 def _counts_within(places: Node, size: Dim) -> bool:

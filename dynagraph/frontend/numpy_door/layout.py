@@ -234,6 +234,7 @@ def rule_of(node: Node) -> Rule | None:
 
 
 __all__ = [
-    "Order", "c_order", "copy_order", "f_order", "is_packed", "iteration_order", "joined_order", "lies_in_c_order", "order_by_strides",
-    "order_of", "packed_strides", "padded_order", "reduced_order", "rule_of", "segments_order", "steps_of", "ufunc_order",
+    "Order", "c_order", "copy_order", "f_order", "is_packed", "iteration_order", "joined_order", "lies_in_c_order",
+    "order_by_strides", "order_of", "packed_strides", "padded_order", "reduced_order", "rule_of", "segments_order", "steps_of",
+    "ufunc_order",
 ]  # fmt: skip
