@@ -135,6 +135,8 @@ def _of_device_array(frame: Frame, array: Array, name: str) -> Value:
         return Method(name, array)
     if name not in cupy_door.ATTRIBUTES or (name == "imag" and not array.node.dtype.is_complex):
         refuse("UNSUPPORTED_FUNCTION", f".{name} of an array of CuPy's")
+    if name == "T" and array.node.ndim < 2:
+        return array  # CuPy makes no view of it
     return frame.ex.from_door(ATTRIBUTES[name](frame.ex.builder, frame.ex.memories.present(array)), "array")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dynagraph import api, config
+from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache
 from dynagraph.backends.blas import find_blas
@@ -164,7 +164,10 @@ def check_cuda() -> Check:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         return Check("CUDA", WARNING, f"CuPy {cupy.__version__}, but no device: {error}",
                      "install or update the driver of the GPU")
-    return Check("CUDA", OK, f"CuPy {cupy.__version__}: {', '.join(names) or 'no device'}")
+    refusal = array_libraries.named("cupy").refusal
+    if refusal:
+        return Check("CUDA", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
+    return Check("CUDA", OK, f"CuPy {cupy.__version__}: {', '.join(names) or 'no device'}; programs of its arrays run through it")
 
 
 def check_switches() -> Check:

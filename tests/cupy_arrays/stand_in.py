@@ -23,6 +23,7 @@ VIEWS = (
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag",
     "diagonal",
 )  # fmt: skip
+KEEP_ORDER = ("astype", "copy", "array", "zeros_like", "ones_like", "full_like", "empty_like", "roll")  # as order="K" has it
 PYTHON_VALUES = ("shape", "ndim", "size", "result_type", "can_cast", "isscalar", "iscomplexobj", "isrealobj")
 SCALARS = (bool, int, float, complex, np.generic)
 _BINARY = {
@@ -72,7 +73,7 @@ class ndarray:
     data = property(lambda self: MemoryPointer(held(self).__array_interface__["data"][0], self._device))
     device = property(lambda self: Device(self._device))
     flags = property(lambda self: Flags(held(self).flags, self.base is None))
-    T = property(lambda self: view(self, held(self).T))
+    T = property(lambda self: view(self, held(self).T) if self.ndim > 1 else self)
     mT = property(lambda self: view(self, held(self).mT))
     real = property(lambda self: view(self, held(self).real) if self.dtype.kind == "c" else self)
     imag = property(lambda self: view(self, held(self).imag) if self.dtype.kind == "c" else fresh(np.zeros(self.shape, self.dtype)))
@@ -172,10 +173,10 @@ def held(array: ndarray) -> np.ndarray:
     return array._ndarray__held  # type: ignore[attr-defined, no-any-return]
 
 
-def fresh(values: Any, device: int = 0) -> ndarray:
-    """A new array, in C order."""
+def fresh(values: Any, device: int = 0, order: Any = "C") -> ndarray:
+    """A new array, in C order unless another one is asked for."""
     made = ndarray.__new__(ndarray)
-    made._ndarray__held, made.base, made._device = np.array(values, order="C"), None, device  # type: ignore[attr-defined]
+    made._ndarray__held, made.base, made._device = np.array(values, order=order), None, device  # type: ignore[attr-defined]
     return made
 
 
@@ -235,7 +236,7 @@ def _arrays(values: Any) -> list[ndarray]:
     return found
 
 
-def _close(result: Any, given: list[ndarray], may_be_view: bool) -> Any:
+def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bool = False) -> Any:
     if isinstance(result, (tuple, list)):
         return type(result)(_close(r, given, may_be_view) for r in result)
     device = given[0]._device if given else 0
@@ -244,7 +245,7 @@ def _close(result: Any, given: list[ndarray], may_be_view: bool) -> Any:
             return owner
         if np.may_share_memory(result, held(owner)):
             return view(owner, result)
-    return fresh(result, device) if isinstance(result, (np.ndarray, *SCALARS)) else result
+    return fresh(result, device, "K" if keeps_order else "C") if isinstance(result, (np.ndarray, *SCALARS)) else result
 
 
 @contextlib.contextmanager
@@ -279,7 +280,7 @@ def _function(name: str, parameters: str, numpys: Callable[..., Any]) -> Callabl
                 result = numpys(named.pop(first), **{_spelled(name, k): v for k, v in named.items()})
         if name in PYTHON_VALUES:
             return result
-        return _close(result, given, name in VIEWS)
+        return _close(result, given, name in VIEWS, name in KEEP_ORDER)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "cupy._stand_in"
@@ -342,7 +343,8 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
         binder(self, *args, **kwargs)
         with quietly():
             result = getattr(held(self), name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
-        return None if result is None else _close(result, [self], name in VIEWS)
+        keeps = name == "astype"
+        return None if result is None else _close(result, [self], name in VIEWS, keeps)
 
     method.__name__ = name
     return method
@@ -401,4 +403,4 @@ def _array(
 ) -> ndarray:
     """CuPy takes NumPy's arrays here."""
     source = held(obj) if isinstance(obj, ndarray) else obj if isinstance(obj, np.ndarray) else _open(obj)
-    return fresh(np.array(source, dtype), obj._device if isinstance(obj, ndarray) else 0)
+    return fresh(np.array(source, dtype, order=order), obj._device if isinstance(obj, ndarray) else 0, order)

@@ -224,3 +224,34 @@ def test_the_stand_in_is_none_of_numpys() -> None:
     assert not issubclass(stand_in.ndarray, np.ndarray)
     with pytest.raises(TypeError, match="Implicit conversion"):
         np.asarray(stand_in.fresh(X))
+
+
+LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
+    "sum of two": lambda cp, x: x.T + x.T,
+    "function": lambda cp, x: cp.exp(x.T),
+    "conversion": lambda cp, x: x.T.astype(np.float32),
+    "zeros_like": lambda cp, x: cp.zeros_like(x.T),
+    "full_like": lambda cp, x: cp.full_like(x.T, 3),
+    "copy": lambda cp, x: cp.copy(x.T),
+    "method copy": lambda cp, x: x.T.copy(),
+    "array": lambda cp, x: cp.array(x.T),
+    "flatten": lambda cp, x: x.T.flatten(),
+    "ravel": lambda cp, x: x.T.ravel(),
+    "product": lambda cp, x: x.T @ x,
+    "where": lambda cp, x: cp.where(x.T > 1, x.T, 0),
+    "concatenate": lambda cp, x: cp.concatenate([x.T, x.T]),
+    "roll": lambda cp, x: cp.roll(x.T, 1, axis=0),
+    "kept dimensions": lambda cp, x: x.T.sum(axis=0, keepdims=True),
+    "accumulate": lambda cp, x: cp.cumsum(x.T, axis=0),
+    "power": lambda cp, x: x.T**2,
+    "logic": lambda cp, x: cp.logical_and(x.T, x.T),
+    "integers": lambda cp, x: x.T.astype(int) // 2,
+    "tril": lambda cp, x: cp.tril(x.T),
+    "mean": lambda cp, x: x.T.mean(),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_lies_in_another_order_than_c(cp: Any, name: str) -> None:
+    """New arrays lie where CuPy puts them, or the call breaks."""
+    check(cp, lambda x: (LAYOUTS[name](cp, x), x + 1), X, whole=False)

@@ -15,6 +15,7 @@ from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.ops import OPS
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import put
+from tests.cupy_arrays.page import PAGE, page
 from tests.cupy_arrays.stand_in import NAMES
 from tests.ops.cases import cases
 
@@ -80,3 +81,7 @@ def test_an_op_runs_through_the_library_as_through_numpy(cp: Any, name: str) -> 
         assert type(result) is cp.ndarray and (result.dtype, result.shape) == (expected.dtype, expected.shape), str(case)
         if cp.ndarray is stand_in.ndarray:
             np.testing.assert_array_equal(result.get(), expected, err_msg=str(case))
+
+
+def test_the_page_is_what_the_tables_say() -> None:
+    assert PAGE.read_text() == page(), "run python -m tests.cupy_arrays.page"

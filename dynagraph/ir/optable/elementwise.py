@@ -108,6 +108,8 @@ def _reciprocal(x: Expr) -> Expr:
 
 def nonnegative(xp: Any, exponents: Any) -> Any:
     """Without what NumPy's power of integers would raise for."""
+    if isinstance(exponents, np.generic):  # a scalar among arrays of another library
+        xp = np
     return xp.maximum(exponents, exponents.dtype.type(0))
 
 

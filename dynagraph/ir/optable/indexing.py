@@ -42,9 +42,9 @@ def _gather_eager(xp: Any, x: Any, *places: Any, axes: tuple[int, ...], at: int)
     inside = tuple(xp.clip(xp.where(p < 0, p + x.shape[a], p), 0, max(x.shape[a] - 1, 0)) for p, a in zip(places, axes))
     if any(x.shape[a] == 0 for a in axes):  # whatever is asked for is not there
         return xp.zeros(_gather_eager_shape(x.shape, places[0].shape, axes, at), x.dtype)
-    front = xp.moveaxis(x, axes, range(len(axes)))[inside]
+    front = xp.moveaxis(x, axes, tuple(range(len(axes))))[inside]
     n = places[0].ndim
-    return xp.moveaxis(front, range(n), range(at, at + n))
+    return xp.moveaxis(front, tuple(range(n)), tuple(range(at, at + n)))
 
 
 def _gather_eager_shape(shape: Any, places: Any, axes: tuple[int, ...], at: int) -> Any:
