@@ -93,10 +93,10 @@ def _run(step: Step, values: Sequence[Any], sizes: Sizes, library: ArrayLibrary)
     attrs = concrete_attrs(node, sizes)
     if node.is_op("constant"):
         return node.dtype.numpy.type(attrs["value"])
-    elementwise = isinstance(node.op.lowering, Elementwise)
-    if operands and elementwise and not any(isinstance(x, library.array_type) for x in operands):
+    on_host = operands and node.ndim == 0 and not any(isinstance(x, library.array_type) for x in operands)
+    if on_host and not node.is_op("copy"):  # by which arrays are made of numbers
         return _host_scalar(node.op.eager(np, *operands, **attrs))
-    if not elementwise:
+    if not isinstance(node.op.lowering, Elementwise):
         operands = [_on_device(x, library) for x in operands]
     return node.op.eager(library.module, *operands, **attrs)
 

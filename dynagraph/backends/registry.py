@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
+import numpy as np
+
 from dynagraph.array_libraries import NUMPY, named
 from dynagraph.backends import device as device_backend
 from dynagraph.backends import numpy as numpy_backend
@@ -96,16 +98,17 @@ def _compile_with(backend: UserBackend, graph: Graph) -> Executable:
     if not callable(program):
         raise BackendError(f"backend {name}: must give back a callable for the graph, got {type(program).__name__}")
 
-    as_array = named(graph.library).module.asarray
+    own = named(graph.library).module.asarray
+    as_arrays = [np.asarray if scalar else own for scalar in graph.scalars]
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays), as_array)
+        return _checked(name, graph.outputs, program(*arrays), bind_sizes(graph, arrays), as_arrays)
 
     return Executable(call, repeatable=False)
 
 
 def _checked(
-    name: str, expected: Sequence[Node], results: Any, sizes: Sizes, as_array: Callable[[Any], Any]
+    name: str, expected: Sequence[Node], results: Any, sizes: Sizes, as_arrays: Sequence[Callable[[Any], Any]]
 ) -> tuple[Any, ...]:
     """The results as arrays, if they are what the graph says."""
     if not isinstance(results, (tuple, list)) or len(results) != len(expected):
@@ -113,7 +116,7 @@ def _checked(
         raise BackendError(
             f"backend {name}: its program must give a tuple of the graph's {len(expected)} outputs, got {given}"
         )
-    arrays = tuple(map(as_array, results))
+    arrays = tuple(as_array(result) for as_array, result in zip(as_arrays, results))
     for node, array in zip(expected, arrays):
         shape = concrete(node.shape, sizes)
         if dtypes.from_numpy(array.dtype) is not node.dtype or array.shape != shape:

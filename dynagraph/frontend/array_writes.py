@@ -53,7 +53,7 @@ def store_item(ex: Executor, array: Array, key: Any, value: Any) -> None:
         index = placed.basic
     there = ex.memories.rebased(region(ex.builder, ex.memories.present(array), index))
     if isinstance(value, Array) and not value.is_scalar and same_place(there, value.node):
-        ex.memories.check(value)
+        ex.memories.check(Array(there))
         return  # a[key] += 1 stores what has been written already
     ex.memories.write(Array(there), _assigned(ex, value, there))
 

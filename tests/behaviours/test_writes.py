@@ -782,6 +782,12 @@ def unwritable_same_shape(a, b):
     v += 1
 
 
+def unwritable_view_gets_what_it_shows(a, b):
+    b[0] = 7
+    v = np.broadcast_to(a, (2, 5))
+    v[0] = a
+
+
 def unwritable_flag(a, b):
     b[0] = 7
     a.flags.writeable = False
@@ -897,8 +903,8 @@ EVERY = [
     raises_after_writes, catches, catches_a_bad_shape, bad_shape, bad_shape_in_place, bad_out, bad_sum_out, bad_mask,
     many_for_a_mask, wrong_number_for_a_mask, bad_index, sequence_for_an_element, one_element_for_an_element,
     text_for_an_element, number_as_text, none_for_an_element, warns_and_writes, unwritable_view, unwritable_same_shape,
-    unwritable_flag, diagonal_written, raises_in_a_callee, context_manager, del_and_rebind, star_unpacking, comparisons_after,
-    recursion, aliases_after_break, fresh_and_broken, stored_then_changed, lambda_over, sorts,
+    unwritable_view_gets_what_it_shows, unwritable_flag, diagonal_written, raises_in_a_callee, context_manager, del_and_rebind,
+    star_unpacking, comparisons_after, recursion, aliases_after_break, fresh_and_broken, stored_then_changed, lambda_over, sorts,
 ]  # fmt: skip
 
 

@@ -244,6 +244,8 @@ def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bo
         if result is held(owner):
             return owner
         if np.may_share_memory(result, held(owner)):
+            if not result.flags.writeable:  # np.broadcast_to's; CuPy has no such arrays
+                result = np.lib.stride_tricks.as_strided(held(owner), result.shape, result.strides)
             return view(owner, result)
     return fresh(result, device, "K" if keeps_order else "C") if isinstance(result, (np.ndarray, *SCALARS)) else result
 
