@@ -177,7 +177,7 @@ def arguments(who: str, parameters: str, args: Sequence[Any], kwargs: dict[str, 
     rest = list(args)
     by_position = True
     keywords = dict(kwargs)
-    for parameter in parameters.split():
+    for position, parameter in enumerate(parameters.split()):
         name, refused = parameter.lstrip("-*"), parameter.startswith("-")
         if parameter.startswith("*"):
             given, rest = [*given, *rest], []
@@ -191,9 +191,9 @@ def arguments(who: str, parameters: str, args: Sequence[Any], kwargs: dict[str, 
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{who}: the argument {name}= is not captured; leave it out")
         if here and by_position:
             given.append(value)
-        elif here or given:
+        elif position:
             named[name] = value
-        else:
+        else:  # of which NumPy has another name, perhaps
             given.append(value)
         by_position = by_position and here
     if rest or keywords:

@@ -13,19 +13,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "cupy.md"
 TEXT = """\
 # CuPy arrays
 
-Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) as they take NumPy's, once the program has imported CuPy; dynagraph never imports it.
-They are captured, guarded in C and run node by node through CuPy's own functions, on the device that the arrays lie on and CuPy's current
-stream. There are no kernels of our own yet: a program that is no faster than the plain call is measured, and left to it.
+Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) as they take NumPy's, once the program has imported CuPy;
+dynagraph never imports it. They are captured, guarded in C and run node by node through CuPy's own functions, on the device
+that the arrays lie on and CuPy's current stream. There are no kernels of our own yet: a program that is no faster than the
+plain call is measured, and left to it.
 
-A program is of one library. Where NumPy's arrays meet CuPy's, or arrays of two devices meet, the graph breaks, so that CuPy raises its own error;
-`xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, `np.sum(x)` and their kin of an array of CuPy's mean CuPy's functions. A NumPy scalar
-may be an operand where it does not decide the result's dtype.
+A program is of one library. Where NumPy's arrays meet CuPy's, or arrays of two devices meet, the graph breaks, so that CuPy
+raises its own error; `xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, `np.sum(x)` and their kin of an array of CuPy's
+mean CuPy's functions. A NumPy scalar may be an operand where it does not decide the result's dtype.
 
-What CuPy does otherwise than NumPy is followed as CuPy does it: reductions and single elements are 0-d arrays, `x[0]` is a view, new arrays lie in
-C order whatever the operands' order is, `z @= y` binds a new array, nothing warns. What NumPy would check and CuPy does not (indices that are
-data, negative exponents) breaks, and so does what is computed in another way (`x ** 0.5`, `clip`, `arange` of floats), what leaves the device (`.get()`,
-`float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever is not named here. Where CuPy raises, or gives another dtype or
-shape than was foreseen, the program leaves the call to the plain function (`f.stats.refusals`; the log topic `capture` says why).
+What CuPy does otherwise than NumPy is followed as CuPy does it: reductions and single elements are 0-d arrays, `x[0]` is a
+view, new arrays lie in C order whatever the operands' order is, `z @= y` binds a new array, nothing warns. What NumPy would
+check and CuPy does not (indices that are data, negative exponents) breaks, and so does what is computed in another way (`x **
+0.5`, `clip`, `arange` of floats), what leaves the device (`.get()`, `float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever
+is not named here. Where CuPy raises, or gives another dtype or shape than was foreseen, the program leaves the call to the
+plain function (`f.stats.refusals`; the log topic `capture` says why).
 
 This page is written by `python -m tests.cupy_arrays.page`.
 

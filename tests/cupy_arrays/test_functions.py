@@ -162,6 +162,13 @@ def test_a_method_gives_what_it_gives_plainly(cp: Any, name: str) -> None:
         check(cp, OF_METHODS[name], values(dtype))
 
 
+def test_arguments_by_name_alone(cp: Any) -> None:
+    check(cp, lambda x: (x.var(ddof=1), x.std(ddof=1, keepdims=True), x.sum(keepdims=True)), values("float32"))
+    check(cp, lambda x: (cp.var(x, ddof=1), cp.sum(keepdims=True, a=x), np.sum(x, keepdims=True)), values("float64"))
+    check(cp, lambda x: (cp.repeat(x, axis=1, repeats=2), cp.zeros(dtype=np.int8, shape=3), cp.eye(3, k=1)), values("int32"))
+    check(cp, lambda x: (cp.full(fill_value=2, shape=2), cp.arange(4, dtype=np.int8), x + 1), values("int32"))
+
+
 @pytest.mark.parametrize("name", cupy_door.ATTRIBUTES)
 def test_an_attribute_gives_what_it_gives_plainly(cp: Any, name: str) -> None:
     check(cp, lambda x: (getattr(x, name), x + 1), values("complex64"))
