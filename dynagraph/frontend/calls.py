@@ -76,7 +76,7 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
         if any(isinstance(ex.resolve(v), Object) for v in args):
             refuse("UNSUPPORTED_ARGUMENT", "cupy.get_array_module of an object that may be of CuPy's")
         ours = [type(v) is Array and not v.is_scalar and ex.library is own.library for v in map(ex.resolve, args)]
-        return Const(cupy_door.modules()[any(ours)])
+        return Const(own.library.module if any(ours) else np)
     if name is not None:
         return _call_in_cupy(frame, own, name, args, kwargs)
     if isinstance(function, Method):

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
-from dynagraph.array_libraries import NUMPY, ArrayLibrary
+from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.array_libraries import cupy as imported_cupy
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, method, operator_door
 from dynagraph.frontend.numpy_door.builder import default_dtype, is_weak, leaves
@@ -216,6 +216,7 @@ def ufunc_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> t
 
 def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], bool]) -> None:
     """Refuse operands that CuPy does not take: lists, where it wants arrays, and what is neither array nor number."""
+    elementwise = name in BINARY or name in UNARY or name in UFUNCS
     n_arrays = 0 if name in CREATES or name in TAKES_LISTS else ARRAYS.get(name, int(name in FUNCTIONS or name in METHODS))
     for k, value in enumerate(given):
         if name in TAKES_LISTS and k == 0:
@@ -223,7 +224,9 @@ def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], 
                 raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of anything but a list of arrays")
         elif k < n_arrays and not (isinstance(value, Node) and not is_scalar(value)):
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of anything but an array")
-        elif (name in BINARY or name in UFUNCS) and not (isinstance(value, Node) or is_weak(value)):
+        elif not elementwise and isinstance(value, Node) and is_scalar(value):
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: of a NumPy scalar")
+        elif elementwise and not (isinstance(value, Node) or is_weak(value)):
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy: {name} of an array and a {type(value).__name__}")
         elif name == "broadcast_to" and k == 1 and not isinstance(value, tuple):
             raise Unsupported("UNSUPPORTED_ARGUMENT", "cupy.broadcast_to: to a shape that is no tuple")
@@ -239,7 +242,8 @@ def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], 
 def check_loop(own: Names, name: str, given: Sequence[Any], is_scalar: Callable[[Node], bool], result: Any) -> None:
     """Refuse what the installed CuPy has no loop for, or one of another result; `given`: operands first."""
     ufunc = BINARY.get(name) or UNARY.get(name) or name
-    theirs, operands = vars(own.library.module).get(ufunc), given[: getattr(np, ufunc).nin]
+    theirs: Any = vars(own.library.module).get(ufunc)
+    operands = given[: getattr(np, ufunc).nin]
     arrays = [x.dtype.numpy for x in operands if isinstance(x, Node) and not is_scalar(x)]
     for x in operands:  # which NumPy scalars decide the dtype, and which do not, is left to CuPy
         if isinstance(x, Node) and is_scalar(x):
@@ -296,13 +300,7 @@ def check_result(name: str, result: Any) -> None:
         raise Unsupported("UNSUPPORTED_ARGUMENT", "cupy.arange of floats, whose steps CuPy rounds in a way of its own")
 
 
-def modules() -> dict[bool, ModuleType]:
-    """What ``cupy.get_array_module`` gives, by whether an argument is an array of CuPy's."""
-    library = imported_cupy()
-    return {False: NUMPY.module} if library is None else {False: NUMPY.module, True: library.module}
-
-
 __all__ = [
     "ATTRIBUTES", "BINARY", "CREATES", "FUNCTIONS", "METHODS", "OPS", "UFUNCS", "UNARY", "Names", "arguments", "check_loop",
-    "check_op", "check_operands", "check_result", "is_numpys_callable", "modules", "name_in_numpy", "names", "ufunc_arguments",
+    "check_op", "check_operands", "check_result", "is_numpys_callable", "name_in_numpy", "names", "ufunc_arguments",
 ]  # fmt: skip

@@ -465,12 +465,13 @@ class Executor:
             return value.kind(self.to_door(i) for i in value.items)
         if isinstance(value, Slice):
             return slice(*(self.index_number(p) for p in value.parts))
-        if isinstance(value, Object):
+        if isinstance(value, Object) and self.library is NUMPY:  # CuPy takes exact numbers
             if isinstance(value.value, enum.Enum) and isinstance(value.value, int):
                 return self.builder.scalar(self.index_number(value), dtypes.int64)  # to NumPy no weak number
             held = self.held_number(value)
             if held is not None:
                 return self.builder.scalar(held, dtypes.int64 if type(held) is int else dtypes.float64)
+        if isinstance(value, Object):
             raise Break("UNSUPPORTED_VALUE", None, f"{value.source} is {describe_value(value.value)}")
         raise Break("UNSUPPORTED_VALUE", None, f"a {type(value).__name__.lower()} as an argument of a NumPy function")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import subprocess
 import sys
 import textwrap
@@ -118,8 +119,18 @@ def test_numpy_scalars(cp: Any) -> None:
     check(cp, f, X, np.float64(0.5))
     check(cp, f, X.astype(np.float32), np.float32(0.5), whole=False)
     check(cp, lambda x, s: (x * s, s * 3), X, np.float64(1.5))
+    check(cp, lambda x, s: cp.where(x > 1, x, s), X, np.float64(1.5), breaks="unsupported-argument")
     compiled = check(cp, lambda x, s: x * s, X.astype(np.float32), np.float64(0.5), whole=False)
     assert any("decides the dtype" in text for text in compiled.stats.breaks)
+
+
+class Colour(enum.IntEnum):
+    RED = 2
+
+
+def test_numbers_of_a_class_of_their_own(cp: Any) -> None:
+    for number in (Colour.RED, type("Count", (int,), {})(3)):
+        check(cp, lambda x, number=number: (x * number, x[number]), X, whole=False)
 
 
 def test_python_numbers_of_the_program(cp: Any) -> None:
