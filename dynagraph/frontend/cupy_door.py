@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import numpy as np
@@ -162,9 +162,8 @@ def is_numpys_callable(function: Any) -> bool:
     """Whether calling this asks NumPy, which asks its arguments what the call means."""
     if isinstance(function, np.ufunc) or type(function) is DISPATCHER or lookup(function) is not None:
         return True
-    if isinstance(function, (type, FunctionType)) or callable(function):
-        return str(getattr(function, "__module__", None)).split(".")[0] == "numpy"
-    return False
+    is_function = isinstance(function, (type, FunctionType, BuiltinFunctionType))
+    return is_function and str(function.__module__).split(".")[0] == "numpy"
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------------------

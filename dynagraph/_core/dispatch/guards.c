@@ -198,6 +198,7 @@ static npy_intp int_attribute(PyObject *object, PyObject *name)
     return number;
 }
 
+/* how many ints an attribute holds, a tuple; -1, perhaps with an exception: it is none */
 static int sizes_attribute(PyObject *object, PyObject *name, npy_intp *out)
 {
     PyObject *value = PyObject_GetAttr(object, name);
@@ -799,7 +800,9 @@ static npy_intp dim_of(PyObject *object, int axis)
     npy_intp dims[DG_MAX_DIMS];
     if (PyArray_Check(object))
         return PyArray_DIM((PyArrayObject *)object, axis);
-    return sizes_attribute(object, a_shape, dims) > axis ? dims[axis] : 0;
+    int n = sizes_attribute(object, a_shape, dims);
+    PyErr_Clear();
+    return n > axis ? dims[axis] : 0; /* a guard has read it before */
 }
 
 typedef struct {
