@@ -85,6 +85,7 @@ class KernelCache:
 
     def __init__(self, root: str | os.PathLike[str] | None, limit: int):
         self.limit = limit
+        self._unchecked = 0  # bytes that were written since the whole folder was looked through
         self.root: Path | None = None
         self._fd = -1
         if root is not None:
@@ -144,11 +145,15 @@ class KernelCache:
         except OSError as error:
             _log.warning("entry %s is not kept: %s", key[:16], error)
             return False
-        self._evict()
+        self._unchecked += len(image)
+        # looking through thousands of entries takes longer than compiling one; short processes do it in turn, by the key
+        if self._unchecked > self.limit // 64 or key.startswith("0"):
+            self._evict()
         return True
 
     def _evict(self) -> None:
         """Take out the entries that were used longest ago, down to nine tenths of the limit."""
+        self._unchecked = 0
         rows = self._rows()
         total = sum(size for _, size, _ in rows)
         if total <= self.limit:

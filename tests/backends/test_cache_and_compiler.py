@@ -113,6 +113,17 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert cache.info().nbytes <= 2500
 
 
+def test_the_folder_is_not_looked_through_for_every_entry(tmp_path, monkeypatch):
+    cache = KernelCache(tmp_path / "root", limit=64_000)
+    looked = []
+    monkeypatch.setattr(cache, "_evict", lambda: looked.append(cache._unchecked))
+    for k in range(16):
+        cache.store(f"{k:x}" * 64, bytes(50))
+    assert looked == [50]  # in turn, by the key
+    cache.store("f" * 64, bytes(500))
+    assert looked == [50, 1300]  # ... and when much was written
+
+
 def test_processes_share_a_cache_without_harm(folder):
     script = (
         "from dynagraph.backends.kernel_cache import get_library\n"

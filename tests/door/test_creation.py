@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import dynagraph as dg
 from dynagraph.ir.ops import view_of
 
 from .harness import DTYPES, call, check, check_or_declined, declined, sample, trace_through_door
@@ -172,3 +173,15 @@ def test_array_copies_where_numpy_does():
         declined(lambda a: call(np.array, a, copy=given), x)
     declined(lambda a: call(np.array, [1, 2], copy=False), x)
     declined(lambda a: call(np.array, a, np.float32, copy=False), x)
+
+
+def test_an_array_that_no_memory_holds_is_asked_for_all_the_same() -> None:
+    @dg.compile
+    def attempt(x: np.ndarray) -> np.ndarray:
+        try:
+            np.empty(np.iinfo(np.intp).max, dtype=np.uint8)
+        except MemoryError:
+            return x + 1
+        return x
+
+    np.testing.assert_array_equal(attempt(np.zeros(2)), [1, 1])

@@ -124,3 +124,16 @@ def test_known_arrays_keep_their_layout() -> None:
 def test_flags_are_compared_by_numpy() -> None:
     compiled = dg.compile(lambda x: (x + 1).flags == (x * 2).flags)
     assert compiled(np.ones((2, 3))) is True
+
+
+def test_copies_that_are_to_be_written_back_are_told_from_others() -> None:
+    from numpy._core._multiarray_tests import npy_create_writebackifcopy, npy_resolve
+
+    def asked(array: np.ndarray) -> tuple:
+        return array.flags.writebackifcopy, array.flags["X"], array + 1
+
+    copied = npy_create_writebackifcopy(np.arange(9).reshape(3, 3).T)
+    compiled = dg.compile(asked)
+    assert compiled(copied)[:2] == (True, True)
+    assert compiled(np.arange(9))[:2] == (False, False)
+    npy_resolve(copied)

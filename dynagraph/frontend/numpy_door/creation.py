@@ -33,6 +33,7 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, SymInt, broadcast_shapes, numel
 
 _PLACE = ("device", "like")
+LARGEST = 2**40  # elements: memory for more may not be there, which NumPy says even where nobody uses the array
 
 
 # -- filled arrays ----------------------------------------------------------------------------------------------------
@@ -45,6 +46,8 @@ def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str, ord
 
 def _filled(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
     sizes = nonnegative(as_shape(shape, who), who)
+    count = numel(sizes)
+    only(not isinstance(count, int) or count <= LARGEST, who, "shape", sizes, "smaller arrays only")
     if is_weak(value):
         only(not isinstance(value, WeakFloat), who, "fill_value", value, "a number that does not change")
         chosen = dtype or default_dtype(value)
