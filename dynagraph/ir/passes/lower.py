@@ -32,6 +32,7 @@ from dynagraph.ir.loops import (
     Step,
     Store,
     expr_cost,
+    expressions,
 )
 from dynagraph.ir.ops import OPS, Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, Scatter
 from dynagraph.ir.passes.demand import (
@@ -53,7 +54,7 @@ from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_nu
 
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
 SCRATCH_LIMIT = 8192  # ... unless the row is longer than this: it lies on the stack
-NANOSECONDS_PER_COST = 0.12  # of one addition in a vectorised loop: for estimates of when threads are worth while
+NANOSECONDS_PER_COST = 0.12  # of one addition of 8 bytes in a vectorised loop: for estimates of when threads are worth while
 GEMM_FLOPS_PER_NANOSECOND = 60.0
 CALL_OUT_COST = 5000.0  # nanoseconds: what Python needs for a call; how long the function runs is its own affair
 
@@ -163,7 +164,7 @@ class _KernelLowering:
     def run(self) -> Kernel:
         lower_body = {"row": self._row_body, "column": self._column_body, "scan": self._scan_body, "update": self._update_body}
         axes, body = lower_body[self.group.kind]()
-        return Kernel(self.name, axes, body, comment=self._comment(), cost=_cost(axes, body))
+        return Kernel(self.name, axes, body, comment=self._comment(), cost=_cost(body))
 
     def _comment(self) -> str:
         lines = dict.fromkeys(str(m.location) for m in self.group.members if m.location)
@@ -493,14 +494,26 @@ def _op_cost(node: Node) -> float:
     return float(from_row.cost) if from_row else 1.0
 
 
-def _cost(axes: Sequence[Axis], body: Sequence[Statement]) -> float:
+def _cost(body: Sequence[Statement]) -> float:
     """Estimated nanoseconds of one iteration of the outer axes on one core."""
+    return _additions(body) * NANOSECONDS_PER_COST * _widest(body) / 8
+
+
+def _widest(body: Sequence[Statement]) -> int:
+    """The bytes of the widest element that is computed with: so many fewer fit into a vector.  Scans are not vectorised."""
+    values = [e for root in expressions(body) for e in root.walk() if e.op not in ("index", "const")]
+    scalar = any(isinstance(s, Running) for s in body) or any(e.dtype is dtypes.float16 or e.op == "gather" for e in values)
+    return 8 if scalar else max((e.dtype.itemsize for e in values), default=8)
+
+
+def _additions(body: Sequence[Statement]) -> float:
+    """What one iteration costs, in additions."""
     total = 0.0
     for s in body:
         if isinstance(s, (Define, Store)):
             total += expr_cost([s.value]) + 1
         elif isinstance(s, Loop):
-            total += _trips(s.axes) * _cost((), s.body) / NANOSECONDS_PER_COST
+            total += _trips(s.axes) * _additions(s.body)
         elif isinstance(s, Reduce):
             roots = [a.value for a in s.accumulators] + [x.value for x in s.stores]
             total += _trips(s.axes) * (expr_cost(roots) + 1)
@@ -508,7 +521,7 @@ def _cost(axes: Sequence[Axis], body: Sequence[Statement]) -> float:
             total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
         else:
             total += _trips((s.axis,)) * (expr_cost([s.accumulator.value]) + 8)
-    return total * NANOSECONDS_PER_COST
+    return total
 
 
 def _trips(axes: Sequence[Axis]) -> int:
