@@ -491,6 +491,22 @@ def test_kernels_hold_few_reductions():
     assert max(reductions) == MAX_REDUCTIONS and sum(reductions) == 20
 
 
+@pytest.mark.parametrize("turns", [2, 6])
+def test_a_diagonal_that_is_read_again_and_again_is_gathered_once(turns):
+    def relaxed(b, a, x):
+        diagonal = b.diagonal(a)
+        for _ in range(turns):
+            product = b.reshape(b.matmul(a, b.reshape(x, shape=(40, 1))), shape=(40,))
+            x = b.divide(b.subtract(x, product), diagonal)
+        return x
+
+    rng = np.random.default_rng(3)
+    a, x = rng.uniform(1, 2, (40, 40)), rng.normal(size=40)
+    graph = check(relaxed, a, x, rtol=1e-9)
+    strided = [s for s in steps(graph) if isinstance(s, Kernel) and "41 * i0" in str(s.body)]
+    assert len(strided) == (1 if turns > 3 else turns)
+
+
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_a_loop_without_turns_reads_nothing(n):
     @dg.compile(backend="c", dynamic=True)

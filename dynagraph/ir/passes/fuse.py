@@ -20,6 +20,8 @@ from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
 RECOMPUTE_COST = 8.0  # an inlined value dearer than this (in additions) is computed once where several kernels want it
 MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
+GATHERED_USERS = 4  # readers of elements that lie apart by
+CACHE_LINE = 64  # ... as many bytes, for which a copy of them is made
 MAX_REDUCTIONS = 8  # in one kernel: their accumulators no longer fit into registers, and C compilers take long over such loops
 SERIAL_ROWS = 16  # fewer rows than this, and
 LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
@@ -102,7 +104,7 @@ class _Fuser:
                     self.real.add(base)
         for node in self.nodes:
             lowering = node.op.lowering
-            always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce")
+            always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce") or self._worth_gathering(node)
             if node in outputs or always or node in self.real or (isinstance(lowering, Elementwise) and self._worth_keeping(node)):
                 self.real.add(node)
             self._note_inlined(node)
@@ -132,6 +134,17 @@ class _Fuser:
             hint_numel(_iteration_shape(user)) >= 2 * mine for user in node.users if user.kind == "call_function"
         )
         return amplified and cost >= RECOMPUTE_COST / 2 and mine > 1
+
+    @staticmethod
+    def _worth_gathering(node: Node) -> bool:
+        """Elements that lie far apart, as those of a diagonal, and are read again and again, a cache line for each."""
+        if len(node.users) < GATHERED_USERS or not isinstance(node.op.lowering, Movement):
+            return False
+        view = view_of(node)
+        if view is None or node.ndim == 0:
+            return False
+        strides = [abs(hint_of(s)) * node.dtype.itemsize for s, d in zip(view[1].strides, node.shape) if hint_of(d) > 1]
+        return bool(strides) and min(strides) >= CACHE_LINE
 
     # -- placing real nodes into groups -----------------------------------------------------------------------------
     def _sources(self, node: Node) -> frozenset[Node]:
