@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-ROUTINES = ("sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv")
+ROUTINES = ("sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv", "ssyrk", "dsyrk", "csyrk", "zsyrk")
 # (pattern of the symbols, whether their integers have 64 bits), tried in order
 NAMINGS = (
     ("scipy_cblas_{}64_", True),

@@ -7,6 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+import dynagraph as dg
+
 from .harness import DTYPES, check, check_or_declined, declined, sample
 
 SHAPES = ((), (4,), (3, 4), (4, 3), (2, 3, 4), (2, 4, 3), (1, 4, 3), (5, 1, 3, 4))
@@ -145,3 +147,17 @@ def test_norms_that_are_taken():
         x,
         exact=False,
     )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("shape", [(90, 13), (13, 90), (40, 40), (2, 3)])
+def test_products_of_a_matrix_with_its_transpose_are_numpys_bit_for_bit(shape: tuple[int, int], dtype: str) -> None:
+    def products(x: np.ndarray) -> tuple:
+        return x @ x.T, x.T @ x, np.dot(x[1:], x[1:].T), x[:, 1:].T @ x[:, 1:]
+
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype[0] == "c" else 0)
+    x = x.astype(dtype)
+    for got, want in zip(dg.compile(products, backend="c")(x), products(x)):
+        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(got, got.T)

@@ -69,6 +69,8 @@ static PyObject *py_set_blas(PyObject *module, PyObject *args)
     const struct { const char *name; void **slot; } routines[] = {
         {"sgemm", &dg_the_runtime.sgemm}, {"dgemm", &dg_the_runtime.dgemm}, {"cgemm", &dg_the_runtime.cgemm},
         {"zgemm", &dg_the_runtime.zgemm}, {"sgemv", &dg_the_runtime.sgemv}, {"dgemv", &dg_the_runtime.dgemv},
+        {"ssyrk", &dg_the_runtime.ssyrk}, {"dsyrk", &dg_the_runtime.dsyrk}, {"csyrk", &dg_the_runtime.csyrk},
+        {"zsyrk", &dg_the_runtime.zsyrk},
     };
     for (size_t k = 0; k < sizeof routines / sizeof *routines; ++k) {
         PyObject *address = PyDict_GetItemString(functions, routines[k].name);

@@ -38,8 +38,11 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
     }
 
 /* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory.  Products
-   with a vector have a routine of their own, which is several times faster. */
-#define DG_DEFINE_GEMM(suffix, T, gemm, S, PASS)                                                                         \
+   with a vector have a routine of their own, which is several times faster, and so have those of a matrix with its own transpose: they
+   are symmetric, and half is computed, as NumPy does it. */
+#define DG_DEFINE_GEMM(suffix, T, gemm, syrk, S, PASS)                                                                   \
+    typedef void (*dg_##syrk##_64)(int, int, int, int64_t, int64_t, S, const T *, int64_t, S, T *, int64_t);             \
+    typedef void (*dg_##syrk##_32)(int, int, int, int, int, S, const T *, int, S, T *, int);                             \
     typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, S, const T *, int64_t, const T *, int64_t,  \
                                    S, T *, int64_t);                                                                     \
     typedef void (*dg_##gemm##_32)(int, int, int, int, int, int, S, const T *, int, const T *, int, S, T *, int);        \
@@ -47,13 +50,25 @@ static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const 
                                         const T *a, int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)             \
     {                                                                                                                    \
         const T one = 1, zero = 0;                                                                                       \
-        enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };                                                           \
+        enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, UPPER = 121 };                                              \
         if (m == 0 || n == 0)                                                                                            \
             return;                                                                                                      \
         if (k > 0 && n == 1 && dg_gemv_##suffix(rt, ta, ta ? k : m, ta ? m : k, a, lda, b, tb ? 1 : ldb, c, ldc))        \
             return;                                                                                                      \
         if (k > 0 && m == 1 && dg_gemv_##suffix(rt, !tb, tb ? n : k, tb ? k : n, b, ldb, a, ta ? lda : 1, c, 1))         \
             return;                                                                                                      \
+        if (k > 0 && a == b && ta != tb && m == n && lda == ldb && rt->syrk) {                                           \
+            if (rt->ilp64)                                                                                               \
+                ((dg_##syrk##_64)rt->syrk)(ROW_MAJOR, UPPER, ta ? TRANS : NO_TRANS, n, k, PASS(one), a, lda, PASS(zero), \
+                                           c, ldc);                                                                      \
+            else                                                                                                         \
+                ((dg_##syrk##_32)rt->syrk)(ROW_MAJOR, UPPER, ta ? TRANS : NO_TRANS, (int)n, (int)k, PASS(one), a,        \
+                                           (int)lda, PASS(zero), c, (int)ldc);                                           \
+            for (int64_t i = 0; i < n; ++i)                                                                              \
+                for (int64_t j = 0; j < i; ++j)                                                                          \
+                    c[i * ldc + j] = c[j * ldc + i];                                                                     \
+            return;                                                                                                      \
+        }                                                                                                                \
         if (k > 0 && rt->gemm) {                                                                                         \
             if (rt->ilp64)                                                                                               \
                 ((dg_##gemm##_64)rt->gemm)(ROW_MAJOR, ta ? TRANS : NO_TRANS, tb ? TRANS : NO_TRANS, m, n, k,             \
@@ -80,7 +95,7 @@ DG_NO_GEMV(c64, float _Complex)
 DG_NO_GEMV(c128, double _Complex)
 #define DG_VALUE(x) x
 #define DG_ADDRESS(x) &x
-DG_DEFINE_GEMM(f32, float, sgemm, float, DG_VALUE)
-DG_DEFINE_GEMM(f64, double, dgemm, double, DG_VALUE)
-DG_DEFINE_GEMM(c64, float _Complex, cgemm, const void *, DG_ADDRESS)
-DG_DEFINE_GEMM(c128, double _Complex, zgemm, const void *, DG_ADDRESS)
+DG_DEFINE_GEMM(f32, float, sgemm, ssyrk, float, DG_VALUE)
+DG_DEFINE_GEMM(f64, double, dgemm, dsyrk, double, DG_VALUE)
+DG_DEFINE_GEMM(c64, float _Complex, cgemm, csyrk, const void *, DG_ADDRESS)
+DG_DEFINE_GEMM(c128, double _Complex, zgemm, zsyrk, const void *, DG_ADDRESS)
