@@ -64,6 +64,14 @@ def test_what_is_cut_is_what_numpy_gives(function: Callable, shape: tuple[int, i
     assert compiled.stats.fallbacks == 0
 
 
+def test_arrays_of_many_blocks_stay_one_kernel_or_a_few() -> None:
+    parts = [[RNG.normal(size=(80, 90)) for _ in range(12)] for _ in range(12)]
+    compiled = dg.compile(lambda parts: np.block(parts) + 1, backend="c")
+    np.testing.assert_array_equal(compiled(parts), np.block(parts) + 1)
+    program = lower_graph(run_passes(compiled.last_graph))
+    assert len(program.steps) <= 32 and str(program).count(" in ") <= 128
+
+
 @pytest.mark.parametrize("function", [blur, neighbours, PROGRAMS[3], PROGRAMS[4], PROGRAMS[6]])
 def test_sizes_that_change(function: Callable) -> None:
     compiled = dg.compile(function, backend="c", dynamic=True)

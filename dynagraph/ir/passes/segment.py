@@ -18,7 +18,8 @@ from dynagraph.ir.loops import Axis, Define, Kernel, Loop, Statement, Store, exp
 
 SHORTEST = 64  # turns of a loop for each of its segments
 LEAST = 2048  # elements of what is cut: each segment is compiled by itself
-MOST = 32  # segments
+MOST = 32  # kernels that are made of one
+MOST_LOOPS = 128  # ... and loops within them
 
 
 def segment(kernel: Kernel) -> list[Kernel]:
@@ -27,8 +28,10 @@ def segment(kernel: Kernel) -> list[Kernel]:
         return [kernel]
     kernels = [kernel]
     for k in range(len(kernel.axes)):
-        kernels = [piece for whole in kernels for piece in _cut(whole, k)]
-    kernels = [replace(k, body=tuple(chain.from_iterable(_segmented(s, _turns(k.axes)) for s in k.body))) for k in kernels]
+        cut = [piece for whole in kernels for piece in _cut(whole, k)]
+        kernels = cut if len(cut) <= MOST else kernels
+    most = MOST_LOOPS // len(kernels)
+    kernels = [replace(k, body=tuple(chain.from_iterable(_segmented(s, _turns(k.axes), most) for s in k.body))) for k in kernels]
     if len(kernels) == 1:
         return kernels
     return [replace(piece, name=f"{kernel.name}_{n}") for n, piece in enumerate(kernels)]
@@ -42,7 +45,7 @@ def _cut(kernel: Kernel, k: int) -> list[Kernel]:
     """The kernel, cut along one of its axes."""
     axis = kernel.axes[k]
     inner = sum(_turns(s.axes) for s in kernel.body if isinstance(s, Loop))
-    pieces = _pieces(axis, kernel.body, _turns(kernel.axes) // max(1, axis.hint) * max(1, inner))
+    pieces = _pieces(axis, kernel.body, _turns(kernel.axes) // max(1, axis.hint) * max(1, inner), MOST)
     if len(pieces) == 1:
         return [replace(kernel, body=_known(kernel.body))]
     found = []
@@ -55,13 +58,13 @@ def _cut(kernel: Kernel, k: int) -> list[Kernel]:
     return found
 
 
-def _segmented(s: Statement, outside: int) -> Iterator[Statement]:
-    """A loop as loops behind one another."""
+def _segmented(s: Statement, outside: int, most: int) -> Iterator[Statement]:
+    """A loop as loops behind one another, `most` at the most."""
     if not isinstance(s, Loop) or not all(isinstance(inner, (Define, Store)) for inner in s.body):
         yield s
         return
     *outer, last = s.axes
-    for piece in _pieces(last, s.body, outside * _turns(outer)):
+    for piece in _pieces(last, s.body, outside * _turns(outer), most):
         narrowed = substitute(s.body, {last.symbol.name: IntExpr({(piece.symbol,): 1})})
         yield Loop((*outer, piece), _known(narrowed))
 
@@ -69,13 +72,13 @@ def _segmented(s: Statement, outside: int) -> Iterator[Statement]:
 # -- where to cut -----------------------------------------------------------------------------------------------------------------
 
 
-def _pieces(axis: Axis, body: Sequence[Statement], others: int) -> list[Axis]:
+def _pieces(axis: Axis, body: Sequence[Statement], others: int, most: int) -> list[Axis]:
     """The axis, or parts of it that follow one another; `others`: how many turns other loops make around and within it."""
     start, extent = axis.start.constant, axis.extent.constant
     if start is None or extent is None or extent * others < LEAST:
         return [axis]
     cuts = sorted({cut for cut in _cuts(axis, body) if start < cut < start + extent})
-    if not cuts or len(cuts) >= MOST or extent < SHORTEST * (len(cuts) + 1):
+    if not cuts or len(cuts) >= most or extent < SHORTEST * (len(cuts) + 1):
         return [axis]
     return [_part(axis, low, high) for low, high in pairwise([start, *cuts, start + extent])]
 
