@@ -23,6 +23,10 @@ class RewriteError(GraphError):
     """A rewrite rule changed the shape or dtype of what it replaced."""
 
 
+class GradientError(DynagraphError):
+    """A gradient would have to pass through what has none: names the op, the line and the cure."""
+
+
 class CaptureError(DynagraphError):
     """``fullgraph=True``, and the function could not be captured as one graph: names file, line, reason and cure."""
 

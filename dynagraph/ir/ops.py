@@ -128,7 +128,8 @@ class Composite:
 
 
 Lowering = Union[Elementwise, Reduction, Scan, Movement, Gather, Scatter, Creation, Library, Composite]
-VJP = Callable[..., Sequence[Node | None]]
+# (terms.Differentiated, terms.Term of the result's gradient) -> a Term for each operand; None: its gradient is zero
+VJP = Callable[[Any, Any], Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +143,7 @@ class Op:
     eager: Callable[..., Any]  # (xp, *operands, **attrs) -> array
     lowering: Lowering
     attrs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; REQUIRED has none
-    vjp: VJP | None = None
+    vjp: VJP | None = None  # None: there is no gradient
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
     may_raise: bool = False  # it is run even where nothing uses the result
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
@@ -237,7 +238,29 @@ def strided_of(node: Node) -> Strided:
 
 
 __all__ = [
-    "OPS", "REQUIRED", "Attrs", "Composite", "Condition", "Creation", "Elementwise", "Gather", "Graph", "Index", "Library",
-    "Metas", "Movement", "Op", "Piece", "Reduction", "Scan", "Scatter", "Strided", "define_op", "may_be_view", "memory_of",
-    "strided_of", "view_of",
+    "OPS",
+    "REQUIRED",
+    "VJP",
+    "Attrs",
+    "Composite",
+    "Condition",
+    "Creation",
+    "Elementwise",
+    "Gather",
+    "Graph",
+    "Index",
+    "Library",
+    "Metas",
+    "Movement",
+    "Op",
+    "Piece",
+    "Reduction",
+    "Scan",
+    "Scatter",
+    "Strided",
+    "define_op",
+    "may_be_view",
+    "memory_of",
+    "strided_of",
+    "view_of",
 ]

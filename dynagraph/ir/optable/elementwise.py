@@ -18,7 +18,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, cast, const
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.ops import REQUIRED, Attrs, Elementwise, Metas, define_op
+from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Elementwise, Metas, define_op
 from dynagraph.ir.optable.rules import (
     ANY,
     BITS,
@@ -39,6 +39,7 @@ from dynagraph.ir.optable.rules import (
     to_real,
 )
 from dynagraph.ir.shapes import Shape
+from dynagraph.ir.terms import Differentiated, Term, flat
 
 
 def _eager(numpy_name: str) -> Callable[..., Any]:
@@ -60,11 +61,13 @@ def _row(
     domain: tuple[float, float] = (-3.0, 3.0),
     eager: Callable[..., Any] | None = None,
     part: int | None = None,
+    vjp: VJP | None = None,
     doc: str = "",
 ) -> None:
     define_op(
         name,
         arity=arity,
+        vjp=vjp,
         dtype=result(name, kinds),
         shape=broadcast(name),
         eager=eager or _eager(name),
@@ -113,14 +116,44 @@ def nonnegative(xp: Any, exponents: Any) -> Any:
     return xp.maximum(exponents, exponents.dtype.type(0))
 
 
-_row("add", 2, ANY, _or_on_bools("or", "add"))
-_row("subtract", 2, NUMERIC, _scalar("sub"))
-_row("multiply", 2, ANY, _or_on_bools("and", "mul"))
-_row("divide", 2, INEXACT, _scalar("div"))
-_row("floor_divide", 2, REAL_NUMERIC, _scalar("floordiv"))
-_row("remainder", 2, REAL_NUMERIC, _scalar("remainder"))
-_row("fmod", 2, REAL_NUMERIC, _scalar("fmod"))
-_row("power", 2, INEXACT, _scalar("pow"), exact=False, domain=(0.1, 3.0))
+def _power_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    """By the base zero where the exponent is, by the exponent zero where the base is: the other factor may be infinite."""
+    by_base = (d.y * d.x.call("power", d.y - 1)).where(d.y.equals(0).call("logical_not"), 0)
+    by_exponent = d.out * d.x.number(1).where(d.x.equals(0), d.x).call("log")
+    return g * by_base, g * by_exponent
+
+
+def _extreme_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    """All to the operand that was chosen; halves where both are."""
+    tie = d.x.equals(d.y)
+    return tuple(g * g.number(0.5).where(tie, g.number(1).where(x.equals(d.out), 0)) for x in (d.x, d.y))  # type: ignore[return-value]
+
+
+def _reciprocal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (-g * d.out * d.out,)
+
+
+def _copysign_vjp(d: Differentiated, g: Term) -> tuple[Term, None]:
+    return g * d.x.call("sign") * d.y.number(1).call("copysign", d.y), None
+
+
+def _shares(function: str) -> VJP:
+    """Of the logarithm of a sum: how much of the sum each operand is."""
+    return lambda d, g: (g * (d.x - d.out).call(function), g * (d.y - d.out).call(function))
+
+
+def _square_sum(d: Differentiated) -> Term:
+    return d.x * d.x + d.y * d.y
+
+
+_row("add", 2, ANY, _or_on_bools("or", "add"), vjp=lambda d, g: (g, g))
+_row("subtract", 2, NUMERIC, _scalar("sub"), vjp=lambda d, g: (g, -g))
+_row("multiply", 2, ANY, _or_on_bools("and", "mul"), vjp=lambda d, g: (g * d.y, g * d.x))
+_row("divide", 2, INEXACT, _scalar("div"), vjp=lambda d, g: (g / d.y, -g * d.out / d.y))
+_row("floor_divide", 2, REAL_NUMERIC, _scalar("floordiv"), vjp=flat)
+_row("remainder", 2, REAL_NUMERIC, _scalar("remainder"), vjp=lambda d, g: (g, -g * d.x.call("floor_divide", d.y)))
+_row("fmod", 2, REAL_NUMERIC, _scalar("fmod"), vjp=lambda d, g: (g, -g * (d.x / d.y).call("trunc")))
+_row("power", 2, INEXACT, _scalar("pow"), exact=False, domain=(0.1, 3.0), vjp=_power_vjp)
 _row(
     "power_int",
     2,
@@ -130,21 +163,28 @@ _row(
     eager=lambda xp, x, exponent: xp.power(x, nonnegative(xp, exponent)),
     doc="products wrap; exponents must not be negative, which graphs check: what is given for these is any number",
 )
-_row("negative", 1, NUMERIC, _scalar("neg"))
-_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real)
-_row("sign", 1, NUMERIC, _scalar("sign"))
-_row("reciprocal", 1, NUMERIC, _reciprocal, doc="of integers by way of float64; that of 0 is the machine's affair")
-_row("square", 1, NUMERIC, lambda x: call("mul", x, x))
-_row("maximum", 2, ANY, _or_on_bools("or", "maximum"))
-_row("minimum", 2, ANY, _or_on_bools("and", "minimum"))
-_row("fmax", 2, ANY, _fmax_fmin("or", "maximum", "fmax"))
-_row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"))
-_row("copysign", 2, FLOAT, _scalar("copysign"))
+_row("negative", 1, NUMERIC, _scalar("neg"), vjp=lambda d, g: (-g,))
+_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real, vjp=lambda d, g: (g * d.x.call("sign"),))
+_row("sign", 1, NUMERIC, _scalar("sign"), vjp=flat)
+_row(
+    "reciprocal",
+    1,
+    NUMERIC,
+    _reciprocal,
+    vjp=_reciprocal_vjp,
+    doc="of integers by way of float64; that of 0 is the machine's affair",
+)
+_row("square", 1, NUMERIC, lambda x: call("mul", x, x), vjp=lambda d, g: (g * d.x * 2,))
+_row("maximum", 2, ANY, _or_on_bools("or", "maximum"), vjp=_extreme_vjp)
+_row("minimum", 2, ANY, _or_on_bools("and", "minimum"), vjp=_extreme_vjp)
+_row("fmax", 2, ANY, _fmax_fmin("or", "maximum", "fmax"), vjp=_extreme_vjp)
+_row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"), vjp=_extreme_vjp)
+_row("copysign", 2, FLOAT, _scalar("copysign"), vjp=_copysign_vjp)
 _row("nextafter", 2, FLOAT, _scalar("nextafter"))
-_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False)
-_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False)
-_row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False)
-_row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False)
+_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False, vjp=lambda d, g: (g * d.x / d.out, g * d.y / d.out))
+_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False, vjp=lambda d, g: (g * d.y / _square_sum(d), -g * d.x / _square_sum(d)))
+_row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False, vjp=_shares("exp"))
+_row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False, vjp=_shares("exp2"))
 
 
 _row("gcd", 2, INTEGER, _scalar("gcd"))
@@ -172,6 +212,7 @@ define_op(
     eager=_eager("ldexp"),
     lowering=Elementwise(_ldexp),
     exact=True,
+    vjp=lambda d, g: (g.call("ldexp", d.y), None),
     doc="x * 2**exponent, with one rounding; the exponent is int64",
 )
 
@@ -189,7 +230,14 @@ def _to(target: DType) -> Any:
     return of
 
 
-_row("frexp_mantissa", 1, FLOAT, _scalar("frexp_mantissa"), eager=lambda xp, x: xp.frexp(x)[0])
+_row(
+    "frexp_mantissa",
+    1,
+    FLOAT,
+    _scalar("frexp_mantissa"),
+    eager=lambda xp, x: xp.frexp(x)[0],
+    vjp=lambda d, g: (g.call("ldexp", -d.x.call("frexp_exponent").cast(dtypes.int64)),),
+)
 _row(
     "frexp_exponent",
     1,
@@ -223,7 +271,7 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
     return call("select", call("eq", x, zero), at_zero, known)
 
 
-_row("heaviside", 2, FLOAT, _heaviside)
+_row("heaviside", 2, FLOAT, _heaviside, vjp=lambda d, g: (None, g.where(d.x.equals(0), 0)))
 
 # -- parts of complex numbers -----------------------------------------------------------------------------------------
 
@@ -242,7 +290,7 @@ _row("complex", 2, FLOAT, _scalar("complex"), result=to_complex, eager=_complex,
 
 # -- roots, exponentials, logarithms, trigonometry -------------------------------------------------------------------
 
-_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0))
+_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0), vjp=lambda d, g: (g / (d.out * 2),))
 
 _TRANSCENDENTAL: dict[str, tuple[float, float]] = {
     "cbrt": (-10.0, 10.0), "exp": (-10.0, 10.0), "exp2": (-10.0, 10.0), "expm1": (-5.0, 5.0),
@@ -252,9 +300,36 @@ _TRANSCENDENTAL: dict[str, tuple[float, float]] = {
     "sinh": (-5.0, 5.0), "cosh": (-5.0, 5.0), "tanh": (-5.0, 5.0),
     "arcsinh": (-10.0, 10.0), "arccosh": (1.0, 10.0), "arctanh": (-0.95, 0.95),
 }  # fmt: skip
+_SLOPES: dict[str, Callable[[Differentiated], Term]] = {  # d result / d operand
+    "cbrt": lambda d: (d.out * d.out * 3).call("reciprocal"),
+    "exp": lambda d: d.out,
+    "exp2": lambda d: d.out * math.log(2),
+    "expm1": lambda d: d.out + 1,
+    "log": lambda d: d.x.call("reciprocal"),
+    "log2": lambda d: (d.x * math.log(2)).call("reciprocal"),
+    "log10": lambda d: (d.x * math.log(10)).call("reciprocal"),
+    "log1p": lambda d: (d.x + 1).call("reciprocal"),
+    "sin": lambda d: d.x.call("cos"),
+    "cos": lambda d: -d.x.call("sin"),
+    "tan": lambda d: d.out * d.out + 1,
+    "arcsin": lambda d: (1 - d.x * d.x).call("sqrt").call("reciprocal"),
+    "arccos": lambda d: -(1 - d.x * d.x).call("sqrt").call("reciprocal"),
+    "arctan": lambda d: (d.x * d.x + 1).call("reciprocal"),
+    "sinh": lambda d: d.x.call("cosh"),
+    "cosh": lambda d: d.x.call("sinh"),
+    "tanh": lambda d: 1 - d.out * d.out,
+    "arcsinh": lambda d: (d.x * d.x + 1).call("sqrt").call("reciprocal"),
+    "arccosh": lambda d: (d.x * d.x - 1).call("sqrt").call("reciprocal"),
+    "arctanh": lambda d: (1 - d.x * d.x).call("reciprocal"),
+}
+
+
+def _by_slope(name: str) -> VJP:
+    return lambda d, g: (g * _SLOPES[name](d),)
+
 
 for _name, _domain in _TRANSCENDENTAL.items():
-    _row(_name, 1, FLOAT if _name == "cbrt" else INEXACT, _scalar(_name), exact=False, domain=_domain)
+    _row(_name, 1, FLOAT if _name == "cbrt" else INEXACT, _scalar(_name), exact=False, domain=_domain, vjp=_by_slope(_name))
 
 _erf_of_array = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -266,13 +341,19 @@ def _erf(xp: Any, x: Any) -> Any:
     return importlib.import_module(f"{xp.__name__}x.scipy.special").erf(x)
 
 
-_row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf)
+
+
+def _erf_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (g * (-d.x * d.x).call("exp") * (2 / math.sqrt(math.pi)),)
+
+
+_row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf, vjp=_erf_vjp)
 
 # -- rounding --------------------------------------------------------------------------------------------------------
 
 for _name in ("floor", "ceil", "trunc"):
-    _row(_name, 1, REAL, _unless(BITS, _name), doc="integers and bools are given back as they are")
-_row("rint", 1, INEXACT, _scalar("rint"))
+    _row(_name, 1, REAL, _unless(BITS, _name), vjp=flat, doc="integers and bools are given back as they are")
+_row("rint", 1, INEXACT, _scalar("rint"), vjp=flat)
 
 # -- comparisons and logic -------------------------------------------------------------------------------------------
 
@@ -312,6 +393,7 @@ define_op(
     shape=broadcast("where"),
     eager=lambda xp, condition, a, b: xp.where(condition, a, b),
     lowering=Elementwise(lambda condition, a, b: call("select", condition, a, b)),
+    vjp=lambda d, g: (None, g.where(d.x, 0), g.full(0, ()).where(d.x, g)),
     exact=True,
 )
 
@@ -339,6 +421,7 @@ define_op(
     shape=_same_shape,
     eager=lambda xp, x, dtype: x.astype(dtype.numpy),
     lowering=Elementwise(lambda x, dtype: cast(x, dtype)),
+    vjp=lambda d, g: (g.cast(d.x.dtype),),
     exact=True,
     doc="NumPy's astype; floats outside an integer's range give what NumPy gives on the machine",
 )

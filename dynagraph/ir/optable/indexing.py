@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.errors import DTypeError, GraphError, ShapeError
+from dynagraph.errors import DTypeError, GradientError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Elementwise, Gather, Metas, Scatter, define_op
 from dynagraph.ir.optable.elementwise import nonnegative
 from dynagraph.ir.optable.rules import one_dtype
-from dynagraph.ir.shapes import Shape, same_shape
+from dynagraph.ir.shapes import Shape, numel, same_shape
+from dynagraph.ir.terms import Differentiated, Term
 
 
 def _gather_dtype(metas: Metas, attrs: Attrs) -> DType:
@@ -52,6 +53,12 @@ def _gather_eager_shape(shape: Any, places: Any, axes: tuple[int, ...], at: int)
     return rest[:at] + tuple(places) + rest[at:]
 
 
+def _gather_vjp(d: Differentiated, g: Term) -> list[Term | None]:
+    x, *places = d.operands
+    added = g.full(0, x.shape).call("scatter", g, *places, **d.attrs, combine="add")
+    return [added, *(None for _ in places)]
+
+
 define_op(
     "gather",
     arity=None,
@@ -60,6 +67,7 @@ define_op(
     shape=_gather_shape,
     eager=_gather_eager,
     lowering=Gather(),
+    vjp=_gather_vjp,
     exact=True,
     doc="x[i0, i1...] for int64 arrays i of one shape, one for each of `axes`; their dimensions come behind `at` of the others",
 )
@@ -110,6 +118,29 @@ def _scatter_eager(xp: Any, x: Any, values: Any, *places: Any, axes: tuple[int, 
     return result
 
 
+def _scatter_vjp(d: Differentiated, g: Term) -> list[Term | None]:
+    """Of values that are stored at one place only the last is the result's: which that is, the places tell when they run."""
+    _, values, *places = d.operands
+    where = {name: d.attrs[name] for name in ("axes", "at")}
+    nothing: list[Term | None] = [None] * len(places)
+    if d.attrs["combine"] == "add":
+        return [g, g.call("gather", *places, **where), *nothing]
+    if d.attrs["combine"] == "subtract":
+        return [g, -g.call("gather", *places, **where), *nothing]
+    if d.attrs["combine"]:
+        raise GradientError(f"no gradient passes through scatter with {d.attrs['combine']}; add, subtract or store instead")
+    numbers = _numbered(g, values.shape)
+    last = numbers.full(-1, g.shape).call("scatter", numbers, *places, **where, combine="").call("gather", *places, **where)
+    stayed = last.equals(numbers)
+    kept = g.call("scatter", g.full(0, values.shape), *places, **where, combine="")
+    return [kept, g.call("gather", *places, **where).where(stayed, 0), *nothing]
+
+
+def _numbered(g: Term, shape: Shape) -> Term:
+    """0, 1, 2... in C order."""
+    return Term(g.node.graph.call(OPS["iota"], shape=(numel(shape),), start=0, step=1, dtype=dtypes.int64)).reshape(shape)
+
+
 define_op(
     "scatter",
     arity=None,
@@ -118,6 +149,7 @@ define_op(
     shape=_scatter_shape,
     eager=_scatter_eager,
     lowering=Scatter(),
+    vjp=_scatter_vjp,
     exact=True,
     doc="x with x[i0, i1...] = values, places as in gather; or combined with what is there; backends write into the memory of x",
 )

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, pairwise
+from itertools import product as all_of
 from operator import mul
 from typing import Any
 
 from dynagraph.errors import GraphError, ShapeError
+from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.intexpr import IntExpr, rejoined
-from dynagraph.ir.ops import REQUIRED, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
+from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
 from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, same_dim, same_shape
+from dynagraph.ir.terms import Differentiated, Term
 
 ZERO = IntExpr.of(0)
 
@@ -33,6 +36,7 @@ def _rearrange(
     shape: Callable[[Metas, Attrs], Shape],
     eager: Callable[..., Any],
     index: Callable[[Index, Meta, Attrs], Index],
+    vjp: VJP,
     view: Callable[..., Strided | None] | None = None,
     doc: str = "",
 ) -> None:
@@ -49,6 +53,7 @@ def _rearrange(
         shape=shape,
         eager=eager,
         lowering=Movement(source, view),
+        vjp=vjp,
         exact=True,
         doc=doc,
     )
@@ -164,6 +169,7 @@ _rearrange(
     attrs={"shape": REQUIRED},
     shape=_reshape_shape,
     eager=lambda xp, x, shape: xp.reshape(x, shape),
+    vjp=lambda d, g: (g.reshape(d.x.shape),),
     index=_reshape_index,
     view=_reshape_view,
 )
@@ -194,6 +200,7 @@ _rearrange(
     attrs={"axes": REQUIRED},
     shape=_transpose_shape,
     eager=lambda xp, x, axes: xp.transpose(x, axes),
+    vjp=lambda d, g: (g.call("transpose", axes=tuple(map(d.attrs["axes"].index, range(g.ndim)))),),
     index=_transpose_index,
     view=_transpose_view,
 )
@@ -233,6 +240,7 @@ _rearrange(
     attrs={"shape": REQUIRED},
     shape=_broadcast_shape,
     eager=lambda xp, x, shape: xp.broadcast_to(x, shape),
+    vjp=lambda d, g: (g,),
     index=_broadcast_index,
     view=_broadcast_view,
 )
@@ -296,6 +304,7 @@ _rearrange(
     attrs={"starts": REQUIRED, "steps": REQUIRED, "shape": REQUIRED},
     shape=_slice_shape,
     eager=_slice_eager,
+    vjp=lambda d, g: (g.full(0, d.x.shape).call("update_slice", g, starts=d.attrs["starts"], steps=d.attrs["steps"]),),
     index=_slice_index,
     view=_slice_view,
     doc="result[i] = x[start + step*i] along each axis; the rank is kept",
@@ -329,11 +338,34 @@ def _windows_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
     return Strided(out.shape, (*base.strides, *(base.strides[axis] for axis in attrs["axes"])), base.offset)
 
 
+def _windows_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    """The sum, over the places within a window, of what the elements there gave."""
+    sizes, axes, n = d.attrs["sizes"], d.attrs["axes"], d.x.ndim
+    places = g.shape[:n]
+    total = g.full(0, d.x.shape)
+    for within in all_of(*map(range, sizes)):
+        one = _part(g, (0,) * n + within, places + (1,) * len(sizes)).reshape(places)
+        offsets = _summed(axes, within)
+        starts = tuple(offsets.get(k, 0) for k in range(n))
+        total = total + g.full(0, d.x.shape).call("update_slice", one, starts=starts, steps=(1,) * n)
+    return (total,)
+
+
+def _summed(axes: Sequence[int], within: Sequence[int]) -> dict[int, int]:
+    """How far each axis has moved: one may be cut into windows twice."""
+    return {axis: sum(w for a, w in zip(axes, within) if a == axis) for axis in axes}
+
+
+def _part(x: Term, starts: Shape, shape: Shape) -> Term:
+    return x.call("slice", starts=starts, steps=(1,) * x.ndim, shape=shape)
+
+
 _rearrange(
     "windows",
     attrs={"sizes": REQUIRED, "axes": REQUIRED},
     shape=_windows_shape,
     eager=lambda xp, x, sizes, axes: xp.lib.stride_tricks.sliding_window_view(x, sizes, axes) if axes else x,
+    vjp=_windows_vjp,
     index=_windows_index,
     view=_windows_view,
     doc="result[i, j] = x[i + j]: for each of the axes one more at the end, along which a window's elements lie",
@@ -350,11 +382,17 @@ def _diagonal_shape(metas: Metas, attrs: Attrs) -> Shape:
     return shape[:-1]
 
 
+def _diagonal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    on_it = Term(g.node.graph.call(OPS["eye"], shape=d.x.shape[-2:], k=0, dtype=dtypes.bool_))
+    return (g.reshape((*g.shape, 1)).where(on_it, 0),)
+
+
 _rearrange(
     "diagonal",
     attrs={},
     shape=_diagonal_shape,
     eager=lambda xp, x: xp.diagonal(x, axis1=-2, axis2=-1),
+    vjp=_diagonal_vjp,
     index=lambda position, operand, attrs: (*position, position[-1]),
     view=lambda base, attrs, out: Strided(out.shape, (*base.strides[:-2], base.strides[-2] + base.strides[-1]), base.offset),
     doc="result[..., i] = x[..., i, i]",
@@ -401,6 +439,11 @@ def _update_eager(xp: Any, x: Any, part: Any, starts: tuple[int, ...], steps: tu
     return result
 
 
+def _update_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    part = g.call("slice", **d.attrs, shape=d.y.shape)
+    return g.call("update_slice", g.full(0, d.y.shape), **d.attrs), part
+
+
 define_op(
     "update_slice",
     arity=2,
@@ -409,6 +452,7 @@ define_op(
     shape=_update_shape,
     eager=_update_eager,
     lowering=Movement(_update_source),
+    vjp=_update_vjp,
     exact=True,
     doc="x with result[start + step*i] = part[i] along each axis; backends write into the memory of x where nothing else wants it",
 )
@@ -447,6 +491,12 @@ def _concatenate_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) 
     return pieces
 
 
+def _concatenate_vjp(d: Differentiated, g: Term) -> list[Term]:
+    axis = d.attrs["axis"]
+    ends = accumulate((x.shape[axis] for x in d.operands), initial=0)
+    return [_part(g, tuple(start if k == axis else 0 for k in range(g.ndim)), x.shape) for x, start in zip(d.operands, ends)]
+
+
 define_op(
     "concatenate",
     arity=None,
@@ -455,6 +505,7 @@ define_op(
     shape=_concatenate_shape,
     eager=lambda xp, *operands, axis: xp.concatenate(operands, axis=axis),
     lowering=Movement(_concatenate_source),
+    vjp=_concatenate_vjp,
     exact=True,
 )
 
@@ -494,6 +545,7 @@ define_op(
     shape=_pad_shape,
     eager=_pad_eager,
     lowering=Movement(_pad_source),
+    vjp=lambda d, g: (_part(g, tuple(low for low, _ in d.attrs["widths"]), d.x.shape),),
     exact=True,
 )
 
@@ -524,6 +576,7 @@ define_op(
     shape=_roll_shape,
     eager=lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
     lowering=Movement(_roll_source),
+    vjp=lambda d, g: (g.call("roll", shift=-d.attrs["shift"], axis=d.attrs["axis"]),),
     exact=True,
     doc="result[i] = x[(i - shift) % n] along the axis",
 )
@@ -541,11 +594,18 @@ def _repeat_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
     return position if repeats == 0 else _replace_index(position, axis, position[axis] // repeats)
 
 
+def _repeat_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    axis, shape = d.attrs["axis"], d.x.shape
+    copies = g.reshape((*shape[: axis + 1], d.attrs["repeats"], *shape[axis + 1 :]))
+    return (copies.call("sum", axis=(axis + 1,), keepdims=False),)
+
+
 _rearrange(
     "repeat",
     attrs={"repeats": REQUIRED, "axis": REQUIRED},
     shape=_repeat_shape,
     eager=lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
+    vjp=_repeat_vjp,
     index=_repeat_index,
     doc="each element `repeats` times, next to one another",
 )
@@ -562,11 +622,17 @@ def _tile_index(position: Index, operand: Meta, attrs: Attrs) -> Index:
     return tuple(i if same_dim(d, 0) else i % expr_of(d) for i, d in zip(position, operand.shape))
 
 
+def _tile_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    shape = tuple(n for pair in zip(d.attrs["reps"], d.x.shape) for n in pair)
+    return (g.reshape(shape).call("sum", axis=tuple(range(0, 2 * g.ndim, 2)), keepdims=False),)
+
+
 _rearrange(
     "tile",
     attrs={"reps": REQUIRED},
     shape=_tile_shape,
     eager=lambda xp, x, reps: xp.tile(x, reps),
+    vjp=_tile_vjp,
     index=_tile_index,
 )
 
@@ -575,6 +641,7 @@ _rearrange(
     attrs={},
     shape=lambda metas, attrs: metas[0].shape,
     eager=lambda xp, x: xp.array(x, order="C"),
+    vjp=lambda d, g: (g,),
     index=lambda position, operand, attrs: position,
     doc="the same values in memory of their own",
 )

@@ -8,10 +8,11 @@ from dynagraph.errors import DTypeError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
+from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
 from dynagraph.ir.optable.elementwise import nonnegative
 from dynagraph.ir.optable.rules import ANY, INEXACT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype, to_real
-from dynagraph.ir.shapes import Dim, Shape, numel
+from dynagraph.ir.shapes import Dim, Shape, numel, same_dim
+from dynagraph.ir.terms import Differentiated, Term
 
 Axes = tuple[int, ...]
 
@@ -82,7 +83,9 @@ def _bool_only(who: str) -> DTypeRule:
     return rule
 
 
-def _reduction(name: str, dtype: DTypeRule, shape: ShapeRule, eager: Any, exact: bool, doc: str = "") -> None:
+def _reduction(
+    name: str, dtype: DTypeRule, shape: ShapeRule, eager: Any, exact: bool, doc: str = "", vjp: VJP | None = None
+) -> None:
     define_op(
         name,
         arity=1,
@@ -91,6 +94,7 @@ def _reduction(name: str, dtype: DTypeRule, shape: ShapeRule, eager: Any, exact:
         shape=shape,
         eager=eager,
         lowering=Reduction(name),
+        vjp=vjp,
         exact=exact,
         doc=doc,
     )
@@ -109,6 +113,65 @@ def _position(name: str) -> Any:
     return lambda xp, x, axis, keepdims: getattr(xp, name)(x, axis=axis[0], keepdims=keepdims)
 
 
+def _spread(d: Differentiated, reduced: Term) -> Term:
+    """What belongs to a result, at each of the elements that it was made of."""
+    kept = tuple(1 if k in d.attrs["axis"] else size for k, size in enumerate(d.x.shape))
+    return reduced.reshape(kept).call("broadcast_to", shape=d.x.shape)
+
+
+def _extreme_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    """In equal shares to all elements that are the extreme."""
+    chosen = d.x.equals(_spread(d, d.out))
+    count = chosen.cast(g.dtype).call("sum", axis=d.attrs["axis"], keepdims=True)
+    return ((_spread(d, g) / count).where(chosen, 0),)
+
+
+def _products_of_others(d: Differentiated) -> Term:
+    """For each element the product of those that it is multiplied with, zeros among them."""
+    axes = tuple(k for k in range(d.x.ndim) if k not in d.attrs["axis"]) + d.attrs["axis"]
+    moved = d.x.call("transpose", axes=axes)
+    kept = moved.shape[: moved.ndim - len(d.attrs["axis"])]
+    rows = moved.reshape((*kept, numel(moved.shape[len(kept) :])))
+    others = _products_before(rows) * _backwards(_products_before(_backwards(rows)))
+    return others.reshape(moved.shape).call("transpose", axes=tuple(map(axes.index, range(d.x.ndim))))
+
+
+def _products_before(x: Term) -> Term:
+    """Of the elements in front, along the last axis."""
+    axis, size = x.ndim - 1, x.shape[-1]
+    if same_dim(size, 0):
+        return x
+    front = x.call("slice", starts=(0,) * x.ndim, steps=(1,) * x.ndim, shape=(*x.shape[:-1], size - 1))
+    shifted = x.full(1, (*x.shape[:-1], 1)).call("concatenate", front, axis=axis)
+    return shifted.call("cumprod", axis=axis)
+
+
+def _backwards(x: Term, axis: int = -1) -> Term:
+    at = range(x.ndim)[axis]
+    starts = tuple(size - 1 if k == at else 0 for k, size in enumerate(x.shape))
+    return x.call("slice", starts=starts, steps=tuple(-1 if k == at else 1 for k in range(x.ndim)), shape=x.shape)
+
+
+def _sums_behind(x: Term, axis: int) -> Term:
+    """Of each element and those behind it."""
+    return _backwards(_backwards(x, axis).call("cumsum", axis=axis), axis)
+
+
+def _cumsum_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (_sums_behind(g, d.attrs["axis"]),)
+
+
+def _cumprod_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    """In front of the first zero products without an element are quotients, at it those of the others, behind it zero."""
+    axis = d.attrs["axis"]
+    zero = d.x.equals(0)
+    zeros = zero.cast(dtypes.int64).call("cumsum", axis=axis)
+    first = zero.call("logical_and", zeros.equals(1))
+    others = d.x.number(1).where(first, d.x).call("cumprod", axis=axis)
+    in_front = _sums_behind(g * d.out, axis) / d.x.number(1).where(zero, d.x)
+    return (in_front.where(zeros.equals(0), _sums_behind(g * others, axis).where(first, 0)),)
+
+
 for _name in ("sum", "prod"):
     _reduction(
         _name,
@@ -117,9 +180,10 @@ for _name in ("sum", "prod"):
         _accumulate(_name),
         exact=False,
         doc="accumulates in the operand's dtype",
+        vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d),)}[_name],
     )
 for _name in ("max", "min"):
-    _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True)
+    _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True, vjp=_extreme_vjp)
 for _name in ("any", "all"):
     _reduction(_name, _bool_only(_name), _reduced_shape(_name), _choose(_name), exact=True)
 for _name in ("argmax", "argmin"):
@@ -170,8 +234,8 @@ def _cumulative(name: str) -> Any:
     return lambda xp, x, axis: getattr(xp, name)(x, axis=axis, dtype=x.dtype)
 
 
-_scan("cumsum", "sum", same_dtype("cumsum", NUMERIC), _cumulative("cumsum"), exact=True)
-_scan("cumprod", "prod", same_dtype("cumprod", NUMERIC), _cumulative("cumprod"), exact=True)
+_scan("cumsum", "sum", same_dtype("cumsum", NUMERIC), _cumulative("cumsum"), exact=True, vjp=_cumsum_vjp)
+_scan("cumprod", "prod", same_dtype("cumprod", NUMERIC), _cumulative("cumprod"), exact=True, vjp=_cumprod_vjp)
 
 
 def _accumulate_dtype(name: str) -> DTypeRule:

@@ -1,0 +1,123 @@
+"""Nodes with operators: what the gradients of the op table's rows are written with.
+
+A row's `vjp` gives, for each operand, the gradient of some scalar by it, from that by the result; None: it is zero.  Operands
+broadcast without more ado: `ir/passes/backward.py` sums what it is given to the operands' shapes.
+
+    vjp=lambda d, g: (g * d.y, g * d.x)                   # of multiply
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Union
+
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.graph import Node
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.shapes import Shape
+
+Operand = Union["Term", int, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A node; what operators make of it are new nodes of its graph.  Numbers are constants of its dtype."""
+
+    node: Node
+
+    @property
+    def shape(self) -> Shape:
+        return self.node.shape
+
+    @property
+    def ndim(self) -> int:
+        return self.node.ndim
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.dtype
+
+    def call(self, op: str, *others: Operand, **attrs: Any) -> Term:
+        """``op(self, *others, **attrs)``."""
+        return Term(self.node.graph.call(OPS[op], self.node, *(self._node(o) for o in others), **attrs))
+
+    def full(self, value: float, shape: Shape) -> Term:
+        """An array of one number, of this dtype."""
+        return Term(self.node.graph.call(OPS["full"], shape=shape, value=value, dtype=self.dtype))
+
+    def number(self, value: float) -> Term:
+        return Term(self.node.graph.call(OPS["constant"], value=value, dtype=self.dtype))
+
+    def _node(self, other: Operand) -> Node:
+        return other.node if isinstance(other, Term) else self.number(other).node
+
+    def __add__(self, other: Operand) -> Term:
+        return self.call("add", other)
+
+    def __sub__(self, other: Operand) -> Term:
+        return self.call("subtract", other)
+
+    def __rsub__(self, other: Operand) -> Term:
+        return self.number(other).call("subtract", self) if not isinstance(other, Term) else other - self
+
+    def __mul__(self, other: Operand) -> Term:
+        return self.call("multiply", other)
+
+    def __truediv__(self, other: Operand) -> Term:
+        return self.call("divide", other)
+
+    def __neg__(self) -> Term:
+        return self.call("negative")
+
+    def equals(self, other: Operand) -> Term:
+        """Where the elements are equal: bools."""
+        return self.call("equal", other)
+
+    def where(self, condition: Term, otherwise: Operand) -> Term:
+        """The elements where the condition holds."""
+        return Term(self.node.graph.call(OPS["where"], condition.node, self.node, self._node(otherwise)))
+
+    def reshape(self, shape: Shape) -> Term:
+        return self.call("reshape", shape=shape)
+
+    def cast(self, dtype: DType) -> Term:
+        return self if self.dtype is dtype else self.call("cast", dtype=dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Differentiated:
+    """The node that a gradient is taken of, as its row's `vjp` sees it."""
+
+    node: Node
+
+    @property
+    def operands(self) -> tuple[Term, ...]:
+        return tuple(map(Term, self.node.args))
+
+    @property
+    def x(self) -> Term:
+        """The first operand."""
+        return Term(self.node.args[0])
+
+    @property
+    def y(self) -> Term:
+        """The second operand."""
+        return Term(self.node.args[1])
+
+    @property
+    def out(self) -> Term:
+        """The result."""
+        return Term(self.node)
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        return self.node.attrs
+
+
+def flat(d: Differentiated, g: Term) -> tuple[None, ...]:
+    """The gradient of a function that is constant between its jumps."""
+    return (None,) * len(d.node.args)
+
+
+__all__ = ["Differentiated", "Term", "flat"]
