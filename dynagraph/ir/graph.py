@@ -284,6 +284,13 @@ class Graph:
         finally:
             self._insert, self.location = saved, saved_location
 
+    @contextmanager
+    def before_output(self) -> Iterator[None]:
+        """New nodes go before the output, or to the end where there is none yet."""
+        last = self._root._prev
+        with self.inserting_before(last if last.kind == "output" else self._root):
+            yield
+
     def erase(self, node: Node) -> None:
         """Take out a node that nothing uses."""
         if node.users:

@@ -20,6 +20,7 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.loops import Kernel, LibraryCall, Reduce
 from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes.backward import append_gradients
 from dynagraph.ir.passes.fuse import MAX_REDUCTIONS, fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
@@ -517,6 +518,35 @@ def test_a_loop_without_turns_reads_nothing(n):
     x, y = np.arange(2.0 + n), np.arange(3.0) + 1
     np.testing.assert_allclose(shifted(x, y)[0], x[2:] + np.exp(y[:1]) + np.sqrt(y[-1]))
     np.testing.assert_allclose(shifted(x, y)[1], x[:, None] * (np.cos(y[:1]) + 1))
+
+
+def test_gradients_of_a_network_are_fused_and_right():
+    """Cross entropy of a layer with tanh and one without, by all weights; as one program."""
+    rng = np.random.default_rng(4)
+    arrays = [rng.normal(size=s) for s in ((32, 12), (12, 20), (1, 20), (20, 5), (1, 5))]
+    labels = np.eye(5)[rng.integers(0, 5, 32)]
+
+    def loss(b, x, w1, b1, w2, b2, target):
+        hidden = b.tanh(b.add(b.matmul(x, w1), b1))
+        scores = b.add(b.matmul(hidden, w2), b2)
+        shifted = b.subtract(scores, b.max(scores, axis=(1,), keepdims=True))
+        normal = b.log(b.sum(b.exp(shifted), axis=(1,), keepdims=True))
+        return b.negative(b.sum(b.multiply(b.subtract(shifted, normal), target), axis=(0, 1), keepdims=False))
+
+    graph = build(loss, *arrays, labels)
+    (value,) = graph.outputs
+    with graph.before_output():
+        one = graph.call(OPS["full"], shape=(), value=1.0, dtype=dtypes.float64)
+    gradients = append_gradients(graph, {value: one}, graph.placeholders[1:5])
+    graph.output_node.set_args((value, *gradients))
+    expected = reference(graph)(*arrays, labels)
+    for ours, theirs in zip(run_native(graph, *arrays, labels), expected):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    assert len(steps(graph)) <= 16
+    step = 1e-6
+    moved = [a + step * np.eye(20, 5) if k == 3 else a for k, a in enumerate(arrays)]
+    change = (reference(graph)(*moved, labels)[0] - expected[0]) / step
+    np.testing.assert_allclose((expected[3] * np.eye(20, 5)).sum(), change, rtol=1e-4)
 
 
 def test_long_chains_compile():

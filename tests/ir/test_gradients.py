@@ -10,7 +10,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Meta, Node
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS, Composite
-from dynagraph.ir.passes.backward import append_gradients
+from dynagraph.ir.passes.backward import append_gradients, append_tangents
 from dynagraph.ir.passes.decompose import decompose
 from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.ops.cases import Case, cases
@@ -133,6 +133,28 @@ def test_gradients_are_what_values_change_by(op, order: int) -> None:
         check(case, order)
     floats = any(True for case in cases(op) if any(x.dtype.kind == "f" for x in case.operands))
     assert smooth or not floats
+
+
+@pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
+def test_tangents_are_what_values_change_by(op) -> None:
+    smooth = [case for case in cases(op) if is_smooth(case)]
+    for case in smooth[:: 1 + len(smooth) // 20]:
+        d = Differentiable(case)
+        rng = np.random.default_rng(2)
+        ways = [d.seed(f"way{k}", node) for k, node in enumerate(d.by)]
+        inputs = {**dict(zip(d.inputs, case.operands)), **{way: rng.normal(size=way.shape) for way in ways}}
+        order = d.graph.placeholders
+        values, at = [inputs[node] for node in order], [order.index(node) for node in d.by]
+        (tangent,) = append_tangents(d.graph, dict(zip(d.by, ways)), [d.value])
+        (numeric,) = directional(d.graph, [d.value], values, at, [inputs[way] for way in ways])
+        if tangent is None:
+            np.testing.assert_allclose(numeric, 0, atol=1e-5)
+            continue
+        d.graph.output_node.set_args((tangent,))
+        simplified = run_passes(d.graph)
+        with np.errstate(all="ignore"):
+            (got,) = interpret(simplified, values)
+        np.testing.assert_allclose(got, numeric, rtol=2e-4, atol=2e-5 * (1 + np.abs(numeric).max(initial=0)), err_msg=str(case))
 
 
 def test_every_row_of_floats_has_a_gradient_or_is_listed() -> None:

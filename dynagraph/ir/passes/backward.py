@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from dynagraph.errors import GradientError
 from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import Shape, same_dim, same_shape
 from dynagraph.ir.terms import Differentiated, Term
 
@@ -24,7 +25,6 @@ def append_gradients(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node
 
     >>> from dynagraph.ir import dtypes, optable
     >>> from dynagraph.ir.graph import Meta
-    >>> from dynagraph.ir.ops import OPS
     >>> g = Graph()
     >>> x = g.placeholder("x", Meta(dtypes.float64, (3,)))
     >>> y = g.call(OPS["square"], x)
@@ -37,20 +37,37 @@ def append_gradients(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node
     for value, seed in seeds.items():
         if seed.dtype is not value.dtype or not same_shape(seed.shape, value.shape):
             raise GradientError(f"the seed of {value.name} must be {value.dtype}{list(value.shape)}, got {seed.meta}")
+    with graph.before_output():
+        return _accumulate(graph, seeds, by)
+
+
+def append_tangents(graph: Graph, tangents: Mapping[Node, Node], of: Sequence[Node]) -> list[Node | None]:
+    """How the nodes `of` change where the keys of `tangents` change by its values: forward mode; None where they do not.
+
+    The gradients by the inputs are linear in the seeds: the gradients of these by the seeds, seeded by the tangents, are what is
+    asked for.  Nothing depends on the seeds' values then, and they go with dead code.  (J. Townsend, "A new trick for calculating
+    Jacobian vector products", 2017.)  Needs and raises what `append_gradients` does.
+    """
+    with graph.before_output():
+        seeds = [graph.call(OPS["full"], shape=node.shape, value=0, dtype=node.dtype) for node in of]
+    by = list(tangents)
+    gradients = append_gradients(graph, dict(zip(of, seeds)), by)
+    known: dict[Node, Node] = {}
+    with graph.before_output():
+        for node, gradient in zip(by, gradients):
+            if gradient is not None:  # of two inputs it may be the same node, as of those of an addition
+                tangent, other = tangents[node], known.get(gradient)
+                known[gradient] = tangent if other is None else graph.call(OPS["add"], other, tangent)
+    return append_gradients(graph, known, seeds)
+
+
+def _accumulate(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node]) -> list[Node | None]:
     nodes = list(graph.nodes)
-    if nodes[-1].kind == "output":
-        with graph.inserting_before(nodes[-1]):
-            return _accumulate(graph, nodes, seeds, by)
-    return _accumulate(graph, nodes, seeds, by)
-
-
-def _accumulate(graph: Graph, nodes: Sequence[Node], seeds: Mapping[Node, Node], by: Sequence[Node]) -> list[Node | None]:
     active = _active(nodes, by)
     found: dict[Node, list[Term]] = {}
     for value, seed in seeds.items():
         if value in active:
             found.setdefault(value, []).append(Term(seed))
-    before = graph.location
     wanted = set(by)
     gradients: dict[Node, Term] = {}
     for node in reversed(nodes):
@@ -62,10 +79,9 @@ def _accumulate(graph: Graph, nodes: Sequence[Node], seeds: Mapping[Node, Node],
             total = total + term
         if node in wanted:
             gradients[node] = total
-        if node.kind == "call_function":
+        if any(a in active for a in node.args):
             graph.location = node.location
             _pass_through(node, total, active, found)
-    graph.location = before
     return [gradients[node].node if node in gradients else None for node in by]
 
 
@@ -115,4 +131,4 @@ def _of_shape(term: Term, shape: Shape) -> Term:
     return reduced if same_shape(reduced.shape, shape) else reduced.call("broadcast_to", shape=shape)
 
 
-__all__ = ["append_gradients"]
+__all__ = ["append_gradients", "append_tangents"]
