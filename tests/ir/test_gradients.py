@@ -7,6 +7,7 @@ import pytest
 
 from dynagraph.errors import GradientError
 from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall, Slot, selected
 from dynagraph.ir.graph import Graph, Location, Meta, Node
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS, Composite
@@ -18,10 +19,10 @@ from tests.ops.cases import Case, cases
 F64 = dtypes.float64
 STEP = 1e-6
 COMPOSITE = [op for op in OPS.values() if isinstance(op.lowering, Composite) and op.name != "block_reduce"]
-DIFFERENTIABLE = [op for op in OPS.values() if op.vjp is not None] + COMPOSITE
+DIFFERENTIABLE = [op for op in OPS.values() if op.vjp is not None and op.name != "call_out"] + COMPOSITE
 # rows of floats that have no gradient yet, or none at all
 WITHOUT = {
-    "nextafter", "call_out", "complex", *(name for name in OPS if name.endswith("_accumulate")),
+    "nextafter", "complex", *(name for name in OPS if name.endswith("_accumulate")),
 }  # fmt: skip
 
 
@@ -155,6 +156,56 @@ def test_tangents_are_what_values_change_by(op) -> None:
         with np.errstate(all="ignore"):
             (got,) = interpret(simplified, values)
         np.testing.assert_allclose(got, numeric, rtol=2e-4, atol=2e-5 * (1 + np.abs(numeric).max(initial=0)), err_msg=str(case))
+
+
+SQUARE = np.random.default_rng(8).normal(size=(2, 3, 3))
+POSITIVE = SQUARE @ SQUARE.swapaxes(1, 2) + np.eye(3)
+
+
+def called(function: str, operands: list[np.ndarray], result: int | None = None) -> Case:
+    call = FunctionCall(function, tuple(map(Slot, range(len(operands)))))
+    value = selected(call.run(np, operands), result)
+    return Case(OPS["call_out"], operands, {"call": call, "result": result, "dtype": F64, "shape": value.shape})
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("case", [
+    called("linalg.solve", [SQUARE, SQUARE[:, :, :2]]), called("linalg.solve", [SQUARE[0], SQUARE[1, 0]]),
+    called("linalg.solve", [SQUARE, SQUARE[1, :, :1]]), called("linalg.inv", [SQUARE]), called("linalg.det", [SQUARE]),
+    called("linalg.det", [SQUARE[0]]), called("linalg.slogdet", [SQUARE], 1), called("linalg.slogdet", [SQUARE], 0),
+], ids=str)  # fmt: skip
+def test_linear_algebra(case: Case, order: int) -> None:
+    check(case, order)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_cholesky_factors(order: int) -> None:
+    """Of x @ x.T + 1: the function looks at one half of the matrix only, which may not be moved alone."""
+    graph = Graph()
+    x, seed, weight = (graph.placeholder(name, Meta(F64, (3, 3))) for name in ("x", "seed", "weight"))
+    product = graph.call(OPS["matmul"], x, graph.call(OPS["transpose"], x, axes=(1, 0)))
+    matrix = graph.call(OPS["add"], product, graph.call(OPS["eye"], shape=(3, 3), k=0, dtype=F64))
+    factor = graph.call(OPS["call_out"], matrix, **called("linalg.cholesky", [POSITIVE[0]]).attrs)
+    graph.output([factor])
+    rng = np.random.default_rng(6)
+    values, way = [rng.normal(size=(3, 3)) for _ in range(3)], rng.normal(size=(3, 3))
+    outputs, seeds = [factor], [seed]
+    for _ in range(order):
+        gradients = append_gradients(graph, dict(zip(outputs, seeds)), [x])
+        before, outputs, seeds = (outputs, seeds), gradients, [weight]
+    (change,) = directional(graph, before[0], values, [0], [way])
+    graph.output_node.set_args(tuple(gradients))
+    (gradient,) = interpret(graph, values)
+    weights = values[order]
+    np.testing.assert_allclose((gradient * way).sum(), (change * weights).sum(), rtol=1e-5)
+
+
+def test_calls_without_a_gradient_are_named() -> None:
+    graph = Graph()
+    x = graph.placeholder("x", Meta(F64, (2, 3, 3)))
+    value = graph.call(OPS["call_out"], x, **called("linalg.pinv", [SQUARE]).attrs)
+    with pytest.raises(GradientError, match=r"no gradient passes through np\.linalg\.pinv\(.*have one are linalg\.solve"):
+        append_gradients(graph, {value: ones(graph, value)}, [x])
 
 
 def test_every_row_of_floats_has_a_gradient_or_is_listed() -> None:
