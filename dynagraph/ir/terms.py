@@ -81,6 +81,12 @@ class Term:
     def reshape(self, shape: Shape) -> Term:
         return self.call("reshape", shape=shape)
 
+    @property
+    def transposed(self) -> Term:
+        """With its last two dimensions exchanged."""
+        *batch, rows, columns = range(self.ndim)
+        return self.call("transpose", axes=(*batch, columns, rows))
+
     def cast(self, dtype: DType) -> Term:
         return self if self.dtype is dtype else self.call("cast", dtype=dtype)
 

@@ -31,27 +31,22 @@ def _called(function: str, *operands: Term, shape: Shape) -> Term:
     return first.call("call_out", *others, call=call, result=None, dtype=first.dtype, shape=shape)
 
 
-def _transposed(x: Term) -> Term:
-    *batch, rows, columns = range(x.ndim)
-    return x.call("transpose", axes=(*batch, columns, rows))
-
-
 def _solve_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
     is_vector = d.y.ndim == 1
     columns, out = (x.reshape((*x.shape, 1)) if is_vector else x for x in (g, d.out))
-    by_right = _called("linalg.solve", _transposed(d.x), columns, shape=columns.shape)
-    by_matrix = -by_right.call("matmul", _transposed(out))
+    by_right = _called("linalg.solve", d.x.transposed, columns, shape=columns.shape)
+    by_matrix = -by_right.call("matmul", out.transposed)
     return by_matrix, by_right.reshape(by_right.shape[:-1]) if is_vector else by_right
 
 
 def _inv_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    inverse = _transposed(d.out)
+    inverse = d.out.transposed
     return (-inverse.call("matmul", g).call("matmul", inverse),)
 
 
 def _times_inverse(d: Differentiated, factor: Term) -> Term:
     """A number for each matrix, times its transposed inverse: the derivative of the determinant's logarithm."""
-    return factor.reshape((*factor.shape, 1, 1)) * _transposed(_called("linalg.inv", d.x, shape=d.x.shape))
+    return factor.reshape((*factor.shape, 1, 1)) * _called("linalg.inv", d.x, shape=d.x.shape).transposed
 
 
 def _slogdet_vjp(d: Differentiated, g: Term) -> tuple[Term | None]:
@@ -60,9 +55,9 @@ def _slogdet_vjp(d: Differentiated, g: Term) -> tuple[Term | None]:
 
 def _cholesky_vjp(d: Differentiated, g: Term) -> tuple[Term]:
     inverse = _called("linalg.inv", d.out, shape=d.out.shape)
-    middle = _lower_half(_transposed(d.out).call("matmul", g))
-    by_factor = _transposed(inverse).call("matmul", middle).call("matmul", inverse)
-    return ((by_factor + _transposed(by_factor)) * 0.5,)
+    middle = _lower_half(d.out.transposed.call("matmul", g))
+    by_factor = inverse.transposed.call("matmul", middle).call("matmul", inverse)
+    return ((by_factor + by_factor.transposed) * 0.5,)
 
 
 def _lower_half(x: Term) -> Term:

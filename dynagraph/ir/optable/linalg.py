@@ -6,7 +6,6 @@ from dynagraph.errors import ShapeError
 from dynagraph.ir.ops import Attrs, Library, Metas, define_op
 from dynagraph.ir.optable.rules import same_dtype
 from dynagraph.ir.shapes import Shape, broadcast_shapes
-from dynagraph.ir.terms import Term
 
 
 def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
@@ -23,12 +22,6 @@ def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
     return broadcast_shapes(left[:-2], right[:-2], who="matmul") + (left[-2], right[-1])
 
 
-def _transposed(x: Term) -> Term:
-    """Of the last two dimensions."""
-    *batch, rows, columns = range(x.ndim)
-    return x.call("transpose", axes=(*batch, columns, rows))
-
-
 define_op(
     "matmul",
     arity=2,
@@ -36,6 +29,6 @@ define_op(
     shape=_matmul_shape,
     eager=lambda xp, a, b: xp.matmul(a, b),
     lowering=Library("matmul"),
-    vjp=lambda d, g: (g.call("matmul", _transposed(d.y)), _transposed(d.x).call("matmul", g)),
+    vjp=lambda d, g: (g.call("matmul", d.y.transposed), d.x.transposed.call("matmul", g)),
     doc="NumPy's, for two dimensions or more; the leading ones broadcast",
 )
