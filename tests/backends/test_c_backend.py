@@ -549,6 +549,21 @@ def test_gradients_of_a_network_are_fused_and_right():
     np.testing.assert_allclose((expected[3] * np.eye(20, 5)).sum(), change, rtol=1e-4)
 
 
+@pytest.mark.parametrize("op", ["sum", "prod", "max"])
+@pytest.mark.parametrize("first", [True, False])
+def test_reductions_over_no_axes_beside_others(op, first):
+    """`w.sum()` for each element w of an array, and a sum of all: each is the sum of one element, whatever the others run over."""
+
+    def reduced(b, x):
+        element = b.reshape(b.slice(x, starts=(2,), steps=(1,), shape=(1,)), shape=())
+        parts = [getattr(b, op)(element, axis=(), keepdims=False), getattr(b, op)(x, axis=(0,), keepdims=False)]
+        alike = getattr(b, op)(x, axis=(), keepdims=False)
+        return [b.add(*(parts if first else parts[::-1])), alike, *parts]
+
+    check(reduced, np.array([3, 4, 5, 6, 7, 8]))
+    check(reduced, np.array([3.0, 4.0, 5.0, 6.0, 7.0, 8.0]))
+
+
 def test_long_chains_compile():
     def chained(x):
         return np.array(list(itertools.accumulate(x, np.equal)))

@@ -304,6 +304,8 @@ def _own_group(node: Node) -> Group:
     if isinstance(lowering, Reduction):
         axes, rank = node.attrs["axis"], node.args[0].ndim
         outer, inner = kept_shape(node), reduced_shape(node)
+        if not axes:  # each element is the sum of itself: not of as many as others in the group reduce
+            return Group("row", outer, inner, joinable=False)
         if axes == tuple(range(rank - len(axes), rank)):
             return Group("row", outer, inner)
         behind = [node.args[0].shape[k] for k in range(max(axes, default=0) + 1, rank)]
