@@ -192,10 +192,16 @@ def hint_numel(shape: Iterable[Dim]) -> int:
 
 
 def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are known to be equal, without guarding anything: for passes, which run after capture."""
+    """Whether two sizes are known to be equal, without guarding anything: for passes, which run after capture.
+
+    What the capture has decided is known, for it is guarded: ``x[:-1] + y`` broadcasts where x has two rows.
+    """
     if type(a) is int and type(b) is int:
         return a == b
-    return expr_of(a) == expr_of(b)
+    left, right = expr_of(a), expr_of(b)
+    return left == right or any(
+        isinstance(d, SymInt) and (d.env.decided.get(("==", left, right)) or d.env.decided.get(("==", right, left))) for d in (a, b)
+    )
 
 
 def same_shape(a: Sequence[Dim], b: Sequence[Dim]) -> bool:

@@ -549,6 +549,16 @@ def test_gradients_of_a_network_are_fused_and_right():
     np.testing.assert_allclose((expected[3] * np.eye(20, 5)).sum(), change, rtol=1e-4)
 
 
+@pytest.mark.parametrize("function", [
+    lambda a: np.add(a[:-1], a), lambda a: np.broadcast_to(a[1:], a.shape) * 2, lambda a: np.where(a[:-1] > 0, a, -a),
+])
+def test_symbolic_sizes_that_come_to_one_broadcast(function):
+    compiled = dg.compile(function, backend="c", dynamic=True)
+    for n in (2, 2):
+        a = np.random.default_rng(n).normal(size=(n, 3, 4))
+        np.testing.assert_array_equal(compiled(a), function(a))
+
+
 @pytest.mark.parametrize("op", ["sum", "prod", "max"])
 @pytest.mark.parametrize("first", [True, False])
 def test_reductions_over_no_axes_beside_others(op, first):
