@@ -136,7 +136,6 @@ def test_sums_begin_with_zero() -> None:
         np.testing.assert_array_equal(np.signbit(got.imag), np.signbit(want.imag))
 
 
-@pytest.mark.skipif(not hasattr(np, "vecmat"), reason="this NumPy has no vecmat")
 def test_products_of_vectors_take_the_conjugate_of_the_left() -> None:
     z, m = np.array([1, 2j, 3]), np.arange(9.0).reshape(3, 3) * (1 - 2j)
     for function in (lambda z, m: np.vecdot(z, m), lambda z, m: np.vecmat(z, m), lambda z, m: np.matvec(m, z)):

@@ -13,7 +13,7 @@ from dynagraph.frontend.numpy_door.linalg import matmul
 from dynagraph.frontend.numpy_door.table import Door, register_function
 from dynagraph.ir.graph import Node
 
-_CORE = {"vecdot": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}  # dimensions that are multiplied; newer NumPys have them all
+_CORE = {"vecdot": (1, 1), "matvec": (2, 1), "vecmat": (1, 2)}  # dimensions that are multiplied
 
 
 def _product(name: str) -> Callable[..., Any]:
@@ -44,10 +44,8 @@ def _vecdot(b: Builder, x1: Any, x2: Any, /, *, axis: Any = -1) -> Node:
     return product
 
 
-for _name in _CORE:
-    if hasattr(np, _name):
-        register_function(getattr(np, _name), Door(_name, _product(_name)))
-if hasattr(np, "vecdot"):
-    register_function(np.vecdot, Door("vecdot", _vecdot, at_default=frozenset({"axis"})))
+register_function(np.vecdot, Door("vecdot", _vecdot, at_default=frozenset({"axis"})))
+for _name in ("matvec", "vecmat"):
+    register_function(getattr(np, _name), Door(_name, _product(_name)))
 
 __all__: list[str] = []

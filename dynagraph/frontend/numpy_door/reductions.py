@@ -489,8 +489,7 @@ def cumulative_prod(
 
 
 for _door in (cumulative_sum, cumulative_prod):
-    if hasattr(np, _door.__name__):  # since NumPy 2.1
-        numpy_function(getattr(np, _door.__name__), takes_out=True)(_door)
+    numpy_function(getattr(np, _door.__name__), takes_out=True)(_door)
 
 
 # -- differences --------------------------------------------------------------------------------------------------------
