@@ -21,6 +21,7 @@ from dynagraph.api import (
     reset,
     stance,
 )
+from dynagraph.differentiation import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
 from dynagraph.errors import (
     BackendError,
     CaptureError,
@@ -28,6 +29,7 @@ from dynagraph.errors import (
     ConfigError,
     DTypeError,
     DynagraphError,
+    GradientError,
     GraphError,
     ShapeError,
 )
@@ -42,6 +44,7 @@ __all__ = [
     "DTypeError",
     "DynagraphError",
     "Explanation",
+    "GradientError",
     "GraphError",
     "RecompileLimitWarning",
     "ShapeError",
@@ -51,9 +54,15 @@ __all__ = [
     "config",
     "disable",
     "explain",
+    "grad",
     "graph_break",
+    "hvp",
     "is_compiling",
+    "jvp",
     "mark_dynamic",
     "reset",
     "stance",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
 ]

@@ -63,8 +63,8 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     """
     options = _options(fullgraph, dynamic, backend, mode)
     if fn is None:
-        return lambda function: _compile(function, options)
-    return _compile(fn, options)
+        return lambda function: compile_as(function, options)
+    return compile_as(fn, options)
 
 
 def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> Options:
@@ -79,11 +79,12 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> 
     return Options(fullgraph, dynamic, get_backend(backend), name)
 
 
-def _compile(fn: Any, options: Options) -> Any:
+def compile_as(fn: Any, options: Options) -> Any:
+    """`compile` with options that are checked already."""
     if isinstance(fn, (staticmethod, classmethod)):
-        return type(fn)(_compile(fn.__func__, options))
+        return type(fn)(compile_as(fn.__func__, options))
     if isinstance(fn, types.MethodType):
-        return types.MethodType(_compile(fn.__func__, options), fn.__self__)
+        return types.MethodType(compile_as(fn.__func__, options), fn.__self__)
     if isinstance(fn, _dispatch.CompiledFunction):
         fn = fn.__wrapped__
     if not isinstance(fn, types.FunctionType):
@@ -133,7 +134,7 @@ def explain(fn: Any) -> Callable[..., Explanation]:
     >>> print(str(dg.explain(lambda x: x + 1)(np.zeros(3))).splitlines()[0].split(",")[0])
     <lambda>: one graph of 4 nodes
     """
-    compiled = fn if isinstance(fn, _dispatch.CompiledFunction) else _compile(fn, _options(False, None, "cpu", "default"))
+    compiled = fn if isinstance(fn, _dispatch.CompiledFunction) else compile_as(fn, _options(False, None, "cpu", "default"))
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
         function = compiled.__wrapped__

@@ -131,10 +131,13 @@ class Program:
 
 @dataclass
 class Options:
+    """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning."""
+
     fullgraph: bool = False
     dynamic: bool | None = None
     backend: Backend = field(default_factory=lambda: get_backend("cpu"))
     backend_name: str = "cpu"
+    whole: bool = False
 
 
 class Compilation:
@@ -268,7 +271,7 @@ class Compilation:
             self.target or function,
             values,
             profile=self.profile,
-            resumes=None if self.options.fullgraph else self.resumes,
+            resumes=None if self.options.fullgraph or self.options.whole else self.resumes,
             run_watched=None if _frame_hook is None else _frame_hook.call_watched,
         )
         captured_at = time.perf_counter()

@@ -38,6 +38,8 @@ OPAQUE_PACKAGES = frozenset(
     }
 )  # fmt: skip
 
+OPEN_MODULES = frozenset({"dynagraph.differentiation", "dynagraph.pytree"})  # of opaque packages, yet followed
+
 
 def caller(*kinds: type) -> Callable[[Caller], Caller]:
     """Register what calling such a value means."""
@@ -148,7 +150,7 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     if is_numpys(function.globals):
         return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
-    if module.split(".")[0] in OPAQUE_PACKAGES and function.object not in FOLLOWED:
+    if module.split(".")[0] in OPAQUE_PACKAGES and module not in OPEN_MODULES and function.object not in FOLLOWED:
         if load_package(module):
             return call_function(frame, function, args, kwargs)
         refuse("UNSUPPORTED_FUNCTION", f"{module}.{function.name}")

@@ -137,6 +137,8 @@ class Memories:
             refuse("WOULD_RAISE", "a view that is read-only is written")
         if array.is_scalar or base in self.ex.scalars or base.kind == "get_attr":
             refuse("IN_PLACE_WRITE", "a value that cannot change")
+        if base.is_op("variable"):
+            refuse("IN_PLACE_WRITE", "an argument by which a gradient is taken")
         if base.kind == "placeholder":
             self._check_input(base)
         self.check_effects()

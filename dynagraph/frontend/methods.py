@@ -20,6 +20,7 @@ from dynagraph.frontend.calls import CALL_NAMED_METHOD, call
 from dynagraph.frontend.exceptions import exception, is_exception, refuse, throw
 from dynagraph.frontend.executor import Frame, Generator, Raised
 from dynagraph.frontend.iterators import Flat, held_items, held_iterator, items_of, iterate, listed, says_itself
+from dynagraph.frontend.numbers import of_floats
 from dynagraph.frontend.numpy_door import lookup, method
 from dynagraph.frontend.program import VERSION
 from dynagraph.frontend.truth import length, truth
@@ -147,6 +148,9 @@ def _of_constant(frame: Frame, owner: Any, name: str, args: list[Any], kwargs: d
 
 def pure_call(frame: Frame, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Value:
     """A function without side effects, on Python values."""
+    number = None if kwargs else of_floats(frame.ex, function, args)
+    if number is not None:
+        return number
     given = [_plain_argument(frame, a) for a in args]
     named = {k: _plain_argument(frame, v) for k, v in kwargs.items()}
     try:

@@ -20,6 +20,7 @@ from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import EQUAL, Flat, held_items, items_of, iterate, says_itself
+from dynagraph.frontend.numbers import BEFORE, arithmetic, is_changing_int, is_number
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.objects import (
@@ -59,7 +60,6 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import KEYS, acts_as_array, base_of_value, behind, complete, guard_order, held_value, is_container
-from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -118,8 +118,8 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         return texts_of(frame, left.value.__mod__, [right], {})
     if isinstance(left, (Array, Masked)) or isinstance(right, (Array, Masked)):
         return _of_arrays(frame, symbol, left, right)
-    if isinstance(left, Number) or isinstance(right, Number):
-        return _of_numbers(frame, symbol, left, right)
+    if isinstance(left, Number) or isinstance(right, Number) or _makes_changing_float(ex, symbol, left, right):
+        return arithmetic(ex, symbol, left, right)
     if _has_own_operators(left) or _has_own_operators(right):
         return _of_objects(frame, symbol, left, right)
     if isinstance(left, Slice) and isinstance(right, Slice):
@@ -144,6 +144,13 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 
 EQUAL.append(binary)
+
+
+def _makes_changing_float(ex: Executor, symbol: str, left: Any, right: Any) -> bool:
+    """Whether an operator makes a float of an integer that changes."""
+    if not (is_number(ex, left) and is_number(ex, right) and (is_changing_int(ex, left) or is_changing_int(ex, right))):
+        return False
+    return symbol in BEFORE and (symbol == "/" or type(left.value) is float or type(right.value) is float)
 
 
 def _of_identities(symbol: str, left: Any, right: Any) -> Value:
@@ -183,21 +190,6 @@ def _of_arrays(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
 
 def _may_repeat(value: Value) -> bool:
     return isinstance(value, Sequence) or (isinstance(value, Const) and isinstance(value.value, (str, bytes, tuple)))
-
-
-def _of_numbers(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
-    """Floats that the program takes: what IEEE 754 does and cannot raise; anything else makes them constants (capture.py)."""
-    plain_numbers = all(
-        v.node.dtype.is_float if isinstance(v, Number) else isinstance(v, Const) and type(v.value) in (int, float)
-        for v in (left, right)
-    )
-    divides = symbol == "/" and isinstance(right, Const) and right.value != 0
-    if not plain_numbers or not (symbol in ("+", "-", "*") or divides):
-        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
-    builder = frame.ex.builder
-    nodes = [v.node if isinstance(v, Number) else builder.scalar(float(v.value), dtypes.float64) for v in (left, right)]
-    name = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}[symbol]
-    return Number(builder.call(name, *nodes))
 
 
 def pure(symbol: str, left: Any, right: Any) -> Any:
@@ -475,7 +467,7 @@ def unary(frame: Frame, name: str, value: Any) -> Value:
     if isinstance(value, Const) and isinstance(value.value, SymInt) and name != "neg":
         return value if name == "pos" else binary(frame, "-", unary(frame, "neg", value), Const(1))
     if isinstance(value, Number) and name == "neg":
-        return Number(frame.ex.builder.call("negative", value.node))
+        return Number(frame.ex.builder.call("negative", value.node), computed=(operator.neg, (value,)))
     if isinstance(value, Const) and isinstance(value.value, PURE):
         try:
             return Const(UNARY[name](value.value))

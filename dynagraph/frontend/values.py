@@ -26,6 +26,12 @@ class Null:
 NULL = Null()
 
 
+class Taped:
+    """Base of what stands for an array while plain Python is differentiated (tape.py): no capture looks into it."""
+
+    __slots__ = ()
+
+
 @dataclass(eq=False)
 class Const:
     """A Python object that is known: by value (numbers, strings) or by identity (modules, functions, types).
@@ -55,10 +61,14 @@ class Flags:
 
 @dataclass(eq=False)
 class Number:
-    """A Python float or complex that the program takes or computes: a 0-d float64 or complex128 node."""
+    """A Python float or complex that the program takes or computes: a 0-d float64 or complex128 node.
+
+    `computed`: the function and the numbers that it is computed from, as Python would.
+    """
 
     node: Node
     source: Source | None = None
+    computed: tuple[Callable[..., Any], tuple[Any, ...]] | None = None
 
 
 @dataclass(eq=False)

@@ -52,6 +52,7 @@ from dynagraph.frontend.values import (
     Sequence,
     Set,
     Slice,
+    Taped,
     Value,
     source_of,
 )
@@ -133,6 +134,8 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if kind in VALUES:
         ex.guards.add("equal", source, obj, says=f" is {obj!r}")
         return Const(obj, source)
+    if issubclass(kind, Taped):
+        raise Break("UNSUPPORTED_INPUT", None, f"{source} is being differentiated as plain Python")
     library = library_of(kind)
     if library is not None:
         return _array_input(ex, obj, source, library)
@@ -218,6 +221,7 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
         ex.guards.add("scalar", source, input_slot(ex), int, says=" is an int")
         ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
         number = ex.env.symbol(obj)
+        ex.integers[f"s{symbol}"] = source
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
     if type(obj) in (float, complex) and ex.profile.symbolic_number(source, obj):
         ex.guards.add("scalar", source, input_slot(ex), type(obj), says=f" is a {type(obj).__name__}")

@@ -158,6 +158,7 @@ class Graph:
         self._insert: Node = self._root  # new nodes go before this one
         self._placeholders: list[Node] | None = None  # None: to be looked up
         self.location: Location | None = None  # given to new nodes
+        self._made: list[Node] | None = None  # new nodes, while somebody collects them
 
     # -- reading ----------------------------------------------------------------------------------------------------
     @property
@@ -261,6 +262,8 @@ class Graph:
         before._prev = node
         if kind == "placeholder":
             self._placeholders = None
+        if self._made is not None:
+            self._made.append(node)
         return node
 
     def _unique(self, name: str) -> str:
@@ -290,6 +293,17 @@ class Graph:
         last = self._root._prev
         with self.inserting_before(last if last.kind == "output" else self._root):
             yield
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[Node]]:
+        """The nodes that are made meanwhile, in order; another such block may stand inside."""
+        outer, self._made = self._made, []
+        try:
+            yield self._made
+        finally:
+            if outer is not None:
+                outer += self._made
+            self._made = outer
 
     def erase(self, node: Node) -> None:
         """Take out a node that nothing uses."""

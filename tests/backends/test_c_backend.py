@@ -537,7 +537,7 @@ def test_gradients_of_a_network_are_fused_and_right():
     (value,) = graph.outputs
     with graph.before_output():
         one = graph.call(OPS["full"], shape=(), value=1.0, dtype=dtypes.float64)
-    gradients = append_gradients(graph, {value: one}, graph.placeholders[1:5])
+    gradients = append_gradients(graph, [(value, one)], graph.placeholders[1:5])
     graph.output_node.set_args((value, *gradients))
     expected = reference(graph)(*arrays, labels)
     for ours, theirs in zip(run_native(graph, *arrays, labels), expected):

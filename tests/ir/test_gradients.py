@@ -19,7 +19,7 @@ from tests.ops.cases import Case, cases
 F64 = dtypes.float64
 STEP = 1e-6
 COMPOSITE = [op for op in OPS.values() if isinstance(op.lowering, Composite) and op.name != "block_reduce"]
-DIFFERENTIABLE = [op for op in OPS.values() if op.vjp is not None and op.name != "call_out"] + COMPOSITE
+DIFFERENTIABLE = [op for op in OPS.values() if op.vjp is not None and op.name not in ("call_out", "stop_gradient")] + COMPOSITE
 # rows of floats that have no gradient yet, or none at all
 WITHOUT = {
     "nextafter", "complex", *(name for name in OPS if name.endswith("_accumulate")),
@@ -61,7 +61,7 @@ class Differentiable:
 
     def gradients(self, seeds: dict[Node, Node]) -> list[Node]:
         """Zeros where there is none."""
-        found = append_gradients(self.graph, seeds, self.by)
+        found = append_gradients(self.graph, list(seeds.items()), self.by)
         return [self._zeros(node) if g is None else g for node, g in zip(self.by, found)]
 
     def _zeros(self, node: Node) -> Node:
@@ -146,7 +146,7 @@ def test_tangents_are_what_values_change_by(op) -> None:
         inputs = {**dict(zip(d.inputs, case.operands)), **{way: rng.normal(size=way.shape) for way in ways}}
         order = d.graph.placeholders
         values, at = [inputs[node] for node in order], [order.index(node) for node in d.by]
-        (tangent,) = append_tangents(d.graph, dict(zip(d.by, ways)), [d.value])
+        (tangent,) = append_tangents(d.graph, list(zip(d.by, ways)), [d.value])
         (numeric,) = directional(d.graph, [d.value], values, at, [inputs[way] for way in ways])
         if tangent is None:
             np.testing.assert_allclose(numeric, 0, atol=1e-5)
@@ -191,7 +191,7 @@ def test_cholesky_factors(order: int) -> None:
     values, way = [rng.normal(size=(3, 3)) for _ in range(3)], rng.normal(size=(3, 3))
     outputs, seeds = [factor], [seed]
     for _ in range(order):
-        gradients = append_gradients(graph, dict(zip(outputs, seeds)), [x])
+        gradients = append_gradients(graph, list(zip(outputs, seeds)), [x])
         before, outputs, seeds = (outputs, seeds), gradients, [weight]
     (change,) = directional(graph, before[0], values, [0], [way])
     graph.output_node.set_args(tuple(gradients))
@@ -205,7 +205,7 @@ def test_calls_without_a_gradient_are_named() -> None:
     x = graph.placeholder("x", Meta(F64, (2, 3, 3)))
     value = graph.call(OPS["call_out"], x, **called("linalg.pinv", [SQUARE]).attrs)
     with pytest.raises(GradientError, match=r"no gradient passes through np\.linalg\.pinv\(.*have one are linalg\.solve"):
-        append_gradients(graph, {value: ones(graph, value)}, [x])
+        append_gradients(graph, [(value, ones(graph, value))], [x])
 
 
 def test_every_row_of_floats_has_a_gradient_or_is_listed() -> None:
@@ -247,15 +247,15 @@ def test_what_nothing_depends_on_is_zero_and_builds_nothing() -> None:
     graph, x = one_input()
     y = graph.placeholder("y", Meta(F64, (3,)))
     steps = graph.call(OPS["floor"], graph.call(OPS["exp"], x))
-    assert append_gradients(graph, {steps: ones(graph, steps)}, [x, y]) == [None, None]
+    assert append_gradients(graph, [(steps, ones(graph, steps))], [x, y]) == [None, None]
     before = len(graph)
-    assert append_gradients(graph, {y: ones(graph, y)}, [x]) == [None] and len(graph) == before + 1
+    assert append_gradients(graph, [(y, ones(graph, y))], [x]) == [None] and len(graph) == before + 1
 
 
 def test_a_value_that_is_used_twice_gets_the_sum() -> None:
     graph, x = one_input()
     value = graph.call(OPS["add"], graph.call(OPS["multiply"], x, x), x)
-    (gradient,) = append_gradients(graph, {value: ones(graph, value)}, [x])
+    (gradient,) = append_gradients(graph, [(value, ones(graph, value))], [x])
     graph.output([gradient])
     (got,) = interpret(graph, [np.array([1.0, 2.0, 3.0])])
     np.testing.assert_array_equal(got, [3.0, 5.0, 7.0])
@@ -265,7 +265,7 @@ def test_powers_at_zero() -> None:
     graph = Graph()
     x, y = (graph.placeholder(name, Meta(F64, (4,))) for name in "xy")
     value = graph.call(OPS["power"], x, y)
-    graph.output(append_gradients(graph, {value: ones(graph, value)}, [x, y]))
+    graph.output(append_gradients(graph, [(value, ones(graph, value))], [x, y]))
     with np.errstate(all="ignore"):
         by_base, by_exponent = interpret(graph, [np.array([0.0, 0.0, 0.0, 2.0]), np.array([0.0, 1.0, 2.0, 3.0])])
     np.testing.assert_allclose(by_base, [0.0, 1.0, 0.0, 12.0])
@@ -282,7 +282,7 @@ def test_products_of_zeros(op: str, zeros: tuple[int, ...]) -> None:
     node, g = graph.placeholder("x", Meta(F64, (5,))), graph.placeholder("g", Meta(F64, seed.shape))
     attrs = {"axis": 0} if op == "cumprod" else {"axis": (0,), "keepdims": True}
     value = graph.call(OPS[op], node, **attrs)
-    graph.output(append_gradients(graph, {value: g}, [node]))
+    graph.output(append_gradients(graph, [(value, g)], [node]))
     with np.errstate(all="ignore"):
         (got,) = interpret(graph, [x, seed])
     want = [sum(seed[j] * np.prod(np.delete(x[: j + 1] if op == "cumprod" else x, i))
@@ -293,7 +293,7 @@ def test_products_of_zeros(op: str, zeros: tuple[int, ...]) -> None:
 def test_ties_share_the_gradient() -> None:
     graph, x = one_input()
     largest = graph.call(OPS["max"], x, axis=(0,), keepdims=False)
-    (gradient,) = append_gradients(graph, {largest: ones(graph, largest)}, [x])
+    (gradient,) = append_gradients(graph, [(largest, ones(graph, largest))], [x])
     graph.output([gradient])
     np.testing.assert_array_equal(interpret(graph, [np.array([2.0, 1.0, 2.0])])[0], [0.5, 0.0, 0.5])
     np.testing.assert_array_equal(interpret(graph, [np.array([2.0, 1.0, 3.0])])[0], [0.0, 0.0, 1.0])
@@ -304,7 +304,7 @@ def test_of_stores_at_one_place_the_last_counts() -> None:
     x, values = graph.placeholder("x", Meta(F64, (4,))), graph.placeholder("v", Meta(F64, (3,)))
     places = graph.placeholder("i", Meta(dtypes.int64, (3,)))
     stored = graph.call(OPS["scatter"], x, values, places, axes=(0,), at=0)
-    graph.output(append_gradients(graph, {stored: ones(graph, stored)}, [x, values]))
+    graph.output(append_gradients(graph, [(stored, ones(graph, stored))], [x, values]))
     by_x, by_values = interpret(graph, [np.zeros(4), np.ones(3), np.array([2, 0, 2])])
     np.testing.assert_array_equal(by_x, [0, 1, 0, 1])
     np.testing.assert_array_equal(by_values, [0, 1, 1])
@@ -315,7 +315,7 @@ def test_what_has_no_gradient_is_named_with_its_line() -> None:
     graph.location = Location("model.py", 12)
     value = graph.call(OPS["nextafter"], x, x)
     with pytest.raises(GradientError, match=r"model\.py:12: nextafter: no gradient passes through nextafter; write the step"):
-        append_gradients(graph, {value: ones(graph, value)}, [x])
+        append_gradients(graph, [(value, ones(graph, value))], [x])
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_what_has_no_gradient_is_named_with_its_line() -> None:
 def test_dtypes_without_derivatives(dtype: dtypes.DType, said: str) -> None:
     graph, x = one_input(dtype)
     with pytest.raises(GradientError, match=f"x: a gradient is asked by {said}"):
-        append_gradients(graph, {}, [x])
+        append_gradients(graph, [], [x])
 
 
 def test_seeds_that_do_not_fit() -> None:
@@ -332,4 +332,4 @@ def test_seeds_that_do_not_fit() -> None:
     value = graph.call(OPS["exp"], x)
     seed = graph.call(OPS["full"], shape=(2,), value=1.0, dtype=F64)
     with pytest.raises(GradientError, match=r"the seed of exp must be float64\[3\], got float64\[2\]"):
-        append_gradients(graph, {value: seed}, [x])
+        append_gradients(graph, [(value, seed)], [x])

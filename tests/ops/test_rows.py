@@ -74,6 +74,8 @@ OTHER_NAMES: dict[str, Any] = {
     "erf": np.vectorize(math.erf, otypes=[float]),
     "cast": lambda x, dtype: x.astype(dtype.numpy),
     "copy": np.copy,
+    "variable": np.copy,
+    "stop_gradient": np.copy,
     "complex": np.vectorize(complex, otypes=[complex]),
 }
 

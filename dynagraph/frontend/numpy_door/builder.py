@@ -125,6 +125,10 @@ class Builder:
             return None  # another library may round otherwise
         return known_value(node, self._known, MOST_KNOWN)
 
+    def tell(self, node: Node, value: np.ndarray) -> None:
+        """Note what a node gives: no gradient is taken through it."""
+        self._known[node] = value
+
     def refuse_where(self, wrong: Node) -> None:
         """Have the program refuse the call, which then runs plainly, where any of these bools is true."""
         if self.check_op is not None:

@@ -20,7 +20,7 @@ from dynagraph.ir.intexpr import IntExpr, rejoined
 from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Condition, Index, Metas, Movement, Piece, Strided, define_op
 from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, same_dim, same_shape
-from dynagraph.ir.terms import Differentiated, Term
+from dynagraph.ir.terms import Differentiated, Term, flat
 
 ZERO = IntExpr.of(0)
 
@@ -644,4 +644,25 @@ _rearrange(
     vjp=lambda d, g: (g,),
     index=lambda position, operand, attrs: position,
     doc="the same values in memory of their own",
+)
+
+# -- what gradients look at: values as they are -----------------------------------------------------------------------
+
+_rearrange(
+    "variable",
+    attrs={},
+    shape=lambda metas, attrs: metas[0].shape,
+    eager=lambda xp, x: xp.array(x, order="C"),
+    vjp=lambda d, g: (g,),
+    index=lambda position, operand, attrs: position,
+    doc="the same values as something of its own, by which gradients are taken; nothing is known of them at capture",
+)
+_rearrange(
+    "stop_gradient",
+    attrs={},
+    shape=lambda metas, attrs: metas[0].shape,
+    eager=lambda xp, x: xp.array(x, order="C"),
+    vjp=flat,
+    index=lambda position, operand, attrs: position,
+    doc="the same values, taken as constants by gradients",
 )

@@ -6,20 +6,23 @@ gradients themselves.  What a gradient does not depend on is never built: zeros 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from dynagraph.errors import GradientError
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS
+from dynagraph.ir.ops import OPS, Composite
+from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.shapes import Shape, same_dim, same_shape
 from dynagraph.ir.terms import Differentiated, Term
 
+Pairs = Sequence[tuple[Node, Node]]
 
-def append_gradients(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node]) -> list[Node | None]:
-    """The gradients of ``sum(sum(seed * value) for value, seed in seeds.items())`` by the nodes `by`; None where one is zero.
 
-    Needs: a graph without Composite ops (see `decompose`); seeds of their values' shapes and dtypes.  New nodes stand behind those
-    that are there, before the output.
+def append_gradients(graph: Graph, seeds: Pairs, by: Sequence[Node]) -> list[Node | None]:
+    """The gradients of ``sum(sum(seed * value) for value, seed in seeds)`` by the nodes `by`; None where one is zero.
+
+    Needs: seeds of their values' shapes and dtypes.  New nodes stand behind those that are there, before the output; ops that are
+    made of others are differentiated by their parts.
 
     Raises GradientError where a gradient would pass through what has none.
 
@@ -29,20 +32,20 @@ def append_gradients(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node
     >>> x = g.placeholder("x", Meta(dtypes.float64, (3,)))
     >>> y = g.call(OPS["square"], x)
     >>> one = g.call(OPS["full"], shape=(3,), value=1.0, dtype=dtypes.float64)
-    >>> append_gradients(graph=g, seeds={y: one}, by=[x])
+    >>> append_gradients(graph=g, seeds=[(y, one)], by=[x])
     [multiply_1]
     """
     for node in by:
         _check_dtype(node, "a gradient is asked by")
-    for value, seed in seeds.items():
+    for value, seed in seeds:
         if seed.dtype is not value.dtype or not same_shape(seed.shape, value.shape):
             raise GradientError(f"the seed of {value.name} must be {value.dtype}{list(value.shape)}, got {seed.meta}")
     with graph.before_output():
         return _accumulate(graph, seeds, by)
 
 
-def append_tangents(graph: Graph, tangents: Mapping[Node, Node], of: Sequence[Node]) -> list[Node | None]:
-    """How the nodes `of` change where the keys of `tangents` change by its values: forward mode; None where they do not.
+def append_tangents(graph: Graph, tangents: Pairs, of: Sequence[Node]) -> list[Node | None]:
+    """How the nodes `of` change where the first of each pair changes by the second: forward mode; None where they do not.
 
     The gradients by the inputs are linear in the seeds: the gradients of these by the seeds, seeded by the tangents, are what is
     asked for.  Nothing depends on the seeds' values then, and they go with dead code.  (J. Townsend, "A new trick for calculating
@@ -50,25 +53,34 @@ def append_tangents(graph: Graph, tangents: Mapping[Node, Node], of: Sequence[No
     """
     with graph.before_output():
         seeds = [graph.call(OPS["full"], shape=node.shape, value=0, dtype=node.dtype) for node in of]
-    by = list(tangents)
-    gradients = append_gradients(graph, dict(zip(of, seeds)), by)
-    known: dict[Node, Node] = {}
-    with graph.before_output():
-        for node, gradient in zip(by, gradients):
-            if gradient is not None:  # of two inputs it may be the same node, as of those of an addition
-                tangent, other = tangents[node], known.get(gradient)
-                known[gradient] = tangent if other is None else graph.call(OPS["add"], other, tangent)
+    gradients = append_gradients(graph, list(zip(of, seeds)), [node for node, _ in tangents])
+    known = [(gradient, tangent) for gradient, (_, tangent) in zip(gradients, tangents) if gradient is not None]
     return append_gradients(graph, known, seeds)
 
 
-def _accumulate(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node]) -> list[Node | None]:
+def _accumulate(graph: Graph, seeds: Pairs, by: Sequence[Node]) -> list[Node | None]:
     nodes = list(graph.nodes)
-    active = _active(nodes, by)
+    active = set(by)
+    _spread(nodes, active)
     found: dict[Node, list[Term]] = {}
-    for value, seed in seeds.items():
+    for value, seed in seeds:
         if value in active:
             found.setdefault(value, []).append(Term(seed))
-    wanted = set(by)
+    gradients = _reverse(nodes, active, found, set(by))
+    return [gradients[node].node if node in gradients else None for node in by]
+
+
+def _spread(nodes: Sequence[Node], active: set[Node]) -> None:
+    """Add what depends on active nodes through numbers that have derivatives."""
+    for node in nodes:
+        if node.kind == "call_function" and node.dtype.is_inexact and any(a in active for a in node.args):
+            active.add(node)
+
+
+def _reverse(
+    nodes: Sequence[Node], active: set[Node], found: dict[Node, list[Term]], wanted: Collection[Node] = ()
+) -> dict[Node, Term]:
+    """Take what was `found` of the gradients of nodes to their operands, last node first; gives the sums for `wanted`."""
     gradients: dict[Node, Term] = {}
     for node in reversed(nodes):
         terms = found.pop(node, None)
@@ -80,22 +92,27 @@ def _accumulate(graph: Graph, seeds: Mapping[Node, Node], by: Sequence[Node]) ->
         if node in wanted:
             gradients[node] = total
         if any(a in active for a in node.args):
-            graph.location = node.location
+            node.graph.location = node.location
             _pass_through(node, total, active, found)
-    return [gradients[node].node if node in gradients else None for node in by]
+    return gradients
 
 
-def _active(nodes: Sequence[Node], by: Sequence[Node]) -> set[Node]:
-    """What depends on `by` through numbers that have derivatives."""
-    active = set(by)
-    for node in nodes:
-        if node.kind == "call_function" and node.dtype.is_inexact and any(a in active for a in node.args):
-            active.add(node)
-    return active
+def _through_parts(node: Node, gradient: Term, active: set[Node], found: dict[Node, list[Term]]) -> None:
+    """As `_pass_through`, for an op that is made of others."""
+    graph = node.graph
+    with graph.collecting() as made:
+        value = expansion(node)
+    parts = list(made)
+    _spread(parts, active)
+    found.setdefault(value, []).append(gradient)
+    _reverse(parts, active, found)
 
 
 def _pass_through(node: Node, gradient: Term, active: set[Node], found: dict[Node, list[Term]]) -> None:
     """Add to the gradients of a node's operands what comes through the node."""
+    if isinstance(node.op.lowering, Composite):
+        _through_parts(node, gradient, active, found)
+        return
     if node.op.vjp is None:
         raise GradientError(
             f"{_place(node)}: no gradient passes through {node.op.name}; write the step with other functions, "

@@ -39,12 +39,18 @@ def decompose(graph: Graph) -> Graph:
 
 
 def _expand(node: Node) -> None:
-    assert isinstance(node.op.lowering, Composite)
     with node.graph.inserting_before(node):
-        new = node.op.lowering.decompose(node.graph, *node.args, **node.attrs)
+        new = expansion(node)
+    replace(node, new)
+
+
+def expansion(node: Node) -> Node:
+    """The value of a Composite node, made of other ops at the place where new nodes go."""
+    assert isinstance(node.op.lowering, Composite)
+    new = node.op.lowering.decompose(node.graph, *node.args, **node.attrs)
     if new.dtype is not node.dtype or not same_shape(new.shape, node.shape):
         raise GraphError(f"the decomposition of {node.op.name} changes {node.meta} into {new.meta}")
-    replace(node, new)
+    return new
 
 
 def _split_axes(node: Node) -> None:

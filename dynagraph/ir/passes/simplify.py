@@ -286,6 +286,8 @@ MOVEMENT: list[Rule] = [
     Rule("repeat-once", op.repeat(x, repeats=attribute("repeats")), x, when=is_one),
     Rule("tile-once", op.tile(x, reps=attribute("reps")), x, when=are_ones),
     Rule("copy", op.copy(x), x),  # the driver keeps the copy that an output needs
+    Rule("variable", op.variable(x), x),
+    Rule("stop-gradient", op.stop_gradient(x), x),
     *(Rule(f"{name.replace('_', '-')}-constant", getattr(op, name)(c), lambda root: uniform(root))
       for name in ("reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile")),
 ]

@@ -1,0 +1,340 @@
+"""Gradients of NumPy functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp` and what steers them.
+
+Each transformation is plain Python over a few functions (frontend/tape.py): open a level, make variables of the arguments, call the
+function, pull cotangents back.  Captures follow that Python and put the gradients into their graph; where a function cannot be
+captured, the same Python runs, and the tape notes what the function does.  So transformations are functions like all others: of one
+another, and of compiled functions.
+
+Arguments and results are arrays, NumPy scalars, floats, or nested containers of these (pytree.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph._core import _dispatch
+from dynagraph.api import compile_as
+from dynagraph.compilation import Options
+from dynagraph.errors import GradientError
+from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
+from dynagraph.frontend.tape import level, pull_back, push_forward, released, stop_gradient_of, variable
+from dynagraph.pytree import leaves, mapped, named_leaves, rebuilt
+
+# -- what is differentiable ---------------------------------------------------------------------------------------------------
+
+
+def _name(f: Any) -> str:
+    return getattr(f, "__qualname__", None) or repr(f)
+
+
+def _is_differentiable(who: str, name: str, leaf: Any) -> bool:
+    """Whether a gradient by this leaf is taken; texts, functions and the like are passed on as they are."""
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:
+        if type(leaf) is int or type(leaf) is bool:
+            raise GradientError(f"{who}: {name} is {leaf!r}, and integers have no derivatives; pass a float, or leave it out")
+        return type(leaf) is float or type(leaf) is complex
+    if dtype.kind not in "fc":
+        raise GradientError(
+            f"{who}: {name} has dtype {dtype}, which has no derivatives; pass {name}.astype(np.float64), or leave it out of argnums"
+        )
+    return True
+
+
+def _variables(at: Any, who: str, positions: Sequence[int], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """The arguments with variables in place of what is differentiated, and these variables."""
+    given, found = list(args), []
+    for position in positions:
+        new = []
+        for name, leaf in named_leaves(args[position], f"argument {position}"):
+            if _is_differentiable(who, name, leaf):
+                leaf = variable(at, leaf)
+                found.append(leaf)
+            new.append(leaf)
+        given[position] = rebuilt(args[position], iter(new))
+    return given, found
+
+
+def _like(trees: Sequence[Any], of_leaves: Sequence[Any]) -> list[Any]:
+    """Trees of gradients, one for each differentiable leaf in order; None in place of what is none."""
+    gradients = iter(of_leaves)
+    values = [next(gradients) if _is_number(leaf) else None for leaf in leaves(list(trees))]
+    return rebuilt(list(trees), iter(values))
+
+
+def _is_number(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") or type(leaf) is float or type(leaf) is complex
+
+
+def _positions(who: str, argnums: Any, n: int) -> list[int]:
+    """The positions that argnums names, none of them negative."""
+    given: list[Any] = [*argnums] if type(argnums) is tuple else [argnums]
+    if not all(type(position) is int for position in given):
+        raise GradientError(f"{who}: argnums={argnums!r}: expected an integer or a tuple of integers")
+    for position in given:
+        if not -n <= position < n:
+            raise GradientError(
+                f"{who}: argnums={argnums!r}, but the call has {n} positional argument{'s' if n != 1 else ''}; "
+                "pass what is differentiated by position"
+            )
+    found = [position % n for position in given]
+    if len(set(found)) < len(found) or not found:
+        raise GradientError(f"{who}: argnums={argnums!r} names {'an argument twice' if found else 'no argument'}")
+    return found
+
+
+def _ones(who: str, value: Any) -> Any:
+    """The cotangent of a result of which a gradient is taken."""
+    dtype = getattr(value, "dtype", None)
+    if dtype is None and type(value) is not float:
+        raise GradientError(f"{who}: the function must return a real number, got {_kind(value)}; for several results use dg.vjp")
+    if np.ndim(value) != 0:
+        raise GradientError(
+            f"{who}: the function must return a real number, got an array of shape {np.shape(value)}; "
+            "sum it, or use dg.jacobian or dg.vjp"
+        )
+    if dtype is not None and dtype.kind != "f":
+        raise GradientError(f"{who}: the function must return a real number, got {dtype}; take its real part, or cast it")
+    return np.ones((), np.float64 if dtype is None else dtype)
+
+
+def _kind(value: Any) -> str:
+    return f"a {type(value).__name__}"
+
+
+# -- plans: what programs are made of -------------------------------------------------------------------------------------------
+
+
+def _value_and_gradients(who: str, f: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
+    positions = _positions(who, argnums, len(args))
+    at = level()
+    given, variables = _variables(at, who, positions, args)
+    value = f(*given, **kwargs)
+    aux = None
+    if has_aux:
+        if type(value) is not tuple or len(value) != 2:
+            raise GradientError(f"{who}: with has_aux=True the function must return (value, aux), got {_kind(value)}")
+        value, aux = value
+    found = pull_back(at, (value,), (_ones(who, value),), tuple(variables))
+    trees = _like([args[p] for p in positions], [released(at, leaf) for leaf in found])
+    gradients = trees[0] if type(argnums) is int else tuple(trees)
+    return released(at, value), mapped(lambda leaf: released(at, leaf), aux), gradients
+
+
+def _changes(who: str, f: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """What `f` gives, and how it changes where its arguments change by the tangents."""
+    at = level()
+    given, variables = _variables(at, who, list(range(len(primals))), primals)
+    ways = _fitting(who, "tangent", "primal", list(primals), list(tangents))
+    result = f(*given)
+    changing = [leaf for leaf in leaves(result) if _is_inexact(leaf)]
+    found = iter(push_forward(at, tuple(changing), tuple(variables), tuple(ways)))
+    changes = [released(at, next(found)) if _is_inexact(leaf) else None for leaf in leaves(result)]
+    return mapped(lambda leaf: released(at, leaf), result), rebuilt(result, iter(changes))
+
+
+def _is_inexact(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return type(leaf) is float or type(leaf) is complex if dtype is None else dtype.kind in "fc"
+
+
+def _fitting(who: str, what: str, like: str, trees: Any, given: Any) -> list[Any]:
+    """The leaves of `given` that belong to differentiable leaves of `trees`, checked against these and of their dtypes."""
+    wanted, found = named_leaves(trees, ""), named_leaves(given, "")
+    if [name for name, _ in wanted] != [name for name, _ in found]:
+        raise GradientError(f"{who}: the {what}s must be nested as the {like}s are, {_outline(trees)}, got {_outline(given)}")
+    fitting = []
+    for (name, leaf), (_, other) in zip(wanted, found):
+        if not _is_inexact(leaf):
+            continue
+        if np.shape(other) != np.shape(leaf):
+            raise GradientError(f"{who}: the {what} {name} has shape {np.shape(other)}, and its {like} has shape {np.shape(leaf)}")
+        dtype = np.result_type(leaf)
+        if np.result_type(other).kind == "c" and dtype.kind != "c":
+            raise GradientError(f"{who}: the {what} {name} is complex, and its {like} is {dtype}; take its real part")
+        fitting.append(np.asarray(other, dtype))
+    return fitting
+
+
+def _outline(tree: Any) -> str:
+    return str(mapped(lambda leaf: f"array{list(np.shape(leaf))}" if _is_number(leaf) else type(leaf).__name__, tree))
+
+
+# -- programs: compiled plans ---------------------------------------------------------------------------------------------------
+
+_programs: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()  # by code, or class, of the function
+
+
+def _compiled(plan: Any, f: Any, *key: Any) -> Any:
+    """The plan as a compiled function, the same one for all functions of one code; in a capture the plan itself."""
+    options = f.compilation.options if isinstance(f, _dispatch.CompiledFunction) else Options()
+    inner = f.__wrapped__ if isinstance(f, _dispatch.CompiledFunction) else f
+    inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
+    known = _programs.setdefault(inner.__code__ if isinstance(inner, types.FunctionType) else type(inner), {})
+    key = (*key, options.backend, options.dynamic)
+    if key not in known:
+        known[key] = compile_as(plan, dataclasses.replace(options, whole=True))
+    return known[key]
+
+
+SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key: plan
+
+
+def _check_callable(who: str, f: Any) -> None:
+    if not callable(f):
+        raise TypeError(f"{who}: expected a function, got {f!r} of type {type(f).__name__}")
+
+
+def _presented(made: Any, program: Any, f: Any, prefix: str) -> Any:
+    """A transformation's result, named after the function."""
+    made.__name__ = f"{prefix}_{getattr(f, '__name__', 'function')}"
+    made.__qualname__ = f"{prefix}({_name(f)})"
+    made.__wrapped__ = f
+    made.program = program
+    return made
+
+
+SPECIAL_FUNCTIONS[_presented] = lambda frame, made, *rest: made
+SPECIAL_FUNCTIONS[_check_callable] = lambda frame, who, f: frame.ex.constant(None)
+
+
+# -- public ---------------------------------------------------------------------------------------------------------------------
+
+
+def value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives ``(value, gradient)``: what `f` gives, a real number, and its gradient by argument `argnums`.
+
+    argnums: the position of the argument, or a tuple of several: then the gradient is a tuple, too.  The argument may be a nested
+    container of arrays (tuples, lists, dicts, dataclasses); its gradient is nested likewise, each array of its argument's shape and
+    dtype.  has_aux: `f` returns ``(value, aux)``; the result is ``((value, aux), gradient)``.
+
+    Of complex arguments the gradient is that by the real part plus i times that by the imaginary part (PyTorch's convention): a
+    step against it descends.  At ties the gradient is shared: max, min, maximum, minimum; abs has 0 at 0.
+
+    The first call of each kind of arguments is captured and compiled, forward and backward as one program; what cannot be captured
+    runs as plain Python, and is differentiated step by step.  Inside a compiled function it becomes part of that one's program.
+
+    Raises GradientError where a gradient is asked by integers, of something that is no real number, or through a function that has
+    none; what `f` raises, it raises.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.value_and_grad(lambda x: np.sum(x ** 2))(np.array([1.0, 2.0]))
+    (np.float64(5.0), array([2., 4.]))
+    """
+    _check_callable("value_and_grad", f)
+    who = f"value_and_grad of {_name(f)}"
+
+    def plan(f: Any, args: Any, kwargs: Any) -> Any:
+        value, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
+        return ((value, aux), gradients) if has_aux else (value, gradients)
+
+    program = _compiled(plan, f, "value_and_grad", argnums, has_aux)
+
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        return program(f, args, kwargs)
+
+    return _presented(value_and_gradient, program, f, "value_and_grad")
+
+
+def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of `f`, a function of one real result, by argument `argnums`.
+
+    With has_aux, `f` returns ``(value, aux)`` and the result is ``(gradient, aux)``.  All else is as for `value_and_grad`.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.grad(np.tanh)(0.0), dg.grad(dg.grad(lambda x: x ** 3))(2.0)
+    (np.float64(1.0), np.float64(12.0))
+    """
+    _check_callable("grad", f)
+    who = f"grad of {_name(f)}"
+
+    def plan(f: Any, args: Any, kwargs: Any) -> Any:
+        _, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
+        return (gradients, aux) if has_aux else gradients
+
+    program = _compiled(plan, f, "grad", argnums, has_aux)
+
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        return program(f, args, kwargs)
+
+    return _presented(gradient, program, f, "grad")
+
+
+def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """``(value, change)``: what `f` gives for the arguments `primals`, and how that changes where they change by `tangents`.
+
+    Both are tuples of arguments; tangents are nested as primals are, of their shapes.  Raises what `grad` raises.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.jvp(np.sin, (0.0,), (2.0,))
+    (np.float64(0.0), np.float64(2.0))
+    """
+    _check_callable("jvp", f)
+    who = f"jvp of {_name(f)}"
+    if type(primals) not in (tuple, list) or type(tangents) not in (tuple, list):
+        raise GradientError(f"{who}: primals and tangents must be tuples of arguments, got {_kind(primals)} and {_kind(tangents)}")
+
+    def plan(f: Any, primals: Any, tangents: Any) -> Any:
+        return _changes(who, f, primals, tangents)
+
+    return _compiled(plan, f, "jvp")(f, primals, tangents)
+
+
+def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    """The Hessian of `f`, a function of one real result, times the tangents: how its gradient changes along these.
+
+    `primals` and `tangents` are tuples of arguments; so is the result.  Costs about as much as two gradients, and no matrix.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.hvp(lambda x: np.sum(x ** 3), (np.array([1.0, 2.0]),), (np.array([1.0, 0.5]),))
+    (array([6., 6.]),)
+    """
+    if type(primals) not in (tuple, list):
+        raise GradientError(f"hvp of {_name(f)}: primals and tangents must be tuples of arguments, got {_kind(primals)}")
+    return jvp(grad(f, tuple(range(len(primals)))), primals, tangents)[1]
+
+
+def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
+    """``(value, pull)``: what `f` gives for the arguments, and a function that takes cotangents back to them.
+
+    ``pull(cotangent)``, with a cotangent nested as the value is and of its shapes, gives a tuple: for each argument the gradient of
+    ``sum(cotangent * value)``.  Raises what `grad` raises.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> value, pull = dg.vjp(lambda x, y: x * y, np.array([1.0, 2.0]), 3.0)
+    >>> pull(np.array([1.0, 10.0]))
+    (array([ 3., 30.]), np.float64(21.0))
+    """
+    _check_callable("vjp", f)
+    who = f"vjp of {_name(f)}"
+    at = level()
+    given, variables = _variables(at, who, list(range(len(primals))), primals)
+    result = f(*given)
+    value = mapped(lambda leaf: released(at, leaf), result)
+
+    def pull(cotangent: Any) -> tuple[Any, ...]:
+        seeds = _fitting(who, "cotangent", "value", value, cotangent)
+        of = [leaf for leaf in leaves(result) if _is_inexact(leaf)]
+        found = pull_back(at, tuple(of), tuple(seeds), tuple(variables))
+        return tuple(_like(primals, [released(at, g) for g in found]))
+
+    return value, pull
+
+
+def stop_gradient(x: Any) -> Any:
+    """The same value, or tree of values, taken as a constant by gradients.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.grad(lambda x: x * dg.stop_gradient(x))(3.0)
+    np.float64(3.0)
+    """
+    return mapped(stop_gradient_of, x)
+
+
+__all__ = ["grad", "hvp", "jvp", "stop_gradient", "value_and_grad", "vjp"]

@@ -1,0 +1,137 @@
+"""Python numbers that change from call to call, and are computed with.
+
+What IEEE 754 says of floats the program does itself.  What Python does in its own way, powers and the functions of `math`, is
+done before the program, by Python: from numbers that are there then.  Where Python would raise, or give something that is not
+finite, the program refuses the call, which then runs plainly.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.executor import Executor
+from dynagraph.frontend.values import Const, Number, Value
+from dynagraph.frontend.wrapping import input_slot
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Meta
+from dynagraph.ir.shapes import SymInt
+
+NATIVE = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
+BEFORE: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
+    "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+EXACT = 1 << 53  # integers below are floats
+OF_FLOATS = frozenset(
+    getattr(math, name)
+    for name in (
+        "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "pow", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
+        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "hypot", "fabs", "copysign", "fmod", "erf", "erfc", "gamma", "lgamma",
+        "radians", "degrees",
+    )
+)  # fmt: skip
+
+
+def is_changing_int(ex: Executor, value: Any) -> bool:
+    """Whether a value is an integer of the caller's that changes, or is computed from such."""
+    if not (isinstance(value, Const) and isinstance(value.value, SymInt)):
+        return False
+    return all(symbol.name in ex.integers for symbol in value.value.expr.symbols())
+
+
+def is_number(ex: Executor, value: Any) -> bool:
+    """Whether a value may take part in arithmetic of numbers that change."""
+    if isinstance(value, Number):
+        return value.node.dtype.is_float
+    return (isinstance(value, Const) and type(value.value) in (int, float)) or is_changing_int(ex, value)
+
+
+def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
+    """``left symbol right``, of which at least one changes and one is a float."""
+    if not (is_number(ex, left) and is_number(ex, right)):
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    if symbol in NATIVE and (symbol != "/" or (isinstance(right, Const) and right.value != 0)):
+        made = Number(ex.builder.call(NATIVE[symbol], _float(ex, left), _float(ex, right)))
+        made.computed = BEFORE[symbol], (left, right)
+        return made
+    if symbol not in BEFORE:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    shrinks = symbol == "**" and isinstance(left, Const) and is_changing_int(ex, right)
+    never_raises = shrinks and not isinstance(left.value, SymInt) and 0 < left.value <= 1
+    return before_program(ex, BEFORE[symbol], (left, right), finite=never_raises)
+
+
+def of_floats(ex: Executor, function: Any, args: list[Any]) -> Number | None:
+    """A function of `math` of numbers some of which change; None where it is another function, or of other values."""
+    given = tuple(map(ex.resolve, args))
+    changing = any(isinstance(value, Number) or is_changing_int(ex, value) for value in given)
+    if not changing or function not in OF_FLOATS or not all(is_number(ex, value) for value in given):
+        return None
+    return before_program(ex, function, given)
+
+
+def _float(ex: Executor, value: Any) -> Any:
+    """The node of a number as Python makes a float of it."""
+    if isinstance(value, Number):
+        return value.node
+    if not isinstance(value.value, SymInt):
+        return ex.builder.scalar(float(value.value), dtypes.float64)
+    if not value.value < EXACT:  # a guard
+        refuse("UNSUPPORTED_VALUE", "an integer that no float is")
+    _may_be_needed_as_it_is(ex, value.value)
+    return ex.builder.cast(ex.builder.scalar(value.value, dtypes.int64), dtypes.float64)
+
+
+def _may_be_needed_as_it_is(ex: Executor, value: SymInt) -> None:
+    """Where the capture does not go on with a float, it is tried again with the integer as a constant."""
+    ex.symbolic_floats.update(ex.integers[symbol.name] for symbol in value.expr.symbols())
+
+
+def before_program(ex: Executor, function: Callable[..., Any], args: tuple[Value, ...], finite: bool = False) -> Number:
+    """What Python's function gives for numbers, as an input of the program.  `finite`: it always gives a finite float."""
+    given = tuple(_known_before(ex, a) for a in args)
+    name = getattr(function, "__name__", "number")
+    step = ex.precede(function if finite else _Careful(function), name, *given, seen=False, lasts=False)
+    input_slot(ex)
+    step.node = ex.graph.placeholder(name, Meta(dtypes.float64, ()))
+    made = Number(step.node, step.made)
+    if not finite:
+        ex.builder.refuse_where(ex.builder.call("logical_not", ex.builder.call("isfinite", made.node)))
+    return made
+
+
+def _known_before(ex: Executor, value: Any) -> Value:
+    """A number as something that is there before the program runs."""
+    if isinstance(value, Const):
+        if isinstance(value.value, SymInt):
+            _may_be_needed_as_it_is(ex, value.value)
+        return value
+    if value.source is not None:
+        return value
+    if value.computed is None:
+        return refuse("UNSUPPORTED_VALUE", "a number that the program computes, where Python has to go on with it")
+    function, args = value.computed
+    given = tuple(_known_before(ex, a) for a in args)
+    step = ex.precede(_Careful(function), "number", *given, seen=False, lasts=False)
+    return Number(value.node, step.made)
+
+
+class _Careful:
+    """A function of numbers that gives NaN where it would raise, or gives no float."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+
+    def __call__(self, *args: Any) -> float:
+        try:
+            result = self.function(*args)
+        except (ArithmeticError, ValueError):
+            return math.nan
+        return result if type(result) is float else math.nan
+
+
+__all__ = ["BEFORE", "arithmetic", "is_changing_int", "is_number", "of_floats"]

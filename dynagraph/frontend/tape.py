@@ -1,0 +1,592 @@
+"""Gradients of code that runs as plain Python: arrays that note what is done with them.
+
+A `Box` is an array, or a NumPy scalar, that depends on what a gradient is taken by.  NumPy computes its values; what NumPy's
+functions, operators and methods mean for them is said by the same tables that captures ask, as nodes of the tape's graph, and
+gradients are those of that graph (ir/passes/backward.py).  So whatever a capture takes is differentiated here too, and Python may
+do between the steps what no capture follows.
+
+A box never becomes a plain array by itself: what would lose its gradient raises GradientError.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dynagraph.errors import GradientError
+from dynagraph.frontend.attributes import load_attribute
+from dynagraph.frontend.breaks import Break
+from dynagraph.frontend.calls import call
+from dynagraph.frontend.exceptions import Raised, said
+from dynagraph.frontend.executor import Executor
+from dynagraph.frontend.memory import way_to
+from dynagraph.frontend.numpy_door import Unsupported
+from dynagraph.frontend.numpy_door.layout import copy_order
+from dynagraph.frontend.operations import binary, in_place, store, subscript, unary
+from dynagraph.frontend.profile import Profile
+from dynagraph.frontend.program import decode
+from dynagraph.frontend.values import Array, Const, Dict, Method, Slice, Taped, Value
+from dynagraph.frontend.values import Sequence as SequenceValue
+from dynagraph.ir.graph import Location, Node
+from dynagraph.ir.passes.backward import append_gradients, append_tangents
+
+_HERE = str(Path(__file__).parent.parent)
+_NUMPY = str(Path(np.__file__).parent)
+_UFUNCS = frozenset(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).nin == 1)
+_thread = threading.local()  # `tape`: a weak reference to the one that is open
+
+
+def _nothing() -> None:
+    """The function whose call a tape's executor is in."""
+
+
+
+class Tape:
+    """What was done with boxes since the first level was opened: a graph, and the values of its nodes as they were then."""
+
+    def __init__(self) -> None:
+        self.ex = Executor(_nothing, decode(_nothing.__code__), (), Profile(False))  # type: ignore[arg-type]
+        self.frame = self.ex.main
+        self.frame.ip = 1
+        self.values: dict[Node, np.ndarray] = {}
+        self.held: dict[int, list[Node]] = {}  # by the object whose memory their values lie in
+        self.boxes: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()  # by id of their arrays
+        self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
+        self.open: set[int] = set()
+        self.n_levels = 0
+
+    def close(self) -> None:
+        self.values.clear()
+        self.held.clear()
+        self.levels.clear()
+        self.ex.release()
+
+    # -- what depends on what -------------------------------------------------------------------------------------------
+    def is_active(self, node: Node) -> bool:
+        """Whether a value depends on the variable of a level that is still open."""
+        return node.dtype.is_inexact and not self.open.isdisjoint(self.levels_of(node))
+
+    def levels_of(self, node: Node) -> frozenset[int]:
+        known = self.levels
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            missing = [a for a in top.args if a not in known]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            flows = top.dtype.is_inexact and not top.is_op("stop_gradient")
+            known.setdefault(top, frozenset().union(*(known[a] for a in top.args)) if flows else frozenset())
+        return known[node]
+
+    # -- values ---------------------------------------------------------------------------------------------------------
+    def value_of(self, node: Node) -> np.ndarray:
+        """What a node gives: as NumPy gave it when the step was run, or computed now."""
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            missing = [] if top in self.values else [a for a in top.args if a not in self.values]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            if top not in self.values:
+                self.values[top] = self._computed(top)
+        return self.values[node]
+
+    def _computed(self, node: Node) -> np.ndarray:
+        if node.kind == "get_attr":
+            return self.ex.graph.constants[node.target]
+        with np.errstate(all="ignore"):
+            return np.asarray(node.op.eager(np, *(self.values[a] for a in node.args), **node.attrs))
+
+    def note(self, node: Node, value: Any) -> None:
+        """Keep what NumPy gave for a node."""
+        array = np.asarray(value)
+        self.values[node] = array
+        self.held.setdefault(id(_owner(array)), []).append(node)
+        if not self.is_active(node):
+            self.ex.builder.tell(node, array)
+
+    def keep_before_write(self, owner: Any) -> None:
+        """Copy the values that lie in memory which is written to now: gradients want them as they were."""
+        for node in self.held.pop(id(owner), ()):
+            self.values[node] = self.values[node].copy()
+
+    # -- between Python and the tables --------------------------------------------------------------------------------------
+    def to_value(self, obj: Any) -> Any:
+        """A Python object as the tables take it."""
+        kind = type(obj)
+        if kind is Box:
+            if obj.tape is self:
+                return obj.array
+            obj = obj.value  # of a tape that has ended: a plain number
+            kind = type(obj)
+        if kind is np.ndarray:
+            if obj.dtype.hasobject:
+                return self.to_value(obj.tolist()) if obj.ndim else self.to_value(obj.item())
+            return self.ex.own(Array(self.ex.graph.constant(obj)))
+        if issubclass(kind, np.generic):
+            node = self.ex.builder.as_node(obj)
+            self.ex.scalars.add(node)
+            return self.ex.own(Array(node, is_scalar=True))
+        if kind in (tuple, list):
+            return SequenceValue(kind, [self.to_value(item) for item in obj])
+        if kind is dict:
+            return Dict({key: self.to_value(item) for key, item in obj.items()})
+        if kind is slice:
+            start, stop, step = (self.to_value(part) for part in (obj.start, obj.stop, obj.step))
+            return Slice((start, stop, step))
+        return Const(obj)
+
+    def call(self, function: Value, args: Iterable[Any], kwargs: dict[str, Any]) -> Value:
+        """What a call of a function means."""
+        given, named = [self.to_value(a) for a in args], {k: self.to_value(v) for k, v in kwargs.items()}
+        return call(self.frame, function, given, named)
+
+    def boxed(self, value: Any, real: Any) -> Any:
+        """What NumPy gave, in boxes where it depends on a variable; `value` says what it is in the graph."""
+        if isinstance(value, Array) and isinstance(real, (np.ndarray, np.generic)):
+            node = self.ex.memories.present(value)
+            if node not in self.values:
+                self.note(node, real)
+            return self.box(value, real) if self.is_active(node) else real
+        if isinstance(value, SequenceValue) and isinstance(real, (tuple, list)):
+            items = [self.boxed(v, r) for v, r in zip(value.items, real)]
+            return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
+        return real
+
+    def box(self, array: Any, real: Any) -> Box:
+        known = self.boxes.get(id(array))
+        if known is not None and known.value is real:
+            return known
+        made = self.boxes[id(array)] = Box(self, array, real)
+        return made
+
+    # -- one step -------------------------------------------------------------------------------------------------------
+    def step(self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = ()) -> Any:
+        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to."""
+        ex = self.ex
+        place = ex.graph.location = _users_line()
+        before = {id(memory): memory.value for memory in ex.memories}
+        try:
+            value = meaning()
+        except (Break, Unsupported, Raised) as stop:
+            return self._without_meaning(stop, real, what, place)
+        finally:
+            ex.builder.checks.clear()
+            ex.effects.clear()
+        written = [memory for memory in ex.memories if before.get(id(memory), memory.base) is not memory.value]
+        for arg in args:
+            if type(arg) is Box and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
+                self.keep_before_write(_owner(np.asarray(arg.value)))
+        return self.boxed(value, real())
+
+    def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
+        result = real()  # raises what NumPy raises
+        if not _holds_inexact(result):
+            return result
+        reason = said(stop.value) if isinstance(stop, Raised) else str(stop).split("\n")[0]
+        raise GradientError(
+            f"{place}: no gradient passes through {what}: {reason}; write the step with other functions, "
+            "or take it out of the gradient with dg.stop_gradient"
+        )
+
+    # -- gradients ----------------------------------------------------------------------------------------------------------
+    def node_of(self, obj: Any) -> Node:
+        value = self.to_value(obj)
+        return self.ex.builder.as_node(self.ex.to_door(value))
+
+    def result(self, node: Node, scalar: bool) -> Any:
+        """A node as a value of its own."""
+        real = self.value_of(node)
+        real = real[()] if scalar else real.copy()
+        if not self.is_active(node):
+            return real
+        made = self.ex.builder.call("copy", node)
+        self.note(made, real)
+        return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
+
+
+class Level:
+    """What one gradient is taken in.  A tape is open as long as one of its levels lives."""
+
+    def __init__(self) -> None:
+        reference = getattr(_thread, "tape", None)
+        tape = reference() if reference is not None else None
+        if tape is None or not tape.open:
+            tape = Tape()
+            _thread.tape = weakref.ref(tape)
+        self.tape = tape
+        self.tape.n_levels += 1
+        self.number = self.tape.n_levels
+        self.tape.open.add(self.number)
+
+    def __del__(self) -> None:
+        self.tape.open.discard(self.number)
+        if not self.tape.open:
+            self.tape.close()
+
+
+# -- boxes -----------------------------------------------------------------------------------------------------------------------
+
+
+class Box(Taped):
+    """An array, or a NumPy scalar, whose gradient is asked for: it does what the array does, and the tape notes it."""
+
+    __slots__ = ("__weakref__", "array", "tape", "value")
+
+    def __init__(self, tape: Tape, array: Array, value: Any):
+        self.tape, self.array, self.value = tape, array, value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:  # type: ignore[override]
+        """To isinstance it is what it stands for."""
+        return type(self.value)
+
+    def _lives(self) -> bool:
+        return bool(self.tape.open) and self.tape.is_active(self.tape.ex.memories.present(self.array))
+
+    def _plain(self, what: str, cure: str) -> Any:
+        """The plain value, for what cannot keep a gradient."""
+        if self._lives():
+            raise GradientError(f"{_users_line()}: {what} of a value that is being differentiated would lose its gradient; {cure}")
+        return self.value
+
+    # -- NumPy's protocols ----------------------------------------------------------------------------------------------
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        outs = kwargs.get("out")
+        if isinstance(outs, tuple) and len(outs) == 1:
+            kwargs["out"] = outs[0]
+        elif outs is None:
+            kwargs.pop("out", None)
+        return _called(self.tape, ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _called(self.tape, function, function, "__call__", args, kwargs)
+
+    # -- items ----------------------------------------------------------------------------------------------------------
+    def __getitem__(self, key: Any) -> Any:
+        tape = self.tape
+        return tape.step(
+            lambda: subscript(tape.frame, self.array, tape.to_value(key)), lambda: self.value[_plain(key)], "this way of indexing"
+        )
+
+    def __setitem__(self, key: Any, item: Any) -> None:
+        tape = self.tape
+
+        def meaning() -> Value:
+            store(tape.frame, self.array, tape.to_value(key), tape.to_value(item))
+            return Const(None)
+
+        def real() -> None:
+            self.value[_plain(key)] = _plain(item)
+
+        self._check_own("written")
+        tape.step(meaning, real, "this assignment", [self])
+
+    def _check_own(self, what: str) -> None:
+        if way_to(self.array.node)[1].is_op("variable"):
+            raise GradientError(
+                f"{_users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
+            )
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[k] for k in range(len(self)))
+
+    def __contains__(self, item: Any) -> bool:
+        return _plain(item) in self.value
+
+    # -- attributes -----------------------------------------------------------------------------------------------------
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what others ask to make plain arrays of it
+            raise AttributeError(f"{type(self.value).__name__!r} object that is being differentiated has no attribute {name!r}")
+        if name in _UFUNCS and not hasattr(self.value, name):  # NumPy asks elements of arrays of objects
+            return lambda: getattr(np, name)(self)
+        real = getattr(self.value, name)
+        tape = self.tape
+        if callable(real):
+            try:
+                return _BoxMethod(self, name, load_attribute(tape.frame, self.array, name))
+            except (Break, Unsupported, Raised) as stop:
+                return _BoxMethod(self, name, stop)
+        return tape.step(lambda: load_attribute(tape.frame, self.array, name), lambda: real, f".{name}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in Box.__slots__:
+            raise GradientError(f"{_users_line()}: .{name} of a value that is being differentiated is set; make a new array")
+        object.__setattr__(self, name, value)
+
+    # -- as other things ------------------------------------------------------------------------------------------------
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __float__(self) -> float:
+        return float(self._plain("float()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+
+    def __complex__(self) -> complex:
+        return complex(self._plain("complex()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+
+    def __index__(self) -> int:
+        return operator.index(self.value)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.value) if digits is None else np.round(self, digits)
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._plain("a pickle", "take dg.stop_gradient of it").__reduce_ex__(protocol)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return f"<being differentiated: {self.value!r}>"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def __format__(self, specification: str) -> str:
+        return format(self.value, specification)
+
+
+class _BoxMethod:
+    """``box.name``, to be called."""
+
+    def __init__(self, box: Box, name: str, meaning: Any):
+        self.box, self.name, self.meaning = box, name, meaning
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        box, tape = self.box, self.box.tape
+
+        def meaning() -> Value:
+            if isinstance(self.meaning, Exception):
+                raise self.meaning
+            return tape.call(self.meaning, args, kwargs)
+
+        def real() -> Any:
+            return getattr(box.value, self.name)(*_plain(args), **_plain(kwargs))
+
+        return tape.step(meaning, real, f".{self.name}()", [box, *_arrays_in((args, kwargs))])
+
+
+def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    """A call of a function of NumPy's, or of a method of a ufunc."""
+    name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
+    written = _arrays_in((args, kwargs))
+    for out in _arrays_in(kwargs.get("out")):
+        if type(out) is Box:
+            out._check_own("written")
+        elif isinstance(out, np.ndarray):
+            raise GradientError(
+                f"{_users_line()}: {name} writes a value that is being differentiated into a plain array; leave out= away"
+            )
+
+    def meaning() -> Value:
+        target = Const(owner) if method == "__call__" else Method(method, Const(owner))
+        return tape.call(target, args, kwargs)
+
+    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written)
+
+
+_BINARY = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+}  # fmt: skip
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_UNARY = {"neg": "neg", "pos": "pos", "abs": "abs", "invert": "invert"}
+
+
+def _operator(symbol: str, real: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Box, Any], Any]:
+    def operate(self: Box, other: Any) -> Any:
+        tape = self.tape
+        if not isinstance(other, (np.ndarray, np.generic, int, float, complex, list, tuple)):
+            return NotImplemented
+        left, right = (other, self) if swapped else (self, other)
+        return tape.step(
+            lambda: binary(tape.frame, symbol, tape.to_value(left), tape.to_value(right)),
+            lambda: real(_plain(left), _plain(right)),
+            f"the operator {symbol}",
+        )
+
+    return operate
+
+
+def _operator_in_place(symbol: str, real: Callable[[Any, Any], Any]) -> Callable[[Box, Any], Any]:
+    def operate(self: Box, other: Any) -> Any:
+        tape = self.tape
+        if not self.array.is_scalar:
+            self._check_own("written")
+        return tape.step(
+            lambda: in_place(tape.frame, f"{symbol}=", self.array, tape.to_value(other)),
+            lambda: real(self.value, _plain(other)),
+            f"the operator {symbol}=",
+            [self],
+        )
+
+    return operate
+
+
+def _unary_operator(name: str, real: Callable[[Any], Any]) -> Callable[[Box], Any]:
+    def operate(self: Box) -> Any:
+        tape = self.tape
+        return tape.step(lambda: unary(tape.frame, name, self.array), lambda: real(self.value), f"the operator {name}")
+
+    return operate
+
+
+for _name, _symbol in _BINARY.items():
+    _function = getattr(operator, f"__{_name}__")
+    setattr(Box, f"__{_name}__", _operator(_symbol, _function))
+    setattr(Box, f"__r{_name}__", _operator(_symbol, _function, swapped=True))
+    setattr(Box, f"__i{_name}__", _operator_in_place(_symbol, getattr(operator, f"__i{_name}__")))
+for _name, _symbol in _COMPARISONS.items():
+    setattr(Box, f"__{_name}__", _operator(_symbol, getattr(operator, f"__{_name}__")))
+for _name, _symbol in _UNARY.items():
+    setattr(Box, f"__{_name}__", _unary_operator(_symbol, getattr(operator, f"__{_name}__")))
+
+
+# -- helpers ---------------------------------------------------------------------------------------------------------------------
+
+
+def _plain(obj: Any) -> Any:
+    """An argument as NumPy takes it: without boxes."""
+    kind = type(obj)
+    if kind is Box:
+        return obj.value
+    if kind in (tuple, list):
+        return kind(_plain(item) for item in obj)
+    if kind is dict:
+        return {key: _plain(item) for key, item in obj.items()}
+    if kind is slice:
+        return slice(_plain(obj.start), _plain(obj.stop), _plain(obj.step))
+    if kind is np.ndarray and obj.dtype.hasobject and any(type(item) is Box for item in obj.flat):
+        return np.array(_plain(obj.tolist()))
+    return obj
+
+
+def _arrays_in(obj: Any) -> list[Any]:
+    if type(obj) is Box or isinstance(obj, np.ndarray):
+        return [obj]
+    items = obj.values() if isinstance(obj, dict) else obj if isinstance(obj, (tuple, list)) else ()
+    return [array for item in items for array in _arrays_in(item)]
+
+
+def _holds_inexact(obj: Any) -> bool:
+    """Whether a result holds numbers that a gradient could be lost of."""
+    if isinstance(obj, (tuple, list)):
+        return any(map(_holds_inexact, obj))
+    if isinstance(obj, (np.ndarray, np.generic)):
+        return obj.dtype.kind in "fcO"
+    return isinstance(obj, (float, complex))
+
+
+def _owner(array: np.ndarray) -> Any:
+    """The object whose memory an array lies in."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array if array.base is None else array.base
+
+
+def _users_line() -> Location | None:
+    """Where the user's code is: the innermost frame that is neither of this package nor of NumPy."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY)):
+        frame = frame.f_back  # type: ignore[assignment]
+    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
+
+
+# -- what transformations are made of --------------------------------------------------------------------------------------------
+# Captures know these functions by themselves (frontend/gradients.py), and never run them.
+
+
+def level() -> Level:
+    """Open a level: it ends with the last reference to it."""
+    return Level()
+
+
+def variable(level: Level, x: Any) -> Any:
+    """The same array, NumPy scalar or Python float, as something of its own by which gradients can be taken."""
+    tape = level.tape
+    ex = tape.ex
+    value = x if type(x) is Box else np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
+    scalar = value.array.is_scalar if type(value) is Box else isinstance(value, np.generic)
+    real = value.value if type(value) is Box else value
+    if not scalar:
+        real = real.view()
+        real.flags.writeable = False
+    node = tape.node_of(value)
+    made = ex.builder.call("variable", node)
+    if not scalar:
+        ex.builder.lay(made, copy_order(ex.builder.layout(node)))
+    tape.levels[made] = tape.levels_of(node) | {level.number}
+    tape.note(made, real)
+    return tape.box(ex.from_door(made, "value" if scalar else "array"), real)
+
+
+def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients of ``sum(sum(c * v) for c, v in zip(cotangents, values))`` by the variables."""
+    tape = level.tape
+    seeds = [(tape.node_of(v), tape.node_of(c)) for v, c in zip(values, cotangents)]
+    found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
+    return tuple(_result(tape, node, v.array.node, v.array.is_scalar) for node, v in zip(found, variables))
+
+
+def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
+    """How the values change where the variables change by the tangents."""
+    tape = level.tape
+    given = [(v.array.node, tape.node_of(t)) for v, t in zip(variables, tangents)]
+    of = [tape.node_of(v) for v in values]
+    found = append_tangents(tape.ex.graph, given, of)
+    scalars = [tape.to_value(v).is_scalar for v in values]
+    return tuple(_result(tape, node, like, scalar) for node, like, scalar in zip(found, of, scalars))
+
+
+def released(level: Level, value: Any) -> Any:
+    """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
+    if isinstance(value, np.ndarray) and value.dtype.hasobject and any(type(item) is Box for item in value.flat):
+        value = level.tape.box(level.tape.ex.from_door(level.tape.node_of(value), "array"), _plain(value))
+    if type(value) is not Box or value.tape is not level.tape:
+        return value
+    tape = level.tape
+    others = tape.open - {level.number}
+    node = tape.ex.memories.present(value.array)
+    return value if not others.isdisjoint(tape.levels_of(node)) else value.value
+
+
+def stop_gradient_of(x: Any) -> Any:
+    if type(x) is not Box:
+        return x
+    tape = x.tape
+    node = tape.ex.builder.call("stop_gradient", tape.ex.memories.present(x.array))
+    real = x.value if x.array.is_scalar else x.value.copy()
+    tape.note(node, real)
+    return real
+
+
+def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
+    if node is None:
+        node = tape.ex.builder.call("full", shape=like.shape, value=0, dtype=like.dtype)
+    return tape.result(node, scalar)
+
+
+__all__ = ["Box", "Level", "Tape", "level", "pull_back", "push_forward", "released", "stop_gradient_of", "variable"]

@@ -1,0 +1,69 @@
+"""Python numbers that change from call to call: arithmetic and `math` are as Python has them, without a program for each."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+
+X = np.linspace(0.5, 2.0, 5)
+RATES = {
+    "power of a fraction": lambda x, t: x / (1 - 0.9**t),
+    "power of a large base": lambda x, t: x * 3.7**t,
+    "root": lambda x, t: x * t**-0.5,
+    "reciprocal": lambda x, t: x * (1 / t),
+    "decay": lambda x, t: x * (0.1 / (1 + 0.01 * t)),
+    "cosine": lambda x, t: x * (0.5 * (1 + math.cos(math.pi * t / 100))),
+    "square root of the next": lambda x, t: x / math.sqrt(t + 1.5),
+    "nested": lambda x, t: x * (math.exp(-(0.5**t)) % 0.3),
+    "whole divisions": lambda x, t: x * (7.5 // t) + t / 3,
+}
+
+
+@pytest.mark.parametrize("kind", [int, float])
+@pytest.mark.parametrize("name", RATES)
+def test_one_program_serves_all_values(name: str, kind: type) -> None:
+    plain = RATES[name]
+    compiled = dg.compile(plain, backend="reference")
+    for t in map(kind, range(2, 12)):
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+    assert compiled.stats.compiles == 2 and compiled.stats.fallbacks == 0
+
+
+def outcome(function, *args):
+    try:
+        return function(*args).tolist()
+    except ArithmeticError as error:
+        return repr(error)
+
+
+@pytest.mark.parametrize("values", [(2.5, 3.5, 0.0, 4.5), (2.5, 3.5, 1e9, -1e9), (2.5, math.inf, math.nan, -2.5)])
+def test_what_python_raises_is_raised(values: tuple[float, ...]) -> None:
+    def plain(x, t):
+        return x * (1 / t) + 2.0 ** (t * 3)
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in values:
+        np.testing.assert_equal(outcome(compiled, X, t), outcome(plain, X, t))
+
+
+def test_a_complex_power_is_no_float() -> None:
+    def plain(x, t):
+        return x * (-8.5) ** t
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in (2.0, 3.0, 1.5, 0.5):
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+
+
+def test_a_branch_on_such_a_number_makes_it_a_constant() -> None:
+    def plain(x, t):
+        return x * 2 if t / 2 > 2 else x * 3
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in (2, 3, 5, 7, 4):
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+    assert not compiled.stats.breaks
