@@ -21,7 +21,18 @@ from dynagraph.api import (
     reset,
     stance,
 )
-from dynagraph.differentiation import grad, hvp, jvp, stop_gradient, value_and_grad, vjp
+from dynagraph.differentiation import (
+    checkpoint,
+    custom_vjp,
+    grad,
+    hessian,
+    hvp,
+    jacobian,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+)
 from dynagraph.errors import (
     BackendError,
     CaptureError,
@@ -50,14 +61,18 @@ __all__ = [
     "ShapeError",
     "__version__",
     "allow_in_graph",
+    "checkpoint",
     "compile",
     "config",
+    "custom_vjp",
     "disable",
     "explain",
     "grad",
     "graph_break",
+    "hessian",
     "hvp",
     "is_compiling",
+    "jacobian",
     "jvp",
     "mark_dynamic",
     "reset",

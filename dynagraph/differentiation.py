@@ -14,7 +14,7 @@ import dataclasses
 import types
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -23,8 +23,22 @@ from dynagraph.api import compile_as
 from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
-from dynagraph.frontend.tape import level, pull_back, push_forward, released, stop_gradient_of, variable
+from dynagraph.frontend.tape import (
+    begin_part,
+    end_part,
+    is_part,
+    jacobian_columns,
+    jacobian_rows,
+    level,
+    pull_back,
+    push_forward,
+    released,
+    stop_gradient_of,
+    variable,
+)
 from dynagraph.pytree import leaves, mapped, named_leaves, rebuilt
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # -- what is differentiable ---------------------------------------------------------------------------------------------------
 
@@ -139,6 +153,34 @@ def _changes(who: str, f: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
     return mapped(lambda leaf: released(at, leaf), result), rebuilt(result, iter(changes))
 
 
+def _jacobians(who: str, f: Any, argnums: Any, mode: str, args: Any, kwargs: Any) -> Any:
+    """For each leaf of the result, trees like the chosen arguments of its derivatives by their leaves."""
+    positions = _positions(who, argnums, len(args))
+    at = level()
+    given, variables = _variables(at, who, positions, args)
+    result = f(*given, **kwargs)
+    values = []
+    for name, leaf in named_leaves(result, "the result"):
+        if not _is_inexact(leaf):
+            raise GradientError(f"{who}: {name} is {_kind_of_leaf(leaf)}, which has no derivatives; cast it, or leave it out")
+        values.append(leaf)
+    if mode == "rev" or (mode == "auto" and _count(values) <= _count(variables)):
+        rows = [jacobian_rows(at, value, tuple(variables)) for value in values]
+    else:
+        columns = [jacobian_columns(at, tuple(values), of) for of in variables]
+        rows = [[column[k] for column in columns] for k in range(len(values))]
+    trees = [_like([args[p] for p in positions], [released(at, leaf) for leaf in row]) for row in rows]
+    return rebuilt(result, iter([tree[0] if type(argnums) is int else tuple(tree) for tree in trees]))
+
+
+def _count(arrays: Any) -> int:
+    return sum([np.size(array) for array in arrays])
+
+
+def _kind_of_leaf(leaf: Any) -> str:
+    return f"of dtype {leaf.dtype}" if hasattr(leaf, "dtype") else repr(leaf)
+
+
 def _is_inexact(leaf: Any) -> bool:
     dtype = getattr(leaf, "dtype", None)
     return type(leaf) is float or type(leaf) is complex if dtype is None else dtype.kind in "fc"
@@ -155,11 +197,17 @@ def _fitting(who: str, what: str, like: str, trees: Any, given: Any) -> list[Any
             continue
         if np.shape(other) != np.shape(leaf):
             raise GradientError(f"{who}: the {what} {name} has shape {np.shape(other)}, and its {like} has shape {np.shape(leaf)}")
-        dtype = np.result_type(leaf)
-        if np.result_type(other).kind == "c" and dtype.kind != "c":
+        dtype = _dtype(leaf)
+        if _dtype(other).kind == "c" and dtype.kind != "c":
             raise GradientError(f"{who}: the {what} {name} is complex, and its {like} is {dtype}; take its real part")
-        fitting.append(np.asarray(other, dtype))
+        if not hasattr(other, "dtype"):
+            other = np.asarray(other, dtype)
+        fitting.append(other if other.dtype == dtype else other.astype(dtype))
     return fitting
+
+
+def _dtype(leaf: Any) -> np.dtype:
+    return leaf.dtype if hasattr(leaf, "dtype") else np.dtype(type(leaf))
 
 
 def _outline(tree: Any) -> str:
@@ -286,6 +334,56 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     return _compiled(plan, f, "jvp")(f, primals, tangents)
 
 
+MODES = ("auto", "fwd", "rev")
+
+
+def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode: str = "auto") -> Callable[..., Any]:
+    """A function that gives the derivatives of each element of what `f` gives by each element of argument `argnums`.
+
+    For a result of shape r and an argument of shape a, an array of shape r + a; for nested ones, a tree like the result in which
+    each leaf is a tree like the argument (a tuple of these for a tuple of argnums).  mode: "rev" takes a gradient for each element of
+    the result, "fwd" a tangent for each element of the arguments, all of them at once in either case; "auto" takes what is less.
+
+    Raises what `grad` raises, ValueError for an unknown mode.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.jacobian(lambda x: np.array([x[0] * x[1], x[0] + x[1]]))(np.array([2.0, 3.0]))
+    array([[3., 2.],
+           [1., 1.]])
+    """
+    _check_callable("jacobian", f)
+    _check_mode(mode)
+    who = f"jacobian of {_name(f)}"
+
+    def plan(f: Any, args: Any, kwargs: Any) -> Any:
+        return _jacobians(who, f, argnums, mode, args, kwargs)
+
+    program = _compiled(plan, f, "jacobian", argnums, mode)
+
+    def derivatives(*args: Any, **kwargs: Any) -> Any:
+        return program(f, args, kwargs)
+
+    return _presented(derivatives, program, f, "jacobian")
+
+
+def _check_mode(mode: str) -> None:
+    if mode not in MODES:
+        raise ValueError(f"jacobian: mode={mode!r}: expected {' or '.join(map(repr, MODES))}")
+
+
+def hessian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
+    """A function that gives the second derivatives of `f`, a function of one real result: tangents of its gradient.
+
+    For an argument of shape a, an array of shape a + a; nested as `jacobian` of `grad` is.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> dg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 3.0]))
+    array([[6., 2.],
+           [2., 0.]])
+    """
+    return jacobian(grad(f, argnums), argnums, mode="fwd")
+
+
 def hvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     """The Hessian of `f`, a function of one real result, times the tangents: how its gradient changes along these.
 
@@ -337,4 +435,93 @@ def stop_gradient(x: Any) -> Any:
     return mapped(stop_gradient_of, x)
 
 
-__all__ = ["grad", "hvp", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+def _replaced(tree: Any, is_replaced: Callable[[Any], bool], values: Sequence[Any]) -> Any:
+    """A tree with the next of the values in place of each leaf that is replaced."""
+    rest = iter(values)
+    return rebuilt(tree, iter([next(rest) if is_replaced(leaf) else leaf for leaf in leaves(tree)]))
+
+
+def _ended(begun: Any, name: str, result: Any, args: Any = (), pull: Any = None) -> Any:
+    """A part's result, with its gradient coming in another way."""
+    if not is_part(begun):
+        return result
+    inexact = [leaf for leaf in leaves(result) if _is_inexact(leaf)]
+    return _replaced(result, _is_inexact, end_part(begun, name, tuple(inexact), tuple(args), pull))
+
+
+def _gradients_of(who: str, args: Sequence[Any], found: Any) -> list[Any]:
+    """What a user's function gave as gradients by arguments: one for each differentiable leaf of these."""
+    if type(found) is not tuple or len(found) != len(args):
+        raise GradientError(f"{who}: backward must return a tuple of {len(args)}, a gradient for each argument, got {_outline(found)}")
+    gradients: list[Any] = []
+    for argument, gradient in zip(args, found):
+        if gradient is None:
+            gradients.extend([np.zeros_like(leaf) for leaf in leaves(argument) if _is_inexact(leaf)])
+        else:
+            gradients.extend(_fitting(who, "gradient", "argument", argument, gradient))
+    return gradients
+
+
+def checkpoint(f: F) -> F:
+    """The same function, of which gradients compute anew what they need rather than keep it: less memory, more arithmetic.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> block = dg.checkpoint(lambda x: np.sin(np.exp(x)))
+    >>> dg.grad(lambda x: np.sum(block(block(x))))(np.zeros(2)).round(6)
+    array([-0.8638 , -0.8638 ])
+    """
+    _check_callable("checkpoint", f)
+
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        begun = begin_part()
+        return _ended(begun, "dg.checkpoint", f(*args, **kwargs))
+
+    return cast(F, _presented(checkpointed, None, f, "checkpoint"))
+
+
+def custom_vjp(f: Callable[..., Any]) -> Any:
+    """A function whose gradient is not that of its steps, but what ``f.defvjp(forward, backward)`` says.
+
+    ``forward(*args)`` gives ``(value, kept)``, the value nested as `f` has it; ``backward(kept, cotangent)`` gives a tuple: for each
+    argument the gradient, nested and shaped as the argument is, or None where it has none.  Both are NumPy code, which is
+    captured like all other; gradients of gradients go through it.  Arguments are passed by position.
+
+    Raises GradientError where no `defvjp` was called, where gradients do not fit the arguments, and where `f` uses a value that is
+    being differentiated and is not among its arguments.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> @dg.custom_vjp
+    ... def clipped(x):  # the gradient passes as if nothing were clipped
+    ...     return np.clip(x, -1.0, 1.0)
+    >>> clipped.defvjp(lambda x: (np.clip(x, -1.0, 1.0), None), lambda kept, g: (g,))
+    >>> dg.grad(lambda x: np.sum(3 * clipped(x)))(np.array([0.5, 2.0]))
+    array([3., 3.])
+    """
+    _check_callable("custom_vjp", f)
+    rules: list[Any] = []
+    who = f"custom_vjp of {_name(f)}"
+
+    def function(*args: Any) -> Any:
+        if not rules:
+            raise GradientError(f"{who}: say what its gradient is: {_name(f)}.defvjp(forward, backward)")
+        begun = begin_part()
+        inexact = [leaf for leaf in leaves(args) if _is_inexact(leaf)]
+
+        def pull(of: Any, cotangents: Any) -> Any:
+            value, kept = rules[0](*_replaced(args, _is_inexact, of))
+            found = rules[1](kept, _replaced(value, _is_inexact, cotangents))
+            return _gradients_of(who, args, found)
+
+        return _ended(begun, who, f(*args), inexact, pull)
+
+    def defvjp(forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
+        _check_callable("defvjp", forward)
+        _check_callable("defvjp", backward)
+        rules[:] = [forward, backward]
+
+    made = _presented(function, None, f, "custom_vjp")
+    made.defvjp = defvjp
+    return made
+
+
+__all__ = ["checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacobian", "jvp", "stop_gradient", "value_and_grad", "vjp"]

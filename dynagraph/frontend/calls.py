@@ -15,7 +15,7 @@ import numpy as np
 from dynagraph.frontend import cupy_door
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
-from dynagraph.frontend.executor import Executor, Frame
+from dynagraph.frontend.executor import OPEN_MODULES, Executor, Frame
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, of_python_values
 from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, source_of_function
 from dynagraph.frontend.source import Trusted
@@ -37,9 +37,6 @@ OPAQUE_PACKAGES = frozenset(
         "io", "dynagraph", "hypothesis", "pytest", "_pytest", "torch", "jax", "numba", "matplotlib", "sklearn", "pandas",
     }
 )  # fmt: skip
-
-OPEN_MODULES = frozenset({"dynagraph.differentiation", "dynagraph.pytree"})  # of opaque packages, yet followed
-
 
 def caller(*kinds: type) -> Callable[[Caller], Caller]:
     """Register what calling such a value means."""

@@ -151,6 +151,7 @@ class _Ending:
     def captured(self, value: Any) -> Captured:
         ex, graph = self.ex, self.ex.graph
         graph.location = None
+        graph.custom.clear()
         results = Results(ex)
         self.prologue = results.prologue()
         if value is not None:

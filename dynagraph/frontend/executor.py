@@ -56,6 +56,7 @@ from dynagraph.ir.shapes import ShapeEnv, SymInt
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
+OPEN_MODULES = frozenset({"dynagraph.differentiation", "dynagraph.pytree"})  # of this package, yet followed as the user's code is
 MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -103,6 +104,7 @@ class Frame:
         self.ip = 0
         self.jumps_back = 0
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_numpys(function.globals) else config.unroll_limit
+        self.is_ours = depth > 0 and function.globals.get("__name__") in OPEN_MODULES  # the user's line is its caller's
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
@@ -123,7 +125,9 @@ class Frame:
 
     def step(self, index: int) -> None:
         instruction = self.instructions[index]
-        location = self.ex.graph.location = Location(self.code.co_filename, instruction.line)
+        graph = self.ex.graph
+        location = graph.location if self.is_ours else Location(self.code.co_filename, instruction.line)
+        graph.location = location
         found = HANDLERS.get(instruction.op)
         if found is None:
             raise Break("UNKNOWN_OPCODE", location, instruction.op)

@@ -5,19 +5,22 @@ The variable of a gradient is a node of its own, so that gradients within gradie
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from dynagraph.errors import GradientError
 from dynagraph.frontend import tape
-from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
+from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.numpy_door.layout import copy_order
-from dynagraph.frontend.values import Array, Const, Number, Sequence, Value
+from dynagraph.frontend.values import Array, Const, Number, Opaque, Sequence, Value
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import memory_of
-from dynagraph.ir.passes.backward import append_gradients, append_tangents
+from dynagraph.ir.ops import OPS, memory_of
+from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
+from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobian_rows
 
 
 def _node_of(ex: Executor, value: Any) -> Node:
@@ -49,10 +52,7 @@ def _pull_back(frame: Frame, level: Value, values: Value, cotangents: Value, var
     ex = frame.ex
     seeds = [(_node_of(ex, v), _node_of(ex, c)) for v, c in zip(items_of(frame, values), items_of(frame, cotangents))]
     taken_by = [_variable_of(ex, v) for v in items_of(frame, variables)]
-    try:
-        found = append_gradients(ex.graph, seeds, [v.node for v in taken_by])
-    except GradientError as error:
-        throw(error)
+    found = _tried(append_gradients, ex.graph, seeds, [v.node for v in taken_by])
     return Sequence(tuple, [_result(ex, node, v.node, v.is_scalar) for node, v in zip(found, taken_by)])
 
 
@@ -62,11 +62,30 @@ def _push_forward(frame: Frame, level: Value, values: Value, variables: Value, t
     given = list(zip(changed, (_node_of(ex, t) for t in items_of(frame, tangents))))
     results = items_of(frame, values)
     of = [_node_of(ex, v) for v in results]
-    try:
-        found = append_tangents(ex.graph, given, of)
-    except GradientError as error:
-        throw(error)
+    found = _tried(append_tangents, ex.graph, given, of)
     return Sequence(tuple, [_result(ex, node, like, _is_scalar(ex, v)) for node, like, v in zip(found, of, results)])
+
+
+def _jacobian_rows(frame: Frame, level: Value, value: Value, variables: Value) -> Value:
+    ex = frame.ex
+    by = [_variable_of(ex, v).node for v in items_of(frame, variables)]
+    found = _tried(append_jacobian_rows, ex.graph, _node_of(ex, value), by)
+    return Sequence(tuple, [_result(ex, node, node, False) for node in found])
+
+
+def _jacobian_columns(frame: Frame, level: Value, values: Value, variable: Value) -> Value:
+    ex = frame.ex
+    of = [_node_of(ex, v) for v in items_of(frame, values)]
+    found = _tried(append_jacobian_columns, ex.graph, of, _variable_of(ex, variable).node)
+    return Sequence(tuple, [_result(ex, node, node, False) for node in found])
+
+
+def _tried(append: Callable[..., list[Any]], *args: Any) -> list[Any]:
+    """What a pass gives; the captured code raises what it raises."""
+    try:
+        return append(*args)
+    except GradientError as error:
+        return throw(error)
 
 
 def _variable_of(ex: Executor, value: Any) -> Array:
@@ -92,11 +111,51 @@ def _stop_gradient(frame: Frame, x: Value) -> Value:
     return Number(made) if isinstance(value, Number) else ex.from_door(made, "value" if value.is_scalar else "array")
 
 
+@dataclass(eq=False)
+class _Part(Opaque):
+    """Where a part began whose gradient comes in another way."""
+
+    latest: Node | None = None
+
+
+def _begin_part(frame: Frame) -> Value:
+    return _Part("the beginning of a part", frame.ex.graph.latest)
+
+
+def _end_part(frame: Frame, begun: Any, name: Value, results: Value, args: Value, pull: Value) -> Value:
+    ex, graph = frame.ex, frame.ex.graph
+    values = [ex.resolve(v) for v in items_of(frame, results)]
+    part = [node for node in graph.since(ex.resolve(begun).latest) if node.kind == "call_function"]
+    made = [graph.call(OPS["copy"], _node_of(ex, v)) for v in values]
+    pull = ex.resolve(pull)
+    if isinstance(pull, Const):
+        custom = recompute(made, part)
+    else:
+        given = [ex.resolve(a) for a in items_of(frame, args)]
+        operands = [_node_of(ex, a) for a in given]
+        captured = frozenset(a for node in part for a in node.args) - {*part, *operands}
+
+        def pulled(operands: Iterable[Node], cotangents: Iterable[Node | None]) -> list[Node]:
+            again = [_result(ex, n, n, _is_scalar(ex, a)) for n, a in zip(operands, given)]
+            seeds = [_result(ex, c, n, _is_scalar(ex, v)) for c, n, v in zip(cotangents, made, values)]
+            found = call(frame, pull, [Sequence(tuple, again), Sequence(tuple, seeds)], {})
+            return [_node_of(ex, g) for g in items_of(frame, found)]
+
+        custom = CustomGradient(ex.resolve(name).value, made, operands, captured, pulled)
+    graph.custom.update(dict.fromkeys(made, custom))
+    return Sequence(tuple, [ex.from_door(n, "value" if _is_scalar(ex, v) else "array") for n, v in zip(made, values)])
+
+
 SPECIAL_FUNCTIONS |= {
+    tape.begin_part: _begin_part,
+    tape.is_part: lambda frame, begun: Const(True),
+    tape.end_part: _end_part,
     tape.level: _level,
     tape.variable: _variable,
     tape.pull_back: _pull_back,
     tape.push_forward: _push_forward,
+    tape.jacobian_rows: _jacobian_rows,
+    tape.jacobian_columns: _jacobian_columns,
     tape.released: lambda frame, level, value: frame.ex.resolve(value),
     tape.stop_gradient_of: _stop_gradient,
 }

@@ -35,7 +35,9 @@ from dynagraph.frontend.program import decode
 from dynagraph.frontend.values import Array, Const, Dict, Method, Slice, Taped, Value
 from dynagraph.frontend.values import Sequence as SequenceValue
 from dynagraph.ir.graph import Location, Node
-from dynagraph.ir.passes.backward import append_gradients, append_tangents
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
+from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobian_rows
 
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
@@ -78,13 +80,15 @@ class Tape:
         stack = [node]
         while stack:
             top = stack[-1]
-            missing = [a for a in top.args if a not in known]
+            custom = self.ex.graph.custom.get(top)
+            operands = top.args if custom is None else custom.operands
+            missing = [a for a in operands if a not in known]
             if missing:
                 stack += missing
                 continue
             stack.pop()
             flows = top.dtype.is_inexact and not top.is_op("stop_gradient")
-            known.setdefault(top, frozenset().union(*(known[a] for a in top.args)) if flows else frozenset())
+            known.setdefault(top, frozenset().union(*(known[a] for a in operands)) if flows else frozenset())
         return known[node]
 
     # -- values ---------------------------------------------------------------------------------------------------------
@@ -119,7 +123,8 @@ class Tape:
     def keep_before_write(self, owner: Any) -> None:
         """Copy the values that lie in memory which is written to now: gradients want them as they were."""
         for node in self.held.pop(id(owner), ()):
-            self.values[node] = self.values[node].copy()
+            if node in self.values:
+                self.values[node] = self.values[node].copy()
 
     # -- between Python and the tables --------------------------------------------------------------------------------------
     def to_value(self, obj: Any) -> Any:
@@ -212,6 +217,19 @@ class Tape:
         if not self.is_active(node):
             return real
         made = self.ex.builder.call("copy", node)
+        self.note(made, real)
+        return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
+
+
+    def or_zeros(self, node: Node | None, like: Node) -> Node:
+        return node or self.ex.builder.call("full", shape=like.shape, value=0, dtype=like.dtype)
+
+    def variable_like(self, node: Node, scalar: bool) -> Any:
+        """A node in a box, whether it depends on a variable or not: what is done with it is noted."""
+        made = self.ex.builder.call("copy", node)
+        self.levels[made] = self.levels_of(node) | {min(self.open)}
+        real = self.value_of(node)
+        real = real[()] if scalar else real.copy()
         self.note(made, real)
         return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
 
@@ -561,6 +579,20 @@ def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], 
     return tuple(_result(tape, node, like, scalar) for node, like, scalar in zip(found, of, scalars))
 
 
+def jacobian_rows(level: Level, value: Any, variables: Sequence[Any]) -> tuple[Any, ...]:
+    """The derivatives of a value by each variable, of the value's shape and then the variable's, by gradients."""
+    tape = level.tape
+    found = append_jacobian_rows(tape.ex.graph, tape.node_of(value), [v.array.node for v in variables])
+    return tuple(tape.result(node, False) for node in found)
+
+
+def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tuple[Any, ...]:
+    """The derivatives of each value by a variable, of the value's shape and then the variable's, by tangents."""
+    tape = level.tape
+    found = append_jacobian_columns(tape.ex.graph, [tape.node_of(v) for v in values], variable.array.node)
+    return tuple(tape.result(node, False) for node in found)
+
+
 def released(level: Level, value: Any) -> Any:
     """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
     if isinstance(value, np.ndarray) and value.dtype.hasobject and any(type(item) is Box for item in value.flat):
@@ -571,6 +603,55 @@ def released(level: Level, value: Any) -> Any:
     others = tape.open - {level.number}
     node = tape.ex.memories.present(value.array)
     return value if not others.isdisjoint(tape.levels_of(node)) else value.value
+
+
+def begin_part() -> Any:
+    """The place where a part of the computation begins whose gradient comes in another way; None where no gradient is taken."""
+    reference = getattr(_thread, "tape", None)
+    tape = reference() if reference is not None else None
+    return (tape, tape.ex.graph.latest) if tape is not None and tape.open else None
+
+
+def is_part(begun: Any) -> bool:
+    """Whether what `begin_part` gave is a place."""
+    return begun is not None
+
+
+def end_part(begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Callable[..., Any] | None) -> tuple[Any, ...]:
+    """The results of a part, as those of which ``pull(args, cotangents)`` gives the gradients by the arguments.
+
+    All are leaves; cotangents are arrays, zeros where nothing comes back.  Without `pull` the gradients are the part's own, which
+    is computed again for them rather than kept.
+    """
+    tape, latest = begun
+    graph = tape.ex.graph
+    values = [tape.to_value(r) for r in results]
+    nodes = [tape.node_of(r) for r in results]
+    part = [node for node in graph.since(latest) if node.kind == "call_function"]
+    made = [graph.call(OPS["copy"], node) for node in nodes]
+    if pull is None:
+        custom = recompute(made, part)
+    else:
+        operands = [tape.node_of(a) for a in args]
+        captured = frozenset(a for node in part for a in node.args) - {*part, *operands}
+        scalars = [tape.to_value(a).is_scalar for a in args]
+
+        def pulled(operands: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
+            given = [tape.variable_like(n, s) for n, s in zip(operands, scalars)]
+            seeds = [tape.variable_like(tape.or_zeros(c, n), v.is_scalar) for c, n, v in zip(cotangents, made, values)]
+            return [tape.node_of(g) for g in pull(tuple(given), tuple(seeds))]
+
+        custom = CustomGradient(name, made, operands, captured, pulled)
+    graph.custom.update(dict.fromkeys(made, custom))
+    boxed = []
+    for node, value, result in zip(made, values, results):
+        real = _plain(result)
+        tape.note(node, real if value.is_scalar else real.copy())
+        boxed.append(tape.boxed(tape.ex.from_door(node, "value" if value.is_scalar else "array"), real))
+    if pull is None:
+        for node in part:
+            tape.values.pop(node, None)
+    return tuple(boxed)
 
 
 def stop_gradient_of(x: Any) -> Any:
@@ -584,9 +665,10 @@ def stop_gradient_of(x: Any) -> Any:
 
 
 def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
-    if node is None:
-        node = tape.ex.builder.call("full", shape=like.shape, value=0, dtype=like.dtype)
-    return tape.result(node, scalar)
+    return tape.result(tape.or_zeros(node, like), scalar)
 
 
-__all__ = ["Box", "Level", "Tape", "level", "pull_back", "push_forward", "released", "stop_gradient_of", "variable"]
+__all__ = [
+    "Box", "Level", "Tape", "begin_part", "end_part", "is_part", "jacobian_columns", "jacobian_rows", "level", "pull_back", "push_forward", "released",
+    "stop_gradient_of", "variable",
+]  # fmt: skip

@@ -158,7 +158,7 @@ class Graph:
         self._insert: Node = self._root  # new nodes go before this one
         self._placeholders: list[Node] | None = None  # None: to be looked up
         self.location: Location | None = None  # given to new nodes
-        self._made: list[Node] | None = None  # new nodes, while somebody collects them
+        self.custom: dict[Node, Any] = {}  # whose gradient is computed in another way (passes/backward.py); no copy has it
 
     # -- reading ----------------------------------------------------------------------------------------------------
     @property
@@ -262,8 +262,6 @@ class Graph:
         before._prev = node
         if kind == "placeholder":
             self._placeholders = None
-        if self._made is not None:
-            self._made.append(node)
         return node
 
     def _unique(self, name: str) -> str:
@@ -294,16 +292,19 @@ class Graph:
         with self.inserting_before(last if last.kind == "output" else self._root):
             yield
 
-    @contextmanager
-    def collecting(self) -> Iterator[list[Node]]:
-        """The nodes that are made meanwhile, in order; another such block may stand inside."""
-        outer, self._made = self._made, []
-        try:
-            yield self._made
-        finally:
-            if outer is not None:
-                outer += self._made
-            self._made = outer
+    @property
+    def latest(self) -> Node:
+        """The node behind which new ones go; where there is none yet, what stands for the beginning."""
+        return self._insert._prev
+
+    def since(self, latest: Node) -> list[Node]:
+        """The nodes that were made since `latest` was what it is called."""
+        found: list[Node] = []
+        node = latest._next
+        while node is not self._insert:
+            found.append(node)
+            node = node._next
+        return found
 
     def erase(self, node: Node) -> None:
         """Take out a node that nothing uses."""

@@ -76,6 +76,7 @@ OTHER_NAMES: dict[str, Any] = {
     "copy": np.copy,
     "variable": np.copy,
     "stop_gradient": np.copy,
+    "again": np.copy,
     "complex": np.vectorize(complex, otypes=[complex]),
 }
 

@@ -6,7 +6,10 @@ gradients themselves.  What a gradient does not depend on is never built: zeros 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from dynagraph.errors import GradientError
 from dynagraph.ir.graph import Graph, Node
@@ -73,7 +76,9 @@ def _accumulate(graph: Graph, seeds: Pairs, by: Sequence[Node]) -> list[Node | N
 def _spread(nodes: Sequence[Node], active: set[Node]) -> None:
     """Add what depends on active nodes through numbers that have derivatives."""
     for node in nodes:
-        if node.kind == "call_function" and node.dtype.is_inexact and any(a in active for a in node.args):
+        custom = node.graph.custom.get(node)
+        operands = node.args if custom is None else custom.operands
+        if node.kind == "call_function" and node.dtype.is_inexact and any(a in active for a in operands):
             active.add(node)
 
 
@@ -82,27 +87,100 @@ def _reverse(
 ) -> dict[Node, Term]:
     """Take what was `found` of the gradients of nodes to their operands, last node first; gives the sums for `wanted`."""
     gradients: dict[Node, Term] = {}
+    waiting: dict[CustomGradient, dict[Node, Node]] = {}
     for node in reversed(nodes):
         terms = found.pop(node, None)
-        if terms is None:
-            continue
-        total = terms[0]
-        for term in terms[1:]:
-            total = total + term
-        if node in wanted:
-            gradients[node] = total
-        if any(a in active for a in node.args):
-            node.graph.location = node.location
-            _pass_through(node, total, active, found)
+        custom = node.graph.custom.get(node)
+        node.graph.location = node.location
+        if terms is not None:
+            total = functools.reduce(operator.add, terms)
+            if node in wanted:
+                gradients[node] = total
+            if custom is not None:
+                waiting.setdefault(custom, {})[node] = total.node
+            elif any(a in active for a in node.args):
+                _pass_through(node, total, active, found)
+        if custom in waiting and node is custom.results[0]:
+            _pass_custom(custom, waiting.pop(custom), active, found)
     return gradients
+
+
+@dataclass(eq=False)
+class CustomGradient:
+    """How gradients come from the results of a part of a graph, nodes that follow one another, to its operands.
+
+    ``pull(operands, cotangents)`` gives, for each operand, the gradient by it; zero is None on both sides.  `captured`: other
+    nodes that the part takes: no gradient may be asked by these.
+    """
+
+    name: str
+    results: Sequence[Node]
+    operands: Sequence[Node]
+    captured: frozenset[Node]
+    pull: Callable[[Sequence[Node], Sequence[Node | None]], Sequence[Node | None]]
+
+    def moved(self, to: Mapping[Node, Node]) -> CustomGradient:
+        """The same of other nodes."""
+        results, operands = [to.get(n, n) for n in self.results], [to.get(n, n) for n in self.operands]
+        return CustomGradient(self.name, results, operands, frozenset(to.get(n, n) for n in self.captured), self.pull)
+
+
+def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[Node], found: dict[Node, list[Term]]) -> None:
+    if any(node in active for node in custom.captured):
+        raise GradientError(
+            f"{_place(custom.results[0])}: {custom.name} uses a value that is being differentiated and is none of its arguments; "
+            "pass it as an argument"
+        )
+    terms = custom.pull(custom.operands, [given.get(node) for node in custom.results])
+    for operand, term in zip(custom.operands, terms, strict=True):
+        if term is not None and operand in active:
+            found.setdefault(operand, []).append(_of_shape(Term(term), operand.shape))
+
+
+def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
+    """The gradient of a part of a graph that computes the part again, rather than having it kept.
+
+    `results`: nodes that follow one another, each a copy of a node of the part, whose gradient this is to be.
+    """
+    within, values = set(part), [result.args[0] for result in results]
+    taken = list(dict.fromkeys(a for node in (*part, *results) for a in node.args if a not in within))
+    graph = results[0].graph
+
+    def pull(operands: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node | None]:
+        fresh = [graph.call(OPS["again"], node) for node in operands]
+        again = _copied(part, values, dict(zip(taken, fresh)))
+        seeds = [(again[v], c) for v, c in zip(values, cotangents) if c is not None]
+        found = iter(append_gradients(graph, seeds, [node for node in fresh if node.dtype.is_inexact]))
+        return [next(found) if node.dtype.is_inexact else None for node in fresh]
+
+    return CustomGradient("dg.checkpoint", results, taken, frozenset(), pull)
+
+
+def _copied(part: Sequence[Node], values: Sequence[Node], given: Mapping[Node, Node]) -> dict[Node, Node]:
+    """The nodes of a part that values need, once more, with others for what it takes."""
+    copies = dict(given)
+    needed, waiting, within = set(), list(values), set(part)
+    while waiting:
+        node = waiting.pop()
+        if node in within and node not in needed:
+            needed.add(node)
+            waiting += node.args
+    for node in part:
+        if node in needed:
+            copies[node] = node.graph.call(node.op, *(copies[a] for a in node.args), **node.attrs)
+    graph = values[0].graph
+    for custom in {graph.custom[node]: None for node in part if node in graph.custom and node in needed}:
+        again = custom.moved(copies)
+        graph.custom.update({copies[node]: again for node in custom.results if node in copies})
+    return copies
 
 
 def _through_parts(node: Node, gradient: Term, active: set[Node], found: dict[Node, list[Term]]) -> None:
     """As `_pass_through`, for an op that is made of others."""
     graph = node.graph
-    with graph.collecting() as made:
-        value = expansion(node)
-    parts = list(made)
+    before = graph.latest
+    value = expansion(node)
+    parts = graph.since(before)
     _spread(parts, active)
     found.setdefault(value, []).append(gradient)
     _reverse(parts, active, found)
@@ -148,4 +226,4 @@ def _of_shape(term: Term, shape: Shape) -> Term:
     return reduced if same_shape(reduced.shape, shape) else reduced.call("broadcast_to", shape=shape)
 
 
-__all__ = ["append_gradients", "append_tangents"]
+__all__ = ["CustomGradient", "append_gradients", "append_tangents", "recompute"]

@@ -31,6 +31,17 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     return graph
 
 
+def forget_again(graph: Graph) -> Graph:
+    """Take what is to be computed again from the values themselves: there is no telling it from the first time any more.
+
+    Needs: common subexpressions are merged.  Leaves: none of the ops that kept them apart.
+    """
+    for node in list(graph.nodes):
+        if node.is_op("again"):
+            replace(node, node.args[0])
+    return graph
+
+
 def _key(node: Node, position: dict[Node, int]) -> Any:
     """Equal for nodes of equal value; None for nodes that are never merged."""
     if node.kind == "get_attr":
@@ -54,4 +65,4 @@ def _is_own_output(node: Node) -> bool:
     return node.is_op("copy") and all(user.kind == "output" for user in node.users)
 
 
-__all__ = ["eliminate_common_subexpressions"]
+__all__ = ["eliminate_common_subexpressions", "forget_again"]
