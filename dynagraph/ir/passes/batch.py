@@ -25,11 +25,11 @@ from dynagraph.ir.terms import Term
 
 
 def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, Node]) -> list[Node]:
-    """The nodes `outputs` as they would be with the keys of `over` in turn replaced by each item along the first axis of its values.
+    """The nodes `outputs` as they would be with each key of `over` replaced by one item after the other of its value.
 
-    A key of shape s has a value of shape (n, *s) and of its dtype, n the same for all.  The results have a leading axis of n; what
-    does not depend on the keys is broadcast to it.  Values are the loop's, apart from the rounding of products of matrices and of
-    called functions, which may be of all items at once.
+    A key of shape s has a value of shape (n, *s) and of its dtype, n the same for all: the items lie along the first axis.  The
+    results have a leading axis of n; what does not depend on the keys is broadcast to it.  Values are those of a loop; sums,
+    products of matrices and solutions, which may be of all items at once, are rounded in another order.
 
     Needs: a graph without Composite ops (see `decompose`).  New nodes stand before the output; the others are left as they are, the
     ones that nothing uses any more too (see `erase_dependents`).
@@ -254,7 +254,7 @@ def _of_matrices(b: _Batch, node: Node) -> Term | None:
 
 
 def _solved(b: _Batch, node: Node) -> Term | None:
-    """Right sides that are vectors are matrices of one column; those of one and the same matrix are the columns of one right side."""
+    """Vectors on the right are matrices of one column; what one and the same matrix meets are the columns of one matrix."""
     if node.attrs["call"] != FunctionCall("linalg.solve", (Slot(0), Slot(1))):
         return None
     matrix, right = node.args
