@@ -77,7 +77,7 @@ class Movement:
     the first entry whose condition holds (the last entry has none).  Condition: a tuple of (IntExpr, op, IntExpr) with
     op "<" or ">=", all of which must hold.  Operand position None means the pad value ``attrs["value"]``.
     ``view(strided, attrs, out) -> Strided | None``: the same as strides over the operand's memory, if possible.
-    ``batched(attrs, n)``: the attributes that differ where each operand has one more axis, of size n, in front, as the result then has.
+    ``batched(attrs, n)``: the attributes that change where the operands have one more axis in front, of size n, and so the result.
     """
 
     source: Callable[[Index, Metas, Attrs, Meta], Sequence["Piece"]]

@@ -32,7 +32,8 @@ def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, No
     products of matrices and solutions, which may be of all items at once, are rounded in another order.
 
     Needs: a graph without Composite ops (see `decompose`).  New nodes stand before the output; the others are left as they are, the
-    ones that nothing uses any more too (see `erase_dependents`).
+    ones that nothing uses any more too (see `erase_dependents`).  The graph's checks (`Graph.output`, `n_checks`) say nothing of
+    the items: where they depend on the keys, name them among `outputs`.
 
     Raises GraphError where `over` does not fit, and where an op without a rule meets a symbolic n.
 
@@ -147,7 +148,7 @@ def _behind(axes: tuple[int, ...]) -> tuple[int, ...]:
 def _again(b: _Batch, node: Node) -> Term:
     rule = _RULES.get(type(node.op.lowering))
     if rule is None:
-        raise GraphError(f"append_batched: {node.name} is {node.op.name}, which is made of other ops; decompose the graph first")
+        raise GraphError(f"append_batched: {node.name}: {node.op.name} has no rule; decompose the graph first")
     return rule(b, node)
 
 
