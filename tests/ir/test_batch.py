@@ -373,14 +373,16 @@ def test_any_node_may_be_replaced() -> None:
 
 def test_a_replaced_node_depends_on_no_other() -> None:
     graph, (x, xs, ys) = graph_of(x=(3,), xs=(2, 3), ys=(2, 3))
-    y = call(graph, "exp", call(graph, "sin", x))
+    first = call(graph, "cos", x)
+    y = call(graph, "exp", call(graph, "sin", first))
     result = call(graph, "add", x, call(graph, "negative", y))
     graph.output([result])
-    graph.output_node.set_args(tuple(append_batched(graph, [result, y], {x: xs, y: ys})))
+    graph.output_node.set_args(tuple(append_batched(graph, [result, y, first], {x: xs, y: ys})))
     arrays = [RNG.normal(size=node.shape) for node in graph.placeholders]
-    differences, replaced = run(graph, arrays)
+    differences, replaced, between = run(graph, arrays)
     assert_same(differences, arrays[1] - arrays[2])
     assert_same(replaced, arrays[2])
+    close(between, np.cos(arrays[1]))
     assert sum(node.is_op("sin", "exp") for node in graph.nodes) == 2
 
 
@@ -407,12 +409,14 @@ def test_new_nodes_keep_the_line() -> None:
 def test_what_does_not_fit_is_named() -> None:
     graph, (x, y, two, three) = graph_of(x=(3,), y=(3,), two=(2, 3), three=(3, 3))
     wrong = graph.placeholder("wrong", Meta(dtypes.float32, (2, 3)))
+    size, sizes = graph.placeholder("size", Meta(dtypes.int64, ()), symbol="s0"), graph.placeholder("sizes", Meta(dtypes.int64, (2,)))
     mean = call(graph, "mean", x, axis=(0,))
     for over, said in [
         ({}, "needs a node that is replaced"),
         ({x: y}, r"the values of x must be float64\[3, 3\], got float64\[3\]"),
         ({x: wrong}, r"the values of x must be float64\[2, 3\], got float32\[2, 3\]"),
         ({x: two, y: three}, r"the values of y must be float64\[2, 3\], got float64\[3, 3\]"),
+        ({size: sizes}, "size is a size, and sizes are the same for all items"),
         ({x: two}, "mean: mean has no rule; decompose the graph first"),
     ]:
         with pytest.raises(GraphError, match=f"^append_batched: {said}"):

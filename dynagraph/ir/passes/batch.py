@@ -77,6 +77,8 @@ def _count(over: Mapping[Node, Node]) -> Dim:
         raise GraphError("append_batched: needs a node that is replaced")
     n = next((value.shape[0] for value in over.values() if value.shape), 1)
     for key, value in over.items():
+        if "symbol" in key.attrs:
+            raise GraphError(f"append_batched: {key.name} is a size, and sizes are the same for all items")
         if value.dtype is not key.dtype or not same_shape(value.shape, (n, *key.shape)):
             raise GraphError(f"append_batched: the values of {key.name} must be {key.dtype}{[n, *key.shape]}, got {value.meta}")
     return n
