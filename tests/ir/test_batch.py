@@ -409,7 +409,8 @@ def test_new_nodes_keep_the_line() -> None:
 def test_what_does_not_fit_is_named() -> None:
     graph, (x, y, two, three) = graph_of(x=(3,), y=(3,), two=(2, 3), three=(3, 3))
     wrong = graph.placeholder("wrong", Meta(dtypes.float32, (2, 3)))
-    size, sizes = graph.placeholder("size", Meta(dtypes.int64, ()), symbol="s0"), graph.placeholder("sizes", Meta(dtypes.int64, (2,)))
+    size = graph.placeholder("size", Meta(dtypes.int64, ()), symbol="s0")
+    sizes = graph.placeholder("sizes", Meta(dtypes.int64, (2,)))
     mean = call(graph, "mean", x, axis=(0,))
     for over, said in [
         ({}, "needs a node that is replaced"),
