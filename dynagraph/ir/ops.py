@@ -77,10 +77,12 @@ class Movement:
     the first entry whose condition holds (the last entry has none).  Condition: a tuple of (IntExpr, op, IntExpr) with
     op "<" or ">=", all of which must hold.  Operand position None means the pad value ``attrs["value"]``.
     ``view(strided, attrs, out) -> Strided | None``: the same as strides over the operand's memory, if possible.
+    ``batched(attrs, n)``: the attributes that change where the operands have one more axis in front, of size n, and so the result.
     """
 
     source: Callable[[Index, Metas, Attrs, Meta], Sequence["Piece"]]
     view: Callable[[Strided, Attrs, Meta], "Strided | None"] | None = None
+    batched: Callable[[Attrs, Dim], Attrs] | None = None
 
 
 Condition = tuple[tuple[IntExpr, str, IntExpr], ...]

@@ -21,6 +21,7 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.loops import Kernel, LibraryCall, Reduce
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.backward import append_gradients
+from dynagraph.ir.passes.batch import append_batched
 from dynagraph.ir.passes.fuse import MAX_REDUCTIONS, fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import legalize
@@ -547,6 +548,34 @@ def test_gradients_of_a_network_are_fused_and_right():
     moved = [a + step * np.eye(20, 5) if k == 3 else a for k, a in enumerate(arrays)]
     change = (reference(graph)(*moved, labels)[0] - expected[0]) / step
     np.testing.assert_allclose((expected[3] * np.eye(20, 5)).sum(), change, rtol=1e-4)
+
+
+def test_batches_run_natively():
+    """All rows of a Jacobian at once, and places that differ from item to item."""
+    rng = np.random.default_rng(5)
+    arrays = [rng.normal(size=s) for s in ((4, 3), (3, 5), (5, 2))]
+    places = rng.integers(-5, 5, (6, 4))
+
+    def program(b, x, w, out, places):
+        hidden = b.tanh(b.matmul(x, w))
+        return [b.matmul(hidden, out), b.gather(hidden, b.reshape(places, shape=(24,)), axes=(1,), at=1)]
+
+    graph = build(program, *arrays, places)
+    scores, taken = graph.outputs
+    x, w, _, numbers = graph.placeholders
+    with graph.before_output():
+        seed = graph.call(OPS["full"], shape=(4, 2), value=0.0, dtype=dtypes.float64)
+        ones = graph.call(OPS["eye"], shape=(8, 8), dtype=dtypes.float64)
+        seeds = graph.call(OPS["reshape"], ones, shape=(8, 4, 2))
+        others = graph.call(OPS["concatenate"], *(graph.call(OPS["reshape"], n, shape=(1, 6, 4)) for n in (numbers,) * 2), axis=0)
+        several = graph.call(OPS["concatenate"], *(
+            graph.call(OPS["reshape"], graph.call(OPS["roll"], x, shift=k, axis=0), shape=(1, 4, 3)) for k in range(2)), axis=0)
+    gradients = append_gradients(graph, {scores: seed}, [x, w])
+    jacobians = append_batched(graph, gradients, {seed: seeds})
+    graph.output_node.set_args((*jacobians, *append_batched(graph, [taken], {x: several, numbers: others})))
+    expected = reference(graph)(*arrays, places)
+    for ours, theirs in zip(run_native(graph, *arrays, places), expected):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("function", [

@@ -23,6 +23,27 @@ from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, 
 from dynagraph.ir.terms import Differentiated, Term, flat
 
 ZERO = IntExpr.of(0)
+Batched = Callable[[Attrs, Dim], Attrs]
+
+
+def _unchanged(attrs: Attrs, n: Dim) -> Attrs:
+    return {}
+
+
+def _shape_behind(attrs: Attrs, n: Dim) -> Attrs:
+    return {"shape": (n, *attrs["shape"])}
+
+
+def _axis_behind(attrs: Attrs, n: Dim) -> Attrs:
+    return {"axis": attrs["axis"] + 1}
+
+
+def _axes_behind(attrs: Attrs, n: Dim) -> Attrs:
+    return {"axes": tuple(a + 1 for a in attrs["axes"])}
+
+
+def _whole_axis(attrs: Attrs, n: Dim) -> Attrs:
+    return {"starts": (0, *attrs["starts"]), "steps": (1, *attrs["steps"])}
 
 
 def _operand_dtype(metas: Metas, attrs: Attrs) -> DType:
@@ -33,6 +54,7 @@ def _rearrange(
     name: str,
     *,
     attrs: dict[str, Any],
+    batched: Batched,
     shape: Callable[[Metas, Attrs], Shape],
     eager: Callable[..., Any],
     index: Callable[[Index, Meta, Attrs], Index],
@@ -52,7 +74,7 @@ def _rearrange(
         dtype=_operand_dtype,
         shape=shape,
         eager=eager,
-        lowering=Movement(source, view),
+        lowering=Movement(source, view, batched),
         vjp=vjp,
         exact=True,
         doc=doc,
@@ -167,6 +189,7 @@ def _fill_strides(shape: Shape, known: dict[int, Dim]) -> Shape:
 _rearrange(
     "reshape",
     attrs={"shape": REQUIRED},
+    batched=_shape_behind,
     shape=_reshape_shape,
     eager=lambda xp, x, shape: xp.reshape(x, shape),
     vjp=lambda d, g: (g.reshape(d.x.shape),),
@@ -198,6 +221,7 @@ def _transpose_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
 _rearrange(
     "transpose",
     attrs={"axes": REQUIRED},
+    batched=lambda attrs, n: {"axes": (0, *_axes_behind(attrs, n)["axes"])},
     shape=_transpose_shape,
     eager=lambda xp, x, axes: xp.transpose(x, axes),
     vjp=lambda d, g: (g.call("transpose", axes=tuple(map(d.attrs["axes"].index, range(g.ndim)))),),
@@ -238,6 +262,7 @@ def _broadcast_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
 _rearrange(
     "broadcast_to",
     attrs={"shape": REQUIRED},
+    batched=_shape_behind,
     shape=_broadcast_shape,
     eager=lambda xp, x, shape: xp.broadcast_to(x, shape),
     vjp=lambda d, g: (g,),
@@ -302,6 +327,7 @@ def _slice_view(base: Strided, attrs: Attrs, out: Meta) -> Strided:
 _rearrange(
     "slice",
     attrs={"starts": REQUIRED, "steps": REQUIRED, "shape": REQUIRED},
+    batched=lambda attrs, n: {**_whole_axis(attrs, n), **_shape_behind(attrs, n)},
     shape=_slice_shape,
     eager=_slice_eager,
     vjp=lambda d, g: (g.full(0, d.x.shape).call("update_slice", g, starts=d.attrs["starts"], steps=d.attrs["steps"]),),
@@ -363,6 +389,7 @@ def _part(x: Term, starts: Shape, shape: Shape) -> Term:
 _rearrange(
     "windows",
     attrs={"sizes": REQUIRED, "axes": REQUIRED},
+    batched=_axes_behind,
     shape=_windows_shape,
     eager=lambda xp, x, sizes, axes: xp.lib.stride_tricks.sliding_window_view(x, sizes, axes) if axes else x,
     vjp=_windows_vjp,
@@ -390,6 +417,7 @@ def _diagonal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 _rearrange(
     "diagonal",
     attrs={},
+    batched=_unchanged,
     shape=_diagonal_shape,
     eager=lambda xp, x: xp.diagonal(x, axis1=-2, axis2=-1),
     vjp=_diagonal_vjp,
@@ -451,7 +479,7 @@ define_op(
     dtype=_update_dtype,
     shape=_update_shape,
     eager=_update_eager,
-    lowering=Movement(_update_source),
+    lowering=Movement(_update_source, batched=_whole_axis),
     vjp=_update_vjp,
     exact=True,
     doc="x with result[start + step*i] = part[i] along each axis; backends write into the memory of x where nothing else wants it",
@@ -504,7 +532,7 @@ define_op(
     dtype=_concatenate_dtype,
     shape=_concatenate_shape,
     eager=lambda xp, *operands, axis: xp.concatenate(operands, axis=axis),
-    lowering=Movement(_concatenate_source),
+    lowering=Movement(_concatenate_source, batched=_axis_behind),
     vjp=_concatenate_vjp,
     exact=True,
 )
@@ -544,7 +572,7 @@ define_op(
     dtype=_operand_dtype,
     shape=_pad_shape,
     eager=_pad_eager,
-    lowering=Movement(_pad_source),
+    lowering=Movement(_pad_source, batched=lambda attrs, n: {"widths": ((0, 0), *attrs["widths"])}),
     vjp=lambda d, g: (_part(g, tuple(low for low, _ in d.attrs["widths"]), d.x.shape),),
     exact=True,
 )
@@ -575,7 +603,7 @@ define_op(
     dtype=_operand_dtype,
     shape=_roll_shape,
     eager=lambda xp, x, shift, axis: xp.roll(x, shift, axis=axis),
-    lowering=Movement(_roll_source),
+    lowering=Movement(_roll_source, batched=_axis_behind),
     vjp=lambda d, g: (g.call("roll", shift=-d.attrs["shift"], axis=d.attrs["axis"]),),
     exact=True,
     doc="result[i] = x[(i - shift) % n] along the axis",
@@ -603,6 +631,7 @@ def _repeat_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 _rearrange(
     "repeat",
     attrs={"repeats": REQUIRED, "axis": REQUIRED},
+    batched=_axis_behind,
     shape=_repeat_shape,
     eager=lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
     vjp=_repeat_vjp,
@@ -630,6 +659,7 @@ def _tile_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 _rearrange(
     "tile",
     attrs={"reps": REQUIRED},
+    batched=lambda attrs, n: {"reps": (1, *attrs["reps"])},
     shape=_tile_shape,
     eager=lambda xp, x, reps: xp.tile(x, reps),
     vjp=_tile_vjp,
@@ -639,6 +669,7 @@ _rearrange(
 _rearrange(
     "copy",
     attrs={},
+    batched=_unchanged,
     shape=lambda metas, attrs: metas[0].shape,
     eager=lambda xp, x: xp.array(x, order="C"),
     vjp=lambda d, g: (g,),
