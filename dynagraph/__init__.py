@@ -21,6 +21,7 @@ from dynagraph.api import (
     reset,
     stance,
 )
+from dynagraph.check_gradients import check_grads
 from dynagraph.differentiation import (
     checkpoint,
     custom_vjp,
@@ -61,6 +62,7 @@ __all__ = [
     "ShapeError",
     "__version__",
     "allow_in_graph",
+    "check_grads",
     "checkpoint",
     "compile",
     "config",

@@ -26,6 +26,7 @@ from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
 from dynagraph.frontend.tape import (
     begin_part,
     end_part,
+    gathered,
     is_part,
     jacobian_columns,
     jacobian_rows,
@@ -125,11 +126,15 @@ def _kind(value: Any) -> str:
 # -- plans: what programs are made of -------------------------------------------------------------------------------------------
 
 
+def _result_of(at: Any, f: Any, args: Any, kwargs: Any) -> Any:
+    return mapped(lambda leaf: gathered(at, leaf), f(*args, **kwargs))
+
+
 def _value_and_gradients(who: str, f: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
     positions = _positions(who, argnums, len(args))
     at = level()
     given, variables = _variables(at, who, positions, args)
-    value = f(*given, **kwargs)
+    value = _result_of(at, f, given, kwargs)
     aux = None
     if has_aux:
         if type(value) is not tuple or len(value) != 2:
@@ -146,7 +151,7 @@ def _changes(who: str, f: Any, primals: Any, tangents: Any) -> tuple[Any, Any]:
     at = level()
     given, variables = _variables(at, who, list(range(len(primals))), primals)
     ways = _fitting(who, "tangent", "primal", list(primals), list(tangents))
-    result = f(*given)
+    result = _result_of(at, f, given, {})
     changing = [leaf for leaf in leaves(result) if _is_inexact(leaf)]
     found = iter(push_forward(at, tuple(changing), tuple(variables), tuple(ways)))
     changes = [released(at, next(found)) if _is_inexact(leaf) else None for leaf in leaves(result)]
@@ -158,14 +163,14 @@ def _jacobians(who: str, f: Any, argnums: Any, mode: str, args: Any, kwargs: Any
     positions = _positions(who, argnums, len(args))
     at = level()
     given, variables = _variables(at, who, positions, args)
-    result = f(*given, **kwargs)
+    result = _result_of(at, f, given, kwargs)
     values = []
     for name, leaf in named_leaves(result, "the result"):
         if not _is_inexact(leaf):
             raise GradientError(f"{who}: {name} is {_kind_of_leaf(leaf)}, which has no derivatives; cast it, or leave it out")
         values.append(leaf)
     if mode == "rev" or (mode == "auto" and _count(values) <= _count(variables)):
-        rows = [jacobian_rows(at, value, tuple(variables)) for value in values]
+        rows: list[Any] = [jacobian_rows(at, value, tuple(variables)) for value in values]
     else:
         columns = [jacobian_columns(at, tuple(values), of) for of in variables]
         rows = [[column[k] for column in columns] for k in range(len(values))]
@@ -341,8 +346,8 @@ def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode:
     """A function that gives the derivatives of each element of what `f` gives by each element of argument `argnums`.
 
     For a result of shape r and an argument of shape a, an array of shape r + a; for nested ones, a tree like the result in which
-    each leaf is a tree like the argument (a tuple of these for a tuple of argnums).  mode: "rev" takes a gradient for each element of
-    the result, "fwd" a tangent for each element of the arguments, all of them at once in either case; "auto" takes what is less.
+    each leaf is a tree like the argument (a tuple of these for a tuple of argnums).  mode: "rev" takes a gradient for each element
+    of the result, "fwd" a tangent for each element of the arguments, all of them at once in either case; "auto" what is less.
 
     Raises what `grad` raises, ValueError for an unknown mode.
 
@@ -413,7 +418,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     who = f"vjp of {_name(f)}"
     at = level()
     given, variables = _variables(at, who, list(range(len(primals))), primals)
-    result = f(*given)
+    result = _result_of(at, f, given, {})
     value = mapped(lambda leaf: released(at, leaf), result)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
@@ -423,6 +428,15 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
         return tuple(_like(primals, [released(at, g) for g in found]))
 
     return value, pull
+
+
+def pulled_back(f: Callable[..., Any], primals: Sequence[Any], cotangent: Any) -> tuple[Any, ...]:
+    """``vjp(f, *primals)[1](cotangent)``, as one program."""
+
+    def plan(f: Any, primals: Any, cotangent: Any) -> Any:
+        return vjp(f, *primals)[1](cotangent)
+
+    return _compiled(plan, f, "pulled_back")(f, primals, cotangent)
 
 
 def stop_gradient(x: Any) -> Any:
@@ -452,7 +466,7 @@ def _ended(begun: Any, name: str, result: Any, args: Any = (), pull: Any = None)
 def _gradients_of(who: str, args: Sequence[Any], found: Any) -> list[Any]:
     """What a user's function gave as gradients by arguments: one for each differentiable leaf of these."""
     if type(found) is not tuple or len(found) != len(args):
-        raise GradientError(f"{who}: backward must return a tuple of {len(args)}, a gradient for each argument, got {_outline(found)}")
+        raise GradientError(f"{who}: backward must return a tuple of {len(args)}, one for each argument, got {_outline(found)}")
     gradients: list[Any] = []
     for argument, gradient in zip(args, found):
         if gradient is None:
@@ -482,8 +496,8 @@ def checkpoint(f: F) -> F:
 def custom_vjp(f: Callable[..., Any]) -> Any:
     """A function whose gradient is not that of its steps, but what ``f.defvjp(forward, backward)`` says.
 
-    ``forward(*args)`` gives ``(value, kept)``, the value nested as `f` has it; ``backward(kept, cotangent)`` gives a tuple: for each
-    argument the gradient, nested and shaped as the argument is, or None where it has none.  Both are NumPy code, which is
+    ``forward(*args)`` gives ``(value, kept)``, the value nested as `f` has it; ``backward(kept, cotangent)`` gives a tuple: for
+    each argument the gradient, nested and shaped as the argument is, or None where it has none.  Both are NumPy code, which is
     captured like all other; gradients of gradients go through it.  Arguments are passed by position.
 
     Raises GradientError where no `defvjp` was called, where gradients do not fit the arguments, and where `f` uses a value that is

@@ -156,6 +156,7 @@ SPECIAL_FUNCTIONS |= {
     tape.push_forward: _push_forward,
     tape.jacobian_rows: _jacobian_rows,
     tape.jacobian_columns: _jacobian_columns,
+    tape.gathered: lambda frame, level, value: frame.ex.resolve(value),
     tape.released: lambda frame, level, value: frame.ex.resolve(value),
     tape.stop_gradient_of: _stop_gradient,
 }

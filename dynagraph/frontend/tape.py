@@ -593,10 +593,16 @@ def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tupl
     return tuple(tape.result(node, False) for node in found)
 
 
+def gathered(level: Level, value: Any) -> Any:
+    """A result as one array, where NumPy has made an array of objects of boxes."""
+    if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
+        return value
+    tape = level.tape
+    return tape.boxed(tape.ex.from_door(tape.node_of(value), "array"), _plain(value))
+
+
 def released(level: Level, value: Any) -> Any:
     """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
-    if isinstance(value, np.ndarray) and value.dtype.hasobject and any(type(item) is Box for item in value.flat):
-        value = level.tape.box(level.tape.ex.from_door(level.tape.node_of(value), "array"), _plain(value))
     if type(value) is not Box or value.tape is not level.tape:
         return value
     tape = level.tape
@@ -617,7 +623,9 @@ def is_part(begun: Any) -> bool:
     return begun is not None
 
 
-def end_part(begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Callable[..., Any] | None) -> tuple[Any, ...]:
+def end_part(
+    begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Callable[..., Any] | None
+) -> tuple[Any, ...]:
     """The results of a part, as those of which ``pull(args, cotangents)`` gives the gradients by the arguments.
 
     All are leaves; cotangents are arrays, zeros where nothing comes back.  Without `pull` the gradients are the part's own, which
@@ -669,6 +677,7 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "Box", "Level", "Tape", "begin_part", "end_part", "is_part", "jacobian_columns", "jacobian_rows", "level", "pull_back", "push_forward", "released",
+    "Box", "Level", "Tape", "begin_part", "end_part", "gathered", "is_part", "jacobian_columns", "jacobian_rows", "level",
+    "pull_back", "push_forward", "released",
     "stop_gradient_of", "variable",
 ]  # fmt: skip

@@ -433,8 +433,8 @@ def test_gradients_pass_through_batches() -> None:
     value = call(graph, "multiply", call(graph, "cumsum", value, axis=0), b)
     graph.output([])
     (values,) = append_batched(graph, [value], {x: xs})
-    of_all = append_gradients(graph, {values: seeds}, [xs, w, b])
-    of_one = append_gradients(graph, {value: seed}, [x, w, b])
+    of_all = append_gradients(graph, [(values, seeds)], [xs, w, b])
+    of_one = append_gradients(graph, [(value, seed)], [x, w, b])
     graph.output_node.set_args((*of_all, *of_one))
     arrays = [RNG.normal(size=node.shape) for node in graph.placeholders]
     (by_xs, by_w, by_b), each = run(graph, arrays)[:3], []
@@ -452,7 +452,7 @@ def append_jacobian(graph: Graph, value: Node, by: list[Node]) -> list[Node]:
         size = numel(value.shape)
         ones = call(graph, "eye", shape=(size, size), k=0, dtype=value.dtype)
         seeds = call(graph, "reshape", ones, shape=(size, *value.shape))
-    gradients = [g for g in append_gradients(graph, {value: seed}, by) if g is not None]
+    gradients = [g for g in append_gradients(graph, [(value, seed)], by) if g is not None]
     rows = append_batched(graph, gradients, {seed: seeds})
     graph.output_node.set_args(tuple(rows))
     erase_dependents(graph, [seed])
@@ -523,7 +523,7 @@ def one_hot_rows(graph: Graph, value: Node, by: list[Node], arrays: list[np.ndar
     graph, value, by = _copied(graph, value, by)
     with graph.before_output():
         seed = graph.placeholder("seed", value.meta)
-    graph.output_node.set_args(tuple(g for g in append_gradients(graph, {value: seed}, by) if g is not None))
+    graph.output_node.set_args(tuple(g for g in append_gradients(graph, [(value, seed)], by) if g is not None))
     seeds = np.eye(numel(value.shape)).reshape(-1, *value.shape)
     return [np.stack(rows) for rows in zip(*(run(graph, [*arrays, one]) for one in seeds))]
 
@@ -571,7 +571,7 @@ def test_a_hessian() -> None:
     value = call(graph, "sum", call(graph, "multiply", y, call(graph, "square", y)), axis=(0, 1))
     one = call(graph, "full", shape=(), value=1.0, dtype=F64)
     graph.output([])
-    (gradient,) = append_gradients(graph, {value: one}, [x])
+    (gradient,) = append_gradients(graph, [(value, one)], [x])
     assert gradient is not None
     append_jacobian(graph, gradient, [x])
     matrix, at = RNG.normal(size=(4, 3)), RNG.normal(size=3)
