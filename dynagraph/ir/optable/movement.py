@@ -682,6 +682,7 @@ _rearrange(
 _rearrange(
     "variable",
     attrs={},
+    batched=_unchanged,
     shape=lambda metas, attrs: metas[0].shape,
     eager=lambda xp, x: xp.array(x, order="C"),
     vjp=lambda d, g: (g,),
@@ -691,6 +692,7 @@ _rearrange(
 _rearrange(
     "stop_gradient",
     attrs={},
+    batched=_unchanged,
     shape=lambda metas, attrs: metas[0].shape,
     eager=lambda xp, x: xp.array(x, order="C"),
     vjp=flat,
