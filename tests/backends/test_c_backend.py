@@ -570,7 +570,7 @@ def test_batches_run_natively():
         others = graph.call(OPS["concatenate"], *(graph.call(OPS["reshape"], n, shape=(1, 6, 4)) for n in (numbers,) * 2), axis=0)
         several = graph.call(OPS["concatenate"], *(
             graph.call(OPS["reshape"], graph.call(OPS["roll"], x, shift=k, axis=0), shape=(1, 4, 3)) for k in range(2)), axis=0)
-    gradients = append_gradients(graph, {scores: seed}, [x, w])
+    gradients = append_gradients(graph, [(scores, seed)], [x, w])
     jacobians = append_batched(graph, gradients, {seed: seeds})
     graph.output_node.set_args((*jacobians, *append_batched(graph, [taken], {x: several, numbers: others})))
     expected = reference(graph)(*arrays, places)

@@ -19,7 +19,8 @@ from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot, function_of
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Elementwise, Gather, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.ops import OPS, Composite, Elementwise, Gather, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.shapes import Dim, Shape, SymInt, numel, same_dim, same_shape
 from dynagraph.ir.terms import Term
 
@@ -31,9 +32,9 @@ def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, No
     results have a leading axis of n; what does not depend on the keys is broadcast to it.  Values are those of a loop; sums,
     products of matrices and solutions, which may be of all items at once, are rounded in another order.
 
-    Needs: a graph without Composite ops (see `decompose`).  New nodes stand before the output; the others are left as they are, the
-    ones that nothing uses any more too (see `erase_dependents`).  The graph's checks (`Graph.output`, `n_checks`) say nothing of
-    the items: where they depend on the keys, name them among `outputs`.
+    Needs: a graph that is not legalized yet.  New nodes stand before the output; the others are left as they are, the ones that
+    nothing uses any more too (see `erase_dependents`).  The graph's checks (`Graph.output`, `n_checks`) say nothing of the items:
+    where they depend on the keys, name them among `outputs`.
 
     Raises GraphError where `over` does not fit, and where an op without a rule meets a symbolic n.
 
@@ -148,10 +149,9 @@ def _behind(axes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _again(b: _Batch, node: Node) -> Term:
-    rule = _RULES.get(type(node.op.lowering))
-    if rule is None:
-        raise GraphError(f"append_batched: {node.name}: {node.op.name} has no rule; decompose the graph first")
-    return rule(b, node)
+    if node.is_op("block_reduce"):
+        raise GraphError(f"append_batched: {node.name}: graphs are legalized after this pass")
+    return _RULES[type(node.op.lowering)](b, node)
 
 
 def _broadcasting(b: _Batch, node: Node) -> Term:
@@ -176,6 +176,16 @@ def _moved(b: _Batch, node: Node) -> Term:
     if node.is_op("broadcast_to"):  # whose new axes stand behind that of the items
         first = _aligned(first, node.ndim)
     return first.call(node.op.name, *others, **{**node.attrs, **lowering.batched(node.attrs, b.n)})
+
+
+def _by_parts(b: _Batch, node: Node) -> Term:
+    """An op that is made of others."""
+    with b.graph.collecting() as made:
+        value = expansion(node)
+    for part in list(made):
+        if any(a in b.made for a in part.args):
+            b.made[part] = _again(b, part)
+    return b.whole(value)
 
 
 def _gathered(b: _Batch, node: Node) -> Term:
@@ -337,9 +347,9 @@ _CALLS: dict[str, Callable[[_Batch, Node], Term | None]] = {
 
 _ROUTINES: dict[str, _Rule] = {"matmul": _multiplied, "call_out": _called_out}
 
-_RULES: dict[type, _Rule] = {  # the other lowerings: Creation depends on nothing, Composite is decomposed before
+_RULES: dict[type, _Rule] = {  # but of Creation, which depends on nothing
     Elementwise: _broadcasting, Reduction: _reduced, Scan: _scanned, Movement: _moved, Gather: _gathered, Scatter: _scattered,
-    Library: _run_by_library,
+    Library: _run_by_library, Composite: _by_parts,
 }  # fmt: skip
 
 
