@@ -24,16 +24,19 @@ from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
 from dynagraph.frontend.tape import (
+    Kept,
     begin_part,
     end_part,
     gathered,
     is_part,
     jacobian_columns,
     jacobian_rows,
+    keep,
     level,
     pull_back,
     push_forward,
     released,
+    spliced,
     stop_gradient_of,
     variable,
 )
@@ -224,9 +227,14 @@ def _outline(tree: Any) -> str:
 _programs: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()  # by code, or class, of the function
 
 
-def _compiled(plan: Any, f: Any, *key: Any) -> Any:
-    """The plan as a compiled function, the same one for all functions of one code; in a capture the plan itself."""
+def _compiled(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
+    """The plan as a compiled function, the same one for all functions of one code; in a capture the plan itself.
+
+    `static`: sizes are those of the call, and so are Python's numbers.
+    """
     options = f.compilation.options if isinstance(f, _dispatch.CompiledFunction) else Options()
+    if static:
+        options = dataclasses.replace(options, dynamic=False)
     inner = f.__wrapped__ if isinstance(f, _dispatch.CompiledFunction) else f
     inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
     known = _programs.setdefault(inner.__code__ if isinstance(inner, types.FunctionType) else type(inner), {})
@@ -236,7 +244,7 @@ def _compiled(plan: Any, f: Any, *key: Any) -> Any:
     return known[key]
 
 
-SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key: plan
+SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key, **options: plan
 
 
 def _check_callable(who: str, f: Any) -> None:
@@ -416,18 +424,41 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     """
     _check_callable("vjp", f)
     who = f"vjp of {_name(f)}"
-    at = level()
-    given, variables = _variables(at, who, list(range(len(primals))), primals)
-    result = _result_of(at, f, given, {})
-    value = mapped(lambda leaf: released(at, leaf), result)
+
+    def plan(f: Any, primals: Any) -> Any:
+        at = level()
+        given, variables = _variables(at, who, list(range(len(primals))), primals)
+        result = _result_of(at, f, given, {})
+        kept, gradients = keep(at, tuple([leaf for leaf in leaves(result) if _is_inexact(leaf)]), tuple(variables))
+        return mapped(lambda leaf: released(at, leaf), result), kept, gradients
+
+    primals = mapped(lambda leaf: np.float64(leaf) if type(leaf) is float else leaf, primals)
+    value, kept, gradients = _compiled(plan, f, "vjp", static=True)(f, primals)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
         seeds = _fitting(who, "cotangent", "value", value, cotangent)
-        of = [leaf for leaf in leaves(result) if _is_inexact(leaf)]
-        found = pull_back(at, tuple(of), tuple(seeds), tuple(variables))
-        return tuple(_like(primals, [released(at, g) for g in found]))
+        if gradients is None:
+            at, of, variables = kept
+            found = [released(at, g) for g in pull_back(at, of, tuple(seeds), variables)]
+        else:
+            found = _gradients_from(gradients, kept, seeds)
+        return tuple(_like(primals, found))
 
     return value, pull
+
+
+def _gradients_from(gradients: Kept, kept: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
+    """The gradients by all variables from what was kept."""
+    if gradients.program is None:
+        graph = gradients.graph
+
+        def backward(inputs: Any) -> Any:
+            return spliced(graph, inputs)
+
+        gradients.program = compile_as(backward, Options(dynamic=False, whole=True))
+    results = gradients.program((*kept, *seeds))
+    found = [np.zeros(shape, dtype) if k is None else results[k] for k, shape, dtype, _ in gradients.places]
+    return [g[()] if scalar else g for g, (*_, scalar) in zip(found, gradients.places)]
 
 
 def pulled_back(f: Callable[..., Any], primals: Sequence[Any], cotangent: Any) -> tuple[Any, ...]:

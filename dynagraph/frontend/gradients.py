@@ -5,6 +5,7 @@ The variable of a gradient is a node of its own, so that gradients within gradie
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +18,12 @@ from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.numpy_door.layout import copy_order
 from dynagraph.frontend.values import Array, Const, Number, Opaque, Sequence, Value
-from dynagraph.ir.graph import Node
+from dynagraph.ir.graph import Node, copy_into
 from dynagraph.ir.ops import OPS, memory_of
 from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
+from dynagraph.ir.passes.batch import erase_dependents
 from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobian_rows
+from dynagraph.ir.passes.partition import split
 
 
 def _node_of(ex: Executor, value: Any) -> Node:
@@ -64,6 +67,32 @@ def _push_forward(frame: Frame, level: Value, values: Value, variables: Value, t
     of = [_node_of(ex, v) for v in results]
     found = _tried(append_tangents, ex.graph, given, of)
     return Sequence(tuple, [_result(ex, node, like, _is_scalar(ex, v)) for node, like, v in zip(found, of, results)])
+
+
+def _keep(frame: Frame, level: Value, values: Value, variables: Value) -> Value:
+    ex = frame.ex
+    of, by = items_of(frame, values), [_variable_of(ex, v) for v in items_of(frame, variables)]
+    if frame is not ex.main or ex.env.values:  # a part of another program is differentiated in that
+        given = [Const(None), Sequence(tuple, list(of)), Sequence(tuple, list(by))]
+        return Sequence(tuple, [Sequence(tuple, given), Const(None)])
+    nodes = [_node_of(ex, v) for v in of]
+    seeds = [ex.builder.call("full", shape=n.shape, value=0, dtype=n.dtype) for n in nodes]
+    found = _tried(append_gradients, ex.graph, list(zip(nodes, seeds)), [v.node for v in by])
+    gradients = [g for g in found if g is not None]
+    backward = split(ex.graph, seeds, gradients)
+    erase_dependents(ex.graph, seeds)
+    position = itertools.count()
+    places = tuple(
+        (None if g is None else next(position), v.node.shape, v.node.dtype.numpy, v.is_scalar) for g, v in zip(found, by)
+    )
+    kept = Sequence(tuple, [_result(ex, node, node, False) for node in backward.kept])
+    return Sequence(tuple, [kept, Const(tape.Kept(backward.graph, places))])
+
+
+def _spliced(frame: Frame, graph: Value, inputs: Value) -> Value:
+    ex = frame.ex
+    found = copy_into(ex.graph, ex.resolve(graph).value, [_node_of(ex, x) for x in items_of(frame, inputs)])
+    return Sequence(tuple, [_result(ex, node, node, False) for node in found])
 
 
 def _jacobian_rows(frame: Frame, level: Value, value: Value, variables: Value) -> Value:
@@ -154,6 +183,8 @@ SPECIAL_FUNCTIONS |= {
     tape.variable: _variable,
     tape.pull_back: _pull_back,
     tape.push_forward: _push_forward,
+    tape.keep: _keep,
+    tape.spliced: _spliced,
     tape.jacobian_rows: _jacobian_rows,
     tape.jacobian_columns: _jacobian_columns,
     tape.gathered: lambda frame, level, value: frame.ex.resolve(value),

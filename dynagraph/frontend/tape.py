@@ -15,6 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,8 @@ from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import decode
 from dynagraph.frontend.values import Array, Const, Dict, Method, Slice, Taped, Value
 from dynagraph.frontend.values import Sequence as SequenceValue
-from dynagraph.ir.graph import Location, Node
+from dynagraph.ir.graph import Graph, Location, Node, copy_into
+from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
 from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobian_rows
@@ -569,6 +571,34 @@ def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], va
     return tuple(_result(tape, node, v.array.node, v.array.is_scalar) for node, v in zip(found, variables))
 
 
+@dataclass(eq=False)
+class Kept:
+    """How gradients are computed from values that a program has kept for it, and cotangents.
+
+    `graph` takes these and gives the gradients; `places` says for each variable which result its gradient is (None: it is zero),
+    and its shape, its dtype, and whether it is a scalar.
+    """
+
+    graph: Graph
+    places: tuple[tuple[int | None, tuple[Any, ...], np.dtype, bool], ...]
+    program: Any = None  # that runs the graph, once it has been asked for
+
+
+def keep(level: Level, values: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[Any, ...], Kept | None]:
+    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes."""
+    return (level, values, variables), None
+
+
+def spliced(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """What a graph gives for inputs that fit it."""
+    boxes = [x for x in inputs if type(x) is Box]
+    if not boxes:
+        return interpret(graph, inputs)
+    tape = boxes[0].tape
+    found = copy_into(tape.ex.graph, graph, [tape.node_of(x) for x in inputs])
+    return tuple(tape.result(node, False) for node in found)
+
+
 def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
     """How the values change where the variables change by the tangents."""
     tape = level.tape
@@ -677,7 +707,22 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "Box", "Level", "Tape", "begin_part", "end_part", "gathered", "is_part", "jacobian_columns", "jacobian_rows", "level",
-    "pull_back", "push_forward", "released",
-    "stop_gradient_of", "variable",
+    "Box",
+    "Kept",
+    "Level",
+    "Tape",
+    "begin_part",
+    "end_part",
+    "gathered",
+    "is_part",
+    "jacobian_columns",
+    "jacobian_rows",
+    "keep",
+    "level",
+    "pull_back",
+    "push_forward",
+    "released",
+    "spliced",
+    "stop_gradient_of",
+    "variable",
 ]  # fmt: skip

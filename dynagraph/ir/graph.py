@@ -402,3 +402,22 @@ class Graph:
 def with_strides(meta: Meta, strides: Iterable[Dim] | None) -> Meta:
     """The same value laid out otherwise."""
     return replace(meta, strides=None if strides is None else tuple(strides))
+
+
+def copy_into(graph: Graph, other: Graph, inputs: Sequence[Node]) -> list[Node]:
+    """The nodes of `other` once more in `graph`, with nodes of this in place of its placeholders; gives those of its outputs.
+
+    Raises GraphError where inputs are not of the placeholders' dtypes and shapes.
+    """
+    made: dict[Node, Node] = dict(zip(other.placeholders, inputs, strict=True))
+    for node, given in made.items():
+        if given.dtype is not node.dtype or not same_shape(given.shape, node.shape):
+            raise GraphError(f"graph {other.name!r}: input {node.name} must be {node.meta}, got {given.meta}")
+    with graph.before_output():
+        for node in other.nodes:
+            graph.location = node.location
+            if node.kind == "get_attr":
+                made[node] = graph.constant(other.constants[node.target], node.name)
+            elif node.kind == "call_function":
+                made[node] = graph.call(node.op, *(made[a] for a in node.args), **node.attrs)
+    return [made[node] for node in other.outputs]

@@ -180,9 +180,9 @@ def _moved(b: _Batch, node: Node) -> Term:
 
 def _by_parts(b: _Batch, node: Node) -> Term:
     """An op that is made of others."""
-    with b.graph.collecting() as made:
-        value = expansion(node)
-    for part in list(made):
+    before = b.graph.latest
+    value = expansion(node)
+    for part in b.graph.since(before):
         if any(a in b.made for a in part.args):
             b.made[part] = _again(b, part)
     return b.whole(value)
