@@ -25,7 +25,8 @@ CANDIDATES = ("cc", "gcc", "clang")
 # -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
-OPTIONAL = ("-mprefer-vector-width=512",)
+# gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls
+OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref")
 _log = logging.getLogger("dynagraph.kernels")
 
 

@@ -227,6 +227,7 @@ class Executor:
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (error_state.py)
         self.symbolic_floats: set[Source] = set()
+        self.computed: dict[Any, Number] = {}  # numbers that are computed before the program (numbers.py)
         self.integers: dict[str, Source] = {}  # by symbol: those of the caller's numbers that change
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0

@@ -94,6 +94,20 @@ def _may_be_needed_as_it_is(ex: Executor, value: SymInt) -> None:
 def before_program(ex: Executor, function: Callable[..., Any], args: tuple[Value, ...], finite: bool = False) -> Number:
     """What Python's function gives for numbers, as an input of the program.  `finite`: it always gives a finite float."""
     given = tuple(_known_before(ex, a) for a in args)
+    key = function, *(_identity(a) for a in given)
+    if key not in ex.computed:
+        ex.computed[key] = _made_before(ex, function, given, finite)
+    return ex.computed[key]
+
+
+def _identity(value: Any) -> Any:
+    """The same for the same number."""
+    if isinstance(value, Const):
+        return type(value.value), repr(value.value)
+    return value.source
+
+
+def _made_before(ex: Executor, function: Callable[..., Any], given: tuple[Value, ...], finite: bool) -> Number:
     name = getattr(function, "__name__", "number")
     step = ex.precede(function if finite else _Careful(function), name, *given, seen=False, lasts=False)
     input_slot(ex)

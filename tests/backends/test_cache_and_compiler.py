@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import os
@@ -186,6 +187,27 @@ def test_without_a_compiler_programs_run_through_numpy(tmp_path):
     )
     environment = {**os.environ, "DYNAGRAPH_CC": "no-such-compiler"}
     subprocess.run([sys.executable, "-c", script], env=environment, check=True)
+
+
+DROPPED = """
+#include <stdint.h>
+static __attribute__((noinline)) void range(double *restrict a, const double *restrict b, int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) {
+        const double t = a[i];
+        a[3 + i * 2] = b[2 - i * 2] + (t - t);
+    }
+}
+void run(void *const *buffers, int64_t lo, int64_t hi) { range(buffers[0], buffers[1], lo, hi); }
+"""
+
+
+def test_calls_of_kernels_are_not_dropped(folder):
+    """As gcc 12 does with this one where it is let."""
+    a, b = np.arange(6.0), np.array([10.0, 20.0, 30.0])
+    library = get_library(DROPPED)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(library.address("run"))
+    run((ctypes.c_void_p * 2)(a.ctypes.data, b.ctypes.data), 0, 2)
+    assert a.tolist() == [0, 1, 2, 30, 4, 10]
 
 
 def test_flags_are_resolved_and_strict(folder):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dynagraph.errors import ShapeError
 from dynagraph.ir.ops import Attrs, Library, Metas, define_op
 from dynagraph.ir.optable.rules import same_dtype
-from dynagraph.ir.shapes import Shape, broadcast_shapes
+from dynagraph.ir.shapes import Shape, broadcast_shapes, numel
+from dynagraph.ir.terms import Differentiated, Term
 
 
 def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
@@ -22,6 +23,14 @@ def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
     return broadcast_shapes(left[:-2], right[:-2], who="matmul") + (left[-2], right[-1])
 
 
+def _matmul_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    """By a single matrix that many are multiplied with, the sum over these is one product of all their rows."""
+    x, rows = d.x, g
+    if d.y.ndim == 2 and x.ndim > 2:
+        x, rows = (t.reshape((numel(t.shape[:-1]), t.shape[-1])) for t in (x, g))
+    return g.call("matmul", d.y.transposed), x.transposed.call("matmul", rows)
+
+
 define_op(
     "matmul",
     arity=2,
@@ -29,6 +38,6 @@ define_op(
     shape=_matmul_shape,
     eager=lambda xp, a, b: xp.matmul(a, b),
     lowering=Library("matmul"),
-    vjp=lambda d, g: (g.call("matmul", d.y.transposed), d.x.transposed.call("matmul", g)),
+    vjp=_matmul_vjp,
     doc="NumPy's, for two dimensions or more; the leading ones broadcast",
 )

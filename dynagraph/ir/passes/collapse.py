@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.intexpr import Apply, IntExpr, apply
 from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
 
 SPLIT_ROWS = 16  # a loop nest with fewer outer iterations than this,
@@ -17,7 +17,7 @@ TILE = 32  # elements of a side of a tile of a transposition
 def collapse(kernel: Kernel) -> Kernel:
     """Needs: a kernel from `lower`.  Leaves: the same stores in another loop structure; merged loops, blocks for cores."""
     body = tuple(_collapse_inner(s) for s in kernel.body)
-    axes, body = _merge(kernel.axes, body)
+    axes, body = _merge(*_divided(kernel.axes, body))
     kernel = replace(kernel, axes=axes, body=body)
     if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in body):
         return kernel
@@ -26,12 +26,44 @@ def collapse(kernel: Kernel) -> Kernel:
 
 def _collapse_inner(s: Statement) -> Statement:
     if isinstance(s, Loop):
-        axes, body = _merge(s.axes, s.body)
+        axes, body = _merge(*_divided(s.axes, s.body))
         return Loop(axes, body)
     if isinstance(s, Reduce) and not any(a.kind in ("argmax", "argmin") for a in s.accumulators):
         axes, (merged,) = _merge(s.axes, (s,))
         return replace(merged, axes=axes)  # type: ignore[type-var, arg-type]
     return s
+
+
+def _divided(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
+    """Axes of which indices want quotient and remainder as two axes each: heads that lie side by side, walked without divisions."""
+    divided: list[Axis] = []
+    body = tuple(body)
+    for axis in axes:
+        size = _divisor(axis, body)
+        if size is None:
+            divided.append(axis)
+            continue
+        extent = axis.extent // size
+        name = axis.symbol.name
+        quotient, rest = IntExpr.symbol(f"{name}_part", 0, extent - 1), IntExpr.symbol(name, 0, size - 1)
+        body = substitute(body, {name: quotient * size + rest})
+        (part,), (symbol,) = quotient.symbols(), rest.symbols()
+        divided += [Axis(part, extent, axis.hint // size), Axis(symbol, IntExpr.of(size), size)]
+    return tuple(divided), body
+
+
+def _divisor(axis: Axis, body: Sequence[Statement]) -> int | None:
+    """The one number by which indices divide the axis, and which divides its extent."""
+    if axis.extent.constant is None or axis.start != 0:
+        return None
+    found: set[int | None] = set()
+    for position in indices(body):
+        for atom in position.atoms():
+            if isinstance(atom, Apply) and axis.symbol in atom.left.symbols() | atom.right.symbols():
+                bare = atom.function in ("//", "%") and atom.left.coefficient(axis.symbol) == 1 and atom.left.symbols() == {axis.symbol}
+                found.add(atom.right.constant if bare and len(atom.left.terms) == 1 else None)
+    size = next(iter(found)) if len(found) == 1 else None
+    return size if size is not None and 1 < size < axis.extent.constant and axis.extent.constant % size == 0 else None
 
 
 def _merge(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:

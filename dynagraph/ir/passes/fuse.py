@@ -75,6 +75,7 @@ class _Fuser:
         self.groups: list[Group] = []
         self.group_of: dict[Node, int] = {}
         self.reach: dict[Node, frozenset[Node]] = {}
+        self.last_read: dict[Node, int] = {}  # by the value that had the memory first: the last group that reads it
 
     def run(self) -> FusionPlan:
         self._choose_real()
@@ -165,9 +166,17 @@ class _Fuser:
         return found
 
     def _place(self, node: Node) -> None:
-        lowering = node.op.lowering
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
+        if node in self.takeovers.previous:
+            earliest = max(earliest, self.last_read.get(self.takeovers.owner(node), 0))
+        self._place_from(node, sources, earliest)
+        for source in sources:
+            memory = self.takeovers.owner(source)
+            self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])
+
+    def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
+        lowering = node.op.lowering
         group = self._own_group(node)
         if node.is_op("call_out") and self._join_call(node):
             return
@@ -197,12 +206,38 @@ class _Fuser:
         return False
 
     def _own_group(self, node: Node) -> Group:
-        """Writes over other values stand alone, behind everything that reads these."""
+        """Writes over other values stand behind everything that reads these."""
         if node.is_op("update_slice", "scatter"):
             return Group("update", node.args[1].shape, (), joinable=False)
         if node in self.takeovers.previous:
-            return Group("row", node.shape, (), joinable=False)
+            return Group("row", node.shape, (), joinable=isinstance(node.op.lowering, Elementwise))
         return _own_group(node)
+
+    def _may_write_over(self, members: list[Node]) -> bool:
+        """Whether a kernel that computes its members element by element may write over what some of them read.
+
+        All that it reads of that memory has to be the element that is written; reductions pass over a row more than once.
+        """
+        written = {self.takeovers.owner(m) for m in members if m in self.takeovers.previous}
+        if not written:
+            return True
+        if any(not same_shape(m.shape, members[0].shape) or isinstance(m.op.lowering, Reduction) for m in members):
+            return False
+        rows, seen = index_of(members[0].shape, "i"), set()
+        stack = [pair for m in members for pair in operand_indices(m, rows)]
+        while stack:
+            source, index = stack.pop()
+            if (source, index) in seen:
+                continue
+            seen.add((source, index))
+            if is_input(source) or source in self.real:
+                if self.takeovers.owner(source) in written and index != rows:
+                    return False
+            elif isinstance(source.op.lowering, Gather):
+                return False
+            else:
+                stack += operand_indices(source, index)
+        return True
 
     def _shares(self, group: Group, node: Node, sources: frozenset[Node]) -> bool:
         """Whether one kernel for both saves anything: one reads what the other makes, or both read the same large memory."""
@@ -214,6 +249,8 @@ class _Fuser:
     def _joined(self, group: Group, node: Node, own: Group) -> tuple[Shape, Shape] | None:
         """The row and inner space of the group with `node` in it, or None where it does not fit."""
         if sum(isinstance(m.op.lowering, Reduction) for m in (*group.members, node)) > MAX_REDUCTIONS:
+            return None
+        if not self._may_write_over([*group.members, node]):
             return None
         for outer, inner in _common_spaces(group, own):
             long = hint_numel(outer) < SERIAL_ROWS and hint_numel(inner) > LONG_ROW

@@ -105,7 +105,11 @@ class _Planner:
         fitting = [a for a in node.args if a.dtype is node.dtype and same_shape(a.shape, node.shape)]
         if target in fitting or not isinstance(node.op.lowering, Elementwise):
             return target
-        return next((a for a in fitting if self._leads(a, target)), target)
+        before = next((a for a in fitting if self._leads(a, target)), target)
+        # what only this value uses is part of its expression: a *= 0.9; a += b is one step
+        while before is not target and len(before.users) == 1 and isinstance(before.op.lowering, Elementwise):
+            before = self._before(before, target) or target
+        return before
 
     def _leads(self, node: Node, target: Node) -> bool:
         """Whether a value lies on the way to `target` itself; looks a few steps back only."""

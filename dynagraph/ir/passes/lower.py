@@ -176,6 +176,8 @@ class _KernelLowering:
         outer_axes = make_axes(self.group.outer, self.rows)
         if self._blocked() is not None:
             return self._blocked_body(outer_axes)
+        if any(m in self.plan.takeovers.previous for m in self.group.members) and len(self.group.members) > 1:
+            return outer_axes, self._written_over_body()
         axes = make_axes(self.group.inner, self.columns)
         body: list[Statement] = []
         passes = max((self._stage_of(m) for m in self.group.members), default=0)
@@ -197,6 +199,17 @@ class _KernelLowering:
         self.memo.clear()
         final = [self._store(m) for m in self.group.members if m in self.plan.stored and not self._inner(m)]
         return outer_axes, (*body, *self.defines, *final)
+
+    def _written_over_body(self) -> tuple[Statement, ...]:
+        """All elements are computed before any is stored: some are written over what others are computed from."""
+        stores: list[Store] = []
+        for k, member in enumerate(self.group.members):
+            value = self._inline(member, self.rows)
+            named = self.memo[member, self.rows] = expr.var(f"w{k}", value.dtype)
+            self.defines.append(Define(f"w{k}", value))
+            if member in self.plan.stored:
+                stores.append(Store(self.buffers.of[member].name, self.buffers.flat(member, self.rows), named))
+        return (*self.defines, *stores)
 
     def _inner(self, node: Node) -> bool:
         return is_inner_member(node, self.group.outer, self.group.inner)
