@@ -74,9 +74,17 @@ def share(program: LoopProgram, choice: Choice) -> dict[Kernel, Call]:
             alike.setdefault(tuple(walk.key), []).append(walk)
     calls: dict[Kernel, Call] = {}
     for walks in alike.values():
-        if len(walks) >= SHARED_FROM:
-            calls |= _calls(walks)
+        for sharing in [walks] if len(walks) >= SHARED_FROM else _equal(walks):
+            calls |= _calls(sharing)
     return calls
+
+
+def _equal(walks: list["_Walk"]) -> list[list["_Walk"]]:
+    """Those of alike kernels that differ in nothing but memory."""
+    groups: dict[Hashable, list[_Walk]] = {}
+    for walk in walks:
+        groups.setdefault((tuple(walk.numbers), tuple(walk.reals)), []).append(walk)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def longest(extent: IntExpr) -> int | None:

@@ -20,6 +20,7 @@ COLUMN_PARTS = 32  # blocks of rows of a split column reduction
 
 def legalize(graph: Graph) -> Graph:
     """Needs: a decomposed graph.  Leaves: what `fuse` needs; values of exact arithmetic are unchanged."""
+    _share_reshaped(graph)
     for node in list(graph.nodes):
         if node.kind != "call_function":
             continue
@@ -35,6 +36,16 @@ def legalize(graph: Graph) -> Graph:
     _own_outputs(graph)
     graph.eliminate_dead_code()
     return graph
+
+
+def _share_reshaped(graph: Graph) -> None:
+    """What one value is reshaped to in several ways, the reshaped one of them: where its elements have to be moved, they are once."""
+    first: dict[Node, Node] = {}
+    for node in graph.nodes:
+        if node.is_op("reshape"):
+            source = first.setdefault(node.args[0], node)
+            if source is not node:
+                node.set_args((source,))
 
 
 def _own_outputs(graph: Graph) -> None:
