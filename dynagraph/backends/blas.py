@@ -30,9 +30,11 @@ class Blas:
     path: str
     ilp64: bool  # its integers have 64 bits
     functions: dict[str, int]  # CBLAS routine -> address
+    core: str  # the processor whose routines OpenBLAS has chosen; empty for another library
 
     def describe(self) -> str:
-        return f"{Path(self.path).name} ({'64' if self.ilp64 else '32'}-bit integers; {', '.join(self.functions)})"
+        core = f"routines for {self.core}; " if self.core else ""
+        return f"{Path(self.path).name} ({core}{'64' if self.ilp64 else '32'}-bit integers; {', '.join(self.functions)})"
 
 
 @functools.cache
@@ -47,8 +49,17 @@ def find_blas() -> Blas | None:
             functions = {r: _address(library, pattern.format(r)) for r in ROUTINES}
             found = {r: a for r, a in functions.items() if a is not None}
             if "sgemm" in found and "dgemm" in found:
-                return Blas(path, ilp64, found)
+                return Blas(path, ilp64, found, _core_of(library, pattern))
     return None
+
+
+def _core_of(library: ctypes.CDLL, pattern: str) -> str:
+    name = pattern.replace("cblas_{}", "openblas_get_corename")
+    if _address(library, name) is None:
+        return ""
+    function = getattr(library, name)
+    function.restype = ctypes.c_char_p
+    return (function() or b"").decode()
 
 
 def _candidates() -> list[str]:

@@ -120,6 +120,10 @@ def check_blas() -> Check:
     if found is None:
         return Check("BLAS", WARNING, "NumPy's BLAS was not found",
                      "matrix products are plain loops; the NumPy that pip installs brings an OpenBLAS")
+    forced = os.environ.get("OPENBLAS_CORETYPE")
+    if forced:
+        cure = f"OPENBLAS_CORETYPE={forced} chose them, not the processor: unset it where that is not meant"
+        return Check("BLAS", NOTE, found.describe(), cure)
     return Check("BLAS", OK, found.describe())
 
 
