@@ -60,8 +60,8 @@ def _divisor(axis: Axis, body: Sequence[Statement]) -> int | None:
     for position in indices(body):
         for atom in position.atoms():
             if isinstance(atom, Apply) and axis.symbol in atom.left.symbols() | atom.right.symbols():
-                bare = atom.function in ("//", "%") and atom.left.coefficient(axis.symbol) == 1 and atom.left.symbols() == {axis.symbol}
-                found.add(atom.right.constant if bare and len(atom.left.terms) == 1 else None)
+                divides = atom.function in ("//", "%") and atom.left.terms == {(axis.symbol,): 1}
+                found.add(atom.right.constant if divides else None)
     size = next(iter(found)) if len(found) == 1 else None
     return size if size is not None and 1 < size < axis.extent.constant and axis.extent.constant % size == 0 else None
 

@@ -39,7 +39,7 @@ def legalize(graph: Graph) -> Graph:
 
 
 def _share_reshaped(graph: Graph) -> None:
-    """What one value is reshaped to in several ways, the reshaped one of them: where its elements have to be moved, they are once."""
+    """Of what one value is reshaped to, all but the first are made of the first: elements that have to be moved are moved once."""
     first: dict[Node, Node] = {}
     for node in graph.nodes:
         if node.is_op("reshape"):
