@@ -43,7 +43,7 @@ from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobia
 
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
-_UFUNCS = frozenset(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).nin == 1)
+_UFUNCS = frozenset(name for name, function in vars(np).items() if isinstance(function, np.ufunc) and function.nin == 1)
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
