@@ -24,10 +24,12 @@ from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
 from dynagraph.frontend.tape import (
+    CALL_COMPILED,
     Kept,
     begin_part,
     end_part,
     gathered,
+    is_box,
     is_part,
     jacobian_columns,
     jacobian_rows,
@@ -445,6 +447,47 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
         return tuple(_like(primals, found))
 
     return value, pull
+
+
+def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A call of a compiled function with values that are being differentiated: one program forward, and one backward.
+
+    Within several gradients at once it is differentiated step by step, as its gradient has to be differentiated, too.
+    """
+    boxes = [leaf for leaf in leaves((args, kwargs)) if is_box(leaf)]
+    tape = boxes[0].tape
+    if len(tape.open) != 1:
+        return f.__wrapped__(*args, **kwargs)
+    which = tuple([is_box(leaf) for leaf in leaves((args, kwargs))])
+    who = f"the gradient of {_name(f)}"
+
+    def plan(f: Any, args: Any, kwargs: Any) -> Any:
+        at = level()
+        chosen = iter(which)
+        given = [variable(at, leaf) if next(chosen) else leaf for leaf in leaves((args, kwargs))]
+        variables = [leaf for leaf, is_variable in zip(given, which) if is_variable]
+        args, kwargs = rebuilt((args, kwargs), iter(given))
+        result = _result_of(at, f, args, kwargs)
+        kept, gradients = keep(at, tuple([leaf for leaf in leaves(result) if _is_inexact(leaf)]), tuple(variables))
+        return mapped(lambda leaf: released(at, leaf), result), kept, gradients
+
+    begun = begin_part()
+    plain = _replaced((args, kwargs), is_box, [box.value for box in boxes])
+    value, kept, gradients = _compiled(plan, f, "on a tape", which, static=True)(f, *plain)
+    if gradients is None:
+        kept[0].end()
+
+    def pull(of: Any, cotangents: Any) -> Any:
+        if gradients is None:
+            at, of, variables = kept
+            return [released(at, g) for g in pull_back(at, of, cotangents, variables)]
+        seeds = cotangents if tape.is_forward else [c.value for c in cotangents]
+        return _gradients_from(gradients, kept, seeds)
+
+    return _ended(begun, who, value, boxes, pull)
+
+
+CALL_COMPILED.append(_call_on_tape)
 
 
 def _gradients_from(gradients: Kept, kept: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:

@@ -36,6 +36,12 @@ def get_backend(backend: Union[str, UserBackend]) -> Backend:
     """
     if callable(backend):
         return functools.partial(_compile_with, backend)
+    return _by_name(backend)
+
+
+@functools.cache
+def _by_name(backend: str) -> Backend:
+    """One object for each name: who compares options finds them equal."""
     return functools.partial(_by_library, _own_backend(backend))
 
 

@@ -64,12 +64,14 @@ class Tape:
         self.boxes: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()  # by id of their arrays
         self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
         self.open: set[int] = set()
+        self.is_forward = False  # while tangents are taken, gradients of gradients by their seeds
         self.n_levels = 0
 
     def close(self) -> None:
         self.values.clear()
         self.held.clear()
         self.levels.clear()
+        self.ex.graph.custom.clear()
         self.ex.release()
 
     # -- what depends on what -------------------------------------------------------------------------------------------
@@ -250,8 +252,12 @@ class Level:
         self.number = self.tape.n_levels
         self.tape.open.add(self.number)
 
-    def __del__(self) -> None:
+    def end(self) -> None:
+        """Take no more part in what is active; gradients by its variables can be taken as long as another level is open."""
         self.tape.open.discard(self.number)
+
+    def __del__(self) -> None:
+        self.end()
         if not self.tape.open:
             self.tape.close()
 
@@ -409,6 +415,11 @@ class _BoxMethod:
         return tape.step(meaning, real, f".{self.name}()", [box, *_arrays_in((args, kwargs))])
 
 
+def is_box(value: Any) -> bool:
+    """Whether a value is being differentiated on a tape, whatever class it says that it is of."""
+    return type(value) is Box
+
+
 def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """A call of a function of NumPy's, or of a method of a ufunc."""
     name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
@@ -535,6 +546,10 @@ def _users_line() -> Location | None:
     return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
 
 
+# what calls a compiled function with boxes, set by the module above that knows how: (compiled, args, kwargs) -> result
+CALL_COMPILED: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = []
+
+
 # -- what transformations are made of --------------------------------------------------------------------------------------------
 # Captures know these functions by themselves (frontend/gradients.py), and never run them.
 
@@ -604,7 +619,11 @@ def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], 
     tape = level.tape
     given = [(v.array.node, tape.node_of(t)) for v, t in zip(variables, tangents)]
     of = [tape.node_of(v) for v in values]
-    found = append_tangents(tape.ex.graph, given, of)
+    before, tape.is_forward = tape.is_forward, True
+    try:
+        found = append_tangents(tape.ex.graph, given, of)
+    finally:
+        tape.is_forward = before
     scalars = [tape.to_value(v).is_scalar for v in values]
     return tuple(_result(tape, node, like, scalar) for node, like, scalar in zip(found, of, scalars))
 
@@ -707,22 +726,7 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "Box",
-    "Kept",
-    "Level",
-    "Tape",
-    "begin_part",
-    "end_part",
-    "gathered",
-    "is_part",
-    "jacobian_columns",
-    "jacobian_rows",
-    "keep",
-    "level",
-    "pull_back",
-    "push_forward",
-    "released",
-    "spliced",
-    "stop_gradient_of",
-    "variable",
+    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "end_part", "gathered", "is_box", "is_part",
+    "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
+    "stop_gradient_of", "variable",
 ]  # fmt: skip
