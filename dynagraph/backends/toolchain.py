@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import platform
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +28,11 @@ CANDIDATES = ("cc", "gcc", "clang")
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 # gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls
 OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref")
+# The comment with which a source says how many functions it has.  Compiled with DG_PARTS and DG_PART it defines every so many-th of
+# them, and declares the others; without, all of them.
+FUNCTIONS = "/* functions:"
+LEAST_FUNCTIONS = 4  # that a process of its own is worth
+MOST_PARTS = 8
 _log = logging.getLogger("dynagraph.kernels")
 
 
@@ -44,27 +50,56 @@ class Toolchain:
         return "\0".join((self.path, self.version, *self.flags, self.target, platform.machine(), cpu_features()))
 
     def compile(self, source: str) -> bytes:
-        """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept."""
+        """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept.
+
+        The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
+        """
         with tempfile.TemporaryDirectory(prefix="dynagraph-") as folder:
-            out = os.path.join(folder, "kernel.so")
-            command = [self.path, *self.flags, "-x", "c", "-", "-o", out, "-lm"]
-            try:
-                result = subprocess.run(command, input=source.encode(), capture_output=True)
-            except OSError as error:
-                raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
-            if result.returncode != 0 or not os.path.exists(out):
-                raise CompilerError(_refusal(self.path, result, source))
+            text, out = os.path.join(folder, "kernel.c"), os.path.join(folder, "kernel.so")
+            Path(text).write_text(source)
+            n = _n_parts(source)
+            if n > 1:
+                objects = [os.path.join(folder, f"part{k}.o") for k in range(n)]
+                self._run(source, *([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", text, "-o", o] for k, o in enumerate(objects)))
+                self._run(source, [*objects, "-o", out, "-lm"])
+            else:
+                self._run(source, [text, "-o", out, "-lm"])
+            if not os.path.exists(out):
+                raise CompilerError(f"the C compiler {self.path} made no file, and said nothing")
             return Path(out).read_bytes()
+
+    def _run(self, source: str, *arguments: list[str]) -> None:
+        """Run the compiler once for each list of arguments, all at the same time."""
+        try:
+            running = [
+                subprocess.Popen(
+                    [self.path, *self.flags, *more], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+                )
+                for more in arguments
+            ]
+        except OSError as error:
+            raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
+        said = [process.communicate()[1] for process in running]
+        for process, words in zip(running, said):
+            if process.returncode != 0:
+                raise CompilerError(_refusal(self.path, process.returncode, words, source))
 
     def describe(self) -> dict[str, str]:
         return {"compiler": self.path, "version": self.version, "flags": " ".join(self.flags), "target": self.target}
 
 
-def _refusal(path: str, result: subprocess.CompletedProcess[bytes], source: str) -> str:
+def _n_parts(source: str) -> int:
+    """In how many processes a source is compiled."""
+    found = re.search(rf"^{re.escape(FUNCTIONS)} (\d+) ", source, re.MULTILINE)
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(MOST_PARTS, processors, int(found[1]) // LEAST_FUNCTIONS)) if found else 1
+
+
+def _refusal(path: str, status: int, said: bytes, source: str) -> str:
     with tempfile.NamedTemporaryFile("w", prefix="dynagraph-", suffix=".c", delete=False) as kept:
         kept.write(source)
-    words = result.stderr.decode(errors="replace").strip()[-2000:]
-    return f"the C compiler {path} refused generated code (exit {result.returncode}); the source is kept in {kept.name}\n{words}"
+    words = said.decode(errors="replace").strip()[-2000:]
+    return f"the C compiler {path} refused generated code (exit {status}); the source is kept in {kept.name}\n{words}"
 
 
 def find_compiler() -> str | None:

@@ -24,7 +24,7 @@ def kernels(compiled: Callable) -> str:
 
 
 def functions(compiled: Callable) -> list[str]:
-    return re.findall(r"noinline\)\) void (\w+)_range\(", kernels(compiled))
+    return sorted(set(re.findall(r"(?:noinline\)\)|DG_KERNEL) void (\w+)_range\(", kernels(compiled))))
 
 
 # -- each loop has turns that are alike but for offsets, lengths, strides or literals ------------------------------------------

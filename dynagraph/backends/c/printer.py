@@ -14,6 +14,7 @@ import numpy as np
 
 from dynagraph.backends.c.sharing import Call, Shared, longest, share
 from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
+from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import var
@@ -86,6 +87,10 @@ class _ProgramPrinter:
         self.n_call_outs = 0
         self.symbols = sorted(_size_symbols(program), key=lambda s: int(s[1:]))
         self.calls = share(program, lane_plan)
+        kernels = [step for step in program.steps if isinstance(step, Kernel)]
+        self.n_functions = len({call.shared if (call := self.calls.get(k)) else k for k in kernels})
+        self.in_parts = self.n_functions >= 2 * LEAST_FUNCTIONS
+        self.n_printed = 0
         self.printed: set[Shared] = set()
 
     def run(self) -> str:
@@ -164,7 +169,15 @@ class _ProgramPrinter:
         arguments += [*parameters, *(f"int64_t {s}" for s in (*self.symbols, "lo", "hi"))]
         self.out.line()
         self.out.line(f"/* {comment} */")
-        self.out.open(f"static __attribute__((noinline)) void {kernel.name}_range({', '.join(arguments)})")
+        head = f"void {kernel.name}_range({', '.join(arguments)})"
+        if self.in_parts:
+            head = f"DG_KERNEL {head}"
+            for line in (f"#if DG_IS_OTHERS({self.n_printed})", f"{head};", "#else"):
+                self.out.line(line)
+        else:
+            head = f"static __attribute__((noinline)) {head}"
+        self.n_printed += 1
+        self.out.open(head)
         for name in sorted(loaded | stored):
             buffer = self.program.buffers[name]
             if buffer.role == "scratch":
@@ -172,10 +185,15 @@ class _ProgramPrinter:
                 self.out.line(f"{buffer.dtype.ctype} {name}[{size}] __attribute__((aligned(64)));")
         _KernelPrinter(self.c, kernel).body()
         self.out.close()
+        if self.in_parts:
+            self.out.line("#endif")
 
     # -- the entry --------------------------------------------------------------------------------------------------
     def _entry(self) -> None:
         self.out.line()
+        if self.in_parts:
+            self.out.line(f"{FUNCTIONS} {self.n_functions} */")
+            self.out.line("#if !DG_IS_OTHERS(0)")
         self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)")
         self.out.line("(void)buffers; (void)sizes; (void)rt;")
         self._size_arguments()
@@ -197,6 +215,8 @@ class _ProgramPrinter:
             self._refuse()
         self.out.line("return 0;")
         self.out.close()
+        if self.in_parts:
+            self.out.line("#endif")
 
     def _writes_input(self, step: Step) -> bool:
         written = stored_buffers(step.body) if isinstance(step, Kernel) else step_buffers(step)[1]

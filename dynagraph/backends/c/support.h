@@ -1,5 +1,14 @@
 /* What every generated file needs besides the prelude: launching kernels, and matrix products through BLAS. */
 
+/* A large file is compiled in DG_PARTS processes, each of which defines some of its functions (backends/toolchain.py). */
+#ifdef DG_PARTS
+#define DG_KERNEL __attribute__((noinline, visibility("hidden")))
+#define DG_IS_OTHERS(n) ((n) % DG_PARTS != DG_PART)
+#else
+#define DG_KERNEL static __attribute__((noinline))
+#define DG_IS_OTHERS(n) 0
+#endif
+
 static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n,
                              int64_t grain, double nanoseconds)
 {
