@@ -197,6 +197,56 @@ def test_a_chain_of_writes_moves_nothing():
     assert check(graph, *inputs(1))[-1] == {"in0"}
 
 
+def updates(of_gradient) -> tuple[Graph, list]:
+    """A moment and a parameter, changed by a gradient: m = 0.9 m + g, p = p - m."""
+    graph = Graph()
+    m, p, g = nodes = [graph.placeholder(name, Meta(F64, (6,))) for name in "mpg"]
+    decay = graph.call(OPS["full"], shape=(6,), value=0.9, dtype=F64)
+    moment = graph.call(OPS["add"], graph.call(OPS["multiply"], m, decay), g)
+    graph.output([moment, graph.call(OPS["subtract"], p, of_gradient(graph, *nodes, moment))], into=[0, 1])
+    return graph, nodes
+
+
+def test_updates_from_one_gradient_are_one_kernel():
+    graph, _ = updates(lambda graph, m, p, g, moment: moment)
+    assert check(graph, *inputs(3)) == [{"in0", "in1"}]
+
+
+def test_what_is_overwritten_is_read_before_by_all():
+    graph, _ = updates(lambda graph, m, p, g, moment: graph.call(OPS["multiply"], m, g))
+    check(graph, *inputs(3))
+
+
+def test_elements_at_other_places_are_read_by_a_kernel_before():
+    def reversed_moment(graph, m, p, g, moment):
+        return graph.call(OPS["slice"], moment, starts=(5,), steps=(-1,), shape=(6,))
+
+    graph, _ = updates(reversed_moment)
+    assert check(graph, *inputs(3)) == [{"in0"}, {"in1"}]
+    graph, _ = updates(lambda graph, m, p, g, moment: reversed_moment(graph, moment, p, g, m))
+    check(graph, *inputs(3))
+
+
+def test_sums_of_what_is_overwritten_are_taken_apart():
+    def mean(graph, m, p, g, moment):
+        total = graph.call(OPS["sum"], moment, axis=(0,), keepdims=True)
+        return graph.call(OPS["broadcast_to"], total, shape=(6,))
+
+    graph, _ = updates(mean)
+    check(graph, *inputs(3))
+    graph, _ = updates(lambda graph, m, p, g, moment: mean(graph, moment, p, g, m))
+    check(graph, *inputs(3))
+
+
+def test_a_value_of_the_program_is_written_over_in_the_kernel_that_makes_it():
+    graph, x = one_input()
+    made = graph.call(OPS["exp"], x)
+    changed = graph.call(OPS["add"], made, graph.call(OPS["sqrt"], made))
+    last = updated(graph, changed, part(graph, x, 0, 2), 3)
+    graph.output([graph.call(OPS["multiply"], last, changed), graph.call(OPS["negative"], last)], into=[None, 0])
+    check(graph, *(np.abs(a) for a in inputs(1)))
+
+
 def test_a_new_array_is_filled_in_place():
     graph, x = one_input()
     value = graph.call(OPS["full"], shape=(6,), value=0.0, dtype=F64)

@@ -83,6 +83,8 @@ class _Fuser:
             if node in self.real:
                 self._place(node)
         stored = dict.fromkeys(self.graph.outputs)
+        owners = map(self.takeovers.owner, self.takeovers.previous)
+        stored |= dict.fromkeys(owner for owner in owners if not is_input(owner))  # memory that others are written over
         for node in self.nodes:
             if node in self.real:
                 for source in self._sources(node):
