@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +21,8 @@ class FunctionCall:
     """``xp.function(*args, **kwargs)``: `function` is a dotted name; the arguments are static, tuples of such, or a `Slot`.
 
     `warns_if`: the operand that is true where the function would give a warning: it is not called then.  `takes_out`: its one
-    result may be written into memory of the caller's, ``out=``.
+    result may be written into memory of the caller's, ``out=``.  `optional`: it is the compiler's, and not made where nothing uses
+    the results; calls of the user's are, for they may raise.
     """
 
     function: str
@@ -29,6 +30,7 @@ class FunctionCall:
     kwargs: tuple[tuple[str, Any], ...] = ()
     warns_if: Slot | None = None
     takes_out: bool = False
+    optional: bool = field(default=False, compare=False)
 
     def map(self, change: Callable[[Any], Any]) -> "FunctionCall":
         """The call with each argument that is no tuple changed."""

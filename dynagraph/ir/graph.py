@@ -17,6 +17,7 @@ import numpy as np
 
 from dynagraph.errors import DynagraphError, GraphError
 from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_shape
 
@@ -97,8 +98,14 @@ class Node:
 
     @property
     def may_raise(self) -> bool:
-        """Whether it is run even where nothing uses its value."""
+        """Whether it may raise an exception; the program then refuses the call."""
         return self.kind == "call_function" and self.target.may_raise
+
+    @property
+    def must_run(self) -> bool:
+        """Whether it is run even where nothing uses its value: what it raises is for the user."""
+        call = self.attrs.get("call")
+        return self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
 
     def is_op(self, *names: str) -> bool:
         return self.kind == "call_function" and self.target.name in names
@@ -319,7 +326,7 @@ class Graph:
         """Erase call_function and get_attr nodes that nothing uses; gives how many went."""
         erased = 0
         for node in reversed(list(self.nodes)):
-            if not node.users and node.kind in ("call_function", "get_attr") and not node.may_raise:
+            if not node.users and node.kind in ("call_function", "get_attr") and not node.must_run:
                 self.erase(node)
                 erased += 1
         used = {n.target for n in self.nodes if n.kind == "get_attr"}

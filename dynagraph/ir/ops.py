@@ -147,7 +147,7 @@ class Op:
     attrs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; REQUIRED has none
     vjp: VJP | None = None  # None: there is no gradient
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
-    may_raise: bool = False  # it is run even where nothing uses the result
+    may_raise: bool = False  # it is run even where nothing uses the result, unless it says otherwise (`Node.must_run`)
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
     doc: str = ""
 

@@ -16,9 +16,10 @@ from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes, optable
+from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.loops import Kernel, LibraryCall, Reduce
+from dynagraph.ir.loops import CallOut, Kernel, LibraryCall, Reduce
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.backward import append_gradients
 from dynagraph.ir.passes.batch import append_batched
@@ -576,6 +577,31 @@ def test_batches_run_natively():
     expected = reference(graph)(*arrays, places)
     for ours, theirs in zip(run_native(graph, *arrays, places), expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_of_calls_and_of_complex_numbers():
+    """Calls that gradients make, of several results and into memory of the program, and kernels of complex numbers."""
+    rng = np.random.default_rng(31)
+    x = rng.normal(size=(5, 4))
+
+    def program(b, x):
+        u, s = (
+            b.call_out(x, call=FunctionCall("linalg.svd", (Slot(0), False)), result=k, dtype=dtypes.float64, shape=shape)
+            for k, shape in ((0, (5, 4)), (1, (4,)))
+        )
+        spectrum = b.call_out(b.multiply(u, s), call=FunctionCall("fft.rfft", (Slot(0),), takes_out=True), dtype=dtypes.complex128,
+                              shape=(5, 3))  # fmt: skip
+        size = b.absolute(b.exp(b.multiply(spectrum, spectrum)))
+        return b.sum(b.call_out(size, call=FunctionCall("sort", (Slot(0),)), dtype=dtypes.float64, shape=(5, 3)), axis=(0, 1))
+
+    graph = build(program, x)
+    (value,) = graph.outputs
+    with graph.before_output():
+        one = graph.call(OPS["full"], shape=(), value=1.0, dtype=dtypes.float64)
+    graph.output_node.set_args((value, *append_gradients(graph, [(value, one)], graph.placeholders)))
+    for ours, theirs in zip(run_native(graph, x), reference(graph)(x)):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    assert sum(isinstance(step, CallOut) for step in steps(graph)) == 5
 
 
 @pytest.mark.parametrize("function", [

@@ -17,7 +17,7 @@ from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, cast, const
-from dynagraph.ir.graph import Meta
+from dynagraph.ir.graph import Meta, Node
 from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Elementwise, Metas, define_op
 from dynagraph.ir.optable.rules import (
     ANY,
@@ -120,26 +120,84 @@ def _power_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
     """By the base zero where the exponent is, by the exponent zero where the base is: the other factor may be infinite."""
     by_base = (d.y * d.x.call("power", d.y - 1)).where(d.y.equals(0).call("logical_not"), 0)
     by_exponent = d.out * d.x.number(1).where(d.x.equals(0), d.x).call("log")
-    return g * by_base, g * by_exponent
+    return g * by_base.conj, g * by_exponent.conj
 
 
 def _extreme_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
     """All to the operand that was chosen; halves where both are."""
-    tie = d.x.equals(d.y)
-    return tuple(g * g.number(0.5).where(tie, g.number(1).where(x.equals(d.out), 0)) for x in (d.x, d.y))  # type: ignore[return-value]
+    share = (g * 0.5).where(d.x.equals(d.y), g)
+    return share.where(d.x.equals(d.out), 0), share.where(d.y.equals(d.out), 0)
 
 
 def _reciprocal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    return (-g * d.out * d.out,)
+    return (-g * d.out.conj * d.out.conj,)
+
+
+def _divide_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    by_x = g / d.y.conj
+    return by_x, -by_x * d.out.conj
+
+
+def _absolute_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (g.cast(d.x.dtype) * d.x.call("sign"),)
+
+
+def _sign_vjp(d: Differentiated, g: Term) -> tuple[Term | None]:
+    """The direction of a complex number: what moves it along changes nothing.  Zero has none."""
+    if not g.dtype.is_complex:
+        return (None,)
+    across = g - d.out * (d.out.conj * g).real.cast(g.dtype)
+    size = d.x.call("absolute")
+    return (across / size.number(math.inf).where(size.equals(0), size).cast(g.dtype),)
+
+
+def or_infinite(x: Term) -> Term:
+    """A divisor by which zeros count as infinite: quotients are zero, and so are their derivatives."""
+    return x.number(math.inf).where(x.equals(0), x)
+
+
+def _sqrt_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    twice = d.out.conj * 2
+    return (g / (or_infinite(twice) if _is_norm(d.node.args[0]) else twice),)
+
+
+def _is_norm(squares: Node) -> bool:
+    """Whether the root of this is a norm, or a standard deviation: it is made of sums of squares and of what scales these."""
+    if squares.kind != "call_function":
+        return False
+    operands = squares.args
+    name = squares.op.name
+    if name == "var":
+        return True
+    if name == "square" or (name == "multiply" and operands[0] is operands[1]):
+        return not squares.dtype.is_complex
+    if name in ("sum", "mean", "reshape", "cast", "broadcast_to", "divide"):
+        return _is_norm(operands[0])
+    return name == "add" and all(map(_is_norm, operands))
+
+
+def _hypot_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    share = g / or_infinite(d.out)
+    return share * d.x, share * d.y
 
 
 def _copysign_vjp(d: Differentiated, g: Term) -> tuple[Term, None]:
     return g * d.x.call("sign") * d.y.number(1).call("copysign", d.y), None
 
 
+def or_any(logarithm: Term) -> Term:
+    """The logarithm that shares are measured by: of no sum at all it is any, for its shares are nothing."""
+    return logarithm.number(0).where(logarithm.equals(-math.inf), logarithm)
+
+
 def _shares(function: str) -> VJP:
-    """Of the logarithm of a sum: how much of the sum each operand is."""
-    return lambda d, g: (g * (d.x - d.out).call(function), g * (d.y - d.out).call(function))
+    """Of the logarithm of a sum: how much of the sum each operand is; nothing, of a sum of zeros."""
+
+    def vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+        total = or_any(d.out)
+        return g * (d.x - total).call(function), g * (d.y - total).call(function)
+
+    return vjp
 
 
 def _square_sum(d: Differentiated) -> Term:
@@ -148,8 +206,8 @@ def _square_sum(d: Differentiated) -> Term:
 
 _row("add", 2, ANY, _or_on_bools("or", "add"), vjp=lambda d, g: (g, g))
 _row("subtract", 2, NUMERIC, _scalar("sub"), vjp=lambda d, g: (g, -g))
-_row("multiply", 2, ANY, _or_on_bools("and", "mul"), vjp=lambda d, g: (g * d.y, g * d.x))
-_row("divide", 2, INEXACT, _scalar("div"), vjp=lambda d, g: (g / d.y, -g * d.out / d.y))
+_row("multiply", 2, ANY, _or_on_bools("and", "mul"), vjp=lambda d, g: (g * d.y.conj, g * d.x.conj))
+_row("divide", 2, INEXACT, _scalar("div"), vjp=_divide_vjp)
 _row("floor_divide", 2, REAL_NUMERIC, _scalar("floordiv"), vjp=flat)
 _row("remainder", 2, REAL_NUMERIC, _scalar("remainder"), vjp=lambda d, g: (g, -g * d.x.call("floor_divide", d.y)))
 _row("fmod", 2, REAL_NUMERIC, _scalar("fmod"), vjp=lambda d, g: (g, -g * (d.x / d.y).call("trunc")))
@@ -164,8 +222,8 @@ _row(
     doc="products wrap; exponents must not be negative, which graphs check: what is given for these is any number",
 )
 _row("negative", 1, NUMERIC, _scalar("neg"), vjp=lambda d, g: (-g,))
-_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real, vjp=lambda d, g: (g * d.x.call("sign"),))
-_row("sign", 1, NUMERIC, _scalar("sign"), vjp=flat)
+_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real, vjp=_absolute_vjp)
+_row("sign", 1, NUMERIC, _scalar("sign"), vjp=_sign_vjp)
 _row(
     "reciprocal",
     1,
@@ -174,14 +232,14 @@ _row(
     vjp=_reciprocal_vjp,
     doc="of integers by way of float64; that of 0 is the machine's affair",
 )
-_row("square", 1, NUMERIC, lambda x: call("mul", x, x), vjp=lambda d, g: (g * d.x * 2,))
+_row("square", 1, NUMERIC, lambda x: call("mul", x, x), vjp=lambda d, g: (g * d.x.conj * 2,))
 _row("maximum", 2, ANY, _or_on_bools("or", "maximum"), vjp=_extreme_vjp)
 _row("minimum", 2, ANY, _or_on_bools("and", "minimum"), vjp=_extreme_vjp)
 _row("fmax", 2, ANY, _fmax_fmin("or", "maximum", "fmax"), vjp=_extreme_vjp)
 _row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"), vjp=_extreme_vjp)
 _row("copysign", 2, FLOAT, _scalar("copysign"), vjp=_copysign_vjp)
 _row("nextafter", 2, FLOAT, _scalar("nextafter"))
-_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False, vjp=lambda d, g: (g * d.x / d.out, g * d.y / d.out))
+_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False, vjp=_hypot_vjp)
 _row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False, vjp=lambda d, g: (g * d.y / _square_sum(d), -g * d.x / _square_sum(d)))
 _row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False, vjp=_shares("exp"))
 _row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False, vjp=_shares("exp2"))
@@ -275,9 +333,13 @@ _row("heaviside", 2, FLOAT, _heaviside, vjp=lambda d, g: (None, g.where(d.x.equa
 
 # -- parts of complex numbers -----------------------------------------------------------------------------------------
 
-_row("conjugate", 1, COMPLEX, _scalar("conj"))
-_row("real", 1, COMPLEX, _scalar("real"), result=to_real, part=0)
-_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real, part=1)
+def _imag_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (g.full(0, ()).call("complex", g),)
+
+
+_row("conjugate", 1, COMPLEX, _scalar("conj"), vjp=lambda d, g: (g.conj,))
+_row("real", 1, COMPLEX, _scalar("real"), result=to_real, part=0, vjp=lambda d, g: (g.cast(d.x.dtype),))
+_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real, part=1, vjp=_imag_vjp)
 
 
 def _complex(xp: Any, real: Any, imag: Any) -> Any:
@@ -286,11 +348,20 @@ def _complex(xp: Any, real: Any, imag: Any) -> Any:
     return result
 
 
-_row("complex", 2, FLOAT, _scalar("complex"), result=to_complex, eager=_complex, doc="of a real and an imaginary part")
+_row(
+    "complex",
+    2,
+    FLOAT,
+    _scalar("complex"),
+    result=to_complex,
+    eager=_complex,
+    vjp=lambda d, g: (g.real, g.imag),
+    doc="of a real and an imaginary part",
+)
 
 # -- roots, exponentials, logarithms, trigonometry -------------------------------------------------------------------
 
-_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0), vjp=lambda d, g: (g / (d.out * 2),))
+_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0), vjp=_sqrt_vjp)
 
 _TRANSCENDENTAL: dict[str, tuple[float, float]] = {
     "cbrt": (-10.0, 10.0), "exp": (-10.0, 10.0), "exp2": (-10.0, 10.0), "expm1": (-5.0, 5.0),
@@ -319,13 +390,13 @@ _SLOPES: dict[str, Callable[[Differentiated], Term]] = {  # d result / d operand
     "cosh": lambda d: d.x.call("sinh"),
     "tanh": lambda d: 1 - d.out * d.out,
     "arcsinh": lambda d: (d.x * d.x + 1).call("sqrt").call("reciprocal"),
-    "arccosh": lambda d: (d.x * d.x - 1).call("sqrt").call("reciprocal"),
+    "arccosh": lambda d: ((d.x - 1).call("sqrt") * (d.x + 1).call("sqrt")).call("reciprocal"),  # of complex numbers not one root
     "arctanh": lambda d: (1 - d.x * d.x).call("reciprocal"),
 }
 
 
 def _by_slope(name: str) -> VJP:
-    return lambda d, g: (g * _SLOPES[name](d),)
+    return lambda d, g: (g * _SLOPES[name](d).conj,)
 
 
 for _name, _domain in _TRANSCENDENTAL.items():
@@ -421,7 +492,7 @@ define_op(
     shape=_same_shape,
     eager=lambda xp, x, dtype: x.astype(dtype.numpy),
     lowering=Elementwise(lambda x, dtype: cast(x, dtype)),
-    vjp=lambda d, g: (g.cast(d.x.dtype),),
+    vjp=lambda d, g: (g,),
     exact=True,
     doc="NumPy's astype; floats outside an integer's range give what NumPy gives on the machine",
 )

@@ -11,7 +11,7 @@ from dynagraph.ir.ops import OPS, REQUIRED, Attrs, Elementwise, Gather, Metas, S
 from dynagraph.ir.optable.elementwise import nonnegative
 from dynagraph.ir.optable.rules import one_dtype
 from dynagraph.ir.shapes import Shape, numel, same_shape
-from dynagraph.ir.terms import Differentiated, Term
+from dynagraph.ir.terms import Differentiated, Term, counted
 
 
 def _gather_dtype(metas: Metas, attrs: Attrs) -> DType:
@@ -127,8 +127,13 @@ def _scatter_vjp(d: Differentiated, g: Term) -> list[Term | None]:
         return [g, g.call("gather", *places, **where), *nothing]
     if d.attrs["combine"] == "subtract":
         return [g, -g.call("gather", *places, **where), *nothing]
+    if d.attrs["combine"] in ("maximum", "minimum", "fmax", "fmin"):
+        return [*_extreme_vjp(d, g, places, where), *nothing]
     if d.attrs["combine"]:
-        raise GradientError(f"no gradient passes through scatter with {d.attrs['combine']}; add, subtract or store instead")
+        raise GradientError(
+            f"{d.node.location or d.node.name}: no gradient passes through scatter with {d.attrs['combine']}; "
+            "add, subtract, take extremes or store instead"
+        )
     numbers = _numbered(g, values.shape)
     last = numbers.full(-1, g.shape).call("scatter", numbers, *places, **where, combine="").call("gather", *places, **where)
     stayed = last.equals(numbers)
@@ -136,9 +141,17 @@ def _scatter_vjp(d: Differentiated, g: Term) -> list[Term | None]:
     return [kept, g.call("gather", *places, **where).where(stayed, 0), *nothing]
 
 
+def _extreme_vjp(d: Differentiated, g: Term, places: list[Term], where: dict[str, Any]) -> tuple[Term, Term]:
+    """In equal shares to what is the extreme at its place: what was there, and values that came."""
+    stayed, came = d.x.equals(d.out), d.y.equals(d.out.call("gather", *places, **where))
+    count = stayed.cast(g.dtype).call("scatter", came.cast(g.dtype), *places, **where, combine="add")
+    share = g / count
+    return share.where(stayed, 0), share.call("gather", *places, **where).where(came, 0)
+
+
 def _numbered(g: Term, shape: Shape) -> Term:
     """0, 1, 2... in C order."""
-    return Term(g.node.graph.call(OPS["iota"], shape=(numel(shape),), start=0, step=1, dtype=dtypes.int64)).reshape(shape)
+    return counted(g, numel(shape)).reshape(shape)
 
 
 define_op(

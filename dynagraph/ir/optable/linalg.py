@@ -28,15 +28,15 @@ def _matmul_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
     x, rows = d.x, g
     if d.y.ndim == 2 and x.ndim > 2:
         x, rows = (t.reshape((numel(t.shape[:-1]), t.shape[-1])) for t in (x, g))
-    return _product(d.x, g, d.y.transposed), _product(d.y, x.transposed, rows)
+    return _product(d.x, g, d.y.adjoint), _product(d.y, x.adjoint, rows)
 
 
 def _product(of: Term, left: Term, right: Term) -> Term:
     """The gradient by an operand; by one that is transposed, as the transpose of what its own gradient is."""
     axes = of.node.attrs.get("axes", ()) if of.node.is_op("transpose") else ()
     if axes == (*range(of.ndim - 2), of.ndim - 1, of.ndim - 2):
-        return right.transposed.call("matmul", left.transposed).transposed
-    return left.call("matmul", right)
+        return (right.transposed @ left.transposed).transposed
+    return left @ right
 
 
 define_op(

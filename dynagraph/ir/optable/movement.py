@@ -370,7 +370,7 @@ def _windows_vjp(d: Differentiated, g: Term) -> tuple[Term]:
     places = g.shape[:n]
     total = g.full(0, d.x.shape)
     for within in all_of(*map(range, sizes)):
-        one = _part(g, (0,) * n + within, places + (1,) * len(sizes)).reshape(places)
+        one = g.part((0,) * n + within, places + (1,) * len(sizes)).reshape(places)
         offsets = _summed(axes, within)
         starts = tuple(offsets.get(k, 0) for k in range(n))
         total = total + g.full(0, d.x.shape).call("update_slice", one, starts=starts, steps=(1,) * n)
@@ -380,10 +380,6 @@ def _windows_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 def _summed(axes: Sequence[int], within: Sequence[int]) -> dict[int, int]:
     """How far each axis has moved: one may be cut into windows twice."""
     return {axis: sum(w for a, w in zip(axes, within) if a == axis) for axis in axes}
-
-
-def _part(x: Term, starts: Shape, shape: Shape) -> Term:
-    return x.call("slice", starts=starts, steps=(1,) * x.ndim, shape=shape)
 
 
 _rearrange(
@@ -522,7 +518,7 @@ def _concatenate_source(position: Index, metas: Metas, attrs: Attrs, out: Meta) 
 def _concatenate_vjp(d: Differentiated, g: Term) -> list[Term]:
     axis = d.attrs["axis"]
     ends = accumulate((x.shape[axis] for x in d.operands), initial=0)
-    return [_part(g, tuple(start if k == axis else 0 for k in range(g.ndim)), x.shape) for x, start in zip(d.operands, ends)]
+    return [g.part(tuple(start if k == axis else 0 for k in range(g.ndim)), x.shape) for x, start in zip(d.operands, ends)]
 
 
 define_op(
@@ -573,7 +569,7 @@ define_op(
     shape=_pad_shape,
     eager=_pad_eager,
     lowering=Movement(_pad_source, batched=lambda attrs, n: {"widths": ((0, 0), *attrs["widths"])}),
-    vjp=lambda d, g: (_part(g, tuple(low for low, _ in d.attrs["widths"]), d.x.shape),),
+    vjp=lambda d, g: (g.part(tuple(low for low, _ in d.attrs["widths"]), d.x.shape),),
     exact=True,
 )
 

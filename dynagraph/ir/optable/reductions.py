@@ -9,10 +9,10 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
-from dynagraph.ir.optable.elementwise import nonnegative
+from dynagraph.ir.optable.elementwise import nonnegative, or_any, or_infinite
 from dynagraph.ir.optable.rules import ANY, INEXACT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype, to_real
 from dynagraph.ir.shapes import Dim, Shape, numel, same_dim
-from dynagraph.ir.terms import Differentiated, Term
+from dynagraph.ir.terms import Differentiated, Term, counted
 
 Axes = tuple[int, ...]
 
@@ -141,7 +141,7 @@ def _products_before(x: Term) -> Term:
     axis, size = x.ndim - 1, x.shape[-1]
     if same_dim(size, 0):
         return x
-    front = x.call("slice", starts=(0,) * x.ndim, steps=(1,) * x.ndim, shape=(*x.shape[:-1], size - 1))
+    front = x.part((0,) * x.ndim, (*x.shape[:-1], size - 1))
     shifted = x.full(1, (*x.shape[:-1], 1)).call("concatenate", front, axis=axis)
     return shifted.call("cumprod", axis=axis)
 
@@ -168,8 +168,63 @@ def _cumprod_vjp(d: Differentiated, g: Term) -> tuple[Term]:
     zeros = zero.cast(dtypes.int64).call("cumsum", axis=axis)
     first = zero.call("logical_and", zeros.equals(1))
     others = d.x.number(1).where(first, d.x).call("cumprod", axis=axis)
-    in_front = _sums_behind(g * d.out, axis) / d.x.number(1).where(zero, d.x)
-    return (in_front.where(zeros.equals(0), _sums_behind(g * others, axis).where(first, 0)),)
+    in_front = _sums_behind(g * d.out.conj, axis) / d.x.number(1).where(zero, d.x).conj
+    return (in_front.where(zeros.equals(0), _sums_behind(g * others.conj, axis).where(first, 0)),)
+
+
+def _running_extreme_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    """To the element that is the extreme at each place; of equal ones the last so far."""
+    axis, shape = d.attrs["axis"], d.x.shape
+    numbers = [_numbered(g, shape, k) for k in range(len(shape))]
+    reached = numbers[axis].where(d.x.equals(d.out), 0).call("maximum_accumulate", axis=axis)
+    places = [reached if k == axis else numbers[k] for k in range(len(shape))]
+    return (g.full(0, shape).call("scatter", g, *places, axes=tuple(range(len(shape))), at=0, combine="add"),)
+
+
+def _subtract_accumulate_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    behind = _sums_behind(g, d.attrs["axis"])
+    return (behind.where(_numbered(g, d.x.shape, d.attrs["axis"]).equals(0), -behind),)
+
+
+def _hypot_accumulate_vjp(d: Differentiated, g: Term) -> tuple[Term]:
+    return (_sums_behind(g / or_infinite(d.out), d.attrs["axis"]) * d.x,)
+
+
+def _logarithms_vjp(function: str) -> VJP:
+    """Of running sums of exponentials: each element has its share of its own sum, and of those behind.
+
+    The sum of the gradients behind, each by how much of its own sum this one is, doubles its reach with each step: no share is
+    more than one.
+    """
+
+    def vjp(d: Differentiated, g: Term) -> tuple[Term]:
+        axis, reach, total = d.attrs["axis"], 1, or_any(d.out)
+        size = d.x.shape[axis]
+        while reach < size:
+            here, there = _front(d.out, axis, reach), _behind(total, axis, reach)
+            more = (here - there).call(function) * _behind(g, axis, reach)
+            g = g + more.call("pad", widths=tuple((0, reach if k == axis else 0) for k in range(g.ndim)))
+            reach *= 2
+        return (g * (d.x - total).call(function),)
+
+    return vjp
+
+
+def _front(x: Term, axis: int, without: int) -> Term:
+    """But for so many elements at the end."""
+    return x.part((0,) * x.ndim, tuple(size - without if k == axis else size for k, size in enumerate(x.shape)))
+
+
+def _behind(x: Term, axis: int, without: int) -> Term:
+    """But for so many elements in front."""
+    starts = tuple(without if k == axis else 0 for k in range(x.ndim))
+    return x.part(starts, tuple(size - start for size, start in zip(x.shape, starts)))
+
+
+def _numbered(beside: Term, shape: Shape, axis: int) -> Term:
+    """The position along one axis of each element."""
+    lengths = tuple(size if k == axis else 1 for k, size in enumerate(shape))
+    return counted(beside, shape[axis]).reshape(lengths).call("broadcast_to", shape=shape)
 
 
 for _name in ("sum", "prod"):
@@ -180,7 +235,7 @@ for _name in ("sum", "prod"):
         _accumulate(_name),
         exact=False,
         doc="accumulates in the operand's dtype",
-        vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d),)}[_name],
+        vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d).conj,)}[_name],
     )
 for _name in ("max", "min"):
     _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True, vjp=_extreme_vjp)
@@ -260,10 +315,15 @@ def _accumulate_power(xp: Any, x: Any, axis: int) -> Any:
     return xp.power.accumulate(operands, axis=axis, dtype=x.dtype)
 
 
+_SCAN_VJPS: dict[str, VJP] = {
+    "add": _cumsum_vjp, "multiply": _cumprod_vjp, **dict.fromkeys(("maximum", "minimum", "fmax", "fmin"), _running_extreme_vjp),
+    "subtract": _subtract_accumulate_vjp, "hypot": _hypot_accumulate_vjp,
+    "logaddexp": _logarithms_vjp("exp"), "logaddexp2": _logarithms_vjp("exp2"),
+}  # fmt: skip
 _binary = [op.name for op in OPS.values() if isinstance(op.lowering, Elementwise) and op.arity == 2 and op.name != "ldexp"]
 for _name in _binary:
     _rule, _run = _accumulate_dtype(_name), _accumulate_power if _name == "power_int" else _accumulate_eager(_name)
-    _scan(f"{_name}_accumulate", _name, _rule, _run, exact=OPS[_name].exact, domain=OPS[_name].domain)
+    _scan(f"{_name}_accumulate", _name, _rule, _run, exact=OPS[_name].exact, domain=OPS[_name].domain, vjp=_SCAN_VJPS.get(_name))
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------

@@ -2,19 +2,29 @@
 
 Gradients are nodes of the same graph, made of the table's ops: they are simplified, fused and compiled like all others, and have
 gradients themselves.  What a gradient does not depend on is never built: zeros are symbolic.
+
+Complex numbers are pairs of real ones: the gradient by z is that by its real part plus i times that by its imaginary part
+(`ir/terms.py`).  Where a real operand meets a complex gradient, as that of a cast does, the real part counts.
+
+Where a function has a kink the gradient is one of its subgradients: zero for the absolute value of zero, and for a norm at zero;
+halves for two equal operands of maximum or minimum, also where these cut off a range (np.clip), and equal shares for a reduction's
+extremes.  Where the slope is infinite it is so here (sqrt at zero, but not that of a sum of squares, which is a norm), and NaN
+where that meets a zero.  What `where`, maximum and the like do not choose gets zero, also behind an infinite slope, as far back as
+elementwise functions go whose value nothing else uses: see `Share`.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
+import cmath
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynagraph.errors import GradientError
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Composite
+from dynagraph.ir.ops import OPS, Composite, Elementwise
 from dynagraph.ir.passes.decompose import expansion
+from dynagraph.ir.rewrite import uniform_value
 from dynagraph.ir.shapes import Shape, same_dim, same_shape
 from dynagraph.ir.terms import Differentiated, Term
 
@@ -61,14 +71,38 @@ def append_tangents(graph: Graph, tangents: Pairs, of: Sequence[Node]) -> list[N
     return append_gradients(graph, known, seeds)
 
 
+@dataclass(frozen=True)
+class Share:
+    """What comes back to a value from one of its users.
+
+    `within`: conditions, and whether they hold or not, outside of which the gradient is zero, for the value is not chosen there.
+    What is zero may have met an infinite slope since, and be NaN; it is set to zero again where elements meet others.
+    """
+
+    term: Term
+    within: tuple[tuple[Node, bool], ...] = ()
+    is_clean: bool = True
+
+    def cleaned(self) -> Share:
+        if self.is_clean:
+            return self
+        term = self.term
+        for condition, holds in self.within:
+            term = term.where(Term(condition), 0) if holds else term.full(0, ()).where(Term(condition), term)
+        return Share(term, self.within)
+
+
+Found = dict[Node, list[Share]]
+
+
 def _accumulate(graph: Graph, seeds: Pairs, by: Sequence[Node]) -> list[Node | None]:
     nodes = list(graph.nodes)
     active = set(by)
     _spread(nodes, active)
-    found: dict[Node, list[Term]] = {}
+    found: Found = {}
     for value, seed in seeds:
         if value in active:
-            found.setdefault(value, []).append(Term(seed))
+            found.setdefault(value, []).append(Share(Term(seed)))
     gradients = _reverse(nodes, active, found, set(by))
     return [gradients[node].node if node in gradients else None for node in by]
 
@@ -82,27 +116,37 @@ def _spread(nodes: Sequence[Node], active: set[Node]) -> None:
             active.add(node)
 
 
-def _reverse(
-    nodes: Sequence[Node], active: set[Node], found: dict[Node, list[Term]], wanted: Collection[Node] = ()
-) -> dict[Node, Term]:
+def _reverse(nodes: Sequence[Node], active: set[Node], found: Found, wanted: Collection[Node] = ()) -> dict[Node, Term]:
     """Take what was `found` of the gradients of nodes to their operands, last node first; gives the sums for `wanted`."""
     gradients: dict[Node, Term] = {}
     waiting: dict[CustomGradient, dict[Node, Node]] = {}
     for node in reversed(nodes):
-        terms = found.pop(node, None)
+        shares = found.pop(node, None)
         custom = node.graph.custom.get(node)
         node.graph.location = node.location
-        if terms is not None:
-            total = functools.reduce(operator.add, terms)
+        if shares is not None:
+            whole = _sum(shares)
+            if node in wanted or custom is not None:
+                whole = whole.cleaned()
             if node in wanted:
-                gradients[node] = total
+                gradients[node] = whole.term
             if custom is not None:
-                waiting.setdefault(custom, {})[node] = total.node
+                waiting.setdefault(custom, {})[node] = whole.term.node
             elif any(a in active for a in node.args):
-                _pass_through(node, total, active, found)
+                _pass_through(node, whole, active, found)
         if custom in waiting and node is custom.results[0]:
             _pass_custom(custom, waiting.pop(custom), active, found)
     return gradients
+
+
+def _sum(shares: Sequence[Share]) -> Share:
+    if len(shares) == 1:
+        return shares[0]
+    first, *others = (share.cleaned() for share in shares)
+    total = first.term
+    for share in others:
+        total = total + share.term
+    return Share(total, first.within if all(share.within == first.within for share in others) else ())
 
 
 @dataclass(eq=False)
@@ -125,7 +169,7 @@ class CustomGradient:
         return CustomGradient(self.name, results, operands, frozenset(to.get(n, n) for n in self.captured), self.pull)
 
 
-def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[Node], found: dict[Node, list[Term]]) -> None:
+def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[Node], found: Found) -> None:
     if any(node in active for node in custom.captured):
         raise GradientError(
             f"{_place(custom.results[0])}: {custom.name} uses a value that is being differentiated and is none of its arguments; "
@@ -134,7 +178,7 @@ def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[No
     terms = custom.pull(custom.operands, [given.get(node) for node in custom.results])
     for operand, term in zip(custom.operands, terms, strict=True):
         if term is not None and operand in active:
-            found.setdefault(operand, []).append(_of_shape(Term(term), operand.shape))
+            found.setdefault(operand, []).append(_of_shape(Share(_of_dtype(Term(term), operand.dtype)), operand.shape))
 
 
 def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
@@ -175,21 +219,24 @@ def _copied(part: Sequence[Node], values: Sequence[Node], given: Mapping[Node, N
     return copies
 
 
-def _through_parts(node: Node, gradient: Term, active: set[Node], found: dict[Node, list[Term]]) -> None:
+def _through_parts(node: Node, gradient: Term, active: set[Node], found: Found) -> None:
     """As `_pass_through`, for an op that is made of others."""
     graph = node.graph
     before = graph.latest
     value = expansion(node)
     parts = graph.since(before)
     _spread(parts, active)
-    found.setdefault(value, []).append(gradient)
+    found.setdefault(value, []).append(Share(gradient))
     _reverse(parts, active, found)
 
 
-def _pass_through(node: Node, gradient: Term, active: set[Node], found: dict[Node, list[Term]]) -> None:
+def _pass_through(node: Node, whole: Share, active: set[Node], found: Found) -> None:
     """Add to the gradients of a node's operands what comes through the node."""
+    is_pointwise = isinstance(node.op.lowering, Elementwise) or node.is_op("copy", "variable", "again")
+    if not is_pointwise:
+        whole = Share(whole.cleaned().term)
     if isinstance(node.op.lowering, Composite):
-        _through_parts(node, gradient, active, found)
+        _through_parts(node, whole.term, active, found)
         return
     if node.op.vjp is None:
         raise GradientError(
@@ -197,15 +244,43 @@ def _pass_through(node: Node, gradient: Term, active: set[Node], found: dict[Nod
             "or keep what it depends on out of the gradient"
         )
     _check_dtype(node, "a gradient would pass through")
-    for operand, term in zip(node.args, node.op.vjp(Differentiated(node), gradient), strict=True):
+    is_clean = whole.is_clean and (not whole.within or _is_harmless(node))
+    for operand, term in zip(node.args, node.op.vjp(Differentiated(node), whole.term), strict=True):
         if term is not None and operand in active:
-            found.setdefault(operand, []).append(_of_shape(term, operand.shape))
+            share = Share(_of_dtype(term, operand.dtype), whole.within + _chosen(term.node, whole.term.node), is_clean)
+            found.setdefault(operand, []).append(_of_shape(share, operand.shape))
+
+
+_HARMLESS = frozenset((
+    "add", "subtract", "negative", "where", "maximum", "minimum", "fmax", "fmin", "cast", "conjugate", "real", "imag", "complex",
+    "copy", "variable", "again",
+))  # fmt: skip
+
+
+def _is_harmless(node: Node) -> bool:
+    """Whether zero stays zero on its way back through the op: no slope is infinite."""
+    if node.is_op("multiply", "divide"):
+        factor = uniform_value(node.args[1])
+        return factor is not None and factor != 0 and cmath.isfinite(factor)
+    return node.op.name in _HARMLESS
+
+
+def _chosen(term: Node, gradient: Node) -> tuple[tuple[Node, bool], ...]:
+    """The condition outside of which a gradient was set to zero just now.  That itself may be zeros which stand for any numbers."""
+    if not term.is_op("where"):
+        return ()
+    condition, chosen, otherwise = term.args
+    if _is_zero(otherwise) and otherwise is not gradient:
+        return ((condition, True),)
+    return ((condition, False),) if _is_zero(chosen) and chosen is not gradient else ()
+
+
+def _is_zero(node: Node) -> bool:
+    return uniform_value(node) == 0
 
 
 def _check_dtype(node: Node, what: str) -> None:
-    if node.dtype.is_complex:
-        raise GradientError(f"{_place(node)}: {what} complex numbers, which is not there yet; take real and imaginary parts")
-    if not node.dtype.is_float:
+    if not node.dtype.is_inexact:
         raise GradientError(f"{_place(node)}: {what} {node.dtype}, which has no derivatives; cast to float64 first")
 
 
@@ -213,17 +288,30 @@ def _place(node: Node) -> str:
     return f"{node.location}: {node.name}" if node.location else node.name
 
 
-def _of_shape(term: Term, shape: Shape) -> Term:
+def _of_dtype(term: Term, dtype: DType) -> Term:
+    """The gradient of an operand that the op has converted."""
+    return (term if dtype.is_complex else term.real).cast(dtype)
+
+
+def _of_shape(share: Share, shape: Shape) -> Share:
     """The gradient of an operand that was broadcast: the sum over what it was broadcast to."""
-    if same_shape(term.shape, shape):
-        return term
+    if same_shape(share.term.shape, shape):
+        return share
+    term = share.cleaned().term
+    within = tuple((condition, holds) for condition, holds in share.within if _fits(condition.shape, shape))
     missing = term.ndim - len(shape)
     if missing < 0:
-        return term.call("broadcast_to", shape=shape)
+        return Share(term.call("broadcast_to", shape=shape), within)
     axes = tuple(k for k in range(term.ndim) if k < missing or (same_dim(shape[k - missing], 1) and not same_dim(term.shape[k], 1)))
     reduced = term.call("sum", axis=axes, keepdims=True) if axes else term
     reduced = reduced.reshape(reduced.shape[missing:])
-    return reduced if same_shape(reduced.shape, shape) else reduced.call("broadcast_to", shape=shape)
+    return Share(reduced if same_shape(reduced.shape, shape) else reduced.call("broadcast_to", shape=shape), within)
+
+
+def _fits(condition: Shape, shape: Shape) -> bool:
+    """Whether a condition broadcasts to the shape."""
+    own = shape[len(shape) - len(condition) :]
+    return len(condition) <= len(shape) and all(same_dim(have, 1) or same_dim(have, want) for have, want in zip(condition, own))
 
 
 __all__ = ["CustomGradient", "append_gradients", "append_tangents", "recompute"]

@@ -25,7 +25,8 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
         first = known.setdefault(key, node)
         if first is not node and not _is_own_output(node):
             replace(node, first)
-            if node.may_raise:  # the first one raises
+            if node.must_run:  # the first one raises
+                first.attrs["call"] = node.attrs["call"]
                 graph.erase(node)
     graph.eliminate_dead_code()
     return graph
