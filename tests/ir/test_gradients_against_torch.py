@@ -103,7 +103,8 @@ ROWS: dict[str, Torch] = {
     "slice": lambda x, starts, steps, shape: x[part_of(x, starts, steps, shape)] if x.ndim else x.clone(),
     "update_slice": update_slice, "concatenate": lambda *xs, axis: torch.cat(xs, dim=axis), "pad": pad,
     "roll": lambda x, shift, axis: torch.roll(x, shift, axis), "tile": lambda x, reps: x.repeat(reps),
-    "repeat": lambda x, repeats, axis: x.repeat_interleave(repeats, dim=axis), "copy": torch.clone, "variable": torch.clone, "again": torch.clone,
+    "repeat": lambda x, repeats, axis: x.repeat_interleave(repeats, dim=axis),
+    "copy": torch.clone, "variable": torch.clone, "again": torch.clone,
 }  # fmt: skip
 # what PyTorch has no gradient of, or not at all
 WITHOUT = {"floor_divide", "heaviside", *(f"{name}_accumulate" for name in ("subtract", "fmax", "fmin", "hypot", "logaddexp2"))}
