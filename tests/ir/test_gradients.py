@@ -213,6 +213,8 @@ EDGES: dict[str, tuple[Program, list[object], list[object]]] = {
     "norm": (root_of_squares, [[[0.0, 0.0], [3.0, 4.0]]], [[[0, 0], [0.6, 0.8]]]),
     "root-of-square": (lambda x: x.call("square").call("sqrt"), [[0.0, -3.0]], [[0, -1]]),
     "hypot": (lambda x, y: x.call("hypot", y), [[0.0, 3.0], [0.0, 4.0]], [[0, 0.6], [0, 0.8]]),
+    "arctan2": (lambda x, y: x.call("arctan2", y), [[0.0, 3.0], [0.0, 4.0]], [[0, 4 / 25], [0, -3 / 25]]),
+    "copysign": (lambda x, y: x.call("copysign", y), [[0.0, 3.0], [1.0, -1.0]], [[0, -1], [0, 0]]),
     "std": (deviation, [[2.0, 2.0, 2.0]], [[0, 0, 0]]),
     "var": (lambda x: x.call("var", axis=(0,), keepdims=False, ddof=1), [[2.0, 2.0, 2.0]], [[0, 0, 0]]),
     "maximum": (lambda x, y: x.call("maximum", y), [[1.0, 2.0, 3.0], [1.0, 3.0, 2.0]], [[0.5, 0, 1], [0.5, 1, 0]]),

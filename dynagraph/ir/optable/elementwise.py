@@ -200,8 +200,10 @@ def _shares(function: str) -> VJP:
     return vjp
 
 
-def _square_sum(d: Differentiated) -> Term:
-    return d.x * d.x + d.y * d.y
+def _arctan2_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+    """The origin has no direction: zero."""
+    share = g / or_infinite(d.x * d.x + d.y * d.y)
+    return share * d.y, -share * d.x
 
 
 _row("add", 2, ANY, _or_on_bools("or", "add"), vjp=lambda d, g: (g, g))
@@ -240,7 +242,7 @@ _row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"), vjp=_extreme_vjp)
 _row("copysign", 2, FLOAT, _scalar("copysign"), vjp=_copysign_vjp)
 _row("nextafter", 2, FLOAT, _scalar("nextafter"))
 _row("hypot", 2, FLOAT, _scalar("hypot"), exact=False, vjp=_hypot_vjp)
-_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False, vjp=lambda d, g: (g * d.y / _square_sum(d), -g * d.x / _square_sum(d)))
+_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False, vjp=_arctan2_vjp)
 _row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False, vjp=_shares("exp"))
 _row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False, vjp=_shares("exp2"))
 

@@ -8,7 +8,7 @@ arXiv:1909.02659.
 
 Of functions that look at one half of a matrix (cholesky, eigh) the gradient is the symmetric one, as if they looked at both.
 Eigenvectors and singular vectors of equal values have no derivatives: infinities or NaN.  A function of complex ones must not
-depend on their phases.
+depend on their phases.  The gradient of a determinant is made with the inverse: of a singular matrix it raises LinAlgError.
 """
 
 from __future__ import annotations
