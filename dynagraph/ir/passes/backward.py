@@ -260,9 +260,13 @@ _HARMLESS = frozenset((
 def _is_harmless(node: Node) -> bool:
     """Whether zero stays zero on its way back through the op: no slope is infinite."""
     if node.is_op("multiply", "divide"):
-        factor = uniform_value(node.args[1])
-        return factor is not None and factor != 0 and cmath.isfinite(factor)
+        return any(map(_is_scale, node.args if node.is_op("multiply") else node.args[1:]))
     return node.op.name in _HARMLESS
+
+
+def _is_scale(node: Node) -> bool:
+    factor = uniform_value(node)
+    return factor is not None and factor != 0 and cmath.isfinite(factor)
 
 
 def _chosen(term: Node, gradient: Node) -> tuple[tuple[Node, bool], ...]:
