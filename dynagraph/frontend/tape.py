@@ -181,6 +181,8 @@ class Tape:
     # -- one step -------------------------------------------------------------------------------------------------------
     def step(self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = ()) -> Any:
         """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to."""
+        if not self.open:
+            return real()
         ex = self.ex
         place = ex.graph.location = _users_line()
         before = {id(memory): memory.value for memory in ex.memories}
@@ -205,7 +207,7 @@ class Tape:
         raise GradientError(
             f"{place}: no gradient passes through {what}: {reason}; write the step with other functions, "
             "or take it out of the gradient with dg.stop_gradient"
-        )
+        ) from None
 
     # -- gradients ----------------------------------------------------------------------------------------------------------
     def node_of(self, obj: Any) -> Node:
@@ -288,10 +290,10 @@ class Box(Taped):
             kwargs["out"] = outs[0]
         elif outs is None:
             kwargs.pop("out", None)
-        return _called(self.tape, ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
+        return _called(ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(self.tape, function, function, "__call__", args, kwargs)
+        return _called(function, function, "__call__", args, kwargs)
 
     # -- items ----------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Any:
@@ -314,7 +316,7 @@ class Box(Taped):
         tape.step(meaning, real, "this assignment", [self])
 
     def _check_own(self, what: str) -> None:
-        if way_to(self.array.node)[1].is_op("variable"):
+        if self.tape.open and way_to(self.array.node)[1].is_op("variable"):
             raise GradientError(
                 f"{_users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
             )
@@ -336,11 +338,13 @@ class Box(Taped):
             return lambda: getattr(np, name)(self)
         real = getattr(self.value, name)
         tape = self.tape
+        if not tape.open:
+            return real
         if callable(real):
             try:
                 return _BoxMethod(self, name, load_attribute(tape.frame, self.array, name))
             except (Break, Unsupported, Raised) as stop:
-                return _BoxMethod(self, name, stop)
+                return _BoxMethod(self, name, stop.with_traceback(None))  # which would hold the box
         return tape.step(lambda: load_attribute(tape.frame, self.array, name), lambda: real, f".{name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -409,8 +413,11 @@ class _BoxMethod:
         return tape.step(meaning, real, f".{self.name}()", [box, *_arrays_in((args, kwargs))])
 
 
-def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """A call of a function of NumPy's, or of a method of a ufunc."""
+    tape = next((a.tape for a in _arrays_in((args, kwargs)) if type(a) is Box and a.tape.open), None)
+    if tape is None:
+        return function(*_plain(args), **_plain(kwargs))
     name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
     written = _arrays_in((args, kwargs))
     for out in _arrays_in(kwargs.get("out")):
@@ -429,7 +436,7 @@ def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwarg
 
 
 _BINARY = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
+    "divmod": "divmod", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
     "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
 }  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -441,6 +448,8 @@ def _operator(symbol: str, real: Callable[[Any, Any], Any], swapped: bool = Fals
         tape = self.tape
         if not isinstance(other, (np.ndarray, np.generic, int, float, complex, list, tuple)):
             return NotImplemented
+        if not tape.open and type(other) is Box:
+            tape = other.tape
         left, right = (other, self) if swapped else (self, other)
         return tape.step(
             lambda: binary(tape.frame, symbol, tape.to_value(left), tape.to_value(right)),
@@ -475,10 +484,11 @@ def _unary_operator(name: str, real: Callable[[Any], Any]) -> Callable[[Box], An
 
 
 for _name, _symbol in _BINARY.items():
-    _function = getattr(operator, f"__{_name}__")
+    _function = divmod if _name == "divmod" else getattr(operator, f"__{_name}__")
     setattr(Box, f"__{_name}__", _operator(_symbol, _function))
     setattr(Box, f"__r{_name}__", _operator(_symbol, _function, swapped=True))
-    setattr(Box, f"__i{_name}__", _operator_in_place(_symbol, getattr(operator, f"__i{_name}__")))
+    if _name != "divmod":
+        setattr(Box, f"__i{_name}__", _operator_in_place(_symbol, getattr(operator, f"__i{_name}__")))
 for _name, _symbol in _COMPARISONS.items():
     setattr(Box, f"__{_name}__", _operator(_symbol, getattr(operator, f"__{_name}__")))
 for _name, _symbol in _UNARY.items():
@@ -636,9 +646,9 @@ def released(level: Level, value: Any) -> Any:
     if type(value) is not Box or value.tape is not level.tape:
         return value
     tape = level.tape
-    others = tape.open - {level.number}
     node = tape.ex.memories.present(value.array)
-    return value if not others.isdisjoint(tape.levels_of(node)) else value.value
+    tape.levels[node] = tape.levels_of(node) - {level.number}
+    return value if tape.is_active(node) else value.value
 
 
 def begin_part() -> Any:
