@@ -44,6 +44,7 @@ from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobia
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
 _UFUNCS = frozenset(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).nin == 1)
+_MEMORY = (bytes, bytearray, memoryview, np.flatiter, np.nditer)  # what holds an array's numbers, and is none
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
@@ -169,6 +170,8 @@ class Tape:
         if isinstance(value, SequenceValue) and isinstance(real, (tuple, list)):
             items = [self.boxed(v, r) for v, r in zip(value.items, real)]
             return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
+        if isinstance(real, _MEMORY):
+            raise GradientError(f"{_users_line()}: no gradient passes through a {type(real).__name__}; keep to arrays")
         return real
 
     def box(self, array: Any, real: Any) -> Box:
@@ -337,6 +340,8 @@ class Box(Taped):
         if name in _UFUNCS and not hasattr(self.value, name):  # NumPy asks elements of arrays of objects
             return lambda: getattr(np, name)(self)
         real = getattr(self.value, name)
+        if isinstance(real, np.flatiter) and self.value.flags.c_contiguous:
+            return self.reshape(-1)
         tape = self.tape
         if not tape.open:
             return real
@@ -526,8 +531,8 @@ def _holds_inexact(obj: Any) -> bool:
     if isinstance(obj, (tuple, list)):
         return any(map(_holds_inexact, obj))
     if isinstance(obj, (np.ndarray, np.generic)):
-        return obj.dtype.kind in "fcO"
-    return isinstance(obj, (float, complex))
+        return obj.dtype.kind in "fcOV"
+    return isinstance(obj, (float, complex, *_MEMORY))
 
 
 def _owner(array: np.ndarray) -> Any:

@@ -246,7 +246,6 @@ SHAPES: dict[str, Row] = {
     "array_split": (lambda x: np.array_split(x, 2)[0] ** 2, v),
     "tile": (lambda x: np.tile(x, (2, 2)) ** 2, v),
     "repeat": (lambda x: np.repeat(x, 3) ** 2, v),
-    "repeat by counts": (lambda x: np.repeat(x, [1, 0, 2], axis=0) ** 2, m),
     "roll": (lambda x: np.roll(x, 2) * x, v),
     "roll of axes": (lambda x: np.roll(x, (1, -1), axis=(0, 1)) * x, m),
     "flip": (lambda x: np.flip(x) * x, m),
@@ -264,7 +263,6 @@ SHAPES: dict[str, Row] = {
     "full": (lambda x: np.full((2, 5), x) * x, v),
     "meshgrid": (lambda x, y: np.meshgrid(x, y)[0] * np.meshgrid(x, y)[1], v, row),
     "sliding_window_view": (lambda x: np.lib.stride_tricks.sliding_window_view(x, 3).sum(axis=1) ** 2, v),
-    "linspace": (lambda x: np.linspace(x[0], x[1], 4) ** 2, v),
     "vander": (lambda x: np.vander(x, 4), v),
 }
 
@@ -284,13 +282,10 @@ LINEAR: dict[str, Row] = {
     "tensordot of one": (lambda x, y: np.tensordot(x, y, 1), t, distinct(4, 2)),
     "cross": (lambda x, y: np.cross(x, y), square, square[::-1] + 0.1),
     "einsum ij,jk": (lambda x, y: np.einsum("ij,jk->ik", x, y), m, n.T),
-    "einsum trace": (lambda x: np.einsum("ii", x) ** 2, square),
-    "einsum diagonal": (lambda x: np.einsum("ii->i", x) ** 2, square),
     "einsum ijk,ik": (lambda x, y: np.einsum("ijk,ik->j", x, y), t, distinct(2, 4)),
     "einsum of three": (lambda x, y, w: np.einsum("ij,kj,j->ik", x, y, w), m, n, row),
     "einsum ...": (lambda x, y: np.einsum("...ij,...j->...i", x, y), t, row),
     "einsum outer": (lambda x, y: np.einsum("i,j->ji", x, y), v, row),
-    "einsum optimize": (lambda x, y: np.einsum("ij,kj->ik", x, y, optimize=True), m, n),
     "convolve": (lambda x, y: np.convolve(x, y[:3]), v, u),
     "convolve same": (lambda x, y: np.convolve(x, y[:3], "same"), v, u),
     "convolve valid": (lambda x, y: np.convolve(x, y[:3], mode="valid"), v, u),
@@ -359,6 +354,47 @@ COMPLEX: dict[str, Row] = {
 }
 
 
+OTHERS: dict[str, Row] = {
+    "unwrap": (lambda x: np.unwrap(x * 3) ** 2, v),
+    "resize": (lambda x: np.resize(x, (2, 4)) ** 2, v),
+    "lexsort": (lambda x: x[np.lexsort((x,))] ** 2 * x, v),
+    "digitize": (lambda x: np.digitize(x, [-0.5, 0.9]) * x**2, v),
+    "extract": (lambda x: np.sum(np.extract(mask, x) ** 2), v),
+    "nonzero": (lambda x: np.sum(x[np.nonzero(mask)] ** 2), v),
+    "put": (lambda x: _changed(x, lambda y: np.put(y, [0, 2], x[:2] ** 2)), v),
+    "place": (lambda x: _changed(x, lambda y: np.place(y, mask, x[:3] ** 2)), v),
+    "copyto": (lambda x: _changed(x, lambda y: np.copyto(y, x**2, where=mask)), v),
+    "put_along_axis": (lambda x: _changed(x, lambda y: np.put_along_axis(y, np.array([[1], [2], [0]]), x[:, :1] ** 2, 1)), m),
+    "fill_diagonal": (lambda x: _changed(x, lambda y: np.fill_diagonal(y, x[0, 0] ** 2)), square),
+    "fill": (lambda x: _changed(x, lambda y: y.fill(x[0] ** 2)), v),
+    "sort in place": (lambda x: _changed(x, lambda y: y.sort()) * x, v),
+    "cond": (lambda x: np.linalg.cond(x), square),
+    "tensorinv": (lambda x: np.linalg.tensorinv(x, ind=1), square),
+    "vector_norm": (lambda x: np.linalg.vector_norm(x), v),
+    "nanmedian": (lambda x: np.nanmedian(x) ** 2, v),
+    "nanpercentile": (lambda x: np.nanpercentile(x, 30) ** 2, v),
+    "nanprod": (lambda x: np.nanprod(x), v),
+    "nancumsum": (lambda x: np.nancumsum(x) ** 2, v),
+    "cumulative_sum": (lambda x: np.cumulative_sum(x) ** 2, v),
+    "vecdot": (lambda x, y: np.vecdot(x, y), m, n),
+    "matvec": (lambda x, y: np.matvec(x, y), m, row),
+    "unstack": (lambda x: np.unstack(x)[1] ** 2, m),
+    "hfft": (lambda x: np.fft.hfft(x), v),
+    "bincount": (lambda x: np.bincount([0, 1, 1, 2, 0], weights=x, minlength=4) ** 2, v),
+    "np.c_": (lambda x, y: np.c_[x, y] ** 2, v, u),
+    "np.r_": (lambda x, y: np.r_[x, 1.0, y] ** 2, v, u),
+    "triu_indices": (lambda x: x[np.triu_indices(3)] ** 2, square),
+    "diag_indices": (lambda x: x[np.diag_indices(3)] ** 2, square),
+    "flat": (lambda x: x.flat[3] * sum(number**2 for number in x.flat), m),
+    "ndenumerate": (lambda x: sum(number**2 * place[0] for place, number in np.ndenumerate(x)), m),
+    "as_strided": (lambda x: np.lib.stride_tricks.as_strided(x, (3, 2), (8, 8)) ** 2, v),
+    "vectorize": (lambda x: np.vectorize(lambda number: number**2)(x), v),
+    "apply_along_axis": (lambda x: np.apply_along_axis(np.prod, 0, x), m),
+    "polynomial": (lambda c: np.polynomial.polynomial.polyval(0.3, c) ** 2, v),
+    "chebval": (lambda x: np.polynomial.chebyshev.chebval(x, [1.0, 2.0, 0.5]), v),
+}
+
+
 def _written(x: Any, key: Any, value: Any) -> Any:
     y = x.copy()
     y[key] = value
@@ -371,12 +407,41 @@ def _added(x: Any, places: Any, value: Any) -> Any:
     return y
 
 
+def _changed(x: Any, change: Callable[[Any], None]) -> Any:
+    y = x * 1.0
+    change(y)
+    return y * y
+
+
 def _unpacked(x: Any) -> Any:
     first, *rest, last = x
     return first * last + sum(rest)
 
 
-ROWS: dict[str, Row] = {**ELEMENTWISE, **REDUCTIONS, **INDEXING, **SHAPES, **LINEAR, **COMPLEX}
+ROWS: dict[str, Row] = {**ELEMENTWISE, **REDUCTIONS, **INDEXING, **SHAPES, **LINEAR, **COMPLEX, **OTHERS}
 
-# what has no gradient
-WITHOUT: dict[str, tuple[Callable[..., Any], np.ndarray]] = {}
+# what no gradient passes through, and what the error says
+WITHOUT: dict[str, Row] = {
+    "nextafter": (lambda x: np.nextafter(x, 1.0), v),
+    "spacing": (lambda x: np.spacing(x), v),
+    "histogram": (lambda x: np.histogram(np.arange(5.0), weights=x)[0], v),
+    "bincount": (lambda x: np.bincount([0, 1, 1, 2, 0], weights=x), v),
+    "eig": (lambda x: np.linalg.eig(x)[0].real, square),
+    "eigvals": (lambda x: np.linalg.eigvals(x).real, square),
+    "roots": (lambda x: np.roots(x).real, v),
+    "polyfit": (lambda x: np.polyfit(np.arange(5.0), x, 1), v),
+    "frompyfunc": (lambda x: np.frompyfunc(lambda number: number * 2, 1, 1)(x), v),
+    "einsum": (lambda x: np.einsum("ii", x), square),
+    "einsum optimized": (lambda x, y: np.einsum("ij,kj->ik", x, y, optimize=True), m, n),
+    "linspace": (lambda x: np.linspace(x[0], x[1], 4), v),
+    "arange": (lambda x: np.arange(0.0, x[0], 0.5), p),
+    "repeat": (lambda x: np.repeat(x, [1, 0, 2], axis=0), m),
+    "unique": (lambda x: np.unique(x) ** 2, v),
+    "tolist": (lambda x: np.array(x.tolist()), v),
+    "item": (lambda x: x[0].item() * x, v),
+    "bytes": (lambda x: np.frombuffer(x.tobytes()), v),
+    "view": (lambda x: x.view(np.float32), v),
+    "multiply.at": (lambda x: _changed(x, lambda y: np.multiply.at(y, [0, 0, 1], x[:3])), v),
+    "tensorsolve": (lambda x: np.linalg.tensorsolve(x, np.ones(3)), square),
+    "float": (lambda x: x * float(x[0]), v),
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 import dynagraph as dg
 from dynagraph.differentiation import pulled_back
 
-from .numpy_table import ROWS
+from .numpy_table import ROWS, WITHOUT
+
+MESSAGE = r"numpy_table.py:\d+: .*(no gradient passes through|would lose its gradient)"
 
 
 def weights(value: Any) -> Any:
@@ -40,3 +43,12 @@ def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
         assert (got.dtype, got.shape) == (want.dtype, want.shape) == (argument.dtype, argument.shape)
         tolerance = 1e-5 if argument.dtype == np.float32 else 1e-10
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("plainly", [False, True], ids=["compiled", "tape"])
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_has_no_gradient_says_so(name: str, plainly: bool) -> None:
+    f, *args = WITHOUT[name]
+    cotangent = weights(f(*args))
+    with dg.disable() if plainly else contextlib.nullcontext(), pytest.raises(dg.GradientError, match=MESSAGE):
+        pulled_back(dg.compile(f, backend="reference"), args, cotangent)
