@@ -46,7 +46,10 @@ def check_grads(
     if type(args) not in (tuple, list):
         raise TypeError(f"check_grads: args must be a tuple of arguments, got a {type(args).__name__}")
     rng = np.random.default_rng(seed)
-    _check(f, tuple(args), order, tuple(modes), rtol, step, rng, getattr(f, "__name__", "function"))
+    name = getattr(f, "__name__", "function")
+    if not all(_moves(leaf) for leaf in leaves(tuple(args))):
+        f, args = _of_floats(f, tuple(args))
+    _check(f, tuple(args), order, tuple(modes), rtol, step, rng, name)
 
 
 def _check(f: Any, args: Any, order: int, modes: Any, rtol: Any, step: Any, rng: Any, what: str) -> None:
@@ -60,7 +63,8 @@ def _check(f: Any, args: Any, order: int, modes: Any, rtol: Any, step: Any, rng:
         for (name, got), want in zip(named_leaves(change, "the tangent"), leaves(numeric)):
             _compare(got, want, allowed, f"{name} of {what}")
         if order > 1:
-            _check(lambda *x: jvp(f, x, way)[1], args, order - 1, modes, rtol, step, rng, f"the tangent of {what}")
+            tangent = _made_of(f, lambda *x: jvp(f, x, way)[1])
+            _check(tangent, args, order - 1, modes, rtol, step, rng, f"the tangent of {what}")
     if "rev" in modes:
         gradients = pulled_back(f, args, weight)
         of_gradients = _products(gradients, way)
@@ -71,7 +75,25 @@ def _check(f: Any, args: Any, order: int, modes: Any, rtol: Any, step: Any, rng:
                 f"the gradient of {what} along a random direction is {sum(of_gradients)}, and {sum(of_numbers)} by differences"
             )
         if order > 1:
-            _check(lambda *x: pulled_back(f, x, weight), args, order - 1, modes, rtol, step, rng, f"the gradient of {what}")
+            gradient = _made_of(f, lambda *x: pulled_back(f, x, weight))
+            _check(gradient, args, order - 1, modes, rtol, step, rng, f"the gradient of {what}")
+
+
+def _of_floats(f: Any, args: Any) -> tuple[Any, Any]:
+    """A function of the floats among the arguments, and these."""
+    moves = tuple([_moves(leaf) for leaf in leaves(args)])
+
+    def of_floats(*moved: Any) -> Any:
+        rest = iter(moved)
+        return f(*rebuilt(args, iter([next(rest) if is_moved else leaf for is_moved, leaf in zip(moves, leaves(args))])))
+
+    return _made_of(f, of_floats), [leaf for leaf in leaves(args) if _moves(leaf)]
+
+
+def _made_of(f: Any, made: Any) -> Any:
+    """A function that is compiled as `f` is."""
+    made.__wrapped__ = f
+    return made
 
 
 def _moves(leaf: Any) -> bool:

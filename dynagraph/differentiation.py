@@ -11,6 +11,7 @@ Arguments and results are arrays, NumPy scalars, floats, or nested containers of
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,6 +24,7 @@ from dynagraph.api import compile_as
 from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
+from dynagraph.frontend.executor import OPEN_MODULES
 from dynagraph.frontend.tape import (
     Kept,
     begin_part,
@@ -232,16 +234,36 @@ def _compiled(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
 
     `static`: sizes are those of the call, and so are Python's numbers.
     """
-    options = f.compilation.options if isinstance(f, _dispatch.CompiledFunction) else Options()
+    inner, options, made_by = _innermost(f)
     if static:
         options = dataclasses.replace(options, dynamic=False)
-    inner = f.__wrapped__ if isinstance(f, _dispatch.CompiledFunction) else f
-    inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
     known = _programs.setdefault(inner.__code__ if isinstance(inner, types.FunctionType) else type(inner), {})
-    key = (*key, options.backend, options.dynamic)
+    key = (*key, *made_by, options.backend, options.dynamic, options.fullgraph)
     if key not in known:
         known[key] = compile_as(plan, dataclasses.replace(options, whole=True))
     return known[key]
+
+
+def _innermost(f: Any) -> tuple[Any, Options, list[Any]]:
+    """The function that transformations, partials and methods are made of, the options that it is compiled with, and what they
+    are: ufuncs and transformations have one class, and one code, each.
+    """
+    options, made_by = Options(), []
+    while True:
+        if isinstance(f, _dispatch.CompiledFunction):
+            f, options = f.__wrapped__, f.compilation.options
+        elif isinstance(f, types.MethodType):
+            f = f.__func__
+        elif isinstance(f, functools.partial):
+            f = f.func
+        elif isinstance(f, types.FunctionType) and f.__module__ in OPEN_MODULES and hasattr(f, "__wrapped__"):
+            made_by.append(f.__code__)
+            f = f.__wrapped__
+        else:
+            break
+    if isinstance(f, (np.ufunc, types.BuiltinFunctionType)):
+        made_by.append(f)
+    return f, options, made_by
 
 
 SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key, **options: plan

@@ -36,6 +36,11 @@ def get_backend(backend: Union[str, UserBackend]) -> Backend:
     """
     if callable(backend):
         return functools.partial(_compile_with, backend)
+    return _named(backend)
+
+
+@functools.cache
+def _named(backend: str) -> Backend:
     return functools.partial(_by_library, _own_backend(backend))
 
 

@@ -269,8 +269,8 @@ def test_keywords_are_passed_on() -> None:
     gradient = dg.grad(f)
     same(gradient(X), 2 * X)
     same(gradient(X, power=3), 3 * X**2)
-    same(gradient(X, scale=Y), np.sum(Y) * 2 * X) if False else same(gradient(X, scale=2.5), 5 * X)
-    same(gradient(x := X, power=2, scale=np.float64(0.5)), x)
+    same(gradient(X, scale=2.5), 5 * X)
+    same(gradient(X, power=2, scale=np.float64(0.5)), X)
 
 
 def test_aux_is_handed_out() -> None:
@@ -329,16 +329,12 @@ def test_functions_of_all_kinds() -> None:
     same(dg.grad(Model.static)(X), 2 * X)
     same(dg.grad(Model.of_class)(X), 2 * X)
     same(dg.grad(functools.partial(power, n=3))(X), 3 * X**2)
-    same(dg.grad(functools.partial(power, X))(2.0), np.float64(np.sum(X**2 * np.log(np.abs(X)))) if np.all(X > 0) else _nan())
+    same(dg.grad(functools.partial(power, np.abs(X)))(2.0), np.float64(np.sum(X**2 * np.log(np.abs(X)))))
     same(dg.grad(np.sin)(0.5), np.float64(np.cos(0.5)))
     same(dg.grad(np.multiply)(0.5, 3.0), np.float64(3.0))
     same(dg.grad(np.linalg.norm)(X), X / np.linalg.norm(X))
     same(dg.grad(operator.mul, 1)(0.5, 3.0), np.float64(0.5))
     same(dg.grad(functools.lru_cache(lambda x: x * x))(3.0), np.float64(6.0))
-
-
-def _nan() -> np.float64:
-    return np.float64(np.nan)
 
 
 def test_a_method_s_state_is_read_anew() -> None:
@@ -389,7 +385,8 @@ def test_jacobians_of_jacobians() -> None:
     want = np.zeros((3, 3, 3))
     want[range(3), range(3), range(3)] = 6 * X
     same(got, want)
-    same(dg.jacobian(dg.hessian(cube))(X), want / 1)
+    want[want != 0] = 6.0
+    same(dg.jacobian(dg.hessian(cube))(X), want)
 
 
 def test_a_pulled_cotangent_is_differentiated() -> None:
@@ -489,7 +486,7 @@ def test_many_ufuncs_have_gradients() -> None:
     found = 0
     for name in names:
         ufunc = getattr(np, name)
-        if ufunc.nout == 1 and "d->d" in ufunc.types and name not in ("spacing", "arccosh"):
+        if ufunc.nout == 1 and "d->d" in ufunc.types and name not in ("spacing", "arccosh", "acosh"):
             assert type(dg.grad(ufunc)(0.5)) is np.float64
             found += 1
     assert found > 25
@@ -797,8 +794,10 @@ def test_check_grads_finds_an_error_of_second_order() -> None:
     f = dg.custom_vjp(lambda x: np.sin(x))
     f.defvjp(lambda x: (np.sin(x), (x, np.cos(x))), lambda kept, g: (g * dg.stop_gradient(np.cos(kept[0])),))
     dg.check_grads(f, (X,), order=1)
-    with pytest.raises(AssertionError, match="gradient of"):
+    with pytest.raises(AssertionError, match="the tangent of the tangent of .* along a random direction"):
         dg.check_grads(f, (X,), order=2)
+    with pytest.raises(AssertionError, match="the gradient of the gradient of .* along a random direction"):
+        dg.check_grads(f, (X,), order=2, modes=("rev",))
 
 
 def test_check_grads_of_all_precisions_and_trees() -> None:
