@@ -10,6 +10,7 @@ A box never becomes a plain array by itself: what would lose its gradient raises
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 import threading
@@ -45,6 +46,7 @@ _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
 _UFUNCS = frozenset(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc) and getattr(np, name).nin == 1)
 _MEMORY = (bytes, bytearray, memoryview, np.flatiter, np.nditer)  # what holds an array's numbers, and is none
+_LIKE = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)  # make arrays that values are written to
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
@@ -64,8 +66,10 @@ class Tape:
         self.held: dict[int, list[Node]] = {}  # by the object whose memory their values lie in
         self.boxes: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()  # by id of their arrays
         self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
-        self.open: set[int] = set()
+        self.open: set[int] = set()  # levels by whose variables values may still be differentiated
         self.n_levels = 0
+        self.n_alive = 0
+        self.given: list[tuple[np.ndarray, Array]] = []  # the plain arrays that the present step takes
 
     def close(self) -> None:
         self.values.clear()
@@ -141,7 +145,9 @@ class Tape:
         if kind is np.ndarray:
             if obj.dtype.hasobject:
                 return self.to_value(obj.tolist()) if obj.ndim else self.to_value(obj.item())
-            return self.ex.own(Array(self.ex.graph.constant(obj)))
+            made = self.ex.own(Array(self.ex.graph.constant(obj)))
+            self.given.append((obj, made))
+            return made
         if issubclass(kind, np.generic):
             node = self.ex.builder.as_node(obj)
             self.ex.scalars.add(node)
@@ -160,13 +166,13 @@ class Tape:
         given, named = [self.to_value(a) for a in args], {k: self.to_value(v) for k, v in kwargs.items()}
         return call(self.frame, function, given, named)
 
-    def boxed(self, value: Any, real: Any) -> Any:
-        """What NumPy gave, in boxes where it depends on a variable; `value` says what it is in the graph."""
+    def boxed(self, value: Any, real: Any, always: bool = False) -> Any:
+        """What NumPy gave, in boxes where it depends on a variable, or always; `value` says what it is in the graph."""
         if isinstance(value, Array) and isinstance(real, (np.ndarray, np.generic)):
             node = self.ex.memories.present(value)
             if node not in self.values:
                 self.note(node, real)
-            return self.box(value, real) if self.is_active(node) else real
+            return self.box(value, real) if always or self.is_active(node) else real
         if isinstance(value, SequenceValue) and isinstance(real, (tuple, list)):
             items = [self.boxed(v, r) for v, r in zip(value.items, real)]
             return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
@@ -182,25 +188,37 @@ class Tape:
         return made
 
     # -- one step -------------------------------------------------------------------------------------------------------
-    def step(self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = ()) -> Any:
-        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to."""
+    def step(
+        self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = (), boxes: bool = False
+    ) -> Any:
+        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to, `boxes`: the
+        result is a box though nothing depends on it yet.
+        """
         if not self.open:
             return real()
         ex = self.ex
         place = ex.graph.location = _users_line()
         before = {id(memory): memory.value for memory in ex.memories}
+        given, self.given = self.given, []
         try:
             value = meaning()
         except (Break, Unsupported, Raised) as stop:
             return self._without_meaning(stop, real, what, place)
         finally:
+            taken, self.given = self.given, given
             ex.builder.checks.clear()
             ex.effects.clear()
         written = [memory for memory in ex.memories if before.get(id(memory), memory.base) is not memory.value]
+        for plain, array in taken:
+            if ex.memories.of.get(way_to(array.node)[1]) in written and self.is_active(ex.memories.present(array)):
+                raise GradientError(
+                    f"{place}: {what} writes a value that is being differentiated into a plain array; "
+                    "make the array of one that is differentiated: np.zeros_like(x)"
+                )
         for arg in args:
             if type(arg) is Box and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
                 self.keep_before_write(_owner(np.asarray(arg.value)))
-        return self.boxed(value, real())
+        return self.boxed(value, real(), boxes)
 
     def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
         result = real()  # raises what NumPy raises
@@ -241,24 +259,41 @@ class Tape:
         return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
 
 
+    @contextlib.contextmanager
+    def reopened(self, level: Level) -> Iterator[None]:
+        """A level that has been left is open again while gradients are taken: backward functions of users note what they do."""
+        is_open = level.number in self.open
+        self.open.add(level.number)
+        yield
+        if not is_open:
+            self.open.discard(level.number)
+
+
 class Level:
-    """What one gradient is taken in.  A tape is open as long as one of its levels lives."""
+    """What one gradient is taken in.  A tape lives as long as one of its levels."""
 
     def __init__(self) -> None:
         reference = getattr(_thread, "tape", None)
         tape = reference() if reference is not None else None
-        if tape is None or not tape.open:
+        if tape is None or not tape.n_alive:
             tape = Tape()
             _thread.tape = weakref.ref(tape)
         self.tape = tape
+        self.tape.n_alive += 1
         self.tape.n_levels += 1
         self.number = self.tape.n_levels
         self.tape.open.add(self.number)
 
     def __del__(self) -> None:
         self.tape.open.discard(self.number)
-        if not self.tape.open:
+        self.tape.n_alive -= 1
+        if not self.tape.n_alive:
             self.tape.close()
+
+
+_CURE = (
+    "use NumPy's functions on it; write it into an array that is made of one: np.zeros_like(x); or take dg.stop_gradient of it"
+)
 
 
 # -- boxes -----------------------------------------------------------------------------------------------------------------------
@@ -365,10 +400,10 @@ class Box(Taped):
         return int(self.value)
 
     def __float__(self) -> float:
-        return float(self._plain("float()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+        return float(self._plain("float()", _CURE))
 
     def __complex__(self) -> complex:
-        return complex(self._plain("complex()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+        return complex(self._plain("complex()", _CURE))
 
     def __index__(self) -> int:
         return operator.index(self.value)
@@ -437,7 +472,7 @@ def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str,
         target = Const(owner) if method == "__call__" else Method(method, Const(owner))
         return tape.call(target, args, kwargs)
 
-    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written)
+    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written, function in _LIKE)
 
 
 _BINARY = {
@@ -471,7 +506,7 @@ def _operator_in_place(symbol: str, real: Callable[[Any, Any], Any]) -> Callable
         if not self.array.is_scalar:
             self._check_own("written")
         return tape.step(
-            lambda: in_place(tape.frame, f"{symbol}=", self.array, tape.to_value(other)),
+            lambda: in_place(tape.frame, symbol, self.array, tape.to_value(other)),
             lambda: real(self.value, _plain(other)),
             f"the operator {symbol}=",
             [self],
@@ -582,7 +617,8 @@ def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], va
     """The gradients of ``sum(sum(c * v) for c, v in zip(cotangents, values))`` by the variables."""
     tape = level.tape
     seeds = [(tape.node_of(v), tape.node_of(c)) for v, c in zip(values, cotangents)]
-    found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
+    with tape.reopened(level):
+        found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
     return tuple(_result(tape, node, v.array.node, v.array.is_scalar) for node, v in zip(found, variables))
 
 
@@ -600,7 +636,15 @@ class Kept:
 
 
 def keep(level: Level, values: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[Any, ...], Kept | None]:
-    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes."""
+    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes.
+
+    What is computed from now on does not depend on the variables, and memory that the caller sees may be written to.
+    """
+    tape = level.tape
+    tape.open.discard(level.number)
+    for box in (*values, *variables):
+        if type(box) is Box:
+            tape.keep_before_write(_owner(np.asarray(box.value)))
     return (level, values, variables), None
 
 

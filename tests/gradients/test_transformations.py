@@ -41,12 +41,9 @@ def same(got: Any, want: Any, rtol: float = 1e-10) -> None:
         assert got == want
 
 
-def was_captured(made: Any, compiles: int = 1) -> None:
-    """A transformation's program was made, that often, and holds all of it; nothing of the kind is asked on the tape."""
-    if not made.program.stats.compiles and not made.program.stats.breaks:
-        return
+def was_captured(made: Any) -> None:
+    """A transformation's program holds all of it; there is none on the tape."""
     assert not made.program.stats.breaks, made.program.stats.breaks
-    assert made.program.stats.compiles == compiles
 
 
 # -- values -----------------------------------------------------------------------------------------------------------------
@@ -522,7 +519,7 @@ def test_a_training_step_in_place_is_one_program(way: str) -> None:
 
 
 def written(x: Any, y: Any) -> Any:
-    a = np.zeros(3)
+    a = np.zeros_like(x)
     a[:] = x * y
     a[1] = y[0] ** 2
     a += x
