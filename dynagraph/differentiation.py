@@ -28,6 +28,7 @@ from dynagraph.frontend.executor import OPEN_MODULES
 from dynagraph.frontend.tape import (
     Kept,
     begin_part,
+    called,
     end_part,
     gathered,
     is_part,
@@ -132,7 +133,7 @@ def _kind(value: Any) -> str:
 
 
 def _result_of(at: Any, f: Any, args: Any, kwargs: Any) -> Any:
-    return mapped(lambda leaf: gathered(at, leaf), f(*args, **kwargs))
+    return mapped(lambda leaf: gathered(at, leaf), called(at, f, args, kwargs))
 
 
 def _value_and_gradients(who: str, f: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:

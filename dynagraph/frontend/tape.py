@@ -69,7 +69,6 @@ class Tape:
         self.open: set[int] = set()  # levels by whose variables values may still be differentiated
         self.n_levels = 0
         self.n_alive = 0
-        self.given: list[tuple[np.ndarray, Array]] = []  # the plain arrays that the present step takes
 
     def close(self) -> None:
         self.values.clear()
@@ -145,9 +144,7 @@ class Tape:
         if kind is np.ndarray:
             if obj.dtype.hasobject:
                 return self.to_value(obj.tolist()) if obj.ndim else self.to_value(obj.item())
-            made = self.ex.own(Array(self.ex.graph.constant(obj)))
-            self.given.append((obj, made))
-            return made
+            return self.ex.own(Array(self.ex.graph.constant(obj)))
         if issubclass(kind, np.generic):
             node = self.ex.builder.as_node(obj)
             self.ex.scalars.add(node)
@@ -199,22 +196,14 @@ class Tape:
         ex = self.ex
         place = ex.graph.location = _users_line()
         before = {id(memory): memory.value for memory in ex.memories}
-        given, self.given = self.given, []
         try:
             value = meaning()
         except (Break, Unsupported, Raised) as stop:
             return self._without_meaning(stop, real, what, place)
         finally:
-            taken, self.given = self.given, given
             ex.builder.checks.clear()
             ex.effects.clear()
         written = [memory for memory in ex.memories if before.get(id(memory), memory.base) is not memory.value]
-        for plain, array in taken:
-            if ex.memories.of.get(way_to(array.node)[1]) in written and self.is_active(ex.memories.present(array)):
-                raise GradientError(
-                    f"{place}: {what} writes a value that is being differentiated into a plain array; "
-                    "make the array of one that is differentiated: np.zeros_like(x)"
-                )
         for arg in args:
             if type(arg) is Box and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
                 self.keep_before_write(_owner(np.asarray(arg.value)))
@@ -222,7 +211,12 @@ class Tape:
 
     def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
         result = real()  # raises what NumPy raises
-        if not _holds_inexact(result):
+        if result is None and isinstance(stop, Break) and stop.reason.name == "IN_PLACE_WRITE":
+            raise GradientError(
+                f"{place}: {what} writes a value that is being differentiated into a plain array; "
+                "make the array of one that is differentiated: np.zeros_like(x)"
+            ) from None
+        if result is not None and not _holds_inexact(result):
             return result
         reason = said(stop.value) if isinstance(stop, Raised) else str(stop).split("\n")[0]
         raise GradientError(
@@ -264,9 +258,11 @@ class Tape:
         """A level that has been left is open again while gradients are taken: backward functions of users note what they do."""
         is_open = level.number in self.open
         self.open.add(level.number)
-        yield
-        if not is_open:
-            self.open.discard(level.number)
+        try:
+            yield
+        finally:
+            if not is_open:
+                self.open.discard(level.number)
 
 
 class Level:
@@ -682,6 +678,17 @@ def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tupl
     return tuple(tape.result(node, False) for node in found)
 
 
+def called(level: Level, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What the function that is differentiated gives.  Where it raises, the level is left."""
+    try:
+        return f(*args, **kwargs)
+    except BaseException as error:
+        level.tape.open.discard(level.number)
+        if isinstance(error, (TypeError, ValueError)) and isinstance(error.__cause__, GradientError):  # NumPy asked for a float
+            raise error.__cause__ from None
+        raise
+
+
 def gathered(level: Level, value: Any) -> Any:
     """A result as one array, where NumPy has made an array of objects of boxes."""
     if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
@@ -771,6 +778,7 @@ __all__ = [
     "Level",
     "Tape",
     "begin_part",
+    "called",
     "end_part",
     "gathered",
     "is_part",
