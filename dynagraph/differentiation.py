@@ -96,8 +96,6 @@ def _is_number(leaf: Any) -> bool:
 def _positions(who: str, argnums: Any, n: int) -> list[int]:
     """The positions that argnums names, none of them negative."""
     given: list[Any] = [*argnums] if type(argnums) is tuple else [argnums]
-    if not all(type(position) is int for position in given):
-        raise GradientError(f"{who}: argnums={argnums!r}: expected an integer or a tuple of integers")
     for position in given:
         if not -n <= position < n:
             raise GradientError(
@@ -108,6 +106,11 @@ def _positions(who: str, argnums: Any, n: int) -> list[int]:
     if len(set(found)) < len(found) or not found:
         raise GradientError(f"{who}: argnums={argnums!r} names {'an argument twice' if found else 'no argument'}")
     return found
+
+
+def _check_argnums(who: str, argnums: Any) -> None:
+    if not all([type(position) is int for position in (argnums if type(argnums) is tuple else (argnums,))]):
+        raise GradientError(f"{who}: argnums={argnums!r}: expected an integer or a tuple of integers")
 
 
 def _ones(who: str, value: Any) -> Any:
@@ -126,7 +129,7 @@ def _ones(who: str, value: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return f"a {type(value).__name__}"
+    return f"a {value.__class__.__name__}"
 
 
 # -- plans: what programs are made of -------------------------------------------------------------------------------------------
@@ -313,6 +316,7 @@ def value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
     """
     _check_callable("value_and_grad", f)
     who = f"value_and_grad of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         value, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
@@ -337,6 +341,7 @@ def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: 
     """
     _check_callable("grad", f)
     who = f"grad of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         _, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
@@ -390,6 +395,7 @@ def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode:
     _check_callable("jacobian", f)
     _check_mode(mode)
     who = f"jacobian of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         return _jacobians(who, f, argnums, mode, args, kwargs)
