@@ -11,6 +11,7 @@ Arguments and results are arrays, NumPy scalars, floats, or nested containers of
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,10 +24,13 @@ from dynagraph.api import compile_as
 from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
+from dynagraph.frontend.executor import OPEN_MODULES
 from dynagraph.frontend.tape import (
     CALL_COMPILED,
+    Ended,
     Kept,
     begin_part,
+    called,
     end_part,
     gathered,
     is_box,
@@ -95,8 +99,6 @@ def _is_number(leaf: Any) -> bool:
 def _positions(who: str, argnums: Any, n: int) -> list[int]:
     """The positions that argnums names, none of them negative."""
     given: list[Any] = [*argnums] if type(argnums) is tuple else [argnums]
-    if not all(type(position) is int for position in given):
-        raise GradientError(f"{who}: argnums={argnums!r}: expected an integer or a tuple of integers")
     for position in given:
         if not -n <= position < n:
             raise GradientError(
@@ -107,6 +109,11 @@ def _positions(who: str, argnums: Any, n: int) -> list[int]:
     if len(set(found)) < len(found) or not found:
         raise GradientError(f"{who}: argnums={argnums!r} names {'an argument twice' if found else 'no argument'}")
     return found
+
+
+def _check_argnums(who: str, argnums: Any) -> None:
+    if not all(type(position) is int for position in (argnums if type(argnums) is tuple else (argnums,))):
+        raise GradientError(f"{who}: argnums={argnums!r}: expected an integer or a tuple of integers")
 
 
 def _ones(who: str, value: Any) -> Any:
@@ -125,14 +132,14 @@ def _ones(who: str, value: Any) -> Any:
 
 
 def _kind(value: Any) -> str:
-    return f"a {type(value).__name__}"
+    return f"a {value.__class__.__name__}"
 
 
 # -- plans: what programs are made of -------------------------------------------------------------------------------------------
 
 
 def _result_of(at: Any, f: Any, args: Any, kwargs: Any) -> Any:
-    return mapped(lambda leaf: gathered(at, leaf), f(*args, **kwargs))
+    return mapped(lambda leaf: gathered(at, leaf), called(at, f, args, kwargs))
 
 
 def _value_and_gradients(who: str, f: Any, argnums: Any, has_aux: bool, args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
@@ -234,16 +241,37 @@ def _compiled(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
 
     `static`: sizes are those of the call, and so are Python's numbers.
     """
-    options = f.compilation.options if isinstance(f, _dispatch.CompiledFunction) else Options()
+    inner, options, made_by = _innermost(f)
     if static:
         options = dataclasses.replace(options, dynamic=False)
-    inner = f.__wrapped__ if isinstance(f, _dispatch.CompiledFunction) else f
-    inner = inner.__func__ if isinstance(inner, types.MethodType) else inner
     known = _programs.setdefault(inner.__code__ if isinstance(inner, types.FunctionType) else type(inner), {})
-    key = (*key, options.backend, options.dynamic)
+    key = (*key, *made_by, options.backend, options.dynamic, options.fullgraph)
     if key not in known:
         known[key] = compile_as(plan, dataclasses.replace(options, whole=True))
     return known[key]
+
+
+def _innermost(f: Any) -> tuple[Any, Options, list[Any]]:
+    """The function that transformations, partials and methods are made of, the options that it is compiled with, and what they
+    are: ufuncs and transformations have one class, and one code, each.
+    """
+    options = Options()
+    made_by: list[Any] = []
+    while True:
+        if isinstance(f, _dispatch.CompiledFunction):
+            f, options = f.__wrapped__, f.compilation.options
+        elif isinstance(f, types.MethodType):
+            f = f.__func__
+        elif isinstance(f, functools.partial):
+            f = f.func
+        elif isinstance(f, types.FunctionType) and f.__module__ in OPEN_MODULES and hasattr(f, "__wrapped__"):
+            made_by.append(f.__code__)
+            f = f.__wrapped__
+        else:
+            break
+    if isinstance(f, (np.ufunc, types.BuiltinFunctionType)):
+        made_by.append(f)
+    return f, options, made_by
 
 
 SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key, **options: plan
@@ -292,6 +320,7 @@ def value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
     """
     _check_callable("value_and_grad", f)
     who = f"value_and_grad of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         value, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
@@ -316,6 +345,7 @@ def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: 
     """
     _check_callable("grad", f)
     who = f"grad of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         _, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
@@ -369,6 +399,7 @@ def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode:
     _check_callable("jacobian", f)
     _check_mode(mode)
     who = f"jacobian of {_name(f)}"
+    _check_argnums(who, argnums)
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         return _jacobians(who, f, argnums, mode, args, kwargs)
@@ -474,8 +505,8 @@ def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     begun = begin_part()
     plain = _replaced((args, kwargs), is_box, [box.value for box in boxes])
     value, kept, gradients = _compiled(plan, f, "on a tape", which, static=True)(f, *plain)
-    if gradients is None:
-        kept[0].end()
+    if gradients is None:  # without the level, which would keep itself alive in the tape
+        kept = (Ended(tape, kept[0].number), *kept[1:])
 
     def pull(of: Any, cotangents: Any) -> Any:
         if gradients is None:

@@ -26,8 +26,9 @@ CANDIDATES = ("cc", "gcc", "clang")
 # -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
-# gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls
-OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref")
+# gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls; and it
+# makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits
+OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref", "-fno-tree-slp-vectorize")
 # The comment with which a source says how many functions it has.  Compiled with DG_PARTS and DG_PART it defines every so many-th of
 # them, and declares the others; without, all of them.
 FUNCTIONS = "/* functions:"

@@ -207,12 +207,15 @@ def call_numpy(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -
             return frame.ex.call_door(door, args, kwargs)
         except Unsupported as refusal:
             del frame.ex.builder.checks[checks:]
-            declined = refusal if declined is None or door is lookup(function) else declined
             if door is lookup(function) and refusal.reason not in DECLINED:
                 raise
+            if declined is None or door is lookup(function):
+                declined = refusal.with_traceback(None)  # which holds this frame: a cycle
     source = source_of_function(function)
+    if source is None and declined is not None:
+        raise Unsupported(declined.reason, declined.detail)
     if source is None:
-        raise declined or Unsupported("UNSUPPORTED_FUNCTION", f"np.{function.__name__}")
+        raise Unsupported("UNSUPPORTED_FUNCTION", f"np.{function.__name__}")
     implementation = frame.ex.wrap(source, Trusted(source, f"np.{source.__qualname__}"))
     assert isinstance(implementation, Function)
     try:

@@ -56,7 +56,8 @@ from dynagraph.ir.shapes import ShapeEnv, SymInt
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
-OPEN_MODULES = frozenset({"dynagraph.differentiation", "dynagraph.pytree"})  # of this package, yet followed as the user's code is
+# of this package, yet followed as the user's code is
+OPEN_MODULES = frozenset({"dynagraph.check_gradients", "dynagraph.differentiation", "dynagraph.pytree"})
 MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

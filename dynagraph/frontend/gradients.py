@@ -17,7 +17,8 @@ from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.numpy_door.layout import copy_order
-from dynagraph.frontend.values import Array, Const, Number, Opaque, Sequence, Value
+from dynagraph.frontend.operations import entries_of
+from dynagraph.frontend.values import Array, Const, Dict, Number, Opaque, Sequence, Value
 from dynagraph.ir.graph import Node, copy_into
 from dynagraph.ir.ops import OPS, memory_of
 from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
@@ -49,6 +50,12 @@ def _variable(frame: Frame, level: Value, x: Value) -> Value:
     if not scalar:
         ex.builder.lay(made, copy_order(ex.builder.layout(node)))
     return ex.from_door(made, "value" if scalar else "array")
+
+
+def _called(frame: Frame, level: Value, f: Value, args: Value, kwargs: Value) -> Value:
+    named = frame.ex.resolve(kwargs)
+    assert isinstance(named, Dict)
+    return call(frame, f, items_of(frame, args), entries_of(frame, named))
 
 
 def _pull_back(frame: Frame, level: Value, values: Value, cotangents: Value, variables: Value) -> Value:
@@ -180,6 +187,7 @@ SPECIAL_FUNCTIONS |= {
     tape.is_part: lambda frame, begun: Const(True),
     tape.end_part: _end_part,
     tape.level: _level,
+    tape.called: _called,
     tape.variable: _variable,
     tape.pull_back: _pull_back,
     tape.push_forward: _push_forward,

@@ -10,6 +10,7 @@ A box never becomes a plain array by itself: what would lose its gradient raises
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import sys
 import threading
@@ -44,6 +45,8 @@ from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobia
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
 _UFUNCS = frozenset(name for name, function in vars(np).items() if isinstance(function, np.ufunc) and function.nin == 1)
+_MEMORY = (bytes, bytearray, memoryview, np.flatiter, np.nditer)  # what holds an array's numbers, and is none
+_LIKE = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)  # make arrays that values are written to
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
@@ -63,9 +66,10 @@ class Tape:
         self.held: dict[int, list[Node]] = {}  # by the object whose memory their values lie in
         self.boxes: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()  # by id of their arrays
         self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
-        self.open: set[int] = set()
+        self.open: set[int] = set()  # levels by whose variables values may still be differentiated
         self.is_forward = False  # while tangents are taken, gradients of gradients by their seeds
         self.n_levels = 0
+        self.n_alive = 0
 
     def close(self) -> None:
         self.values.clear()
@@ -161,16 +165,18 @@ class Tape:
         given, named = [self.to_value(a) for a in args], {k: self.to_value(v) for k, v in kwargs.items()}
         return call(self.frame, function, given, named)
 
-    def boxed(self, value: Any, real: Any) -> Any:
-        """What NumPy gave, in boxes where it depends on a variable; `value` says what it is in the graph."""
+    def boxed(self, value: Any, real: Any, always: bool = False) -> Any:
+        """What NumPy gave, in boxes where it depends on a variable, or always; `value` says what it is in the graph."""
         if isinstance(value, Array) and isinstance(real, (np.ndarray, np.generic)):
             node = self.ex.memories.present(value)
             if node not in self.values:
                 self.note(node, real)
-            return self.box(value, real) if self.is_active(node) else real
+            return self.box(value, real) if always or self.is_active(node) else real
         if isinstance(value, SequenceValue) and isinstance(real, (tuple, list)):
             items = [self.boxed(v, r) for v, r in zip(value.items, real)]
             return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
+        if isinstance(real, _MEMORY):
+            raise GradientError(f"{_users_line()}: no gradient passes through a {type(real).__name__}; keep to arrays")
         return real
 
     def box(self, array: Any, real: Any) -> Box:
@@ -181,8 +187,14 @@ class Tape:
         return made
 
     # -- one step -------------------------------------------------------------------------------------------------------
-    def step(self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = ()) -> Any:
-        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to."""
+    def step(
+        self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = (), boxes: bool = False
+    ) -> Any:
+        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to, `boxes`: the
+        result is a box though nothing depends on it yet.
+        """
+        if not self.open:
+            return real()
         ex = self.ex
         place = ex.graph.location = _users_line()
         before = {id(memory): memory.value for memory in ex.memories}
@@ -197,17 +209,22 @@ class Tape:
         for arg in args:
             if type(arg) is Box and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
                 self.keep_before_write(_owner(np.asarray(arg.value)))
-        return self.boxed(value, real())
+        return self.boxed(value, real(), boxes)
 
     def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
         result = real()  # raises what NumPy raises
-        if not _holds_inexact(result):
+        if result is None and isinstance(stop, Break) and stop.reason.name == "IN_PLACE_WRITE":
+            raise GradientError(
+                f"{place}: {what} writes a value that is being differentiated into a plain array; "
+                "make the array of one that is differentiated: np.zeros_like(x)"
+            ) from None
+        if result is not None and not _holds_inexact(result):
             return result
         reason = said(stop.value) if isinstance(stop, Raised) else str(stop).split("\n")[0]
         raise GradientError(
             f"{place}: no gradient passes through {what}: {reason}; write the step with other functions, "
             "or take it out of the gradient with dg.stop_gradient"
-        )
+        ) from None
 
     # -- gradients ----------------------------------------------------------------------------------------------------------
     def node_of(self, obj: Any) -> Node:
@@ -237,29 +254,51 @@ class Tape:
         self.note(made, real)
         return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
 
+    @contextlib.contextmanager
+    def reopened(self, level: Level | Ended) -> Iterator[None]:
+        """A level that has been left is open again while gradients are taken: backward functions of users note what they do."""
+        is_open = level.number in self.open
+        self.open.add(level.number)
+        try:
+            yield
+        finally:
+            if not is_open:
+                self.open.discard(level.number)
+
 
 class Level:
-    """What one gradient is taken in.  A tape is open as long as one of its levels lives."""
+    """What one gradient is taken in.  A tape lives as long as one of its levels."""
 
     def __init__(self) -> None:
         reference = getattr(_thread, "tape", None)
         tape = reference() if reference is not None else None
-        if tape is None or not tape.open:
+        if tape is None or not tape.n_alive:
             tape = Tape()
             _thread.tape = weakref.ref(tape)
         self.tape = tape
+        self.tape.n_alive += 1
         self.tape.n_levels += 1
         self.number = self.tape.n_levels
         self.tape.open.add(self.number)
 
-    def end(self) -> None:
-        """Take no more part in what is active; gradients by its variables can be taken as long as another level is open."""
-        self.tape.open.discard(self.number)
-
     def __del__(self) -> None:
-        self.end()
-        if not self.tape.open:
+        self.tape.open.discard(self.number)
+        self.tape.n_alive -= 1
+        if not self.tape.n_alive:
             self.tape.close()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A level that has ended: gradients by its variables can be taken as long as the tape is there."""
+
+    tape: Tape
+    number: int
+
+
+_CURE = (
+    "use NumPy's functions on it; write it into an array that is made of one: np.zeros_like(x); or take dg.stop_gradient of it"
+)
 
 
 # -- boxes -----------------------------------------------------------------------------------------------------------------------
@@ -294,10 +333,10 @@ class Box(Taped):
             kwargs["out"] = outs[0]
         elif outs is None:
             kwargs.pop("out", None)
-        return _called(self.tape, ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
+        return _called(ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(self.tape, function, function, "__call__", args, kwargs)
+        return _called(function, function, "__call__", args, kwargs)
 
     # -- items ----------------------------------------------------------------------------------------------------------
     def __getitem__(self, key: Any) -> Any:
@@ -320,7 +359,7 @@ class Box(Taped):
         tape.step(meaning, real, "this assignment", [self])
 
     def _check_own(self, what: str) -> None:
-        if way_to(self.array.node)[1].is_op("variable"):
+        if self.tape.open and way_to(self.array.node)[1].is_op("variable"):
             raise GradientError(
                 f"{_users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
             )
@@ -341,12 +380,16 @@ class Box(Taped):
         if name in _UFUNCS and not hasattr(self.value, name):  # NumPy asks elements of arrays of objects
             return lambda: getattr(np, name)(self)
         real = getattr(self.value, name)
+        if isinstance(real, np.flatiter) and self.value.flags.c_contiguous:
+            return self.reshape(-1)
         tape = self.tape
+        if not tape.open:
+            return real
         if callable(real):
             try:
                 return _BoxMethod(self, name, load_attribute(tape.frame, self.array, name))
             except (Break, Unsupported, Raised) as stop:
-                return _BoxMethod(self, name, stop)
+                return _BoxMethod(self, name, stop.with_traceback(None))  # which would hold the box
         return tape.step(lambda: load_attribute(tape.frame, self.array, name), lambda: real, f".{name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -362,10 +405,10 @@ class Box(Taped):
         return int(self.value)
 
     def __float__(self) -> float:
-        return float(self._plain("float()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+        return float(self._plain("float()", _CURE))
 
     def __complex__(self) -> complex:
-        return complex(self._plain("complex()", "use NumPy's functions on it, or dg.stop_gradient where that is meant"))
+        return complex(self._plain("complex()", _CURE))
 
     def __index__(self) -> int:
         return operator.index(self.value)
@@ -420,8 +463,11 @@ def is_box(value: Any) -> bool:
     return type(value) is Box
 
 
-def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
+def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
     """A call of a function of NumPy's, or of a method of a ufunc."""
+    tape = next((a.tape for a in _arrays_in((args, kwargs)) if type(a) is Box and a.tape.open), None)
+    if tape is None:
+        return function(*_plain(args), **_plain(kwargs))
     name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
     written = _arrays_in((args, kwargs))
     for out in _arrays_in(kwargs.get("out")):
@@ -436,12 +482,12 @@ def _called(tape: Tape, function: Any, owner: Any, method: str, args: Any, kwarg
         target = Const(owner) if method == "__call__" else Method(method, Const(owner))
         return tape.call(target, args, kwargs)
 
-    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written)
+    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written, function in _LIKE)
 
 
 _BINARY = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@",
-    "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
+    "divmod": "divmod", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
 }  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 _UNARY = {"neg": "neg", "pos": "pos", "abs": "abs", "invert": "invert"}
@@ -452,6 +498,8 @@ def _operator(symbol: str, real: Callable[[Any, Any], Any], swapped: bool = Fals
         tape = self.tape
         if not isinstance(other, (np.ndarray, np.generic, int, float, complex, list, tuple)):
             return NotImplemented
+        if not tape.open and type(other) is Box:
+            tape = other.tape
         left, right = (other, self) if swapped else (self, other)
         return tape.step(
             lambda: binary(tape.frame, symbol, tape.to_value(left), tape.to_value(right)),
@@ -468,7 +516,7 @@ def _operator_in_place(symbol: str, real: Callable[[Any, Any], Any]) -> Callable
         if not self.array.is_scalar:
             self._check_own("written")
         return tape.step(
-            lambda: in_place(tape.frame, f"{symbol}=", self.array, tape.to_value(other)),
+            lambda: in_place(tape.frame, symbol, self.array, tape.to_value(other)),
             lambda: real(self.value, _plain(other)),
             f"the operator {symbol}=",
             [self],
@@ -486,10 +534,11 @@ def _unary_operator(name: str, real: Callable[[Any], Any]) -> Callable[[Box], An
 
 
 for _name, _symbol in _BINARY.items():
-    _function = getattr(operator, f"__{_name}__")
+    _function = divmod if _name == "divmod" else getattr(operator, f"__{_name}__")
     setattr(Box, f"__{_name}__", _operator(_symbol, _function))
     setattr(Box, f"__r{_name}__", _operator(_symbol, _function, swapped=True))
-    setattr(Box, f"__i{_name}__", _operator_in_place(_symbol, getattr(operator, f"__i{_name}__")))
+    if _name != "divmod":
+        setattr(Box, f"__i{_name}__", _operator_in_place(_symbol, getattr(operator, f"__i{_name}__")))
 for _name, _symbol in _COMPARISONS.items():
     setattr(Box, f"__{_name}__", _operator(_symbol, getattr(operator, f"__{_name}__")))
 for _name, _symbol in _UNARY.items():
@@ -527,8 +576,8 @@ def _holds_inexact(obj: Any) -> bool:
     if isinstance(obj, (tuple, list)):
         return any(map(_holds_inexact, obj))
     if isinstance(obj, (np.ndarray, np.generic)):
-        return obj.dtype.kind in "fcO"
-    return isinstance(obj, (float, complex))
+        return obj.dtype.kind in "fcOV"
+    return isinstance(obj, (float, complex, *_MEMORY))
 
 
 def _owner(array: np.ndarray) -> Any:
@@ -578,11 +627,12 @@ def variable(level: Level, x: Any) -> Any:
     return tape.box(ex.from_door(made, "value" if scalar else "array"), real)
 
 
-def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
+def pull_back(level: Level | Ended, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients of ``sum(sum(c * v) for c, v in zip(cotangents, values))`` by the variables."""
     tape = level.tape
     seeds = [(tape.node_of(v), tape.node_of(c)) for v, c in zip(values, cotangents)]
-    found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
+    with tape.reopened(level):
+        found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
     return tuple(_result(tape, node, v.array.node, v.array.is_scalar) for node, v in zip(found, variables))
 
 
@@ -600,7 +650,15 @@ class Kept:
 
 
 def keep(level: Level, values: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[Any, ...], Kept | None]:
-    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes."""
+    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes.
+
+    What is computed from now on does not depend on the variables, and memory that the caller sees may be written to.
+    """
+    tape = level.tape
+    tape.open.discard(level.number)
+    for box in (*values, *variables):
+        if type(box) is Box:
+            tape.keep_before_write(_owner(np.asarray(box.value)))
     return (level, values, variables), None
 
 
@@ -642,6 +700,17 @@ def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tupl
     return tuple(tape.result(node, False) for node in found)
 
 
+def called(level: Level, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What the function that is differentiated gives.  Where it raises, the level is left."""
+    try:
+        return f(*args, **kwargs)
+    except BaseException as error:
+        level.tape.open.discard(level.number)
+        if isinstance(error, (TypeError, ValueError)) and isinstance(error.__cause__, GradientError):  # NumPy asked for a float
+            raise error.__cause__ from None
+        raise
+
+
 def gathered(level: Level, value: Any) -> Any:
     """A result as one array, where NumPy has made an array of objects of boxes."""
     if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
@@ -650,14 +719,14 @@ def gathered(level: Level, value: Any) -> Any:
     return tape.boxed(tape.ex.from_door(tape.node_of(value), "array"), _plain(value))
 
 
-def released(level: Level, value: Any) -> Any:
+def released(level: Level | Ended, value: Any) -> Any:
     """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
     if type(value) is not Box or value.tape is not level.tape:
         return value
     tape = level.tape
-    others = tape.open - {level.number}
     node = tape.ex.memories.present(value.array)
-    return value if not others.isdisjoint(tape.levels_of(node)) else value.value
+    tape.levels[node] = tape.levels_of(node) - {level.number}
+    return value if tape.is_active(node) else value.value
 
 
 def begin_part() -> Any:
@@ -726,7 +795,7 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "end_part", "gathered", "is_box", "is_part",
+    "CALL_COMPILED", "Box", "Ended", "Kept", "Level", "Tape", "begin_part", "called", "end_part", "gathered", "is_box", "is_part",
     "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
     "stop_gradient_of", "variable",
 ]  # fmt: skip

@@ -640,3 +640,13 @@ def test_long_chains_compile():
     for _ in range(5000):  # more than Python's stack takes
         deep = Expr("neg", (deep,), dtypes.int64)
     assert len(deep.walk()) == 5001
+
+
+def test_short_loops_that_read_from_other_places_in_each_turn() -> None:
+    def program(b: Build, x: Node, w: Node) -> Node:
+        there = b.roll(b.roll(x, shift=1, axis=0), shift=-1, axis=1)
+        back = b.roll(b.roll(b.multiply(w, x), shift=1, axis=1), shift=-1, axis=0)
+        return b.add(b.multiply(w, there), back)
+
+    rng = np.random.default_rng(0)
+    check(program, rng.normal(size=(3, 4)), rng.normal(size=(3, 4)))

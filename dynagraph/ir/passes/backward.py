@@ -271,7 +271,7 @@ def _is_scale(node: Node) -> bool:
 
 def _chosen(term: Node, gradient: Node) -> tuple[tuple[Node, bool], ...]:
     """The condition outside of which a gradient was set to zero just now.  That itself may be zeros which stand for any numbers."""
-    if not term.is_op("where"):
+    if term is gradient or not term.is_op("where"):
         return ()
     condition, chosen, otherwise = term.args
     if _is_zero(otherwise) and otherwise is not gradient:

@@ -1,0 +1,54 @@
+"""Gradients through NumPy's functions: of each row of the table, against differences, on the tape, and compiled."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph.differentiation import pulled_back
+
+from .numpy_table import ROWS, WITHOUT
+
+MESSAGE = r"numpy_table.py:\d+: .*(no gradient passes through|would lose its gradient)"
+
+
+def weights(value: Any) -> Any:
+    """A cotangent of the value's shape and dtype, of numbers that differ."""
+    rng = np.random.default_rng(3)
+    dtype, shape = np.result_type(value), np.shape(value)
+    numbers = rng.uniform(0.5, 1.5, shape) + (1j * rng.uniform(0.5, 1.5, shape) if dtype.kind == "c" else 0)
+    return np.asarray(numbers, dtype)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_derivatives_are_differences_of_values(name: str) -> None:
+    f, *args = ROWS[name]
+    dg.check_grads(dg.compile(f, backend="reference"), tuple(args))
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
+    f, *args = ROWS[name]
+    cotangent = weights(f(*args))
+    compiled = pulled_back(f, args, cotangent)
+    with dg.disable():
+        plain = pulled_back(f, args, cotangent)
+    assert len(compiled) == len(plain) == len(args)
+    for argument, got, want in zip(args, compiled, plain):
+        assert type(got) is type(want) is type(argument)
+        assert (got.dtype, got.shape) == (want.dtype, want.shape) == (argument.dtype, argument.shape)
+        tolerance = 1e-5 if argument.dtype == np.float32 else 1e-10
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("plainly", [False, True], ids=["compiled", "tape"])
+@pytest.mark.parametrize("name", WITHOUT)
+def test_what_has_no_gradient_says_so(name: str, plainly: bool) -> None:
+    f, *args = WITHOUT[name]
+    cotangent = weights(f(*args))
+    with dg.disable() if plainly else contextlib.nullcontext(), pytest.raises(dg.GradientError, match=MESSAGE):
+        pulled_back(dg.compile(f, backend="reference"), args, cotangent)
