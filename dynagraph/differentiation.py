@@ -27,13 +27,14 @@ from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
 from dynagraph.frontend.executor import OPEN_MODULES
 from dynagraph.frontend.tape import (
     CALL_COMPILED,
-    Ended,
     Kept,
     begin_part,
     called,
+    check_apart,
     end_part,
     gathered,
     is_box,
+    is_captured,
     is_part,
     jacobian_columns,
     jacobian_rows,
@@ -483,36 +484,38 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
 def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a compiled function with values that are being differentiated: one program forward, and one backward.
 
-    Within several gradients at once it is differentiated step by step, as its gradient has to be differentiated, too.
+    Within several gradients at once it is differentiated step by step, as its gradient has to be differentiated, too; and so it is
+    where it cannot be captured, or where its results are not all that comes of it.
     """
     boxes = [leaf for leaf in leaves((args, kwargs)) if is_box(leaf)]
     tape = boxes[0].tape
-    if len(tape.open) != 1:
+    if len(tape.open) != 1 or tape.is_symbolic:
         return f.__wrapped__(*args, **kwargs)
     which = tuple([is_box(leaf) for leaf in leaves((args, kwargs))])
     who = f"the gradient of {_name(f)}"
 
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
+        if not is_captured():
+            return None, None, None
         at = level()
         chosen = iter(which)
         given = [variable(at, leaf) if next(chosen) else leaf for leaf in leaves((args, kwargs))]
         variables = [leaf for leaf, is_variable in zip(given, which) if is_variable]
         args, kwargs = rebuilt((args, kwargs), iter(given))
+        before = named_leaves((args, kwargs), "")
         result = _result_of(at, f, args, kwargs)
+        check_apart(tuple(leaves(result)), before, named_leaves((args, kwargs), ""))
         kept, gradients = keep(at, tuple([leaf for leaf in leaves(result) if _is_inexact(leaf)]), tuple(variables))
         return mapped(lambda leaf: released(at, leaf), result), kept, gradients
 
     begun = begin_part()
     plain = _replaced((args, kwargs), is_box, [box.value for box in boxes])
     value, kept, gradients = _compiled(plan, f, "on a tape", which, static=True)(f, *plain)
-    if gradients is None:  # without the level, which would keep itself alive in the tape
-        kept = (Ended(tape, kept[0].number), *kept[1:])
+    if gradients is None:
+        return f.__wrapped__(*args, **kwargs)
 
     def pull(of: Any, cotangents: Any) -> Any:
-        if gradients is None:
-            at, of, variables = kept
-            return [released(at, g) for g in pull_back(at, of, cotangents, variables)]
-        seeds = cotangents if tape.is_forward else [c.value for c in cotangents]
+        seeds = cotangents if tape.is_symbolic else [c.value for c in cotangents]
         return _gradients_from(gradients, kept, seeds)
 
     return _ended(begun, who, value, boxes, pull)

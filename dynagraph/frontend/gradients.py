@@ -58,6 +58,36 @@ def _called(frame: Frame, level: Value, f: Value, args: Value, kwargs: Value) ->
     return call(frame, f, items_of(frame, args), entries_of(frame, named))
 
 
+def _check_apart(frame: Frame, results: Value, before: Value, after: Value) -> Value:
+    ex = frame.ex
+    what = "of a function that is differentiated as one step"
+    seen: set[Node] = set()
+    for value in map(ex.resolve, items_of(frame, results)):
+        if not isinstance(value, (Array, Number, Const)):
+            refuse("UNSUPPORTED_VALUE", f"a result, no number and no array, {what}")
+        if not isinstance(value, Array) or value.is_scalar:
+            continue
+        node = ex.memories.present(value)
+        if node in seen or node.kind != "call_function" or node.is_op("variable") or memory_of(node) is not None:
+            refuse("UNSUPPORTED_VALUE", f"a result that shares memory, {what}")
+        seen.add(node)
+    if ex.effects or ex.stored or ex.written or ex.memories.written_inputs():
+        refuse("UNSUPPORTED_VALUE", f"effects {what}")
+    if not _are_same(frame, before, after):
+        refuse("UNSUPPORTED_VALUE", f"changes of an argument {what}")
+    return Const(None)
+
+
+def _are_same(frame: Frame, before: Value, after: Value) -> bool:
+    """Whether two lists of names and values are the same."""
+    pairs = [[items_of(frame, frame.ex.resolve(item)) for item in items_of(frame, side)] for side in (before, after)]
+    flat = [[frame.ex.resolve(part) for pair in side for part in pair] for side in pairs]
+    return len(flat[0]) == len(flat[1]) and all(
+        a is b or (isinstance(a, Const) and isinstance(b, Const) and (a.value is b.value or a.value == b.value))
+        for a, b in zip(*flat)
+    )
+
+
 def _pull_back(frame: Frame, level: Value, values: Value, cotangents: Value, variables: Value) -> Value:
     ex = frame.ex
     seeds = [(_node_of(ex, v), _node_of(ex, c)) for v, c in zip(items_of(frame, values), items_of(frame, cotangents))]
@@ -188,6 +218,8 @@ SPECIAL_FUNCTIONS |= {
     tape.end_part: _end_part,
     tape.level: _level,
     tape.called: _called,
+    tape.is_captured: lambda frame: Const(True),
+    tape.check_apart: _check_apart,
     tape.variable: _variable,
     tape.pull_back: _pull_back,
     tape.push_forward: _push_forward,

@@ -67,7 +67,7 @@ class Tape:
         self.boxes: weakref.WeakValueDictionary[int, Box] = weakref.WeakValueDictionary()  # by id of their arrays
         self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
         self.open: set[int] = set()  # levels by whose variables values may still be differentiated
-        self.is_forward = False  # while tangents are taken, gradients of gradients by their seeds
+        self.is_symbolic = False  # while tangents and Jacobians are taken, which are gradients by other seeds than those given
         self.n_levels = 0
         self.n_alive = 0
 
@@ -255,7 +255,7 @@ class Tape:
         return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
 
     @contextlib.contextmanager
-    def reopened(self, level: Level | Ended) -> Iterator[None]:
+    def reopened(self, level: Level) -> Iterator[None]:
         """A level that has been left is open again while gradients are taken: backward functions of users note what they do."""
         is_open = level.number in self.open
         self.open.add(level.number)
@@ -264,6 +264,14 @@ class Tape:
         finally:
             if not is_open:
                 self.open.discard(level.number)
+
+    @contextlib.contextmanager
+    def symbolic(self) -> Iterator[None]:
+        before, self.is_symbolic = self.is_symbolic, True
+        try:
+            yield
+        finally:
+            self.is_symbolic = before
 
 
 class Level:
@@ -286,14 +294,6 @@ class Level:
         self.tape.n_alive -= 1
         if not self.tape.n_alive:
             self.tape.close()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """A level that has ended: gradients by its variables can be taken as long as the tape is there."""
-
-    tape: Tape
-    number: int
 
 
 _CURE = (
@@ -627,7 +627,7 @@ def variable(level: Level, x: Any) -> Any:
     return tape.box(ex.from_door(made, "value" if scalar else "array"), real)
 
 
-def pull_back(level: Level | Ended, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
+def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients of ``sum(sum(c * v) for c, v in zip(cotangents, values))`` by the variables."""
     tape = level.tape
     seeds = [(tape.node_of(v), tape.node_of(c)) for v, c in zip(values, cotangents)]
@@ -677,11 +677,8 @@ def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], 
     tape = level.tape
     given = [(v.array.node, tape.node_of(t)) for v, t in zip(variables, tangents)]
     of = [tape.node_of(v) for v in values]
-    before, tape.is_forward = tape.is_forward, True
-    try:
+    with tape.reopened(level), tape.symbolic():
         found = append_tangents(tape.ex.graph, given, of)
-    finally:
-        tape.is_forward = before
     scalars = [tape.to_value(v).is_scalar for v in values]
     return tuple(_result(tape, node, like, scalar) for node, like, scalar in zip(found, of, scalars))
 
@@ -689,14 +686,16 @@ def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], 
 def jacobian_rows(level: Level, value: Any, variables: Sequence[Any]) -> tuple[Any, ...]:
     """The derivatives of a value by each variable, of the value's shape and then the variable's, by gradients."""
     tape = level.tape
-    found = append_jacobian_rows(tape.ex.graph, tape.node_of(value), [v.array.node for v in variables])
+    with tape.reopened(level), tape.symbolic():
+        found = append_jacobian_rows(tape.ex.graph, tape.node_of(value), [v.array.node for v in variables])
     return tuple(tape.result(node, False) for node in found)
 
 
 def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tuple[Any, ...]:
     """The derivatives of each value by a variable, of the value's shape and then the variable's, by tangents."""
     tape = level.tape
-    found = append_jacobian_columns(tape.ex.graph, [tape.node_of(v) for v in values], variable.array.node)
+    with tape.reopened(level), tape.symbolic():
+        found = append_jacobian_columns(tape.ex.graph, [tape.node_of(v) for v in values], variable.array.node)
     return tuple(tape.result(node, False) for node in found)
 
 
@@ -711,6 +710,18 @@ def called(level: Level, f: Callable[..., Any], args: Sequence[Any], kwargs: dic
         raise
 
 
+def is_captured() -> bool:
+    """Whether a capture follows this."""
+    return False
+
+
+def check_apart(results: Sequence[Any], before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
+    """End a capture in which the results are not all that comes of a function, or share memory with one another or with others.
+
+    `before` and `after` are what its arguments hold.
+    """
+
+
 def gathered(level: Level, value: Any) -> Any:
     """A result as one array, where NumPy has made an array of objects of boxes."""
     if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
@@ -719,7 +730,7 @@ def gathered(level: Level, value: Any) -> Any:
     return tape.boxed(tape.ex.from_door(tape.node_of(value), "array"), _plain(value))
 
 
-def released(level: Level | Ended, value: Any) -> Any:
+def released(level: Level, value: Any) -> Any:
     """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
     if type(value) is not Box or value.tape is not level.tape:
         return value
@@ -795,7 +806,7 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "CALL_COMPILED", "Box", "Ended", "Kept", "Level", "Tape", "begin_part", "called", "end_part", "gathered", "is_box", "is_part",
-    "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
+    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "called", "check_apart", "end_part", "gathered", "is_box",
+    "is_captured", "is_part", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
     "stop_gradient_of", "variable",
 ]  # fmt: skip

@@ -187,8 +187,8 @@ def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
     `results`: nodes that follow one another, each a copy of a node of the part, whose gradient this is to be.
     """
     within, values = set(part), [result.args[0] for result in results]
-    taken = list(dict.fromkeys(a for node in (*part, *results) for a in node.args if a not in within))
     graph = results[0].graph
+    taken = list(dict.fromkeys(a for node in (*part, *results) for a in _all_operands(node) if a not in within))
 
     def pull(operands: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node | None]:
         fresh = [graph.call(OPS["again"], node) for node in operands]
@@ -200,6 +200,12 @@ def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
     return CustomGradient("dg.checkpoint", results, taken, frozenset(), pull)
 
 
+def _all_operands(node: Node) -> tuple[Node, ...]:
+    """What a value, or its gradient, depends on."""
+    custom = node.graph.custom.get(node)
+    return node.args if custom is None else (*node.args, *custom.operands)
+
+
 def _copied(part: Sequence[Node], values: Sequence[Node], given: Mapping[Node, Node]) -> dict[Node, Node]:
     """The nodes of a part that values need, once more, with others for what it takes."""
     copies = dict(given)
@@ -208,7 +214,7 @@ def _copied(part: Sequence[Node], values: Sequence[Node], given: Mapping[Node, N
         node = waiting.pop()
         if node in within and node not in needed:
             needed.add(node)
-            waiting += node.args
+            waiting += _all_operands(node)
     for node in part:
         if node in needed:
             copies[node] = node.graph.call(node.op, *(copies[a] for a in node.args), **node.attrs)
