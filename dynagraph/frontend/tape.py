@@ -807,6 +807,6 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 __all__ = [
     "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "called", "check_apart", "end_part", "gathered", "is_box",
-    "is_captured", "is_part", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
-    "stop_gradient_of", "variable",
+    "is_captured", "is_part", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released",
+    "spliced", "stop_gradient_of", "variable",
 ]  # fmt: skip

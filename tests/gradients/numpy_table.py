@@ -13,7 +13,8 @@ SPREAD = np.linspace(-1.7, 1.9, 24)  # no ties, none near a kink at 0 or 1
 
 def distinct(*shape: int) -> np.ndarray:
     """Numbers in (-2, 2) that are well apart from one another."""
-    return _rng.permutation(SPREAD[: np.prod(shape, dtype=int)] if np.prod(shape) > 12 else SPREAD[::2][: np.prod(shape)]).reshape(shape)
+    size = np.prod(shape, dtype=int)
+    return _rng.permutation(SPREAD[:size] if size > 12 else SPREAD[::2][:size]).reshape(shape)
 
 
 v, u = distinct(5), distinct(5) + 0.031

@@ -247,9 +247,9 @@ def handled() -> Any:
 
 ONE_STEP = [twice, trees, scalars, overlapping, integers, with_a_gradient]
 STEP_BY_STEP = [
-    in_a_gradient, with_a_break, in_a_checkpoint, in_a_custom_gradient, closure, held_by_an_object, kept_by_an_object, kept_in_a_list,
-    kept_in_a_variable, kept_in_an_argument, given_in_an_object, given_in_a_function, state, argument_written, views, argument_given,
-    written_afterwards, handled,
+    in_a_gradient, with_a_break, in_a_checkpoint, in_a_custom_gradient, closure, held_by_an_object, kept_by_an_object,
+    kept_in_a_list, kept_in_a_variable, kept_in_an_argument, given_in_an_object, given_in_a_function, state, argument_written,
+    views, argument_given, written_afterwards, handled,
 ]  # fmt: skip
 TRANSFORMED: dict[str, Callable[[Any], Any]] = {
     "grad": lambda f: dg.grad(f)(X),

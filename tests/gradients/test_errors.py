@@ -48,7 +48,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "a bool": (lambda: dg.grad(total, 1)(X, True), r"^grad of total: argument 1 is True, and integers have no derivatives"),
     "an array of integers": (
         lambda: dg.value_and_grad(total)(np.arange(3)),
-        r"^value_and_grad of total: argument 0 has dtype int64, which has no derivatives; pass argument 0\.astype\(np\.float64\), or",
+        r"^value_and_grad of total: argument 0 has dtype int64, which has no derivatives; pass argument 0\.astype\(np\.float64\)",
     ),
     "an integer in a tree": (
         lambda: dg.grad(lambda p: np.sum(p["w"][0]))({"w": (X, 2)}),
@@ -67,7 +67,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "by keyword": (lambda: dg.grad(total)(x=X), r"^grad of total: argnums=0, but the call has 0 positional arguments"),
     "argnums twice": (lambda: dg.grad(total, (0, -2))(X, Y), r"^grad of total: argnums=\(0, -2\) names an argument twice$"),
     "no argnums": (lambda: dg.grad(total, ())(X, Y), r"^grad of total: argnums=\(\) names no argument$"),
-    "a list of argnums": (lambda: dg.grad(total, [0, 1])(X, Y), r"^grad of total: argnums=\[0, 1\]: expected an integer or a tuple"),
+    "a list of argnums": (lambda: dg.grad(total, [0, 1])(X, Y), r"^grad of total: argnums=\[0, 1\]: expected an integer or"),
     "argnums by name": (lambda: dg.jacobian(total, "x")(X, Y), r"^jacobian of total: argnums='x': expected an integer or a tuple"),
     "a bool of argnums": (lambda: dg.grad(total, True)(X, Y), r"^grad of total: argnums=True: expected an integer or a tuple"),
     # results
@@ -87,7 +87,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
         lambda: dg.jacobian(lambda x: {"n": np.argsort(x)})(X),
         r"the result\['n'\] is of dtype int64, which has no derivatives; cast it, or leave it out$",
     ),
-    "a hessian of an array": (lambda: dg.hessian(lambda x: x**2)(X), r"^grad of .*: the function must return a real number, got an arr"),
+    "a hessian of an array": (lambda: dg.hessian(lambda x: x**2)(X), r"^grad of .*: the function must return a real number, got"),
     # tangents and cotangents
     "another tangent": (
         lambda: dg.jvp(total, (X,), (X[:2],)),
@@ -95,7 +95,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "too many tangents": (
         lambda: dg.jvp(total, (X, Y), (X,)),
-        r"^jvp of total: the tangents must be nested as the primals are, \['?array\[3\]'?, '?array\[3\]'?\], got \['?array\[3\]'?\]$",
+        r"^jvp of total: the tangents must be nested as the primals are, \['array\[3\]', 'array\[3\]'\], got \['array\[3\]'\]$",
     ),
     "no tuples": (
         lambda: dg.jvp(total, X, X),
@@ -113,7 +113,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
         lambda: dg.vjp(several, X)[1](X),
         r"^vjp of several: the cotangents must be nested as the values are, \('?array\[3\]'?, '?array\[3\]'?\), got array\[3\]$",
     ),
-    "hvp of no tuple": (lambda: dg.hvp(total, X, X), r"^hvp of total: primals and tangents must be tuples of arguments, got a ndarray"),
+    "hvp of no tuple": (lambda: dg.hvp(total, X, X), r"^hvp of total: primals and tangents must be tuples of arguments, got a nd"),
     # on the way
     "no gradient of an op": (
         lambda: dg.grad(lambda x: np.sum(np.nextafter(x, 1.0)))(X),
@@ -126,14 +126,14 @@ ERRORS: dict[str, tuple[Any, str]] = {
     ),
     "no meaning": (
         lambda: dg.grad(lambda x: np.sum(np.unique(x)))(X),
-        r"^test_errors\.py:\d+: no gradient passes through np\.unique: .*write the step with other functions, or take it out of the",
+        r"^test_errors\.py:\d+: no gradient passes through np\.unique: .*write the step with other functions, or take it",
     ),
     "a float": (lambda: dg.grad(lambda x: float(x[0]) * x[1])(X), r"^test_errors\.py:\d+: float\(\) of a value that is being diff"),
     "an argument is assigned to": (
         lambda: dg.grad(writing)(X.copy()),
         r"^test_errors\.py:\d+: an argument by which a gradient is taken is written; write to a copy of it: x = x\.copy\(\)$",
     ),
-    "an argument changes in place": (lambda: dg.grad(adding)(X.copy()), r"^test_errors\.py:\d+: an argument by which a gradient is"),
+    "an argument changes in place": (lambda: dg.grad(adding)(X.copy()), r"^test_errors\.py:\d+: an argument by which a gradient"),
     "an argument is out": (lambda: dg.grad(into)(X.copy()), r"^test_errors\.py:\d+: an argument by which a gradient is taken is"),
 }
 

@@ -1,4 +1,4 @@
-"""Problems from end to end, with checks of what comes out: fits that converge to known solutions, gradients against closed forms."""
+"""Problems from end to end, with checks of what comes out: fits that converge to known solutions, closed forms."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_marginal_likelihood_of_a_gaussian_process() -> None:
 
     # Rasmussen and Williams, "Gaussian Processes for Machine Learning", 2006, equation 5.9
     k, inverse = kernel(theta), np.linalg.inv(kernel(theta))
-    scale, length, noise = np.exp(theta)
+    _, length, noise = np.exp(theta)
     smooth = k - noise * np.eye(20)
     changes = [smooth, smooth * distances / length**2, noise * np.eye(20)]
     alpha = inverse @ y

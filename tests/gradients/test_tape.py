@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import itertools
 import operator
 import pickle
 import threading
@@ -161,7 +162,7 @@ def test_iteration_and_unpacking() -> None:
     check(lambda m: sum(a * b * c for a, b, c in m), M)
     check(lambda x: np.stack([item * k for k, item in enumerate(reversed(list(x)))]), X)
     check(lambda x: max(x) * min(x) * sorted(x)[1], X)
-    check(lambda x: np.prod([a * b for a, b in zip(x, x[1:])]), X)
+    check(lambda x: np.prod([a * b for a, b in itertools.pairwise(x)]), X)
 
 
 def test_lists_of_values() -> None:
@@ -182,15 +183,18 @@ LOSSES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "complex": (lambda x: complex(x[0]).real * x, r"complex\(\) of a value that is being differentiated would lose its gradient"),
     "item": (lambda x: x[0].item() * x, r"no gradient passes through \.item\(\)"),
     "tolist": (lambda x: np.array(x.tolist()), r"no gradient passes through \.tolist\(\)"),
-    "pickle": (lambda x: pickle.loads(pickle.dumps(x)), r"a pickle of a value that is being differentiated would lose its gradient"),
+    "pickle": (lambda x: pickle.loads(pickle.dumps(x)), r"a pickle of a value .* would lose its gradient"),
     "bytes": (lambda x: np.frombuffer(x.tobytes()), r"no gradient passes through \.tobytes\(\)"),
     "out": (lambda x: np.exp(x, out=np.zeros(3)), r"np\.exp writes a value that is being differentiated into a plain array"),
     "operator in place": (lambda x: operator.iadd(np.zeros(3), x), r"np\.add writes a value .* into a plain array"),
     "copyto": (lambda x: _into(np.copyto, x), r"np\.copyto writes a value .* into a plain array; make the array of one that is"),
     "put": (lambda x: _into(lambda a, x: np.put(a, [0, 1], x[:2]), x), r"np\.put writes a value .* into a plain array"),
     "add.at": (lambda x: _into(lambda a, x: np.add.at(a, [0, 1], x[:2]), x), r"np\.add\.at writes a value .* into a plain array"),
-    "fill_diagonal": (lambda x: _into(lambda a, x: np.fill_diagonal(a, x[0]), x, (3, 3)), r"float\(\) of a value .* would lose its gradient; .* np\.zeros_like\(x\)"),
-    "attribute": (lambda x: setattr(x, "shape", (3, 1)), r"\.shape of a value that is being differentiated is set; make a new array"),
+    "fill_diagonal": (
+        lambda x: _into(lambda a, x: np.fill_diagonal(a, x[0]), x, (3, 3)),
+        r"float\(\) of a value .* would lose its gradient; .* np\.zeros_like\(x\)",
+    ),
+    "attribute": (lambda x: setattr(x, "shape", (3, 1)), r"\.shape of a value .* is set; make a new array"),
 }
 
 
@@ -343,7 +347,8 @@ def test_arguments_may_not_be_written_to() -> None:
     def add(x: Any) -> None:
         x += 1.0
 
-    for write in (assign, add, lambda x: np.exp(x, out=x), lambda x: x.sort(), lambda x: x[1:].fill(0.0), lambda x: np.put(x, 0, 1.0)):
+    others = [lambda x: np.exp(x, out=x), lambda x: x.sort(), lambda x: x[1:].fill(0.0), lambda x: np.put(x, 0, 1.0)]
+    for write in (assign, add, *others):
         x = X.copy()
         with pytest.raises((dg.GradientError, ValueError), match=r"write to a copy of it: x = x\.copy\(\)|read-only"):
             dg.grad(lambda x, write=write: (write(x), np.sum(x))[1])(x)
@@ -375,7 +380,7 @@ def test_memory_is_let_go_with_the_level() -> None:
         dg.hessian(f)(X)
         assert len(seen) > 3 and all(r() is None for r in seen)
         seen.clear()
-        value, pull = dg.vjp(f, X)
+        _, pull = dg.vjp(f, X)
         pull(1.0)
         assert any(r() is not None for r in seen)
         del pull
@@ -428,7 +433,8 @@ def test_an_exception_leaves_no_level_open() -> None:
             raise Mine("of the function")
         return np.sum(y)
 
-    for call in (lambda: dg.grad(f)(X), lambda: dg.vjp(f, X), lambda: dg.hvp(f, (X,), (X,)), lambda: dg.grad(dg.grad(f))(1.0 * X[0])):
+    twice = dg.grad(dg.grad(f))
+    for call in (lambda: dg.grad(f)(X), lambda: dg.vjp(f, X), lambda: dg.hvp(f, (X,), (X,)), lambda: twice(0.5)):
         with pytest.raises(Mine, match="of the function"):
             call()
         assert not is_open()

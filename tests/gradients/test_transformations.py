@@ -731,7 +731,7 @@ def test_a_value_that_is_closed_over_has_no_gradient() -> None:
 WRONG: dict[str, tuple[Any, str]] = {
     "no tuple": (lambda kept, g: g, r"backward must return a tuple of 1, one for each argument, got array\[3\]"),
     "too many": (lambda kept, g: (g, g), r"backward must return a tuple of 1, one for each argument"),
-    "another shape": (lambda kept, g: (g[:2],), r"the gradient \[0\]|the gradient .*has shape \(2,\), and its argument has shape \(3,\)"),
+    "another shape": (lambda kept, g: (g[:2],), r"the gradient .*has shape \(2,\), and its argument has shape \(3,\)"),
     "another nesting": (lambda kept, g: ((g, g),), r"the gradients must be nested as the arguments are, array\[3\], got"),
 }
 
@@ -750,7 +750,7 @@ def test_custom_vjp_without_defvjp() -> None:
     def scaled(x: Any) -> Any:
         return 2 * x
 
-    with pytest.raises(dg.GradientError, match=r"custom_vjp of .*scaled: say what its gradient is: .*scaled.defvjp\(forward, backward\)"):
+    with pytest.raises(dg.GradientError, match=r"custom_vjp of .*scaled: say what its gradient is: .*\.defvjp\(forw"):
         dg.grad(lambda x: np.sum(scaled(x)))(X)
 
 
@@ -791,9 +791,9 @@ def test_check_grads_finds_an_error_of_second_order() -> None:
     f = dg.custom_vjp(lambda x: np.sin(x))
     f.defvjp(lambda x: (np.sin(x), (x, np.cos(x))), lambda kept, g: (g * dg.stop_gradient(np.cos(kept[0])),))
     dg.check_grads(f, (X,), order=1)
-    with pytest.raises(AssertionError, match="the tangent of the tangent of .* along a random direction"):
+    with pytest.raises(AssertionError, match=r"the tangent of the tangent of .* along a random direction"):
         dg.check_grads(f, (X,), order=2)
-    with pytest.raises(AssertionError, match="the gradient of the gradient of .* along a random direction"):
+    with pytest.raises(AssertionError, match=r"the gradient of the gradient of .* along a random direction"):
         dg.check_grads(f, (X,), order=2, modes=("rev",))
 
 
