@@ -662,46 +662,30 @@ _rearrange(
     index=_tile_index,
 )
 
-_rearrange(
-    "copy",
-    attrs={},
-    batched=_unchanged,
-    shape=lambda metas, attrs: metas[0].shape,
-    eager=lambda xp, x: xp.array(x, order="C"),
-    vjp=lambda d, g: (g,),
-    index=lambda position, operand, attrs: position,
-    doc="the same values in memory of their own",
-)
 
-# -- what gradients look at: values as they are -----------------------------------------------------------------------
+# -- the same values --------------------------------------------------------------------------------------------------
 
-_rearrange(
-    "variable",
-    attrs={},
-    batched=_unchanged,
-    shape=lambda metas, attrs: metas[0].shape,
-    eager=lambda xp, x: xp.array(x, order="C"),
-    vjp=lambda d, g: (g,),
-    index=lambda position, operand, attrs: position,
-    doc="the same values as something of its own, by which gradients are taken; nothing is known of them at capture",
-)
-_rearrange(
-    "stop_gradient",
-    attrs={},
-    batched=_unchanged,
-    shape=lambda metas, attrs: metas[0].shape,
-    eager=lambda xp, x: xp.array(x, order="C"),
-    vjp=flat,
-    index=lambda position, operand, attrs: position,
-    doc="the same values, taken as constants by gradients",
-)
-_rearrange(
-    "again",
-    attrs={},
-    batched=_unchanged,
-    shape=lambda metas, attrs: metas[0].shape,
-    eager=lambda xp, x: xp.array(x, order="C"),
-    vjp=lambda d, g: (g,),
-    index=lambda position, operand, attrs: position,
-    doc="the same values; what is computed from them is computed again, not taken from where it was computed before",
-)
+# what memory, gradients and common subexpressions look at; (gradient, doc)
+_SAME: dict[str, tuple[VJP, str]] = {
+    "copy": (lambda d, g: (g,), "the same values in memory of their own"),
+    "variable": (
+        lambda d, g: (g,),
+        "the same values as something of its own, by which gradients are taken; nothing is known of them at capture",
+    ),
+    "stop_gradient": (flat, "the same values, taken as constants by gradients"),
+    "again": (
+        lambda d, g: (g,),
+        "the same values; what is computed from them is computed again, not taken from where it was computed before",
+    ),
+}
+for _name, (_vjp, _doc) in _SAME.items():
+    _rearrange(
+        _name,
+        attrs={},
+        batched=_unchanged,
+        shape=lambda metas, attrs: metas[0].shape,
+        eager=lambda xp, x: xp.array(x, order="C"),
+        vjp=_vjp,
+        index=lambda position, operand, attrs: position,
+        doc=_doc,
+    )
