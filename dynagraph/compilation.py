@@ -38,9 +38,8 @@ from dynagraph.frontend.markers import is_compiling
 from dynagraph.frontend.markers import thread as _thread
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.resume import Resumes, Target
-from dynagraph.frontend.tape import CALL_COMPILED, is_box
+from dynagraph.frontend.tape import CALL_COMPILED, holds_boxes, tapes_alive
 from dynagraph.ir.graph import Graph
-from dynagraph.pytree import leaves
 
 try:
     from dynagraph._core import _frame_hook
@@ -191,7 +190,7 @@ class Compilation:
             return plainly
         if self._declines(control.current_stance()):
             return plainly
-        if CALL_COMPILED and not self.options.whole and any(map(is_box, leaves((args, kwargs)))):
+        if tapes_alive() and not self.options.whole and holds_boxes((args, kwargs)):
             return _dispatch.Tail(CALL_COMPILED[0], compiled, args, kwargs or {})
         if not _capturable(function):
             self._refuse(function)

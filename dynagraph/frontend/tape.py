@@ -47,6 +47,7 @@ _NUMPY = str(Path(np.__file__).parent)
 _UFUNCS = frozenset(name for name, function in vars(np).items() if isinstance(function, np.ufunc) and function.nin == 1)
 _MEMORY = (bytes, bytearray, memoryview, np.flatiter, np.nditer)  # what holds an array's numbers, and is none
 _LIKE = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)  # make arrays that values are written to
+_alive: weakref.WeakSet[Tape] = weakref.WeakSet()
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
@@ -72,6 +73,7 @@ class Tape:
         self.n_alive = 0
 
     def close(self) -> None:
+        _alive.discard(self)
         self.values.clear()
         self.held.clear()
         self.levels.clear()
@@ -282,6 +284,7 @@ class Level:
         tape = reference() if reference is not None else None
         if tape is None or not tape.n_alive:
             tape = Tape()
+            _alive.add(tape)
             _thread.tape = weakref.ref(tape)
         self.tape = tape
         self.tape.n_alive += 1
@@ -456,6 +459,20 @@ class _BoxMethod:
             return getattr(box.value, self.name)(*_plain(args), **_plain(kwargs))
 
         return tape.step(meaning, real, f".{self.name}()", [box, *_arrays_in((args, kwargs))])
+
+
+def tapes_alive() -> bool:
+    """Whether there are boxes at all: most programs never have any."""
+    return bool(_alive)
+
+
+def holds_boxes(value: Any, depth: int = 5) -> bool:
+    """Whether a value is a box, or a plain container that holds one: asks no object of the user's anything."""
+    kind = type(value)
+    if kind in (tuple, list, dict) and depth:
+        items = value.values() if kind is dict else value
+        return any(holds_boxes(item, depth - 1) for item in items)
+    return kind is Box
 
 
 def is_box(value: Any) -> bool:
@@ -806,7 +823,8 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "called", "check_apart", "end_part", "gathered", "is_box",
+    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "called", "check_apart", "end_part", "gathered",
+    "holds_boxes", "is_box",
     "is_captured", "is_part", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released",
-    "spliced", "stop_gradient_of", "variable",
+    "spliced", "stop_gradient_of", "tapes_alive", "variable",
 ]  # fmt: skip

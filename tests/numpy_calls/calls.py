@@ -17,7 +17,7 @@ square tan tanh trunc all any amax amin max min argmax argmin argsort argwhere a
 diff ediff1d flatnonzero mean median nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmedian nanmin nanprod nanstd nansum
 nanvar nonzero prod ptp sort std sum var count_nonzero unique unique_all unique_counts unique_inverse unique_values
 asanyarray asarray asarray_chkfinite ascontiguousarray asfortranarray array copy diag diagflat diagonal trace tril triu
-empty_like ones_like zeros_like atleast_1d atleast_2d atleast_3d fliplr flipud flip ravel rot90 squeeze transpose permute_dims
+ones_like zeros_like atleast_1d atleast_2d atleast_3d fliplr flipud flip ravel rot90 squeeze transpose permute_dims
 matrix_transpose shape ndim size sort_complex common_type iscomplex iscomplexobj isreal isrealobj isscalar isfortran iterable
 min_scalar_type result_type array_repr array_str array2string corrcoef cov gradient trapezoid unwrap unstack
 histogram histogram_bin_edges asmatrix ndenumerate column_stack dstack hstack vstack row_stack block
@@ -61,7 +61,8 @@ NUMPY: dict[str, str] = {
     "diag_indices_from": "m[np.diag_indices_from(m)]",
     "digitize": "np.digitize(x, [0.2, 0.5])", "dot": "np.dot(x, v)", "dsplit": "np.dsplit(x.reshape(1, 3, 4), 2)",
     "dtype": "np.dtype(float)", "einsum": "np.einsum('ij,j->i', x, v)", "einsum_path": "np.einsum_path('ij,j->i', x, v)",
-    "empty": "np.empty(3).shape", "errstate": "np.errstate(all='ignore')", "expand_dims": "np.expand_dims(x, 1)",
+    "empty": "np.empty(3).shape", "empty_like": "np.empty_like(x).shape", "errstate": "np.errstate(all='ignore')",
+    "expand_dims": "np.expand_dims(x, 1)",
     "extract": "np.extract(x > 0.3, x)", "eye": "np.eye(3, 4) + x", "fill_diagonal": "np.fill_diagonal(m, 1.0)",
     "finfo": "np.finfo(x.dtype).eps", "format_float_positional": "np.format_float_positional(1.5)",
     "format_float_scientific": "np.format_float_scientific(1.5)", "frombuffer": "np.frombuffer(b'12345678')",
