@@ -55,7 +55,6 @@ def _nothing() -> None:
     """The function whose call a tape's executor is in."""
 
 
-
 class Tape:
     """What was done with boxes since the first level was opened: a graph, and the values of its nodes as they were then."""
 
@@ -242,7 +241,6 @@ class Tape:
         made = self.ex.builder.call("copy", node)
         self.note(made, real)
         return self.box(self.ex.from_door(made, "value" if scalar else "array"), real)
-
 
     def or_zeros(self, node: Node | None, like: Node) -> Node:
         return node or self.ex.builder.call("full", shape=like.shape, value=0, dtype=like.dtype)

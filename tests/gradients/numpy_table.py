@@ -443,6 +443,5 @@ WITHOUT: dict[str, Row] = {
     "bytes": (lambda x: np.frombuffer(x.tobytes()), v),
     "view": (lambda x: x.view(np.float32), v),
     "multiply.at": (lambda x: _changed(x, lambda y: np.multiply.at(y, [0, 0, 1], x[:3])), v),
-    "tensorsolve": (lambda x: np.linalg.tensorsolve(x, np.ones(3)), square),
     "float": (lambda x: x * float(x[0]), v),
 }
