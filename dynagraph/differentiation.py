@@ -1,9 +1,9 @@
 """Gradients of NumPy functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp` and what steers them.
 
-Each transformation is plain Python over a few functions (frontend/tape.py): open a level, make variables of the arguments, call the
-function, pull cotangents back.  Captures follow that Python and put the gradients into their graph; where a function cannot be
-captured, the same Python runs, and the tape notes what the function does.  So transformations are functions like all others: of one
-another, and of compiled functions.
+Each transformation is plain Python over a few functions (frontend/primitives.py): open a level, make variables of the arguments,
+call the function, pull cotangents back.  Captures follow that Python and put the gradients into their graph; where a function
+cannot be captured, the same Python runs, and the tape notes what the function does.  So transformations are functions like all
+others: of one another, and of compiled functions.
 
 Arguments and results are arrays, NumPy scalars, floats, or nested containers of these (pytree.py).
 """
@@ -25,15 +25,13 @@ from dynagraph.compilation import Options
 from dynagraph.errors import GradientError
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
 from dynagraph.frontend.executor import OPEN_MODULES
-from dynagraph.frontend.tape import (
-    CALL_COMPILED,
+from dynagraph.frontend.primitives import (
     Kept,
     begin_part,
     called,
     check_apart,
     end_part,
     gathered,
-    is_box,
     is_captured,
     is_part,
     jacobian_columns,
@@ -47,6 +45,7 @@ from dynagraph.frontend.tape import (
     stop_gradient_of,
     variable,
 )
+from dynagraph.frontend.tape import CALL_COMPILED, is_box
 from dynagraph.pytree import leaves, mapped, named_leaves, rebuilt
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +66,7 @@ def _is_differentiable(who: str, name: str, leaf: Any) -> bool:
         return type(leaf) is float or type(leaf) is complex
     if dtype.kind not in "fc":
         raise GradientError(
-            f"{who}: {name} has dtype {dtype}, which has no derivatives; pass {name}.astype(np.float64), or leave it out of argnums"
+            f"{who}: {name} has dtype {dtype}, which has no derivatives; pass {name}.astype(np.float64), or leave it out"
         )
     return True
 

@@ -6,6 +6,7 @@ Finding costs no subprocess: a compiler is known by path, size and time of chang
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -71,16 +72,22 @@ class Toolchain:
 
     def _run(self, source: str, *arguments: list[str]) -> None:
         """Run the compiler once for each list of arguments, all at the same time."""
-        try:
-            running = [
-                subprocess.Popen(
-                    [self.path, *self.flags, *more], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-                )
-                for more in arguments
-            ]
-        except OSError as error:
-            raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
-        said = [process.communicate()[1] for process in running]
+        with contextlib.ExitStack() as stack:  # which waits for those that run, whatever happens
+            try:
+                running = [
+                    stack.enter_context(
+                        subprocess.Popen(
+                            [self.path, *self.flags, *more],
+                            stdin=subprocess.DEVNULL,
+                            stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE,
+                        )
+                    )
+                    for more in arguments
+                ]
+            except OSError as error:
+                raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
+            said = [process.communicate()[1] for process in running]
         for process, words in zip(running, said):
             if process.returncode != 0:
                 raise CompilerError(_refusal(self.path, process.returncode, words, source))

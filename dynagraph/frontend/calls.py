@@ -38,6 +38,7 @@ OPAQUE_PACKAGES = frozenset(
     }
 )  # fmt: skip
 
+
 def caller(*kinds: type) -> Callable[[Caller], Caller]:
     """Register what calling such a value means."""
 

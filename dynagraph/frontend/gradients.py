@@ -1,4 +1,4 @@
-"""What the functions that transformations are made of (tape.py) mean to a capture: gradients are nodes of the captured graph.
+"""What the functions that transformations are made of (primitives.py) mean to a capture: gradients are nodes of the captured graph.
 
 The variable of a gradient is a node of its own, so that gradients within gradients keep apart what each is taken by.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynagraph.errors import GradientError
-from dynagraph.frontend import tape
+from dynagraph.frontend import primitives
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
@@ -123,7 +123,7 @@ def _keep(frame: Frame, level: Value, values: Value, variables: Value) -> Value:
         (None if g is None else next(position), v.node.shape, v.node.dtype.numpy, v.is_scalar) for g, v in zip(found, by)
     )
     kept = Sequence(tuple, [_result(ex, node, node, False) for node in backward.kept])
-    return Sequence(tuple, [kept, Const(tape.Kept(backward.graph, places))])
+    return Sequence(tuple, [kept, Const(primitives.Kept(backward.graph, places))])
 
 
 def _spliced(frame: Frame, graph: Value, inputs: Value) -> Value:
@@ -213,21 +213,21 @@ def _end_part(frame: Frame, begun: Any, name: Value, results: Value, args: Value
 
 
 SPECIAL_FUNCTIONS |= {
-    tape.begin_part: _begin_part,
-    tape.is_part: lambda frame, begun: Const(True),
-    tape.end_part: _end_part,
-    tape.level: _level,
-    tape.called: _called,
-    tape.is_captured: lambda frame: Const(True),
-    tape.check_apart: _check_apart,
-    tape.variable: _variable,
-    tape.pull_back: _pull_back,
-    tape.push_forward: _push_forward,
-    tape.keep: _keep,
-    tape.spliced: _spliced,
-    tape.jacobian_rows: _jacobian_rows,
-    tape.jacobian_columns: _jacobian_columns,
-    tape.gathered: lambda frame, level, value: frame.ex.resolve(value),
-    tape.released: lambda frame, level, value: frame.ex.resolve(value),
-    tape.stop_gradient_of: _stop_gradient,
+    primitives.begin_part: _begin_part,
+    primitives.is_part: lambda frame, begun: Const(True),
+    primitives.end_part: _end_part,
+    primitives.level: _level,
+    primitives.called: _called,
+    primitives.is_captured: lambda frame: Const(True),
+    primitives.check_apart: _check_apart,
+    primitives.variable: _variable,
+    primitives.pull_back: _pull_back,
+    primitives.push_forward: _push_forward,
+    primitives.keep: _keep,
+    primitives.spliced: _spliced,
+    primitives.jacobian_rows: _jacobian_rows,
+    primitives.jacobian_columns: _jacobian_columns,
+    primitives.gathered: lambda frame, level, value: frame.ex.resolve(value),
+    primitives.released: lambda frame, level, value: frame.ex.resolve(value),
+    primitives.stop_gradient_of: _stop_gradient,
 }

@@ -60,16 +60,24 @@ def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
         return made
     if symbol not in BEFORE:
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
-    shrinks = symbol == "**" and isinstance(left, Const) and is_changing_int(ex, right)
-    never_raises = shrinks and not isinstance(left.value, SymInt) and 0 < left.value <= 1
-    return before_program(ex, BEFORE[symbol], (left, right), finite=never_raises)
+    return before_program(ex, BEFORE[symbol], (left, right), finite=symbol == "**" and _shrinks(ex, left, right))
+
+
+def _shrinks(ex: Executor, base: Any, exponent: Any) -> bool:
+    """Whether a power lies between 0 and 1 and is never raised an error for: 0.9**t."""
+    if not is_changing_int(ex, exponent) or not isinstance(base, Const) or isinstance(base.value, SymInt):
+        return False
+    least, _ = exponent.value.expr.bounds()
+    return least is not None and least >= 0 and 0 < base.value <= 1
 
 
 def of_floats(ex: Executor, function: Any, args: list[Any]) -> Number | None:
     """A function of `math` of numbers some of which change; None where it is another function, or of other values."""
+    if function not in OF_FLOATS:
+        return None
     given = tuple(map(ex.resolve, args))
     changing = any(isinstance(value, Number) or is_changing_int(ex, value) for value in given)
-    if not changing or function not in OF_FLOATS or not all(is_number(ex, value) for value in given):
+    if not changing or not all(is_number(ex, value) for value in given):
         return None
     return before_program(ex, function, given)
 
@@ -80,7 +88,7 @@ def _float(ex: Executor, value: Any) -> Any:
         return value.node
     if not isinstance(value.value, SymInt):
         return ex.builder.scalar(float(value.value), dtypes.float64)
-    if not value.value < EXACT:  # a guard
+    if not -EXACT < value.value < EXACT:  # guards
         refuse("UNSUPPORTED_VALUE", "an integer that no float is")
     _may_be_needed_as_it_is(ex, value.value)
     return ex.builder.cast(ex.builder.scalar(value.value, dtypes.int64), dtypes.float64)

@@ -15,8 +15,7 @@ import operator
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,17 +29,12 @@ from dynagraph.frontend.exceptions import Raised, said
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.memory import way_to
 from dynagraph.frontend.numpy_door import Unsupported
-from dynagraph.frontend.numpy_door.layout import copy_order
 from dynagraph.frontend.operations import binary, in_place, store, subscript, unary
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import decode
 from dynagraph.frontend.values import Array, Const, Dict, Method, Slice, Taped, Value
 from dynagraph.frontend.values import Sequence as SequenceValue
-from dynagraph.ir.graph import Graph, Location, Node, copy_into
-from dynagraph.ir.interpreter import interpret
-from dynagraph.ir.ops import OPS
-from dynagraph.ir.passes.backward import CustomGradient, append_gradients, append_tangents, recompute
-from dynagraph.ir.passes.jacobian import append_jacobian_columns, append_jacobian_rows
+from dynagraph.ir.graph import Location, Node
 
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)
@@ -125,7 +119,7 @@ class Tape:
         """Keep what NumPy gave for a node."""
         array = np.asarray(value)
         self.values[node] = array
-        self.held.setdefault(id(_owner(array)), []).append(node)
+        self.held.setdefault(id(owner_of(array)), []).append(node)
         if not self.is_active(node):
             self.ex.builder.tell(node, array)
 
@@ -177,7 +171,7 @@ class Tape:
             items = [self.boxed(v, r) for v, r in zip(value.items, real)]
             return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
         if isinstance(real, _MEMORY):
-            raise GradientError(f"{_users_line()}: no gradient passes through a {type(real).__name__}; keep to arrays")
+            raise GradientError(f"{users_line()}: no gradient passes through a {type(real).__name__}; keep to arrays")
         return real
 
     def box(self, array: Any, real: Any) -> Box:
@@ -197,7 +191,7 @@ class Tape:
         if not self.open:
             return real()
         ex = self.ex
-        place = ex.graph.location = _users_line()
+        place = ex.graph.location = users_line()
         before = {id(memory): memory.value for memory in ex.memories}
         try:
             value = meaning()
@@ -209,7 +203,7 @@ class Tape:
         written = [memory for memory in ex.memories if before.get(id(memory), memory.base) is not memory.value]
         for arg in args:
             if type(arg) is Box and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
-                self.keep_before_write(_owner(np.asarray(arg.value)))
+                self.keep_before_write(owner_of(np.asarray(arg.value)))
         return self.boxed(value, real(), boxes)
 
     def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
@@ -274,12 +268,17 @@ class Tape:
             self.is_symbolic = before
 
 
+def current_tape() -> Tape | None:
+    """The tape of this thread, which may have been closed."""
+    reference = getattr(_thread, "tape", None)
+    return reference() if reference is not None else None
+
+
 class Level:
     """What one gradient is taken in.  A tape lives as long as one of its levels."""
 
     def __init__(self) -> None:
-        reference = getattr(_thread, "tape", None)
-        tape = reference() if reference is not None else None
+        tape = current_tape()
         if tape is None or not tape.n_alive:
             tape = Tape()
             _alive.add(tape)
@@ -324,7 +323,7 @@ class Box(Taped):
     def _plain(self, what: str, cure: str) -> Any:
         """The plain value, for what cannot keep a gradient."""
         if self._lives():
-            raise GradientError(f"{_users_line()}: {what} of a value that is being differentiated would lose its gradient; {cure}")
+            raise GradientError(f"{users_line()}: {what} of a value that is being differentiated would lose its gradient; {cure}")
         return self.value
 
     # -- NumPy's protocols ----------------------------------------------------------------------------------------------
@@ -343,7 +342,7 @@ class Box(Taped):
     def __getitem__(self, key: Any) -> Any:
         tape = self.tape
         return tape.step(
-            lambda: subscript(tape.frame, self.array, tape.to_value(key)), lambda: self.value[_plain(key)], "this way of indexing"
+            lambda: subscript(tape.frame, self.array, tape.to_value(key)), lambda: self.value[plain_of(key)], "this way of indexing"
         )
 
     def __setitem__(self, key: Any, item: Any) -> None:
@@ -354,7 +353,7 @@ class Box(Taped):
             return Const(None)
 
         def real() -> None:
-            self.value[_plain(key)] = _plain(item)
+            self.value[plain_of(key)] = plain_of(item)
 
         self._check_own("written")
         tape.step(meaning, real, "this assignment", [self])
@@ -362,7 +361,7 @@ class Box(Taped):
     def _check_own(self, what: str) -> None:
         if self.tape.open and way_to(self.array.node)[1].is_op("variable"):
             raise GradientError(
-                f"{_users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
+                f"{users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
             )
 
     def __len__(self) -> int:
@@ -372,7 +371,7 @@ class Box(Taped):
         return (self[k] for k in range(len(self)))
 
     def __contains__(self, item: Any) -> bool:
-        return _plain(item) in self.value
+        return plain_of(item) in self.value
 
     # -- attributes -----------------------------------------------------------------------------------------------------
     def __getattr__(self, name: str) -> Any:
@@ -395,7 +394,7 @@ class Box(Taped):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in Box.__slots__:
-            raise GradientError(f"{_users_line()}: .{name} of a value that is being differentiated is set; make a new array")
+            raise GradientError(f"{users_line()}: .{name} of a value that is being differentiated is set; make a new array")
         object.__setattr__(self, name, value)
 
     # -- as other things ------------------------------------------------------------------------------------------------
@@ -454,7 +453,7 @@ class _BoxMethod:
             return tape.call(self.meaning, args, kwargs)
 
         def real() -> Any:
-            return getattr(box.value, self.name)(*_plain(args), **_plain(kwargs))
+            return getattr(box.value, self.name)(*plain_of(args), **plain_of(kwargs))
 
         return tape.step(meaning, real, f".{self.name}()", [box, *_arrays_in((args, kwargs))])
 
@@ -482,7 +481,7 @@ def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str,
     """A call of a function of NumPy's, or of a method of a ufunc."""
     tape = next((a.tape for a in _arrays_in((args, kwargs)) if type(a) is Box and a.tape.open), None)
     if tape is None:
-        return function(*_plain(args), **_plain(kwargs))
+        return function(*plain_of(args), **plain_of(kwargs))
     name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
     written = _arrays_in((args, kwargs))
     for out in _arrays_in(kwargs.get("out")):
@@ -490,14 +489,14 @@ def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str,
             out._check_own("written")
         elif isinstance(out, np.ndarray):
             raise GradientError(
-                f"{_users_line()}: {name} writes a value that is being differentiated into a plain array; leave out= away"
+                f"{users_line()}: {name} writes a value that is being differentiated into a plain array; leave out= away"
             )
 
     def meaning() -> Value:
         target = Const(owner) if method == "__call__" else Method(method, Const(owner))
         return tape.call(target, args, kwargs)
 
-    return tape.step(meaning, lambda: function(*_plain(args), **_plain(kwargs)), name, written, function in _LIKE)
+    return tape.step(meaning, lambda: function(*plain_of(args), **plain_of(kwargs)), name, written, function in _LIKE)
 
 
 _BINARY = {
@@ -518,7 +517,7 @@ def _operator(symbol: str, real: Callable[[Any, Any], Any], swapped: bool = Fals
         left, right = (other, self) if swapped else (self, other)
         return tape.step(
             lambda: binary(tape.frame, symbol, tape.to_value(left), tape.to_value(right)),
-            lambda: real(_plain(left), _plain(right)),
+            lambda: real(plain_of(left), plain_of(right)),
             f"the operator {symbol}",
         )
 
@@ -532,7 +531,7 @@ def _operator_in_place(symbol: str, real: Callable[[Any, Any], Any]) -> Callable
             self._check_own("written")
         return tape.step(
             lambda: in_place(tape.frame, symbol, self.array, tape.to_value(other)),
-            lambda: real(self.value, _plain(other)),
+            lambda: real(self.value, plain_of(other)),
             f"the operator {symbol}=",
             [self],
         )
@@ -563,19 +562,19 @@ for _name, _symbol in _UNARY.items():
 # -- helpers ---------------------------------------------------------------------------------------------------------------------
 
 
-def _plain(obj: Any) -> Any:
+def plain_of(obj: Any) -> Any:
     """An argument as NumPy takes it: without boxes."""
     kind = type(obj)
     if kind is Box:
         return obj.value
     if kind in (tuple, list):
-        return kind(_plain(item) for item in obj)
+        return kind(plain_of(item) for item in obj)
     if kind is dict:
-        return {key: _plain(item) for key, item in obj.items()}
+        return {key: plain_of(item) for key, item in obj.items()}
     if kind is slice:
-        return slice(_plain(obj.start), _plain(obj.stop), _plain(obj.step))
+        return slice(plain_of(obj.start), plain_of(obj.stop), plain_of(obj.step))
     if kind is np.ndarray and obj.dtype.hasobject and any(type(item) is Box for item in obj.flat):
-        return np.array(_plain(obj.tolist()))
+        return np.array(plain_of(obj.tolist()))
     return obj
 
 
@@ -595,14 +594,14 @@ def _holds_inexact(obj: Any) -> bool:
     return isinstance(obj, (float, complex, *_MEMORY))
 
 
-def _owner(array: np.ndarray) -> Any:
+def owner_of(array: np.ndarray) -> Any:
     """The object whose memory an array lies in."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array if array.base is None else array.base
 
 
-def _users_line() -> Location | None:
+def users_line() -> Location | None:
     """Where the user's code is: the innermost frame that is neither of this package nor of NumPy."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((_HERE, _NUMPY)):
@@ -614,215 +613,7 @@ def _users_line() -> Location | None:
 CALL_COMPILED: list[Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = []
 
 
-# -- what transformations are made of --------------------------------------------------------------------------------------------
-# Captures know these functions by themselves (frontend/gradients.py), and never run them.
-
-
-def level() -> Level:
-    """Open a level: it ends with the last reference to it."""
-    return Level()
-
-
-def variable(level: Level, x: Any) -> Any:
-    """The same array, NumPy scalar or Python float, as something of its own by which gradients can be taken."""
-    tape = level.tape
-    ex = tape.ex
-    value = x if type(x) is Box else np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
-    scalar = value.array.is_scalar if type(value) is Box else isinstance(value, np.generic)
-    real = value.value if type(value) is Box else value
-    if not scalar:
-        real = real.view()
-        real.flags.writeable = False
-    node = tape.node_of(value)
-    made = ex.builder.call("variable", node)
-    if not scalar:
-        ex.builder.lay(made, copy_order(ex.builder.layout(node)))
-    tape.levels[made] = tape.levels_of(node) | {level.number}
-    tape.note(made, real)
-    return tape.box(ex.from_door(made, "value" if scalar else "array"), real)
-
-
-def pull_back(level: Level, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradients of ``sum(sum(c * v) for c, v in zip(cotangents, values))`` by the variables."""
-    tape = level.tape
-    seeds = [(tape.node_of(v), tape.node_of(c)) for v, c in zip(values, cotangents)]
-    with tape.reopened(level):
-        found = append_gradients(tape.ex.graph, seeds, [v.array.node for v in variables])
-    return tuple(_result(tape, node, v.array.node, v.array.is_scalar) for node, v in zip(found, variables))
-
-
-@dataclass(eq=False)
-class Kept:
-    """How gradients are computed from values that a program has kept for it, and cotangents.
-
-    `graph` takes these and gives the gradients; `places` says for each variable which result its gradient is (None: it is zero),
-    and its shape, its dtype, and whether it is a scalar.
-    """
-
-    graph: Graph
-    places: tuple[tuple[int | None, tuple[Any, ...], np.dtype, bool], ...]
-    program: Any = None  # that runs the graph, once it has been asked for
-
-
-def keep(level: Level, values: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[Any, ...], Kept | None]:
-    """What gradients of the values by the variables need later: values, and a `Kept`; or else None, and what `pull_back` takes.
-
-    What is computed from now on does not depend on the variables, and memory that the caller sees may be written to.
-    """
-    tape = level.tape
-    tape.open.discard(level.number)
-    for box in (*values, *variables):
-        if type(box) is Box:
-            tape.keep_before_write(_owner(np.asarray(box.value)))
-    return (level, values, variables), None
-
-
-def spliced(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """What a graph gives for inputs that fit it."""
-    boxes = [x for x in inputs if type(x) is Box]
-    if not boxes:
-        return interpret(graph, inputs)
-    tape = boxes[0].tape
-    found = copy_into(tape.ex.graph, graph, [tape.node_of(x) for x in inputs])
-    return tuple(tape.result(node, False) for node in found)
-
-
-def push_forward(level: Level, values: Sequence[Any], variables: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, ...]:
-    """How the values change where the variables change by the tangents."""
-    tape = level.tape
-    given = [(v.array.node, tape.node_of(t)) for v, t in zip(variables, tangents)]
-    of = [tape.node_of(v) for v in values]
-    with tape.reopened(level), tape.symbolic():
-        found = append_tangents(tape.ex.graph, given, of)
-    scalars = [tape.to_value(v).is_scalar for v in values]
-    return tuple(_result(tape, node, like, scalar) for node, like, scalar in zip(found, of, scalars))
-
-
-def jacobian_rows(level: Level, value: Any, variables: Sequence[Any]) -> tuple[Any, ...]:
-    """The derivatives of a value by each variable, of the value's shape and then the variable's, by gradients."""
-    tape = level.tape
-    with tape.reopened(level), tape.symbolic():
-        found = append_jacobian_rows(tape.ex.graph, tape.node_of(value), [v.array.node for v in variables])
-    return tuple(tape.result(node, False) for node in found)
-
-
-def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tuple[Any, ...]:
-    """The derivatives of each value by a variable, of the value's shape and then the variable's, by tangents."""
-    tape = level.tape
-    with tape.reopened(level), tape.symbolic():
-        found = append_jacobian_columns(tape.ex.graph, [tape.node_of(v) for v in values], variable.array.node)
-    return tuple(tape.result(node, False) for node in found)
-
-
-def called(level: Level, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What the function that is differentiated gives.  Where it raises, the level is left."""
-    try:
-        return f(*args, **kwargs)
-    except BaseException as error:
-        level.tape.open.discard(level.number)
-        if isinstance(error, (TypeError, ValueError)) and isinstance(error.__cause__, GradientError):  # NumPy asked for a float
-            raise error.__cause__ from None
-        raise
-
-
-def is_captured() -> bool:
-    """Whether a capture follows this."""
-    return False
-
-
-def check_apart(results: Sequence[Any], before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
-    """End a capture in which the results are not all that comes of a function, or share memory with one another or with others.
-
-    `before` and `after` are what its arguments hold.
-    """
-
-
-def gathered(level: Level, value: Any) -> Any:
-    """A result as one array, where NumPy has made an array of objects of boxes."""
-    if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
-        return value
-    tape = level.tape
-    return tape.boxed(tape.ex.from_door(tape.node_of(value), "array"), _plain(value))
-
-
-def released(level: Level, value: Any) -> Any:
-    """A result as the caller of this level sees it: plain, unless it depends on a variable of another open level."""
-    if type(value) is not Box or value.tape is not level.tape:
-        return value
-    tape = level.tape
-    node = tape.ex.memories.present(value.array)
-    tape.levels[node] = tape.levels_of(node) - {level.number}
-    return value if tape.is_active(node) else value.value
-
-
-def begin_part() -> Any:
-    """The place where a part of the computation begins whose gradient comes in another way; None where no gradient is taken."""
-    reference = getattr(_thread, "tape", None)
-    tape = reference() if reference is not None else None
-    return (tape, tape.ex.graph.latest) if tape is not None and tape.open else None
-
-
-def is_part(begun: Any) -> bool:
-    """Whether what `begin_part` gave is a place."""
-    return begun is not None
-
-
-def end_part(
-    begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Callable[..., Any] | None
-) -> tuple[Any, ...]:
-    """The results of a part, as those of which ``pull(args, cotangents)`` gives the gradients by the arguments.
-
-    All are leaves; cotangents are arrays, zeros where nothing comes back.  Without `pull` the gradients are the part's own, which
-    is computed again for them rather than kept.
-    """
-    tape, latest = begun
-    graph = tape.ex.graph
-    values = [tape.to_value(r) for r in results]
-    nodes = [tape.node_of(r) for r in results]
-    part = [node for node in graph.since(latest) if node.kind == "call_function"]
-    made = [graph.call(OPS["copy"], node) for node in nodes]
-    if pull is None:
-        custom = recompute(made, part)
-    else:
-        operands = [tape.node_of(a) for a in args]
-        captured = frozenset(a for node in part for a in node.args) - {*part, *operands}
-        scalars = [tape.to_value(a).is_scalar for a in args]
-
-        def pulled(operands: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node]:
-            given = [tape.variable_like(n, s) for n, s in zip(operands, scalars)]
-            seeds = [tape.variable_like(tape.or_zeros(c, n), v.is_scalar) for c, n, v in zip(cotangents, made, values)]
-            return [tape.node_of(g) for g in pull(tuple(given), tuple(seeds))]
-
-        custom = CustomGradient(name, made, operands, captured, pulled)
-    graph.custom.update(dict.fromkeys(made, custom))
-    boxed = []
-    for node, value, result in zip(made, values, results):
-        real = _plain(result)
-        tape.note(node, real if value.is_scalar else real.copy())
-        boxed.append(tape.boxed(tape.ex.from_door(node, "value" if value.is_scalar else "array"), real))
-    if pull is None:
-        for node in part:
-            tape.values.pop(node, None)
-    return tuple(boxed)
-
-
-def stop_gradient_of(x: Any) -> Any:
-    if type(x) is not Box:
-        return x
-    tape = x.tape
-    node = tape.ex.builder.call("stop_gradient", tape.ex.memories.present(x.array))
-    real = x.value if x.array.is_scalar else x.value.copy()
-    tape.note(node, real)
-    return real
-
-
-def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
-    return tape.result(tape.or_zeros(node, like), scalar)
-
-
 __all__ = [
-    "CALL_COMPILED", "Box", "Kept", "Level", "Tape", "begin_part", "called", "check_apart", "end_part", "gathered",
-    "holds_boxes", "is_box",
-    "is_captured", "is_part", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released",
-    "spliced", "stop_gradient_of", "tapes_alive", "variable",
+    "CALL_COMPILED", "Box", "Level", "Tape", "current_tape", "holds_boxes", "is_box", "owner_of", "plain_of", "tapes_alive",
+    "users_line",
 ]  # fmt: skip

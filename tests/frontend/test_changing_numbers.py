@@ -50,6 +50,30 @@ def test_what_python_raises_is_raised(values: tuple[float, ...]) -> None:
         np.testing.assert_equal(outcome(compiled, X, t), outcome(plain, X, t))
 
 
+def test_what_the_code_catches_is_not_raised() -> None:
+    """A negative power overflows, though the base is a fraction and the number itself is not negative."""
+
+    def plain(x, t):
+        try:
+            scale = 0.5 ** (t - 3000)
+        except OverflowError:
+            scale = -1.0
+        return x * scale
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in (3001, 3005, 3009, 7, 3010, 5, 2001):
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+
+
+def test_quotients_of_integers_that_no_float_is() -> None:
+    def plain(x, t):
+        return x * ((-t * t * t) / 3) + (t * t * t) / 7
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in (5, 7, 2000001, 1999999, 1048573, 208065, 208063):
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+
+
 def test_a_complex_power_is_no_float() -> None:
     def plain(x, t):
         return x * (-8.5) ** t

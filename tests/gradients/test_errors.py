@@ -58,6 +58,17 @@ ERRORS: dict[str, tuple[Any, str]] = {
         lambda: dg.grad(lambda p: np.sum(p[0]))([X, X > 0]),
         r"^grad of .*<lambda>: argument 0\[1\] has dtype bool, which has no derivatives",
     ),
+    "a masked array": (
+        lambda: dg.grad(total)(np.ma.array(X, mask=X > 0)),
+        r"test_errors\.py:\d+: a gradient by a numpy\.ma\.MaskedArray is asked for; pass a plain array: np\.asarray\(x\)$",
+    ),
+    "a matrix": (lambda: dg.vjp(total, np.matrix(X)), r"a gradient by a numpy\.matrix is asked for; pass a plain array"),
+    "other bytes": (
+        lambda: dg.grad(total)(X.astype(">f8")),
+        r"a gradient by an array of dtype >f8 is asked for; pass x\.astype\(np\.float64\)$",
+    ),
+    "long numbers": (lambda: dg.grad(total)(X.astype(np.longdouble)), r"a gradient by an array of dtype \w+ is asked for; pass"),
+    "a long number": (lambda: dg.grad(total)(np.longdouble(1)), r"a gradient by an array of dtype \w+ is asked for; pass"),
     # argnums
     "argnums out of range": (
         lambda: dg.grad(total, 2)(X, Y),

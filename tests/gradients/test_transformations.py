@@ -910,3 +910,14 @@ def test_what_breaks_is_differentiated_all_the_same(f: Any, x: Any, capsys: pyte
     assert type(gradient) is type(x)
     got = dg.compile(lambda x: dg.grad(f)(x) * 2)(x)
     same(got, gradient * 2)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("part", [lambda x: x, lambda x: x[1:], lambda x: x.reshape(3, 1)], ids=["whole", "slice", "reshaped"])
+def test_what_is_returned_of_an_argument_may_be_written_to(part: Any) -> None:
+    """It is the caller's, and not the caller's argument."""
+    given = np.array([1.0, 2.0, 3.0])
+    _, returned = dg.grad(lambda x: (np.sum(x), part(x)), has_aux=True)(given)
+    np.testing.assert_array_equal(returned, part(given))
+    returned[:] = 9.0
+    np.testing.assert_array_equal(given, [1.0, 2.0, 3.0])
