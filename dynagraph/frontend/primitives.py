@@ -36,7 +36,8 @@ def variable(level: Level, x: Any) -> Any:
     real = value.value if type(value) is Box else value
     _check_plain(real)
     if not scalar:
-        real = real.copy(order="K")  # what is returned of it is not the caller's array
+        real = real.view()
+        real.flags.writeable = False
     node = tape.node_of(value)
     made = ex.builder.call("variable", node)
     if not scalar:
@@ -167,7 +168,12 @@ def released(level: Level, value: Any) -> Any:
     tape = level.tape
     node = tape.ex.memories.present(value.array)
     tape.levels[node] = tape.levels_of(node) - {level.number}
-    return value if tape.is_active(node) else value.value
+    if tape.is_active(node):
+        return value
+    real = value.value
+    if isinstance(real, np.ndarray) and not real.flags.writeable:
+        return real.copy(order="K")  # a variable or a part of one, which lies in the caller's array
+    return real
 
 
 def begin_part() -> Any:
