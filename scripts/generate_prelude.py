@@ -1,6 +1,6 @@
-"""Print `dynagraph/backends/c/prelude.h`: the scalar functions that generated C calls.
+"""Print `dynagraph/backends/prelude.h`: the scalar functions that generated C calls.
 
-    python scripts/generate_prelude.py > dynagraph/backends/c/prelude.h
+    python scripts/generate_prelude.py > dynagraph/backends/prelude.h
 
 Each function is written once, for float and double (or for every integer), in the template language below, and the
 coefficients of the polynomials come from Chebyshev interpolation with mpmath.  In a template

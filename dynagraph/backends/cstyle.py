@@ -13,7 +13,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
-from dynagraph.ir.loops import Axis, Define, Store
+from dynagraph.ir.loops import Accumulator, Axis, Define, Store
 
 OPERATORS = {
     "add": "+",
@@ -33,9 +33,11 @@ OPERATORS = {
 WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps in NumPy: done unsigned
 # ... in 32 bits or more: C promotes narrower types to int, which a product of uint16 overflows
 UNSIGNED = {d.name: f"uint{8 * max(d.itemsize, 4)}_t" for d in dtypes.ALL if d.is_integer}
-BUILTINS = {"sqrt", "floor", "ceil", "trunc", "rint", "copysign"}  # one instruction each, with -fno-math-errno
+# one instruction each, with -fno-math-errno
+BUILTINS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "copysign")} | {"abs": "fabs"}
 
 
+BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
 # what these give of halves are halves
 GIVES_HALVES = {"neg", "abs", "sign", "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign", "select"}
 
@@ -79,7 +81,10 @@ class Scope:
 
 
 class CStyle:
-    """Prints the statements of one kernel."""
+    """Prints the statements of one kernel, as C; what another target spells otherwise is a method of its own."""
+
+    index_type = "int64_t"
+    bool_type = "_Bool"
 
     def __init__(self, writer: Writer):
         self.out = writer
@@ -131,7 +136,8 @@ class CStyle:
                 self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
             else:
                 place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
-                self.out.line(f"{item.buffer}[{self.integer(item.index)}{place}] = {self.stored(value, item.value.dtype)};")
+                target = self.element(item.buffer, self.integer(item.index) + place)
+                self.out.line(f"{target} = {self.stored(value, item.value.dtype)};")
 
     def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
         """The text of expressions, after lines that compute what they share with each other and with `later` stores."""
@@ -198,20 +204,28 @@ class CStyle:
         if e.op == "var":
             return str(e.value)
         if e.op == "index":
-            return f"({self.type(e.dtype)})({self.integer(e.value)})"  # type: ignore[arg-type]
+            return self.index_value(e.value, e.dtype)  # type: ignore[arg-type]
         if e.op == "load":
             buffer: str
             index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
-            return self.loaded(f"{buffer}[{self.integer(index)}]", e.dtype)
+            return self.loaded(self.element(buffer, self.integer(index)), e.dtype)
         args = [self.expr(a, scope) for a in e.args]
         if e.op == "gather":
-            return self.loaded(f"{e.value}[{args[0]}]", e.dtype)
+            return self.loaded(self.element(str(e.value), args[0]), e.dtype)
         if e.op == "cast":
             return self.cast(args[0], e.args[0].dtype, e.dtype)
         if e.args[-1].dtype is dtypes.float16 and e.op != "nextafter":
             return self._of_halves(e, args)
         return self.call(e, args)
+
+    def element(self, buffer: str, index: str) -> str:
+        """An element of a buffer, to be read or written."""
+        return f"{buffer}[{index}]"
+
+    def index_value(self, index: IntExpr, dtype: DType) -> str:
+        """A loop variable or size as a value."""
+        return f"({self.type(dtype)})({self.integer(index)})"
 
     def loaded(self, text: str, dtype: DType) -> str:
         """What stands in memory, as a value."""
@@ -251,10 +265,12 @@ class CStyle:
         if e.op in OPERATORS and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
         if e.op in BUILTINS and operand.is_float:
-            return f"__builtin_{e.op}{'f' if operand.itemsize == 4 else ''}({', '.join(args)})"
-        if e.op == "abs" and operand.is_float:
-            return f"__builtin_fabs{'f' if operand.itemsize == 4 else ''}({args[0]})"
+            return self.builtin(BUILTINS[e.op], operand, args)
         return self.function(e.op, e.args[-1].dtype, args)
+
+    def builtin(self, name: str, dtype: DType, args: Sequence[str]) -> str:
+        """A call of a function of the compiler's, of floats or doubles."""
+        return f"__builtin_{name}{'f' if dtype.itemsize == 4 else ''}({', '.join(args)})"
 
     def function(self, name: str, dtype: DType, args: Sequence[str]) -> str:
         """A call of the prelude."""
@@ -273,15 +289,19 @@ class CStyle:
         if source.is_float and target.is_integer:
             self.used_functions.add(f"dg_cast_{source.suffix}_{target.suffix}")
             return f"dg_cast_{source.suffix}_{target.suffix}({text})"
-        return f"(({target.ctype}){text})"
+        return f"(({self.memory_type(target)}){text})"
 
     def type(self, dtype: DType) -> str:
         """The type of a local value (memory holds bools as bytes)."""
-        return "_Bool" if dtype.is_bool else self.number_type(dtype)
+        return self.bool_type if dtype.is_bool else self.number_type(dtype)
 
     def number_type(self, dtype: DType) -> str:
         """The type of a local value that is computed with."""
-        return "float" if dtype is dtypes.float16 else dtype.ctype
+        return "float" if dtype is dtypes.float16 else self.memory_type(dtype)
+
+    def memory_type(self, dtype: DType) -> str:
+        """The type of an element in memory."""
+        return dtype.ctype
 
     def literal(self, value: object, dtype: DType) -> str:
         if dtype.is_bool:
@@ -293,8 +313,27 @@ class CStyle:
             suffix = "U" * (dtype.kind == "u" and dtype.itemsize >= 4) + "LL" * (dtype.itemsize == 8)
             return f"{number}{suffix}" if number >= 0 or dtype.itemsize == 8 else f"({number})"
         if isinstance(value, complex):
-            return f"__builtin_complex({float_literal(value.real, dtype.real)}, {float_literal(value.imag, dtype.real)})"
-        return float_literal(float(value), dtype)  # type: ignore[arg-type]
+            return self.complex_literal(self.real_literal(value.real, dtype.real), self.real_literal(value.imag, dtype.real), dtype)
+        return self.real_literal(float(value), dtype)  # type: ignore[arg-type]
+
+    def complex_literal(self, real: str, imag: str, dtype: DType) -> str:
+        return f"__builtin_complex({real}, {imag})"
+
+    def real_literal(self, value: float, dtype: DType) -> str:
+        """The shortest decimal that reads back as the same value."""
+        suffix = "f" if dtype.itemsize <= 4 else ""
+        if math.isnan(value) or math.isinf(value):
+            text = self.not_finite("nan" if math.isnan(value) else "inf", suffix)
+            return f"(-{text})" if math.copysign(1.0, value) < 0 else text
+        text = str(np.float32(value)) if suffix else repr(value)
+        if "." not in text and "e" not in text:
+            text += ".0"
+        return f"({text}{suffix})" if text.startswith("-") else text + suffix
+
+    def not_finite(self, name: str, suffix: str) -> str:
+        """NaN or infinity; the suffix is f for floats."""
+        argument = '""' if name == "nan" else ""
+        return f"__builtin_{name}{suffix}({argument})"
 
     # -- loops ------------------------------------------------------------------------------------------------------
     def bounds(self, axis: Axis) -> tuple[str, str]:
@@ -305,23 +344,9 @@ class CStyle:
         start, end = self.bounds(axis)
         name = axis.symbol.name
         if axis.extent.constant is None:
-            self.out.line(f"const int64_t {name}_end = {end};")
+            self.out.line(f"const {self.index_type} {name}_end = {end};")
             end = f"{name}_end"
-        self.out.open(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})")
-
-
-def float_literal(value: float, dtype: DType) -> str:
-    """The shortest decimal that reads back as the same value."""
-    suffix = "f" if dtype.itemsize <= 4 else ""
-    if math.isnan(value):
-        nan = f'__builtin_nan{suffix}("")'
-        return f"(-{nan})" if math.copysign(1.0, value) < 0 else nan
-    if math.isinf(value):
-        return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()" if value > 0 else f"(-__builtin_inf{suffix}())"
-    text = str(np.float32(value)) if suffix else repr(value)
-    if "." not in text and "e" not in text:
-        text += ".0"
-    return f"({text}{suffix})" if text.startswith("-") else text + suffix
+        self.out.open(f"for ({self.index_type} {name} = {start}; {name} < {end}; ++{name})")
 
 
 def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
@@ -384,3 +409,46 @@ def _count_uses(roots: Iterable[Expr]) -> Counter[Expr]:
                 for arg in e.args[:1] if e.op == "choose" else e.args:
                     uses[arg] += 1
     return uses
+
+
+def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
+    """The text of an accumulator's step."""
+    if kind in ("any", "all"):
+        return f"({left} {'|' if kind == 'any' else '&'} ({right}))"
+    if kind in ("max", "min"):
+        if dtype.is_bool:
+            return f"({left} {'|' if kind == 'max' else '&'} {right})"
+        of = dtypes.float32 if dtype is dtypes.float16 else dtype
+        return c.function("maximum" if kind == "max" else "minimum", of, [left, right])
+    if kind in BIT_OPERATORS:
+        return f"(({c.memory_type(dtype)})({left} {BIT_OPERATORS[kind]} {right}))"
+    operator = "+" if kind == "sum" else "*"
+    if dtype.is_complex and kind == "prod":
+        return c.function("mul", dtype, [left, right])
+    if dtype.is_inexact:
+        return f"({left} {operator} {right})"
+    unsigned = UNSIGNED[dtype.name]
+    return f"(({c.memory_type(dtype)})(({unsigned}){left} {operator} ({unsigned}){right}))"
+
+
+def initial(c: CStyle, a: Accumulator) -> str:
+    """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
+    if a.kind == "sum":
+        return c.real_literal(0.0, a.dtype) if a.dtype.is_float else "0"
+    if a.kind in BIT_OPERATORS:
+        return f"(({a.dtype.ctype})-1)" if a.kind == "all_bits" else "0"
+    if a.kind == "prod":
+        return c.real_literal(1.0, a.dtype) if a.dtype.is_float else "1"
+    if a.kind in ("any", "argmax", "argmin"):
+        return "0"
+    if a.kind == "all":
+        return "1"
+    lowest = a.kind == "max"
+    if a.dtype.is_complex:
+        return c.literal(complex(-math.inf, -math.inf) if lowest else complex(math.inf, math.inf), a.dtype)
+    if a.dtype.is_float:
+        return c.real_literal(float("-inf") if lowest else float("inf"), a.dtype)
+    if a.dtype.kind in "ub":
+        top = "1" if a.dtype.is_bool else f"UINT{a.dtype.itemsize * 8}_MAX"
+        return "0" if lowest else top
+    return f"INT{a.dtype.itemsize * 8}_{'MIN' if lowest else 'MAX'}"

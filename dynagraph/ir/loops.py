@@ -229,7 +229,7 @@ def loaded_buffers(body: Sequence[Statement]) -> set[str]:
     return found
 
 
-def map_expr(root: Expr, change: dict[Expr, Expr], leaf: "LeafRule") -> Expr:
+def map_expr(root: Expr, change: dict[Expr, Expr], leaf: Callable[[Expr], Expr]) -> Expr:
     """A copy with every leaf replaced by ``leaf(it)``; `change` is the memo, to be shared between roots."""
     found = change.get(root)
     if found is None:

@@ -15,7 +15,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from dynagraph.backends.c.prelude import prelude_for
+from dynagraph.backends.prelude import prelude_for
 from dynagraph.backends.toolchain import Toolchain, toolchain
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import FUNCTIONS
@@ -417,4 +417,4 @@ def test_the_header_is_what_the_generator_prints() -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
-    assert module.generate() == (ROOT / "dynagraph" / "backends" / "c" / "prelude.h").read_text()
+    assert module.generate() == (ROOT / "dynagraph" / "backends" / "prelude.h").read_text()

@@ -11,10 +11,10 @@ from importlib import resources
 from itertools import chain
 
 from dynagraph.backends.c.call_outs import call_out_of
-from dynagraph.backends.c.prelude import prelude_for
 from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
 from dynagraph.backends.kernel_cache import get_library
+from dynagraph.backends.prelude import prelude_for
 from dynagraph.backends.reference import reference
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import Kernel, LoopProgram

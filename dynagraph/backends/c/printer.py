@@ -6,17 +6,15 @@ calls them in order, through the runtime's thread pool where there is enough wor
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dynagraph.backends.c.sharing import Call, Shared, longest, share
-from dynagraph.backends.cstyle import UNSIGNED, CStyle, Scope, Writer, float_literal
+from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, initial
 from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
 from dynagraph.ir import dtypes, expr
-from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
@@ -458,7 +456,7 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {_initial(self.c, a)};")
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {initial(self.c, a)};")
         if not r.axes:
             self._single(r)
         elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
@@ -531,7 +529,7 @@ class _KernelPrinter:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
-            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {_initial(self.c, a)};")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {initial(self.c, a)};")
         self.out.line(f"int64_t {name}_base = {start};")
         self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
         self._lane_step(r, axis, str(lanes))
@@ -609,7 +607,7 @@ class _KernelPrinter:
             f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
         )
         self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
-        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {_initial(self.c, a)};")
+        self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {initial(self.c, a)};")
         *outer, last = r.axes
         for axis in outer:
             self.out.open("")
@@ -691,52 +689,6 @@ def lane_plan(r: Reduce) -> tuple[int, bool]:
     return lanes, cascade
 
 
-BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
-
-
 def _in_order(a: Accumulator) -> bool:
     """Whether the order of the elements tells: which NaN stays, and what infinities become in a product."""
     return a.dtype.is_complex and a.kind in ("prod", "max", "min")
-
-
-def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
-    """The text of an accumulator's step."""
-    if kind in ("any", "all"):
-        return f"({left} {'|' if kind == 'any' else '&'} ({right}))"
-    if kind in ("max", "min"):
-        if dtype.is_bool:
-            return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        of = dtypes.float32 if dtype is dtypes.float16 else dtype
-        return c.function("maximum" if kind == "max" else "minimum", of, [left, right])
-    if kind in BIT_OPERATORS:
-        return f"(({dtype.ctype})({left} {BIT_OPERATORS[kind]} {right}))"
-    operator = "+" if kind == "sum" else "*"
-    if dtype.is_complex and kind == "prod":
-        return c.function("mul", dtype, [left, right])
-    if dtype.is_inexact:
-        return f"({left} {operator} {right})"
-    unsigned = UNSIGNED[dtype.name]
-    return f"(({dtype.ctype})(({unsigned}){left} {operator} ({unsigned}){right}))"
-
-
-def _initial(c: CStyle, a: Accumulator) -> str:
-    """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
-    if a.kind == "sum":
-        return float_literal(0.0, a.dtype) if a.dtype.is_float else "0"
-    if a.kind in BIT_OPERATORS:
-        return f"(({a.dtype.ctype})-1)" if a.kind == "all_bits" else "0"
-    if a.kind == "prod":
-        return float_literal(1.0, a.dtype) if a.dtype.is_float else "1"
-    if a.kind in ("any", "argmax", "argmin"):
-        return "0"
-    if a.kind == "all":
-        return "1"
-    lowest = a.kind == "max"
-    if a.dtype.is_complex:
-        return c.literal(complex(-math.inf, -math.inf) if lowest else complex(math.inf, math.inf), a.dtype)
-    if a.dtype.is_float:
-        return float_literal(float("-inf") if lowest else float("inf"), a.dtype)
-    if a.dtype.kind in "ub":
-        top = "1" if a.dtype.is_bool else f"UINT{a.dtype.itemsize * 8}_MAX"
-        return "0" if lowest else top
-    return f"INT{a.dtype.itemsize * 8}_{'MIN' if lowest else 'MAX'}"

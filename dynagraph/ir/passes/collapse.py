@@ -16,12 +16,17 @@ TILE = 32  # elements of a side of a tile of a transposition
 
 def collapse(kernel: Kernel) -> Kernel:
     """Needs: a kernel from `lower`.  Leaves: the same stores in another loop structure; merged loops, blocks for cores."""
-    body = tuple(_collapse_inner(s) for s in kernel.body)
-    axes, body = _merge(*_divided(kernel.axes, body))
-    kernel = replace(kernel, axes=axes, body=body)
-    if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in body):
+    kernel = merge_loops(kernel)
+    if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in kernel.body):
         return kernel
     return _split_last(kernel)
+
+
+def merge_loops(kernel: Kernel) -> Kernel:
+    """The kernel with as few axes as its indices allow."""
+    body = tuple(_collapse_inner(s) for s in kernel.body)
+    axes, body = _merge(*_divided(kernel.axes, body))
+    return replace(kernel, axes=axes, body=body)
 
 
 def _collapse_inner(s: Statement) -> Statement:

@@ -5,20 +5,32 @@ Comes last before `fuse`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Library, Reduction
 from dynagraph.ir.passes.fuse import is_matrix_layout, operand_strided
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
-ROWS = 16  # a reduction with at least this many independent results is parallel as it is
-LONG = 32768  # ... and one over fewer elements than this is not worth splitting
-BLOCK = 4096  # elements of a block of a contiguous reduction
-COLUMN_BLOCK = 512  # columns that one thread accumulates at a time
-COLUMN_PARTS = 32  # blocks of rows of a split column reduction
+
+@dataclass(frozen=True)
+class Splitting:
+    """When a target wants reductions in two stages, blocks and then their results, to have all of it work."""
+
+    rows: int  # a reduction with at least this many independent results is parallel as it is
+    long: int  # ... and one over fewer elements than this is not worth splitting
+    block: int  # elements of a block of a contiguous reduction, at least,
+    blocks: int | None  # ... and at most so many blocks
+    columns: int  # columns that one thread, or block of threads, accumulates at a time
+    units: int  # a column reduction with fewer of these than this
+    column_parts: int  # ... is split into so many blocks of rows
 
 
-def legalize(graph: Graph) -> Graph:
+CORES = Splitting(rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32)
+
+
+def legalize(graph: Graph, splitting: Splitting = CORES) -> Graph:
     """Needs: a decomposed graph.  Leaves: what `fuse` needs; values of exact arithmetic are unchanged."""
     _share_reshaped(graph)
     for node in list(graph.nodes):
@@ -32,7 +44,7 @@ def legalize(graph: Graph) -> Graph:
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Reduction):
-            _split_reduction(graph, node)
+            _split_reduction(graph, node, splitting)
     _own_outputs(graph)
     graph.eliminate_dead_code()
     return graph
@@ -98,7 +110,7 @@ def _expand_matmul(graph: Graph, node: Node) -> None:
     graph.erase(node)
 
 
-def _split_reduction(graph: Graph, node: Node) -> None:
+def _split_reduction(graph: Graph, node: Node, splitting: Splitting) -> None:
     """Reduce in blocks first where the kept dimensions alone give too little to do in parallel."""
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
@@ -107,7 +119,7 @@ def _split_reduction(graph: Graph, node: Node) -> None:
         return  # what infinities become depends on the order
     if node.dtype is dtypes.float16 and lowering.kind in ("sum", "prod"):
         return  # it is accumulated in float32, and blocks would be rounded
-    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * LONG:
+    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * splitting.long:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):
         return
@@ -116,7 +128,7 @@ def _split_reduction(graph: Graph, node: Node) -> None:
         operand.shape[axes[0] : axes[-1] + 1],
         operand.shape[axes[-1] + 1 :],
     )
-    block = _block_size(hint_numel(before), hint_numel(reduced), behind)
+    block = _block_size(hint_numel(before), hint_numel(reduced), behind, splitting)
     if block is None:
         return
     with graph.inserting_before(node):
@@ -130,11 +142,17 @@ def _split_reduction(graph: Graph, node: Node) -> None:
     graph.erase(node)
 
 
-def _block_size(rows: int, length: int, behind: tuple[Dim, ...]) -> int | None:
+def _block_size(rows: int, length: int, behind: tuple[Dim, ...], splitting: Splitting) -> int | None:
     columns = hint_numel(behind)
     if all(same_dim(d, 1) for d in behind):
-        return BLOCK if rows < ROWS and length >= LONG else None
-    units = rows * max(1, hint_of(behind[-1]) // COLUMN_BLOCK) * (columns // max(1, hint_of(behind[-1])))
-    if units >= ROWS // 2 or length < 4 * COLUMN_PARTS:
+        if rows >= splitting.rows or length < splitting.long:
+            return None
+        least = splitting.block
+        while splitting.blocks is not None and least * splitting.blocks < length:
+            least *= 2
+        return least
+    last = max(1, hint_of(behind[-1]))
+    units = rows * max(1, last // splitting.columns) * (columns // last)
+    if units >= splitting.units or length < 4 * splitting.column_parts:
         return None
-    return max(16, -(-length // COLUMN_PARTS))
+    return max(16, -(-length // splitting.column_parts))

@@ -59,15 +59,18 @@ GEMM_FLOPS_PER_NANOSECOND = 60.0
 CALL_OUT_COST = 5000.0  # nanoseconds: what Python needs for a call; how long the function runs is its own affair
 
 
-def lower(graph: Graph, plan: FusionPlan) -> LoopProgram:
-    """Needs: a fused graph.  Leaves: the same values as loops; loads and stores are within their buffers by construction."""
+def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True) -> LoopProgram:
+    """Needs: a fused graph.  Leaves: the same values as loops; loads and stores are within their buffers by construction.
+
+    `keep_rows`: what is dear and wanted in several passes over a row is kept in a row of scratch memory.
+    """
     buffers = Buffers(graph, plan)
     steps: list[Step] = []
     for position, group in enumerate(plan.groups):
         if group.kind == "library":
             steps.append(_library_step(group, plan, buffers))
         else:
-            steps.append(_KernelLowering(f"k{position}", group, plan, buffers).run())
+            steps.append(_KernelLowering(f"k{position}", group, plan, buffers, keep_rows).run())
     return LoopProgram(buffers.by_name, tuple(steps), n_checks=graph.n_checks)
 
 
@@ -147,8 +150,8 @@ def make_axes(shape: Shape, index: Index) -> tuple[Axis, ...]:
 class _KernelLowering:
     """Lowers one group.  `value(node, index)` is the expression of one element, inlining down to loads."""
 
-    def __init__(self, name: str, group: Group, plan: FusionPlan, buffers: Buffers):
-        self.name, self.group, self.plan, self.buffers = name, group, plan, buffers
+    def __init__(self, name: str, group: Group, plan: FusionPlan, buffers: Buffers, keep_rows: bool):
+        self.name, self.group, self.plan, self.buffers, self.keep_rows = name, group, plan, buffers, keep_rows
         self.members = set(group.members)
         self.rows = index_of(group.outer, "i")
         self.columns = index_of(group.inner, "j")
@@ -181,7 +184,8 @@ class _KernelLowering:
         axes = make_axes(self.group.inner, self.columns)
         body: list[Statement] = []
         passes = max((self._stage_of(m) for m in self.group.members), default=0)
-        self._choose_scratch(passes)
+        if self.keep_rows:
+            self._choose_scratch(passes)
         for self.stage in range(passes + 1):
             self.memo.clear()
             reductions, stores = self._pass(self.stage)

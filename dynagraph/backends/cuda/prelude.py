@@ -1,0 +1,95 @@
+"""The scalar functions that one generated CUDA file uses: CUDA's own where it has one, else the prelude's text, translated.
+
+CUDA's functions have C's special values, as the prelude's, and errors of the same size; CuPy computes by them too.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Set
+from importlib import resources
+
+from dynagraph.backends.prelude import definitions
+
+_OF_FLOATS = {  # in the prelude's words and CUDA's, where they differ; the number of operands
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "arcsin": 1,
+    "arccos": 1, "arctan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "arcsinh": 1, "arccosh": 1, "arctanh": 1, "cbrt": 1, "erf": 1,
+    "pow": 2, "hypot": 2, "arctan2": 2, "fmod": 2, "nextafter": 2,
+}  # fmt: skip
+_HALVES = {
+    "dg_load_f16": ("uint16_t half", "float", 'float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half)); return x;'),
+    "dg_store_f16": ("float x", "uint16_t", 'uint16_t half; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x)); return half;'),
+    "dg_round_f16": (
+        "float x", "float",
+        'uint16_t half; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x)); '
+        'asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half)); return x;',
+    ),
+    "dg_cast_f64_f16": (
+        "double x", "float",
+        'uint16_t half; float y; asm("cvt.rn.f16.f64 %0, %1;" : "=h"(half) : "d"(x)); '
+        'asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(half)); return y;',
+    ),
+}  # fmt: skip
+_BITS = {
+    "dg_bits_f32": ("float x", "uint32_t", "return (uint32_t)__float_as_int(x);"),
+    "dg_from_f32": ("uint32_t bits", "float", "return __int_as_float((int)bits);"),
+    "dg_bits_f64": ("double x", "uint64_t", "return (uint64_t)__double_as_longlong(x);"),
+    "dg_from_f64": ("uint64_t bits", "double", "return __longlong_as_double((long long)bits);"),
+}
+_C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), text)
+    for pattern, text in (
+        (r"\bfloat _Complex\b", "dg_c64"),
+        (r"\bdouble _Complex\b", "dg_c128"),
+        (r"__real__ (\w+)", r"\1.re"),
+        (r"__imag__ (\w+)", r"\1.im"),
+        (r"__builtin_(nan|nanf)\(\"\"\)", r"dg_\1()"),
+        (r"__builtin_(inff?|complex)\(", r"dg_\1("),
+        (r"__builtin_(\w+)\(", r"\1("),
+        (r"\b_Bool\b", "bool"),
+        (r"\((dg_\w+)\)\{", r"\1{"),
+        (r"\{\.bits = (\w+)\}", r"{\1}"),
+    )
+)
+
+
+def prelude_for(functions: Set[str]) -> str:
+    """CUDA C text that defines functions of the prelude, given as dg_<function>_<suffix>, and all that they call."""
+    return "\n".join([support_header(), *(translated(t) for t in definitions(functions, replacements()).values())])
+
+
+def translated(text: str) -> str:
+    """C text of the prelude as CUDA C.
+
+    >>> translated("DG_INL float _Complex f(float _Complex z) { return __builtin_complex(__real__ z, 0.0f); }")
+    'DG_INL dg_c64 f(dg_c64 z) { return dg_complex(z.re, 0.0f); }'
+    """
+    for pattern, replacement in _C_TO_CUDA:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+@functools.cache
+def replacements() -> Mapping[str, str]:
+    """The functions of the prelude that CUDA has by itself."""
+    found: dict[str, str] = {}
+    for name, arity in _OF_FLOATS.items():
+        cuda = name.replace("arc", "a") if name.startswith("arc") else name
+        for ctype, suffix, tail in (("float", "f32", "f"), ("double", "f64", "")):
+            parameters = ", ".join(f"{ctype} {x}" for x in "xy"[:arity])
+            operands = ", ".join("xy"[:arity])
+            full = f"dg_{name}_{suffix}"
+            found[full] = f"DG_INL {ctype} {full}({parameters}) {{ return {cuda}{tail}({operands}); }}\n"
+    for name, (parameters, result, body) in (_BITS | _HALVES).items():
+        text = f"DG_INL {result} {name}({parameters}) {{ {body} }}\n"
+        if name in _HALVES:
+            (plain,) = (t for n, t in definitions({name}).items() if n == name)
+            text = f"#ifndef DG_EMULATED\n{text}#else\n{plain}#endif\n"
+        found[name] = text
+    return found
+
+
+@functools.cache
+def support_header() -> str:
+    return resources.files("dynagraph.backends.cuda").joinpath("support.h").read_text()

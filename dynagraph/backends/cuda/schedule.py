@@ -1,0 +1,324 @@
+"""How the threads of a GPU share the work of a kernel: what one thread, team or block computes, and what moves as packs.
+
+A *team* is the threads that compute one row together: a part of a warp, a warp, or a block.  A *pack* is 16 bytes (or fewer) of
+neighbours in memory that one thread moves at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+from dynagraph.ir import expr
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import IntExpr, Symbol
+from dynagraph.ir.loops import (
+    Axis,
+    ColumnReduce,
+    Kernel,
+    Loop,
+    Reduce,
+    Running,
+    Statement,
+    Store,
+    expressions,
+    map_body,
+    map_expr,
+    statements,
+    stored_buffers,
+)
+
+WARP = 32
+BLOCK = 256  # threads, where rows do not want more
+MOST_THREADS = 1024  # of a block
+PACK_BYTES = 16  # the widest access of a thread
+PACKS_PER_THREAD = 8  # of a row: with more, more threads take part
+KEPT_BYTES = 256  # of a thread's registers that hold its part of a row from one pass over it to the next
+UNROLLED = 16  # turns of a loop that is written out
+TILE = 32  # elements of a side of a tile of a transposition
+TILE_ROWS = 8  # of threads
+SHARED_BYTES = 48 * 1024  # that a block has without asking for more
+COLUMNS = 32  # neighbouring columns that a block reduces
+UNROLLED_ROWS = 4  # loads of a thread that are on their way at a time
+
+
+@dataclass(frozen=True)
+class Map:
+    """One thread computes a pack of neighbours along the last axis (`width` 1: one element)."""
+
+    width: int
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """A block computes a square of axis `across` and the last axis; what lies along `across` goes through shared memory."""
+
+    across: int
+    loads: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A team of threads computes one iteration of the outer axes.
+
+    `turns`: how many packs (or elements) each thread has of a row, where that is known and few: then loops over the row are written
+    out, and what several passes load stays in registers.
+    """
+
+    team: int
+    block: int
+    width: int
+    turns: int | None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """A block reduces `columns` neighbouring columns, `BLOCK // columns` rows at a time."""
+
+    columns: int
+
+
+@dataclass(frozen=True)
+class Scanned:
+    """A block walks along the axis, a block's width at a time."""
+
+    block: int
+
+
+@dataclass(frozen=True)
+class Serial:
+    """One thread does it all, in order: stores whose places are computed may meet."""
+
+
+Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Serial]
+
+
+def schedule(kernel: Kernel, packs: bool) -> Schedule:
+    """How a kernel is run.  `packs`: whether all memory begins at multiples of 16 bytes."""
+    body = kernel.body
+    if any(isinstance(s, Store) and s.place is not None for s in statements(body)):
+        return Serial()
+    column = next((s for s in body if isinstance(s, ColumnReduce)), None)
+    if column is not None:
+        return Columns(_power_of_two(min(max(1, column.column.hint), COLUMNS)))
+    running = next((s for s in body if isinstance(s, Running)), None)
+    if running is not None:
+        return Scanned(min(MOST_THREADS, max(WARP, _power_of_two(running.axis.hint))))
+    if any(isinstance(s, (Reduce, Loop)) for s in body):
+        return _rows(kernel, packs)
+    tiled = _tiled(kernel)
+    if tiled is not None:
+        return tiled
+    return Map(pack_width(kernel.axes[-1], body) if packs and kernel.axes else 1)
+
+
+def _power_of_two(n: int) -> int:
+    """The least power of two that is not below n."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+# -- packs --------------------------------------------------------------------------------------------------------------------
+
+
+def moves_as_pack(index: IntExpr, axis: Axis, width: int) -> bool:
+    """Whether `width` neighbours along an axis, the first at a multiple of it, are neighbours in memory at a multiple of it."""
+    (step,) = (index.coefficient(axis.symbol),)
+    if step != 1:
+        return False
+    rest = index - IntExpr({(axis.symbol,): 1})
+    return all(coefficient % width == 0 for coefficient in rest.terms.values())
+
+
+def pack_width(axis: Axis, body: Sequence[Statement]) -> int:
+    """How many neighbours along the last axis one thread takes: as many as fill `PACK_BYTES` with the widest elements."""
+    if any(coefficient % PACK_BYTES for coefficient in axis.start.terms.values()):
+        return 1
+    loads = [(e.value[1], e.dtype) for root in expressions(body) for e in unconditional(root) if e.op == "load"]  # type: ignore[index]
+    stores = [(s.index, s.value.dtype) for s in statements(body) if isinstance(s, Store)]
+    moved: list[DType] = [dtype for index, dtype in (*loads, *stores) if moves_as_pack(index, axis, 1)]
+    if not moved:
+        return 1
+    width = PACK_BYTES // max(dtype.itemsize for dtype in moved)
+    packed = [d for index, d in (*loads, *stores) if moves_as_pack(index, axis, width)]
+    return width if width > 1 and packed else 1
+
+
+def unconditional(root: Expr) -> list[Expr]:
+    """The expressions that are evaluated in any case."""
+    return expr.walk(root, lambda e: e.args[:1] if e.op == "choose" else e.args)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Neighbours in memory: `name` is the local variable, `index` that of the first."""
+
+    name: str
+    buffer: str
+    dtype: DType
+    index: IntExpr
+
+
+def packed(
+    body: Sequence[Statement], axis: Axis, width: int, lane: IntExpr, kept: dict[Expr, Expr]
+) -> tuple[tuple[Statement, ...], list[Pack], list[Pack]]:
+    """The statements for one element of a pack, the packs that they read, and those that they fill.
+
+    `lane` is the place in the pack; `kept` holds what has been loaded before, and how it is spelled now.
+    """
+    loads: dict[Expr, Pack] = {}
+    stores: dict[tuple[str, IntExpr], Pack] = {}
+    always = {e for root in expressions(body) for e in unconditional(root) if e.op == "load"}
+
+    def load(e: Expr) -> Expr:
+        if e in kept:
+            return kept[e]
+        if e.op != "load" or e not in always:
+            return e
+        buffer: str
+        index: IntExpr
+        buffer, index = e.value  # type: ignore[misc]
+        if not moves_as_pack(index, axis, width):
+            return e
+        pack = loads.setdefault(e, Pack(f"p{len(loads)}", buffer, e.dtype, index))
+        return expr.load(f"{pack.name}.v", lane, e.dtype)
+
+    memo: dict[Expr, Expr] = {}
+    changed = map_body(body, lambda e: map_expr(e, memo, load))
+
+    def store(s: Statement) -> Statement:
+        if isinstance(s, Store) and moves_as_pack(s.index, axis, width):
+            pack = stores.setdefault((s.buffer, s.index), Pack(f"q{len(stores)}", s.buffer, s.value.dtype, s.index))
+            return Store(f"{pack.name}.v", lane, s.value)
+        return s
+
+    return tuple(map(store, changed)), list(loads.values()), list(stores.values())
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------------
+
+
+def pass_axes(s: Statement) -> tuple[Axis, ...] | None:
+    """The axes of a pass over a row."""
+    return s.axes if isinstance(s, (Reduce, Loop)) and s.axes else None
+
+
+def _rows(kernel: Kernel, packs: bool) -> Rows:
+    passes = [s for s in kernel.body if pass_axes(s)]
+    if not passes:
+        return Rows(1, BLOCK, 1, None)
+    lengths = {_length(s) for s in passes}
+    hint = max(_hint(s) for s in passes)
+    single = all(len(pass_axes(s) or ()) == 1 for s in passes)
+    plain = not any(a.kind in ("argmax", "argmin") for s in passes if isinstance(s, Reduce) for a in s.accumulators)
+    width = min(pack_width(axes[-1], (s,)) for s in passes if (axes := pass_axes(s))) if packs and single and plain else 1
+    items = -(-hint // width)
+    rows = 1
+    for axis in kernel.axes:
+        rows *= axis.hint
+    team = min(WARP, _power_of_two(items))
+    if items > WARP * PACKS_PER_THREAD or (rows < WARP and items > WARP):
+        team = min(MOST_THREADS, max(WARP, _power_of_two(-(-items // (PACKS_PER_THREAD // 2)))))
+    length = next(iter(lengths)).constant if len(lengths) == 1 else None
+    turns = None
+    if length is not None and length % width == 0:
+        turns = -(-length // (width * team))
+        turns = turns if turns <= UNROLLED else None
+    return Rows(team, max(team, BLOCK), width, turns)
+
+
+def _length(s: Statement) -> IntExpr:
+    total = IntExpr.of(1)
+    for axis in pass_axes(s) or ():
+        total = total * axis.extent
+    return total
+
+
+def _hint(s: Statement) -> int:
+    total = 1
+    for axis in pass_axes(s) or ():
+        total *= axis.hint
+    return total
+
+
+def kept_loads(kernel: Kernel, plan: Rows) -> list[Expr]:
+    """What several passes over a row load, and each thread keeps."""
+    if plan.turns is None:
+        return []
+    stored = stored_buffers(kernel.body)
+    passes = [s for s in kernel.body if pass_axes(s)]
+    shapes = {tuple((a.symbol, a.start) for a in pass_axes(s) or ()) for s in passes}
+    if len(shapes) != 1:
+        return []
+    axis = (pass_axes(passes[0]) or ())[-1]
+    seen: dict[Expr, int] = {}
+    for s in passes:
+        for e in {e for root in expressions((s,)) for e in unconditional(root) if e.op == "load"}:
+            buffer: str
+            index: IntExpr
+            buffer, index = e.value  # type: ignore[misc]
+            if buffer not in stored and (plan.width == 1 or moves_as_pack(index, axis, plan.width)):
+                seen[e] = seen.get(e, 0) + 1
+    found: list[Expr] = []
+    size = 0
+    for e, uses in sorted(seen.items(), key=lambda pair: (str(pair[0].value), pair[0].dtype.name)):
+        bytes_of = max(4, e.dtype.itemsize) * plan.width * plan.turns
+        if uses > 1 and size + bytes_of <= KEPT_BYTES:
+            found.append(e)
+            size += bytes_of
+    return found
+
+
+# -- transpositions -----------------------------------------------------------------------------------------------------------
+
+
+def _tiled(kernel: Kernel) -> Tiled | None:
+    """A map that reads memory along another axis than the last, along which it stores."""
+    if len(kernel.axes) < 2:
+        return None
+    *others, last = kernel.axes
+    if last.hint < TILE // 2 or any(a.start != 0 for a in kernel.axes):
+        return None
+    stores = [s for s in kernel.body if isinstance(s, Store)]
+    stored = stored_buffers(kernel.body)
+    if any(s.index.coefficient(last.symbol) != 1 for s in stores):
+        return None
+    loads = {e for root in expressions(kernel.body) for e in unconditional(root) if e.op == "load"}
+    apart = [e for e in loads if e.value[0] not in stored and _is_apart(e.value[1], last.symbol)]  # type: ignore[index]
+    for k, axis in enumerate(others):
+        chosen = [e for e in apart if e.value[1].coefficient(axis.symbol) == 1 and axis.hint >= TILE // 2]  # type: ignore[index]
+        chosen.sort(key=lambda e: str(e.value))
+        while chosen and sum(e.dtype.itemsize for e in chosen) * TILE * (TILE + 1) > SHARED_BYTES:
+            chosen.pop()
+        if chosen:
+            return Tiled(k, tuple(chosen))
+    return None
+
+
+def _is_apart(index: IntExpr, symbol: Symbol) -> bool:
+    step = index.coefficient(symbol)
+    return step is not None and step != 0 and step != 1
+
+
+# -- sizes --------------------------------------------------------------------------------------------------------------------
+
+
+def n_iterations(axes: Iterable[Axis]) -> IntExpr:
+    """How many iterations a nest of loops has."""
+    total = IntExpr.of(1)
+    for axis in axes:
+        total = total * axis.extent
+    return total
+
+
+def replaced(body: Sequence[Statement], spelled: Callable[[Expr], Expr | None]) -> tuple[Statement, ...]:
+    """The statements with some leaves spelled otherwise."""
+    memo: dict[Expr, Expr] = {}
+    return map_body(body, lambda e: map_expr(e, memo, lambda leaf: spelled(leaf) or leaf))
+
+
+__all__ = [
+    "BLOCK", "COLUMNS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Pack", "Rows", "Scanned", "Schedule",
+    "Serial", "Tiled", "kept_loads", "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced", "schedule",
+]  # fmt: skip

@@ -1,0 +1,48 @@
+"""How CUDA C spells what the C family's printer prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynagraph.backends.cstyle import CStyle
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.intexpr import Atom, IntExpr, Symbol
+
+COMPLEX = {"complex64": "dg_c64", "complex128": "dg_c128"}
+INT32_REACH = 1 << 30  # what indices of 32 bits are used for stays below this: sums and products of two have room
+
+
+class CudaStyle(CStyle):
+    """Prints statements as CUDA C.  `dg_index` is the type of indices: of 32 bits, or of 64 where sizes want it."""
+
+    index_type = "dg_index"
+    bool_type = "bool"
+    _wide = False
+
+    def memory_type(self, dtype: DType) -> str:
+        return COMPLEX.get(dtype.name, dtype.ctype)
+
+    def builtin(self, name: str, dtype: DType, args: Sequence[str]) -> str:
+        return f"{name}{'f' if dtype.itemsize == 4 else ''}({', '.join(args)})"
+
+    def complex_literal(self, real: str, imag: str, dtype: DType) -> str:
+        return f"{self.memory_type(dtype)}({real}, {imag})"
+
+    def not_finite(self, name: str, suffix: str) -> str:
+        return f"dg_{name}{suffix}()"
+
+    def index_value(self, index: IntExpr, dtype: DType) -> str:
+        """What is computed of an index may be larger than any index."""
+        low, high = index.bounds()
+        self._wide = low is None or high is None or low < -INT32_REACH or high > INT32_REACH
+        text = f"({self.type(dtype)})({self.integer(index)})"
+        self._wide = False
+        return text
+
+    def _atom(self, atom: Atom) -> str:
+        if self._wide and isinstance(atom, Symbol):
+            return f"(int64_t){atom.name}"
+        return super()._atom(atom)
+
+
+__all__ = ["COMPLEX", "INT32_REACH", "CudaStyle"]
