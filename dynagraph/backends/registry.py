@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
@@ -22,6 +23,7 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
 from dynagraph.ir.shapes import hint_of
 
+_log = logging.getLogger("dynagraph.kernels")
 UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
 
 
@@ -56,7 +58,22 @@ def _own_backend(backend: str) -> Backend:
 
 def _by_library(backend: Backend, graph: Graph) -> Executable:
     """Graphs of arrays that lie on a device run there, whatever the backend for NumPy's is."""
-    return backend(graph) if graph.library == NUMPY.name else device_backend.compile_graph(graph)
+    return backend(graph) if graph.library == NUMPY.name else _on_device(graph)
+
+
+def _on_device(graph: Graph) -> Executable:
+    """Kernels of our own; through the library's functions, op by op, what these do not do or where there is no driver."""
+    from dynagraph.backends.cuda import backend as cuda_backend  # for those who use CuPy
+    from dynagraph.backends.cuda.driver import driver_of
+
+    library = named(graph.library)
+    driver = driver_of(library)
+    if driver is not None:
+        try:
+            return cuda_backend.compile_graph(graph, library, driver)
+        except cuda_backend.NotForDevice as reason:
+            _log.info("%s runs op by op: %s", graph.name, reason)
+    return device_backend.compile_graph(graph)
 
 
 # -- the CPU, with or without a compiler ----------------------------------------------------------------------------

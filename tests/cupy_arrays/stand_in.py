@@ -7,6 +7,7 @@ Results are arrays always, 0-d ones too, new ones in C order; NumPy arrays are r
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import types
 import warnings
@@ -39,8 +40,11 @@ _COMPARISONS = {
 class MemoryPointer:
     __slots__ = ("device_id", "mem", "ptr")
 
-    def __init__(self, ptr: int, device_id: int):
-        self.ptr, self.device_id, self.mem = ptr, device_id, None
+    def __init__(self, ptr: int, device_id: int, mem: Any = None):
+        self.ptr, self.device_id, self.mem = ptr, device_id, mem
+
+    def __add__(self, offset: int) -> "MemoryPointer":
+        return MemoryPointer(self.ptr + offset, self.device_id, self.mem)
 
 
 class Device:
@@ -59,8 +63,10 @@ class ndarray:
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
-        assert memptr is None and strides is None
         self.__held, self.base, self._device = np.zeros(shape, dtype, order), None, 0
+        if memptr is not None:
+            self.__held = np.lib.stride_tricks.as_strided(_at(memptr.ptr, np.dtype(dtype)), shape, strides or self.__held.strides)
+            self.base, self._device = memptr.mem, memptr.device_id
 
     # -- memory -----------------------------------------------------------------------------------------------------
     shape = property(lambda self: held(self).shape)
@@ -70,7 +76,7 @@ class ndarray:
     size = property(lambda self: held(self).size)
     itemsize = property(lambda self: held(self).itemsize)
     nbytes = property(lambda self: held(self).nbytes)
-    data = property(lambda self: MemoryPointer(held(self).__array_interface__["data"][0], self._device))
+    data = property(lambda self: MemoryPointer(held(self).__array_interface__["data"][0], self._device, self))
     device = property(lambda self: Device(self._device))
     flags = property(lambda self: Flags(held(self).flags, self.base is None))
     T = property(lambda self: view(self, held(self).T) if self.ndim > 1 else self)
@@ -171,6 +177,11 @@ def _module_of() -> Any:
 
 def held(array: ndarray) -> np.ndarray:
     return array._ndarray__held  # type: ignore[attr-defined, no-any-return]
+
+
+def _at(address: int, dtype: np.dtype) -> np.ndarray:
+    """The element at an address."""
+    return np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(address), dtype)
 
 
 def fresh(values: Any, device: int = 0, order: Any = "C") -> ndarray:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph.backends.cuda.prelude import prelude_for
-from dynagraph.backends.cuda.printer import CudaSource
+from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.driver import Driver
+from dynagraph.backends.cuda.prelude import missing
+from dynagraph.backends.cuda.program import DeviceProgram
+from dynagraph.backends.executable import Executable
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.loops import Kernel, LoopProgram
+from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
 from dynagraph.ir.passes.fuse import fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import Splitting, legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
+from dynagraph.ir.passes.pipeline import run as run_passes
 
 # A hundred processors want several blocks each: rows and columns of fewer than this are reduced in two stages.
 PROCESSORS = Splitting(rows=256, long=32768, block=8192, blocks=4096, columns=32, units=256, column_parts=64)
@@ -28,9 +33,41 @@ def lower_graph(graph: Graph) -> LoopProgram:
     return memory_plan(replace(program, steps=steps))
 
 
-def complete_source(source: CudaSource) -> str:
-    """The CUDA file: what it uses of the prelude, then the kernels."""
-    return "\n".join([prelude_for(source.functions), source.text])
+class NotForDevice(Exception):
+    """A graph that holds what kernels do not do."""
 
 
-__all__ = ["complete_source", "lower_graph"]
+def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str = "strict") -> Executable:
+    """A program that runs the graph on the device of its inputs.  Raises NotForDevice, or CompilerError."""
+    simple = run_passes(graph)
+    scalars = graph.scalars
+    if graph.n_checks or all(scalars):
+        raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
+    on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
+    program = lower_graph(on_device)
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, mode)
+    _check(run)
+    return Executable(run, artifacts={"loops": str(program), "kernels": run.source.text})
+
+
+def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:
+    """The graph with some of its outputs only; it takes the same inputs."""
+    part = graph.copy()
+    output = part.output_node
+    into = part.into
+    output.set_args(tuple(node for node, here in zip(part.outputs, wanted) if here))
+    output.attrs = {"into": tuple(position for position, here in zip(into, wanted) if here)}
+    part.eliminate_dead_code()
+    return part
+
+
+def _check(run: DeviceProgram) -> None:
+    for step in run.program.steps:
+        if isinstance(step, CallOut):
+            raise NotForDevice(f"{step.call.function} is called as it is")
+    lacking = missing(run.source.functions)
+    if lacking:
+        raise NotForDevice(f"CUDA has no function for {', '.join(lacking)}")
+
+
+__all__ = ["NotForDevice", "compile_graph", "lower_graph"]

@@ -37,6 +37,7 @@ _BITS = {
     "dg_bits_f64": ("double x", "uint64_t", "return (uint64_t)__double_as_longlong(x);"),
     "dg_from_f64": ("uint64_t bits", "double", "return __longlong_as_double((long long)bits);"),
 }
+_COMPLEX_BUILTIN = re.compile(r"__builtin_c(?:a?(?:sin|cos|tan)h?|log|sqrt|pow)f?\(")
 _C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
@@ -57,6 +58,12 @@ _C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 def prelude_for(functions: Set[str]) -> str:
     """CUDA C text that defines functions of the prelude, given as dg_<function>_<suffix>, and all that they call."""
     return "\n".join([support_header(), *(translated(t) for t in definitions(functions, replacements()).values())])
+
+
+def missing(functions: Set[str]) -> list[str]:
+    """Those of the prelude's functions that CUDA has not got: of complex numbers, C's own."""
+    texts = definitions(functions, replacements())
+    return [name for name, text in texts.items() if _COMPLEX_BUILTIN.search(text)]
 
 
 def translated(text: str) -> str:

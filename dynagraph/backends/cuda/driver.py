@@ -1,0 +1,101 @@
+"""What runs kernels: CuPy's device, or whatever else was installed for a library of arrays, such as a test's emulator."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, Protocol
+
+from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda import nvrtc
+from dynagraph.errors import BackendError
+
+LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Kernels that can be launched on one device: what the driver knows each by, and what keeps them there."""
+
+    functions: Mapping[str, int]
+    keepalive: object
+    from_cache: bool
+
+
+class Driver(Protocol):
+    """Loads kernels and says how they are launched."""
+
+    launch_address: int
+    """Of a C function with the parameters of ``cuLaunchKernel``, which gives 0 or CUDA's number of an error."""
+
+    def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
+        """Compile CUDA C for a device and load it there.  Raises CompilerError."""
+
+    def stream(self) -> int:
+        """The address of the stream that is current on the current device."""
+
+    def describe(self, error: int) -> str:
+        """CUDA's words for an error."""
+
+
+class CuPyDriver:
+    """CuPy's current stream and device, kernels compiled by NVRTC with our own options."""
+
+    def __init__(self, module: ModuleType):
+        self.cuda: Any = module.cuda
+        self._library = ctypes.CDLL("libcuda.so.1")
+        address = ctypes.cast(self._library.cuLaunchKernel, ctypes.c_void_p).value
+        assert address is not None
+        self.launch_address = address
+
+    def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
+        on = self.cuda.Device(device)
+        cubin = nvrtc.compile_cuda(source, int(on.compute_capability), mode)
+        with on:
+            module = self.cuda.function.Module()
+            module.load(cubin.image)
+            functions = {name: module.get_function(name) for name in kernels}
+        return Loaded({name: int(f.ptr) for name, f in functions.items()}, (module, functions), cubin.from_cache)
+
+    def stream(self) -> int:
+        return int(self.cuda.get_current_stream().ptr)
+
+    def describe(self, error: int) -> str:
+        text = ctypes.c_char_p()
+        self._library.cuGetErrorString(error, ctypes.byref(text))
+        return (text.value or b"unknown error").decode()
+
+
+_installed: dict[ModuleType, Driver] = {}  # for modules that are no CuPy of a real device
+
+
+def install(module: ModuleType, driver: Driver | None) -> None:
+    """Run the kernels of a library's arrays by a driver of one's own; None: no longer."""
+    if driver is None:
+        _installed.pop(module, None)
+    else:
+        _installed[module] = driver
+
+
+def driver_of(library: ArrayLibrary) -> Driver | None:
+    """What runs the kernels for arrays of a library; None where there is nothing."""
+    installed = _installed.get(library.module)
+    return installed if installed is not None else _of_cupy(library.module)
+
+
+@functools.cache
+def _of_cupy(module: ModuleType) -> Driver | None:
+    try:
+        return CuPyDriver(module) if hasattr(module, "RawModule") and module.is_available() else None
+    except OSError:  # no driver's library: CuPy runs on another one, of AMD's say
+        return None
+
+
+def launch_error(driver: Driver, kernel: str, error: int) -> BackendError:
+    return BackendError(f"kernel {kernel} was not launched: CUDA error {error}, {driver.describe(error)}")
+
+
+__all__ = ["CuPyDriver", "Driver", "LaunchFunction", "Loaded", "driver_of", "install", "launch_error"]

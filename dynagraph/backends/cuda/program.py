@@ -1,0 +1,177 @@
+"""A graph's kernels as a program that takes and gives arrays of a device."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.driver import Driver, LaunchFunction, Loaded, launch_error
+from dynagraph.backends.cuda.prelude import prelude_for
+from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, Launch, Variant, print_program
+from dynagraph.backends.cuda.schedule import PACK_BYTES
+from dynagraph.backends.cuda.style import INT32_REACH
+from dynagraph.ir.graph import Graph
+from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
+from dynagraph.ir.loops import Buffer, LibraryCall, LoopProgram, Operand
+from dynagraph.ir.shapes import expr_of
+
+Sizes = Mapping[str, int]
+
+
+def complete_source(source: CudaSource) -> str:
+    """The CUDA file: what it uses of the prelude, then the kernels."""
+    return "\n".join([prelude_for(source.functions), source.text])
+
+
+@dataclass(frozen=True)
+class Code:
+    """A variant of a program, loaded on one device."""
+
+    source: CudaSource
+    loaded: Loaded
+    constants: Mapping[str, Any]  # by buffer: arrays on the device
+
+
+class DeviceProgram:
+    """Runs a graph's kernels on the device where its inputs lie, on the current stream, in memory of the library's pool.
+
+    `host` computes those outputs that are NumPy scalars, which `scalars` names; `graph` computes the others.  Variants are compiled
+    when a call first wants them.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        program: LoopProgram,
+        host: Graph,
+        scalars: Sequence[bool],
+        library: ArrayLibrary,
+        driver: Driver,
+        mode: str,
+    ):
+        self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
+        self.library, self.driver, self.mode = library, driver, mode
+        self.source = print_program(program)  # of the most likely variant
+        self._launch = LaunchFunction(driver.launch_address)
+        self._codes: dict[tuple[int, Variant], Code] = {}
+        self._lock = threading.Lock()
+        self._outputs = [b for b in program.buffers.values() if b.role == "output"]
+        counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
+        self._sizes = [b.size for b in program.buffers.values() if b.role in ("output", "temp", "constant")] + counts
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        sizes = bind_sizes(self.graph, inputs)
+        arrays: list[Any] = [x for x in inputs if isinstance(x, self.library.array_type)]
+        cuda: Any = self.library.module.cuda
+        device = self.library.device_of(arrays[0]) if arrays else int(cuda.Device().id)
+        with cuda.Device(device):
+            outputs = iter(self._run(inputs, sizes, device))
+        if not any(self.scalars):
+            return tuple(outputs)
+        numbers = iter(interpret(self.host, inputs))
+        return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
+
+    def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
+        xp: Any = self.library.module
+        variant = self._variant(inputs, sizes)
+        code = self._code(variant, device)
+        arrays: dict[str, Any] = dict(code.constants)
+        for buffer in self.program.buffers.values():
+            if buffer.role == "input":
+                arrays[buffer.name] = inputs[buffer.position]
+        outputs: list[Any] = []
+        for node, into, buffer in zip(self.graph.outputs, self.graph.into, self._outputs):
+            output = inputs[into] if into is not None else xp.empty(concrete(node.shape, sizes), node.dtype.numpy)
+            arrays[buffer.name] = output
+            outputs.append(output)
+        workspace = self.program.workspace.evaluate(sizes)
+        if workspace:
+            arrays[""] = xp.empty(workspace, np.uint8)
+        stream = self.driver.stream()
+        for step in code.source.steps:
+            if isinstance(step, Launch):
+                self._start(step, code, arrays, sizes, variant, stream)
+            else:
+                assert isinstance(step, LibraryCall)
+                self._multiply(step, arrays, sizes)
+        return outputs
+
+    # -- variants -----------------------------------------------------------------------------------------------------
+    def _variant(self, inputs: Sequence[Any], sizes: Sizes) -> Variant:
+        kind = self.library.array_type
+        by_value = frozenset(k for k, x in enumerate(inputs) if not isinstance(x, kind))
+        given: list[Any] = [x for x in inputs if isinstance(x, kind)]
+        packs = all(x.data.ptr % PACK_BYTES == 0 for x in given)
+        reach = max((size.evaluate(sizes) for size in self._sizes), default=0)
+        for x in given:
+            furthest = sum((n - 1) * abs(s) // x.itemsize for n, s in zip(x.shape, x.strides))
+            reach = max(reach, x.size, furthest if x.size else 0)
+        return Variant(reach > INT32_REACH, packs, by_value)
+
+    def _code(self, variant: Variant, device: int) -> Code:
+        code = self._codes.get((device, variant))
+        if code is None:
+            with self._lock:
+                code = self._codes.get((device, variant))
+                if code is None:
+                    code = self._codes[device, variant] = self._load(variant, device)
+        return code
+
+    def _load(self, variant: Variant, device: int) -> Code:
+        source = self.source if variant == Variant() else print_program(self.program, variant)
+        kernels = [step.kernel for step in source.steps if isinstance(step, Launch)]
+        loaded = self.driver.load(complete_source(source), kernels, device, self.mode)
+        constants = [b for b in self.program.buffers.values() if b.role == "constant"]
+        return Code(source, loaded, {b.name: self.library.module.asarray(b.data) for b in constants})
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+    def _start(self, step: Launch, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant, stream: int) -> None:
+        n = step.n.evaluate(sizes)
+        if n == 0:
+            return
+        values: list[Any] = []
+        for name in step.buffers:
+            buffer = self.program.buffers[name]
+            if buffer.role == "input" and buffer.position in variant.by_value:
+                number = np.asarray(arrays[name], buffer.dtype.numpy)
+                values.append((ctypes.c_char * number.nbytes).from_buffer_copy(number.tobytes()))
+            else:
+                values.append(ctypes.c_void_p(self._address(buffer, arrays, sizes)))
+        values += [ctypes.c_int64(sizes[symbol]) for symbol in step.sizes]
+        parameters = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
+        grid = min(-(-n // step.per_block), MOST_BLOCKS)
+        function = code.loaded.functions[step.kernel]
+        error = self._launch(function, grid, 1, 1, step.threads, 1, 1, 0, stream, ctypes.addressof(parameters), None)
+        if error:
+            raise launch_error(self.driver, step.kernel, error)
+
+    def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
+        if buffer.role == "temp":
+            return int(arrays[""].data.ptr) + self.program.offsets[buffer.name].evaluate(sizes)
+        return int(arrays[buffer.name].data.ptr)
+
+    def _multiply(self, step: LibraryCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
+        out, left, right = (self._operand(o, arrays, sizes) for o in (step.out, *step.operands))
+        if out.size:
+            self.library.module.matmul(left, right, out=out)
+
+    def _operand(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> Any:
+        """A matrix, or many, as an array of the library's."""
+        buffer = self.program.buffers[operand.buffer]
+        itemsize = operand.dtype.itemsize
+        offset = operand.offset.evaluate(sizes) * itemsize
+        owner = arrays["" if buffer.role == "temp" else buffer.name]
+        if buffer.role == "temp":
+            offset += self.program.offsets[buffer.name].evaluate(sizes)
+        shape = concrete(operand.shape, sizes)
+        strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
+        return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
+
+
+__all__ = ["DeviceProgram", "complete_source"]
