@@ -33,13 +33,13 @@ from dynagraph.errors import CaptureError
 from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
-from dynagraph.frontend.guards import size_program
 from dynagraph.frontend.markers import is_compiling
 from dynagraph.frontend.markers import thread as _thread
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.resume import Resumes, Target
 from dynagraph.frontend.tape import CALL_COMPILED, holds_boxes, tapes_alive
 from dynagraph.ir.graph import Graph
+from dynagraph.ir.size_programs import size_program
 
 try:
     from dynagraph._core import _frame_hook
@@ -403,6 +403,7 @@ def make_entry(
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
             executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse, captured.prologue, axes,
+            executable.launcher,
         )
     else:
         plan = _dispatch.NativePlan(

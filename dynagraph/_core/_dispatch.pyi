@@ -54,6 +54,42 @@ class PythonPlan:
         may_refuse: bool = False,
         prologue: tuple[Step, ...] = (),
         axes: tuple[tuple[int, ...], ...] = (),
+        launcher: Launcher | None = None,
+    ) -> None: ...
+
+@final
+class Launcher:
+    """The kernels of a program, ready to be launched: it serves the calls of a plan that need no look at their arguments.
+
+    A call is left to the plan's callable before `prepare`, where memory does not begin at a multiple of 16 bytes, where one of
+    `sizes` is above `reach`, where an input at one of the positions `values` is an array (or one elsewhere is none), and where
+    another device is current.
+    """
+
+    def __init__(self) -> None: ...
+    @property
+    def ready(self) -> bool: ...
+    def prepare(
+        self,
+        launch_address: int,  # of a function with the parameters of cuLaunchKernel
+        n_inputs: int,
+        n_symbols: int,
+        values: tuple[int, ...],
+        results: tuple[tuple[Any, tuple[Size, ...], int], ...],  # dtype, shape, the input that it is written into or -1
+        workspace: Size,  # bytes
+        # a function's address, units of work, of which so many for a block, threads of a block, parameters: ("input", position),
+        # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes)
+        launches: tuple[tuple[int, Size, int, int, tuple[tuple[str, Size], ...]] | Callable[..., Any], ...],
+        sizes: tuple[Size, ...],
+        reach: int,
+        most_blocks: int,
+        device: int,
+        array_type: type,  # called with shape and dtype
+        byte_type: object,  # the dtype of the workspace
+        current_device: Callable[[], int],
+        current_stream: Callable[[], int],
+        on_error: Callable[[int, int], None],  # which launch, CUDA's error; raises
+        keepalive: object,
     ) -> None: ...
 
 @final

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dynagraph._core._dispatch import Launcher
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.intexpr import IntExpr
 
@@ -31,6 +32,7 @@ class Executable:
 
     call: Callable[..., tuple[Any, ...]]
     native: NativeProgram | None = None
+    launcher: Launcher | None = None  # launches the kernels of `call`, once it has been run
     artifacts: Mapping[str, str] = field(default_factory=dict)  # for dump: "loops", "kernels"
     cached: bool = False  # the machine code came from the disk cache
     repeatable: bool = True  # a function of its inputs: it may run again where a signal came between

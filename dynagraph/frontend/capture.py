@@ -18,7 +18,7 @@ from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend import gradients, handlers, markers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.breaks import Break, Reason, bare
 from dynagraph.frontend.executor import Executor
-from dynagraph.frontend.guards import GuardList, size_program
+from dynagraph.frontend.guards import GuardList
 from dynagraph.frontend.numpy_door.layout import Order, order_of
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import UndecodableCode
@@ -30,6 +30,7 @@ from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.graph import Graph, Node, with_strides
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import expr_of
+from dynagraph.ir.size_programs import size_program
 
 Output = tuple[np.dtype, tuple[Any, ...], bool, int, tuple[int, ...]]
 MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before

@@ -29,37 +29,13 @@ from dynagraph.frontend.source import (
     is_trusted,
 )
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
-from dynagraph.ir.intexpr import Apply, IntExpr, Symbol
 from dynagraph.ir.shapes import Relation
+from dynagraph.ir.size_programs import size_program
 
 Instruction = tuple[Any, ...]
 MAX_REGISTERS = 512  # of a guard program
 BINDING = ("array", "device_array", "scalar", "int")  # guards that give the program its inputs
 _LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")
-
-
-def size_program(expr: IntExpr) -> Any:
-    """A size as the dispatcher evaluates it: an int, or a tuple in postfix form."""
-    constant = expr.constant
-    return constant if constant is not None else tuple(_postfix(expr))
-
-
-def _postfix(expr: IntExpr) -> list[Any]:
-    program: list[Any] = []
-    for position, (monomial, coefficient) in enumerate(expr.terms.items()):
-        program.append(coefficient)
-        for atom in monomial:
-            if isinstance(atom, Symbol):
-                program += [("s", int(atom.name[1:])), "*"]
-            else:
-                program += [*_apply(atom), "*"]
-        if position:
-            program.append("+")
-    return program or [0]
-
-
-def _apply(atom: Apply) -> list[Any]:
-    return [*_postfix(atom.left), *_postfix(atom.right), atom.function]
 
 
 class GuardList:

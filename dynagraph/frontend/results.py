@@ -18,7 +18,6 @@ from dynagraph.frontend import masks
 from dynagraph.frontend.assemble import called_from
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Executor, Generator, Step
-from dynagraph.frontend.guards import size_program
 from dynagraph.frontend.memory import is_broadcast, way_to
 from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
@@ -52,6 +51,7 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.interpreter import concrete
 from dynagraph.ir.ops import Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
+from dynagraph.ir.size_programs import size_program
 
 Recipe = tuple[Any, ...]
 SET_CONTENTS = types.CellType.cell_contents.__set__  # type: ignore[attr-defined]

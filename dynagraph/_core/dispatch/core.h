@@ -80,6 +80,14 @@ int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
    may refuse the call.  NULL without an exception: the plan refuses the call, and nothing has happened yet. */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
+/* -- launcher.c: kernels of a device -- */
+typedef struct dg_launcher dg_launcher;
+extern PyTypeObject dg_LauncherType;
+int dg_launcher_start(void);
+int dg_launcher_results(PyObject *launcher);
+/* 1: `outputs` are filled; 0: this call is not for the launcher, and nothing has happened; -1: an exception is set */
+int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs);
+
 /* -- recipe.c: building what a call returns -- */
 typedef struct dg_recipe dg_recipe;
 typedef struct {

@@ -153,7 +153,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
 {
     import_array();
     PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
-                             &dg_TailType};
+                             &dg_LauncherType, &dg_TailType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
@@ -166,7 +166,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     int added = tails ? PyModule_AddObjectRef(module, "tails", tails) : -1;
     Py_XDECREF(tails);
     if (added < 0 || !dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
-        dg_threads_start() != 0)
+        dg_threads_start() != 0 || dg_launcher_start() < 0)
         goto fail;
     return module;
 fail:

@@ -34,6 +34,7 @@ struct dg_plan {
     dg_callee callee; /* native: the function that the code calls out to, or null */
     int may_refuse;
     int repeatable; /* the callable is a function of its inputs: what it raises it raises again */
+    PyObject *launcher; /* of the callable's kernels, for the calls that it serves; or null */
     output *outputs;
     int n_steps;
     step *prologue;
@@ -147,6 +148,7 @@ static void plan_dealloc(dg_plan *plan)
     PyObject_GC_UnTrack(plan);
     Py_CLEAR(plan->keepalive);
     Py_CLEAR(plan->callee.function);
+    Py_CLEAR(plan->launcher);
     for (int k = 0; k < plan->n_outputs && plan->outputs; ++k)
         output_clear(&plan->outputs[k]);
     PyMem_Free(plan->outputs);
@@ -165,6 +167,7 @@ static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
 {
     Py_VISIT(plan->keepalive);
     Py_VISIT(plan->callee.function);
+    Py_VISIT(plan->launcher);
     for (int k = 0; k < plan->n_steps; ++k) {
         int visited = dg_recipe_traverse(plan->prologue[k].recipe, visit, arg);
         if (visited)
@@ -290,15 +293,17 @@ fail:
 static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
-                            "into", "n_checks", "may_refuse", "prologue", "axes", NULL};
-    PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL, *axes = NULL;
+                            "into", "n_checks", "may_refuse", "prologue", "axes", "launcher", NULL};
+    PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL, *axes = NULL, *launcher = Py_None;
     int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0, may_refuse = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!O!:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!O!O:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
                                      &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_refuse,
-                                     &PyTuple_Type, &prologue, &PyTuple_Type, &axes))
+                                     &PyTuple_Type, &prologue, &PyTuple_Type, &axes, &launcher))
         return NULL;
     if (!PyCallable_Check(callable))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
+    if (launcher != Py_None && !Py_IS_TYPE(launcher, &dg_LauncherType))
+        return PyErr_Format(PyExc_TypeError, "PythonPlan: launcher=%R is no Launcher", launcher);
     dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
     if (!plan)
         return NULL;
@@ -309,6 +314,7 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     plan->repeatable = repeatable;
     plan->n_checks = n_checks;
     plan->may_refuse = n_checks > 0 || may_refuse;
+    plan->launcher = launcher == Py_None ? NULL : Py_NewRef(launcher);
     if (!counts_fit(plan) || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs)) ||
         parse_recipe(plan, result, prologue) < 0)
         goto fail;
@@ -481,6 +487,8 @@ static int write_back(const dg_plan *plan, const dg_frame *frame, PyObject **out
         if (into < 0)
             continue;
         PyObject *target = frame->input_objects[into];
+        if (target == outputs[k]) /* it was written there */
+            continue;
         if (!PyArray_Check(target)) { /* of another library: target[...] = output */
             if (PyObject_SetItem(target, Py_Ellipsis, outputs[k]) < 0)
                 return -1;
@@ -535,8 +543,28 @@ static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, 
     return given;
 }
 
+/* By the launcher: 0: it does not serve this call, nothing has happened; else *result is what the plan gives. */
+static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject **result)
+{
+    PyObject *outputs[DG_MAX_ARRAYS];
+    int served = dg_launcher_run(plan->launcher, frame, outputs);
+    *result = NULL;
+    if (served > 0) {
+        int n = dg_launcher_results(plan->launcher);
+        *result = build_result(plan, frame, outputs, callee);
+        for (int k = 0; k < n; ++k)
+            Py_DECREF(outputs[k]);
+    } else if (served < 0 && plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear(); /* as call_program */
+    }
+    return served;
+}
+
 static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
 {
+    PyObject *at_once;
+    if (plan->launcher && launched(plan, frame, callee, &at_once))
+        return at_once;
     PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
     dg_raised raised;
     int late = 0;

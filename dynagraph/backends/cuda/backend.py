@@ -47,7 +47,7 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     program = lower_graph(on_device)
     run = DeviceProgram(on_device, program, on_host, scalars, library, driver, mode)
     _check(run)
-    return Executable(run, artifacts={"loops": str(program), "kernels": run.source.text})
+    return Executable(run, launcher=run.launcher, artifacts={"loops": str(program), "kernels": run.source.text})
 
 
 def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:

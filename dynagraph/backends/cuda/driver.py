@@ -34,8 +34,11 @@ class Driver(Protocol):
     def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
         """Compile CUDA C for a device and load it there.  Raises CompilerError."""
 
+    def device(self) -> int:
+        """The number of the current device."""
+
     def stream(self) -> int:
-        """The address of the stream that is current on the current device."""
+        """The address of the stream that is current on it."""
 
     def describe(self, error: int) -> str:
         """CUDA's words for an error."""
@@ -59,6 +62,9 @@ class CuPyDriver:
             module.load(cubin.image)
             functions = {name: module.get_function(name) for name in kernels}
         return Loaded({name: int(f.ptr) for name, f in functions.items()}, (module, functions), cubin.from_cache)
+
+    def device(self) -> int:
+        return int(self.cuda.runtime.getDevice())
 
     def stream(self) -> int:
         return int(self.cuda.get_current_stream().ptr)

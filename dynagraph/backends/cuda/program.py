@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +11,18 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core._dispatch import Launcher
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver, LaunchFunction, Loaded, launch_error
 from dynagraph.backends.cuda.prelude import prelude_for
-from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, Launch, Variant, print_program
+from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
 from dynagraph.ir.loops import Buffer, LibraryCall, LoopProgram, Operand
 from dynagraph.ir.shapes import expr_of
+from dynagraph.ir.size_programs import size_program
 
 Sizes = Mapping[str, int]
 
@@ -58,6 +61,7 @@ class DeviceProgram:
         self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
         self.library, self.driver, self.mode = library, driver, mode
         self.source = print_program(program)  # of the most likely variant
+        self.launcher = Launcher()
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
         self._lock = threading.Lock()
@@ -69,7 +73,7 @@ class DeviceProgram:
         sizes = bind_sizes(self.graph, inputs)
         arrays: list[Any] = [x for x in inputs if isinstance(x, self.library.array_type)]
         cuda: Any = self.library.module.cuda
-        device = self.library.device_of(arrays[0]) if arrays else int(cuda.Device().id)
+        device = self.library.device_of(arrays[0]) if arrays else self.driver.device()
         with cuda.Device(device):
             outputs = iter(self._run(inputs, sizes, device))
         if not any(self.scalars):
@@ -121,6 +125,8 @@ class DeviceProgram:
                 code = self._codes.get((device, variant))
                 if code is None:
                     code = self._codes[device, variant] = self._load(variant, device)
+                    if not variant.wide and variant.packs and not any(self.scalars) and not self.launcher.ready:
+                        self._prepare(code, variant, device)
         return code
 
     def _load(self, variant: Variant, device: int) -> Code:
@@ -129,6 +135,64 @@ class DeviceProgram:
         loaded = self.driver.load(complete_source(source), kernels, device, self.mode)
         constants = [b for b in self.program.buffers.values() if b.role == "constant"]
         return Code(source, loaded, {b.name: self.library.module.asarray(b.data) for b in constants})
+
+    def _prepare(self, code: Code, variant: Variant, device: int) -> None:
+        """Let the dispatcher launch this variant by itself."""
+        program, graph = self.program, self.graph
+        names = {s.name for size in (*self._sizes, program.workspace) for s in size.symbols()}
+        names |= {name for step in code.source.steps if isinstance(step, Launch) for name in step.sizes}
+        names |= {s.name for node in graph.outputs for dim in node.shape for s in expr_of(dim).symbols()}
+        steps = code.source.steps
+        self.launcher.prepare(
+            launch_address=self.driver.launch_address,
+            n_inputs=len(graph.placeholders),
+            n_symbols=max((int(name[1:]) + 1 for name in names), default=0),
+            values=tuple(sorted(variant.by_value)),
+            results=tuple(
+                (node.dtype.numpy, tuple(size_program(expr_of(d)) for d in node.shape), -1 if into is None else into)
+                for node, into in zip(graph.outputs, graph.into)
+            ),
+            workspace=size_program(program.workspace),
+            launches=tuple(self._packed(step, code, variant) for step in steps),
+            sizes=tuple(size_program(size) for size in self._sizes if size.constant is None),
+            reach=INT32_REACH,
+            most_blocks=MOST_BLOCKS,
+            device=device,
+            array_type=self.library.array_type,
+            byte_type=np.dtype(np.uint8),
+            current_device=self.driver.device,
+            current_stream=self.driver.stream,
+            on_error=lambda which, error: self._refuse(steps[which], error),
+            keepalive=code,
+        )
+
+    def _packed(self, step: CudaStep, code: Code, variant: Variant) -> Any:
+        """A step as the dispatcher's launcher takes it."""
+        if not isinstance(step, Launch):
+            assert isinstance(step, LibraryCall)
+            return functools.partial(self._multiply_now, step)
+        parameters = [self._parameter(self.program.buffers[name], code, variant) for name in step.buffers]
+        parameters += [("size", int(name[1:])) for name in step.sizes]
+        return code.loaded.functions[step.kernel], size_program(step.n), step.per_block, step.threads, tuple(parameters)
+
+    def _parameter(self, buffer: Buffer, code: Code, variant: Variant) -> tuple[str, Any]:
+        if buffer.role == "constant":
+            return "constant", int(code.constants[buffer.name].data.ptr)
+        if buffer.role == "temp":
+            return "temp", size_program(self.program.offsets[buffer.name])
+        is_value = buffer.role == "input" and buffer.position in variant.by_value
+        return "value" if is_value else buffer.role, buffer.position
+
+    def _multiply_now(
+        self, step: LibraryCall, inputs: Sequence[Any], results: Sequence[Any], workspace: Any, sizes: Sequence[int]
+    ) -> None:
+        arrays = {b.name: inputs[b.position] for b in self.program.buffers.values() if b.role == "input"}
+        arrays |= {b.name: result for b, result in zip(self._outputs, results)}
+        self._multiply(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
+
+    def _refuse(self, step: CudaStep, error: int) -> None:
+        assert isinstance(step, Launch)
+        raise launch_error(self.driver, step.kernel, error)
 
     # -- steps --------------------------------------------------------------------------------------------------------
     def _start(self, step: Launch, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant, stream: int) -> None:
@@ -149,7 +213,7 @@ class DeviceProgram:
         function = code.loaded.functions[step.kernel]
         error = self._launch(function, grid, 1, 1, step.threads, 1, 1, 0, stream, ctypes.addressof(parameters), None)
         if error:
-            raise launch_error(self.driver, step.kernel, error)
+            self._refuse(step, error)
 
     def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
         if buffer.role == "temp":

@@ -1,0 +1,457 @@
+/* Launchers: the kernels of a program, with everything about their launches that does not change packed beforehand.
+
+   A launcher serves the calls that its program most often gets: memory that begins at multiples of 16 bytes, sizes that fit into 32
+   bits, one device, which is the current one.  It leaves all others to the callable of its plan. */
+#include "core.h"
+
+enum { PACK_BYTES = 16, VALUE_BYTES = 16, MAX_PARAMETERS = 4 * DG_MAX_ARRAYS };
+
+typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                               unsigned shared, void *stream, void **parameters, void **extra);
+
+/* what a kernel is given: an address, a number of the host's, or a size */
+typedef struct {
+    enum { INPUT, OUTPUT, TEMP, CONSTANT, VALUE, SIZE } kind;
+    int position;   /* INPUT, OUTPUT, VALUE; SIZE: the symbol */
+    dg_size offset; /* TEMP: in the workspace; CONSTANT: the address itself */
+} parameter;
+
+/* a launch, or where `call` is set a call of Python with the arrays */
+typedef struct {
+    PyObject *call;
+    void *function;
+    dg_size n; /* units of work */
+    int64_t per_block;
+    unsigned threads;
+    int n_parameters;
+    parameter *parameters;
+} launch;
+
+typedef struct {
+    PyObject *descr;
+    int ndim, into;
+    dg_size shape[DG_MAX_DIMS];
+} result;
+
+struct dg_launcher {
+    PyObject_HEAD
+    int ready;
+    launch_function function;
+    int64_t most_blocks, reach, device;
+    PyObject *array_type, *byte_type, *current_device, *current_stream, *on_error, *keepalive;
+    int n_inputs, n_symbols, n_results, n_launches, n_sizes;
+    unsigned char is_value[DG_MAX_ARRAYS];
+    result *results;
+    launch *launches;
+    dg_size *sizes; /* none of which may be above `reach` */
+    dg_size workspace;
+};
+
+static PyObject *a_data, *a_ptr;
+
+static void clear(dg_launcher *l)
+{
+    l->ready = 0;
+    Py_CLEAR(l->array_type);
+    Py_CLEAR(l->byte_type);
+    Py_CLEAR(l->current_device);
+    Py_CLEAR(l->current_stream);
+    Py_CLEAR(l->on_error);
+    Py_CLEAR(l->keepalive);
+    for (int k = 0; k < l->n_results && l->results; ++k) {
+        Py_CLEAR(l->results[k].descr);
+        for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
+            dg_size_clear(&l->results[k].shape[axis]);
+    }
+    for (int k = 0; k < l->n_launches && l->launches; ++k) {
+        launch *step = &l->launches[k];
+        Py_CLEAR(step->call);
+        dg_size_clear(&step->n);
+        for (int j = 0; j < step->n_parameters && step->parameters; ++j)
+            dg_size_clear(&step->parameters[j].offset);
+        PyMem_Free(step->parameters);
+    }
+    for (int k = 0; k < l->n_sizes && l->sizes; ++k)
+        dg_size_clear(&l->sizes[k]);
+    dg_size_clear(&l->workspace);
+    PyMem_Free(l->results);
+    PyMem_Free(l->launches);
+    PyMem_Free(l->sizes);
+    l->results = NULL;
+    l->launches = NULL;
+    l->sizes = NULL;
+    l->n_results = l->n_launches = l->n_sizes = 0;
+}
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    if (PyTuple_GET_SIZE(args) || (kwargs && PyDict_GET_SIZE(kwargs)))
+        return PyErr_Format(PyExc_TypeError, "Launcher takes no arguments; prepare() makes it ready");
+    return type->tp_alloc(type, 0);
+}
+
+static int launcher_traverse(dg_launcher *l, visitproc visit, void *arg)
+{
+    Py_VISIT(l->array_type);
+    Py_VISIT(l->current_device);
+    Py_VISIT(l->current_stream);
+    Py_VISIT(l->on_error);
+    Py_VISIT(l->keepalive);
+    for (int k = 0; k < l->n_launches; ++k)
+        Py_VISIT(l->launches[k].call);
+    return 0;
+}
+
+static int launcher_clear(dg_launcher *l)
+{
+    clear(l);
+    return 0;
+}
+
+static void launcher_dealloc(dg_launcher *l)
+{
+    PyObject_GC_UnTrack(l);
+    clear(l);
+    Py_TYPE(l)->tp_free(l);
+}
+
+/* -- making ready ----------------------------------------------------------------------------------------------------------- */
+
+static void *rows_of(PyObject *rows, size_t size, int *n)
+{
+    *n = (int)PyTuple_GET_SIZE(rows);
+    void *made = PyMem_Calloc((size_t)*n + 1, size);
+    if (!made)
+        PyErr_NoMemory();
+    return made;
+}
+
+/* (dtype, shape, into) */
+static int parse_result(dg_launcher *l, result *out, PyObject *row)
+{
+    PyObject *shape;
+    if (!PyArg_ParseTuple(row, "OO!i;a result is (dtype, shape, into)", &out->descr, &PyTuple_Type, &shape, &out->into)) {
+        out->descr = NULL;
+        return -1;
+    }
+    Py_INCREF(out->descr);
+    out->ndim = (int)PyTuple_GET_SIZE(shape);
+    if (out->ndim > DG_MAX_DIMS || out->into >= l->n_inputs) {
+        PyErr_Format(PyExc_ValueError, "Launcher: a result of %d dimensions into input %d", out->ndim, out->into);
+        return -1;
+    }
+    for (int k = 0; k < out->ndim; ++k)
+        if (dg_size_parse(PyTuple_GET_ITEM(shape, k), l->n_symbols, &out->shape[k]) < 0)
+            return -1;
+    return 0;
+}
+
+/* (kind, position or size program) */
+static int parse_parameter(dg_launcher *l, parameter *p, PyObject *row)
+{
+    static const char *const kinds[] = {"input", "output", "temp", "constant", "value", "size"};
+    const char *kind;
+    PyObject *what;
+    if (!PyArg_ParseTuple(row, "sO;a parameter is (kind, what)", &kind, &what))
+        return -1;
+    int number = -1;
+    for (int k = 0; k < 6; ++k)
+        if (strcmp(kind, kinds[k]) == 0)
+            number = k;
+    if (number < 0) {
+        PyErr_Format(PyExc_ValueError, "Launcher: a parameter of the unknown kind %s", kind);
+        return -1;
+    }
+    p->kind = number;
+    if (number == TEMP || number == CONSTANT)
+        return dg_size_parse(what, l->n_symbols, &p->offset);
+    p->position = (int)PyLong_AsLong(what);
+    const int limits[] = {l->n_inputs, l->n_results, 0, 0, l->n_inputs, l->n_symbols};
+    if (!PyErr_Occurred() && (p->position < 0 || p->position >= limits[number]))
+        PyErr_Format(PyExc_ValueError, "Launcher: %s %d of %d", kind, p->position, limits[number]);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* a callable, or (function, n, per_block, threads, parameters) */
+static int parse_launch(dg_launcher *l, launch *step, PyObject *row)
+{
+    if (!PyTuple_Check(row)) {
+        step->call = Py_NewRef(row);
+        return 0;
+    }
+    PyObject *function, *n, *parameters;
+    long long per_block;
+    if (!PyArg_ParseTuple(row, "OOLIO!;a launch is (function, n, per_block, threads, parameters)", &function, &n, &per_block,
+                          &step->threads, &PyTuple_Type, &parameters))
+        return -1;
+    step->function = PyLong_AsVoidPtr(function);
+    if (PyErr_Occurred() || dg_size_parse(n, l->n_symbols, &step->n) < 0)
+        return -1;
+    step->per_block = per_block;
+    if (per_block < 1 || PyTuple_GET_SIZE(parameters) > MAX_PARAMETERS) {
+        PyErr_Format(PyExc_ValueError, "Launcher: %lld units for a block, %zd parameters", per_block, PyTuple_GET_SIZE(parameters));
+        return -1;
+    }
+    if (!(step->parameters = rows_of(parameters, sizeof *step->parameters, &step->n_parameters)))
+        return -1;
+    for (int k = 0; k < step->n_parameters; ++k)
+        if (parse_parameter(l, &step->parameters[k], PyTuple_GET_ITEM(parameters, k)) < 0)
+            return -1;
+    return 0;
+}
+
+static int parse_values(dg_launcher *l, PyObject *values)
+{
+    memset(l->is_value, 0, sizeof l->is_value);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) {
+        long position = PyLong_AsLong(PyTuple_GET_ITEM(values, k));
+        if (position < 0 || position >= l->n_inputs) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "Launcher: value %ld of %d inputs", position, l->n_inputs);
+            return -1;
+        }
+        l->is_value[position] = 1;
+    }
+    return 0;
+}
+
+static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"launch_address", "n_inputs", "n_symbols", "values", "results", "workspace", "launches", "sizes", "reach",
+                            "most_blocks", "device", "array_type", "byte_type", "current_device", "current_stream", "on_error",
+                            "keepalive", NULL};
+    unsigned long long address;
+    long long reach, most_blocks, device;
+    int n_inputs, n_symbols;
+    PyObject *values, *results, *workspace, *launches, *sizes, *array_type, *byte_type, *current_device, *current_stream, *on_error;
+    PyObject *keepalive;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KiiO!O!OO!O!LLLOOOOOO:prepare", names, &address, &n_inputs, &n_symbols,
+                                     &PyTuple_Type, &values, &PyTuple_Type, &results, &workspace, &PyTuple_Type, &launches,
+                                     &PyTuple_Type, &sizes, &reach, &most_blocks, &device, &array_type, &byte_type, &current_device,
+                                     &current_stream, &on_error, &keepalive))
+        return NULL;
+    if (l->ready)
+        return PyErr_Format(PyExc_RuntimeError, "Launcher: it is ready, and may be running");
+    if (!address || n_inputs < 0 || n_inputs > DG_MAX_ARRAYS || n_symbols < 0 || n_symbols > DG_MAX_SYMBOLS ||
+        PyTuple_GET_SIZE(results) > DG_MAX_ARRAYS || most_blocks < 1)
+        return PyErr_Format(PyExc_ValueError, "Launcher: address %llu, %d inputs, %d symbols, %zd results, %lld blocks", address,
+                            n_inputs, n_symbols, PyTuple_GET_SIZE(results), most_blocks);
+    clear(l);
+    l->function = (launch_function)(uintptr_t)address;
+    l->n_inputs = n_inputs;
+    l->n_symbols = n_symbols;
+    l->reach = reach;
+    l->most_blocks = most_blocks;
+    l->device = device;
+    l->array_type = Py_NewRef(array_type);
+    l->byte_type = Py_NewRef(byte_type);
+    l->current_device = Py_NewRef(current_device);
+    l->current_stream = Py_NewRef(current_stream);
+    l->on_error = Py_NewRef(on_error);
+    l->keepalive = Py_NewRef(keepalive);
+    if (parse_values(l, values) < 0 || !(l->results = rows_of(results, sizeof *l->results, &l->n_results)))
+        goto fail;
+    for (int k = 0; k < l->n_results; ++k)
+        if (parse_result(l, &l->results[k], PyTuple_GET_ITEM(results, k)) < 0)
+            goto fail;
+    if (!(l->launches = rows_of(launches, sizeof *l->launches, &l->n_launches)))
+        goto fail;
+    for (int k = 0; k < l->n_launches; ++k)
+        if (parse_launch(l, &l->launches[k], PyTuple_GET_ITEM(launches, k)) < 0)
+            goto fail;
+    if (!(l->sizes = rows_of(sizes, sizeof *l->sizes, &l->n_sizes)))
+        goto fail;
+    for (int k = 0; k < l->n_sizes; ++k)
+        if (dg_size_parse(PyTuple_GET_ITEM(sizes, k), n_symbols, &l->sizes[k]) < 0)
+            goto fail;
+    if (dg_size_parse(workspace, n_symbols, &l->workspace) < 0)
+        goto fail;
+    l->ready = 1;
+    Py_RETURN_NONE;
+fail:
+    clear(l);
+    return NULL;
+}
+
+/* -- running ---------------------------------------------------------------------------------------------------------------- */
+
+/* the address of an array's memory; null with an exception: it says none */
+static char *address_of(PyObject *array)
+{
+    PyObject *data = PyObject_GetAttr(array, a_data);
+    PyObject *pointer = data ? PyObject_GetAttr(data, a_ptr) : NULL;
+    char *address = pointer ? PyLong_AsVoidPtr(pointer) : NULL;
+    Py_XDECREF(pointer);
+    Py_XDECREF(data);
+    return address;
+}
+
+static int64_t number_from(PyObject *callable)
+{
+    PyObject *given = PyObject_CallNoArgs(callable);
+    int64_t number = given ? PyLong_AsLongLong(given) : -1;
+    Py_XDECREF(given);
+    return number;
+}
+
+/* 1: this call is one that the launcher serves; -1: an exception is set */
+static int serves(const dg_launcher *l, const dg_frame *frame)
+{
+    for (int k = 0; k < l->n_inputs; ++k) {
+        int is_array = Py_IS_TYPE(frame->input_objects[k], (PyTypeObject *)l->array_type);
+        if (is_array == l->is_value[k] || (is_array && ((uintptr_t)frame->inputs[k] & (PACK_BYTES - 1))))
+            return 0;
+    }
+    for (int k = 0; k < l->n_sizes; ++k)
+        if (dg_size_run(&l->sizes[k], frame->sizes) > l->reach)
+            return 0;
+    int64_t current = number_from(l->current_device);
+    return current == -1 && PyErr_Occurred() ? -1 : current == l->device;
+}
+
+static PyObject *new_array(const dg_launcher *l, PyObject *descr, int ndim, const dg_size *shape, const int64_t *sizes)
+{
+    PyObject *dims = PyTuple_New(ndim);
+    for (int k = 0; dims && k < ndim; ++k) {
+        PyObject *size = PyLong_FromLongLong(dg_size_run(&shape[k], sizes));
+        if (!size)
+            Py_CLEAR(dims);
+        else
+            PyTuple_SET_ITEM(dims, k, size);
+    }
+    PyObject *made = dims ? PyObject_Vectorcall(l->array_type, (PyObject *[]){dims, descr}, 2, NULL) : NULL;
+    Py_XDECREF(dims);
+    return made;
+}
+
+/* the inputs, the results, the workspace (or None) and the sizes, for a step that is Python's */
+static int call_step(const launch *step, const dg_launcher *l, const dg_frame *frame, PyObject **outputs, PyObject *workspace)
+{
+    PyObject *inputs = PyTuple_New(l->n_inputs), *results = PyTuple_New(l->n_results), *sizes = PyTuple_New(l->n_symbols);
+    for (int k = 0; inputs && k < l->n_inputs; ++k)
+        PyTuple_SET_ITEM(inputs, k, Py_NewRef(frame->input_objects[k]));
+    for (int k = 0; results && k < l->n_results; ++k)
+        PyTuple_SET_ITEM(results, k, Py_NewRef(outputs[k]));
+    for (int k = 0; sizes && k < l->n_symbols; ++k)
+        PyTuple_SET_ITEM(sizes, k, PyLong_FromLongLong(frame->sizes[k]));
+    PyObject *done = NULL;
+    if (inputs && results && sizes)
+        done = PyObject_Vectorcall(step->call, (PyObject *[]){inputs, results, workspace ? workspace : Py_None, sizes}, 4, NULL);
+    Py_XDECREF(inputs);
+    Py_XDECREF(results);
+    Py_XDECREF(sizes);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int start(const dg_launcher *l, int which, const dg_frame *frame, char *const *addresses, char *workspace, void *stream)
+{
+    const launch *step = &l->launches[which];
+    int64_t n = dg_size_run(&step->n, frame->sizes);
+    if (n <= 0)
+        return 0;
+    uint64_t words[MAX_PARAMETERS];
+    void *parameters[MAX_PARAMETERS + 1];
+    for (int k = 0; k < step->n_parameters; ++k) {
+        const parameter *p = &step->parameters[k];
+        parameters[k] = &words[k];
+        switch (p->kind) {
+        case INPUT: words[k] = (uintptr_t)frame->inputs[p->position]; break;
+        case OUTPUT: words[k] = (uintptr_t)addresses[p->position]; break;
+        case TEMP: words[k] = (uintptr_t)workspace + (uint64_t)dg_size_run(&p->offset, frame->sizes); break;
+        case CONSTANT: words[k] = (uint64_t)p->offset.constant; break;
+        case VALUE: parameters[k] = frame->inputs[p->position]; break;
+        case SIZE: words[k] = (uint64_t)frame->sizes[p->position]; break;
+        }
+    }
+    int64_t blocks = (n + step->per_block - 1) / step->per_block;
+    if (blocks > l->most_blocks)
+        blocks = l->most_blocks;
+    int error = l->function(step->function, (unsigned)blocks, 1, 1, step->threads, 1, 1, 0, stream, parameters, NULL);
+    if (error == 0)
+        return 0;
+    PyObject *raised = PyObject_CallFunction(l->on_error, "ii", which, error);
+    if (raised)
+        PyErr_Format(PyExc_SystemError, "launch %d failed with %d, and on_error raised nothing", which, error);
+    Py_XDECREF(raised);
+    return -1;
+}
+
+int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
+{
+    const dg_launcher *l = (const dg_launcher *)launcher;
+    if (!l->ready)
+        return 0;
+    int may = serves(l, frame);
+    if (may <= 0)
+        return may;
+    char *addresses[DG_MAX_ARRAYS], *memory = NULL;
+    PyObject *workspace = NULL;
+    int made = 0, ok = 0;
+    for (; made < l->n_results; ++made) {
+        const result *out = &l->results[made];
+        outputs[made] = out->into >= 0 ? Py_NewRef(frame->input_objects[out->into])
+                                       : new_array(l, out->descr, out->ndim, out->shape, frame->sizes);
+        if (!outputs[made])
+            goto done;
+        addresses[made] = out->into >= 0 ? frame->inputs[out->into] : address_of(outputs[made]);
+        if (!addresses[made] && PyErr_Occurred()) {
+            ++made;
+            goto done;
+        }
+    }
+    if (dg_size_run(&l->workspace, frame->sizes) > 0) {
+        if (!(workspace = new_array(l, l->byte_type, 1, &l->workspace, frame->sizes)) || !(memory = address_of(workspace)))
+            goto done;
+    }
+    void *stream = (void *)(intptr_t)number_from(l->current_stream);
+    if (PyErr_Occurred())
+        goto done;
+    for (int k = 0; k < l->n_launches; ++k)
+        if ((l->launches[k].call ? call_step(&l->launches[k], l, frame, outputs, workspace)
+                                 : start(l, k, frame, addresses, memory, stream)) < 0)
+            goto done;
+    ok = 1;
+done:
+    Py_XDECREF(workspace); /* the pool hands it out again to work that comes later on this stream */
+    while (!ok && made > 0)
+        Py_CLEAR(outputs[--made]);
+    return ok ? 1 : -1;
+}
+
+int dg_launcher_results(PyObject *launcher) { return ((dg_launcher *)launcher)->n_results; }
+
+static PyObject *get_ready(dg_launcher *l, void *ignored) { return PyBool_FromLong(l->ready); }
+
+static PyMethodDef methods[] = {
+    {"prepare", (PyCFunction)(void (*)(void))launcher_prepare, METH_VARARGS | METH_KEYWORDS, "Say what is launched, once."},
+    {0},
+};
+
+static PyGetSetDef properties[] = {
+    {"ready", (getter)get_ready, NULL, "Whether it has been prepared.", NULL},
+    {0},
+};
+
+PyTypeObject dg_LauncherType = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Launcher",
+    .tp_basicsize = sizeof(dg_launcher),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "Launches the kernels of a program.",
+    .tp_new = launcher_new,
+    .tp_dealloc = (destructor)launcher_dealloc,
+    .tp_traverse = (traverseproc)launcher_traverse,
+    .tp_clear = (inquiry)launcher_clear,
+    .tp_methods = methods,
+    .tp_getset = properties,
+    .tp_free = PyObject_GC_Del,
+};
+
+int dg_launcher_start(void)
+{
+    if (!a_data && !(a_data = PyUnicode_InternFromString("data")))
+        return -1;
+    if (!a_ptr && !(a_ptr = PyUnicode_InternFromString("ptr")))
+        return -1;
+    return 0;
+}
