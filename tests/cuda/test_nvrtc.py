@@ -17,6 +17,7 @@ from dynagraph.backends import kernel_cache
 from dynagraph.backends.cuda import nvrtc
 from dynagraph.backends.cuda.nvrtc import OPTIONS, compile_cuda
 from dynagraph.errors import CompilerError
+from dynagraph.tools import doctor
 
 AXPY = """
 extern "C" __global__ void axpy(float *out, const float *x, const float *y, float a, long long n) {
@@ -310,3 +311,118 @@ def test_packages_of_nvidia_are_found_where_they_are(monkeypatch, tmp_path):
     monkeypatch.delitem(sys.modules, "nvidia")
     monkeypatch.setattr(sys, "path", [])
     assert nvrtc._packages() == []
+
+
+# -- what doctor says ---------------------------------------------------------------------------------------------------
+
+RUNTIME = """
+class CUDARuntimeError(RuntimeError): pass
+def runtimeGetVersion(): return 13020
+def driverGetVersion(): return {driver}
+def getDeviceCount():
+    if {count} == 0: raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+    return {count}
+def getDeviceProperties(k): return dict(name=b"NVIDIA H200", major=9, minor=0, totalGlobalMem=139 << 30)
+"""
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
+    """Put a package `cupy` of these files on the path."""
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "cupy"}
+
+    def write(body: str = "__version__ = '14.2.0'\nclass ndarray: pass\ndef get_array_module(): pass\nimport cupy.cuda.runtime\n",
+              driver: int = 0, count: int = 0) -> None:  # fmt: skip
+        (tmp_path / "cupy" / "cuda").mkdir(parents=True)
+        (tmp_path / "cupy" / "__init__.py").write_text(body)
+        (tmp_path / "cupy" / "cuda" / "__init__.py").touch()
+        (tmp_path / "cupy" / "cuda" / "runtime.py").write_text(RUNTIME.format(driver=driver, count=count))
+        monkeypatch.syspath_prepend(tmp_path)
+
+    yield write
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
+        del sys.modules[name]
+    sys.modules.update(before)
+
+
+def test_doctor_tells_of_nvrtc():
+    check = doctor.check_nvrtc()
+    found = nvrtc.find()
+    assert check.status == "ok" and found.path in check.finding
+    assert check.finding.startswith(f"{found.version[0]}.{found.version[1]} for sm_{found.architectures[0]} to sm_")
+
+
+@pytest.mark.usefixtures("without")
+@pytest.mark.parametrize("cupy, status", [(False, "note"), (True, "warning")])
+def test_doctor_tells_how_to_get_nvrtc(monkeypatch, cupy, status):
+    monkeypatch.setattr(doctor, "has_cupy", lambda: cupy)
+    check = doctor.check_nvrtc()
+    assert check.status == status and check.finding.startswith("found no NVRTC") and check.cure == nvrtc.CURE
+
+
+def test_doctor_tells_of_a_wrong_switch():
+    with dg.config.override(nvrtc="/no/such/libnvrtc.so"):
+        check = doctor.check_nvrtc()
+    assert check.status == "warning" and "no/such" in check.finding and "unset it (DYNAGRAPH_NVRTC)" in check.cure
+
+
+def test_doctor_tells_how_to_get_cupy(monkeypatch):
+    monkeypatch.setattr(doctor, "has_cupy", lambda: False)
+    check = doctor.check_cupy()
+    assert check.status == "note" and check.finding.startswith("not installed") and nvrtc.CURE in check.cure
+    assert doctor.check_devices().finding == "not looked for: that takes CuPy"
+
+
+def test_doctor_prints_brackets_as_they_are(capsys):
+    doctor.print_checks([doctor.Check("NVRTC", "note", "found [none]", nvrtc.CURE)])
+    printed = capsys.readouterr().out
+    assert "found [none]" in printed and 'pip install "dynagraph[cuda12]" or "dynagraph[cuda13]"' in printed
+
+
+def test_doctor_tells_what_a_broken_cupy_says(install):
+    install("raise ImportError('''\n=======\nFailed to import CuPy.\n\nOriginal error: libcudart\n=======\n''')")
+    check = doctor.check_cupy()
+    assert check.status == "warning" and "pip install" in check.cure
+    assert check.finding == "does not import: Failed to import CuPy. Original error: libcudart"
+    assert doctor.check_devices().finding == "not looked for: CuPy does not import"
+
+
+def test_doctor_tells_of_a_missing_driver(install):
+    install()
+    assert doctor.check_cupy() == doctor.Check("CuPy", "ok", "14.2.0, of CUDA 13.2")
+    check = doctor.check_devices()
+    assert check.status == "warning" and check.finding.startswith("no driver: cudaErrorNoDevice")
+    assert check.cure.startswith("install the driver")
+
+
+def test_doctor_tells_of_missing_devices(install):
+    install(driver=13010)
+    check = doctor.check_devices()
+    assert check.status == "warning" and check.finding.startswith("none, under a driver of CUDA 13.1: cudaErrorNoDevice")
+
+
+def test_doctor_tells_of_devices(install):
+    install(driver=13010, count=2)
+    check = doctor.check_devices()
+    assert check.status == "ok"
+    assert check.finding.startswith("NVIDIA H200 (sm_90, 139") and check.finding.endswith("; driver of CUDA 13.1")
+
+
+def test_doctor_tells_of_a_driver_that_is_older_than_nvrtc(install):
+    install(driver=11080, count=1)
+    check = doctor.check_devices()
+    assert check.status == "warning" and "driver of CUDA 11.8, which may refuse kernels of NVRTC" in check.finding
+    assert check.cure.startswith("update the driver, or pip install")
+
+
+@pytest.mark.usefixtures("without")
+def test_doctor_tells_of_devices_without_nvrtc(install):
+    install(driver=13010, count=1)
+    check = doctor.check_devices()
+    assert check.status == "warning" and check.cure == "no kernels can be compiled for them: see NVRTC"
+
+
+def test_doctor_tells_of_an_old_cupy(install):
+    install("__version__ = '13.4.0'\nclass ndarray: pass\ndef get_array_module(): pass\n")
+    check = doctor.check_cupy()
+    assert check.status == "warning" and "CuPy 13.4.0" in check.finding
