@@ -111,6 +111,13 @@ SWITCHES: tuple[Switch, ...] = (
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
     Switch("cc", None, _optional(_text), "the name or path of a C compiler, or unset", "unset: $CC, cc, gcc, clang"),
     Switch(
+        "nvrtc",
+        None,
+        _optional(_text),
+        "the path of a libnvrtc, or unset",
+        "the compiler of CUDA C; unset: NVIDIA's pip packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search",
+    ),
+    Switch(
         "entry_limit",
         32,
         _integer(1),

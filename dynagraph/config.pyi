@@ -26,6 +26,7 @@ cache: bool
 cache_dir: str | None
 cache_limit: int
 cc: str | None
+nvrtc: str | None
 entry_limit: int
 break_limit: int
 stay_eager: bool

@@ -32,7 +32,7 @@ class CaptureError(DynagraphError):
 
 
 class CompilerError(DynagraphError):
-    """The C compiler is missing, or refused generated code."""
+    """The C compiler, or NVRTC for CUDA C, is missing or refused generated code."""
 
 
 class BackendError(DynagraphError):

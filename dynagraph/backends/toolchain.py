@@ -104,10 +104,16 @@ def _n_parts(source: str) -> int:
 
 
 def _refusal(path: str, status: int, said: bytes, source: str) -> str:
-    with tempfile.NamedTemporaryFile("w", prefix="dynagraph-", suffix=".c", delete=False) as kept:
-        kept.write(source)
     words = said.decode(errors="replace").strip()[-2000:]
-    return f"the C compiler {path} refused generated code (exit {status}); the source is kept in {kept.name}\n{words}"
+    kept = keep_source(source, ".c")
+    return f"the C compiler {path} refused generated code (exit {status}); the source is kept in {kept}\n{words}"
+
+
+def keep_source(source: str, suffix: str) -> str:
+    """Write a source that a compiler refused to a temporary file, for people to look at; gives its path."""
+    with tempfile.NamedTemporaryFile("w", prefix="dynagraph-", suffix=suffix, delete=False) as kept:
+        kept.write(source)
+    return kept.name
 
 
 def find_compiler() -> str | None:

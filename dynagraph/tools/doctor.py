@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 import click
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache
 from dynagraph.backends.blas import find_blas
+from dynagraph.backends.cuda import nvrtc
 from dynagraph.backends.toolchain import toolchain
 from dynagraph.errors import CompilerError
 from dynagraph.tools.cache import size
@@ -156,22 +158,74 @@ def check_cache() -> Check:
     return Check("disk cache", OK, finding)
 
 
-def check_cuda() -> Check:
-    if importlib.util.find_spec("cupy") is None:
-        driver = "there" if shutil.which("nvidia-smi") else "not there"
-        return Check("CUDA", NOTE, f"CuPy is not installed; a GPU driver is {driver}", "programs run on the CPU")
-    import cupy  # an optional extra; broken installations raise many kinds of errors, which are the finding
-
+def check_nvrtc() -> Check:
     try:
-        count = cupy.cuda.runtime.getDeviceCount()
-        names = [cupy.cuda.runtime.getDeviceProperties(k)["name"].decode() for k in range(count)]
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        return Check("CUDA", WARNING, f"CuPy {cupy.__version__}, but no device: {error}",
-                     "install or update the driver of the GPU")
+        found = nvrtc.find()
+    except CompilerError as error:
+        finding, _, cure = str(error).rpartition("; ")
+        return Check("NVRTC", NOTE if config.nvrtc is None and not has_cupy() else WARNING, finding, cure)
+    architectures = f"sm_{found.architectures[0]} to sm_{found.architectures[-1]}"
+    return Check("NVRTC", OK, f"{found.version[0]}.{found.version[1]} for {architectures} ({found.path})")
+
+
+def check_cupy() -> Check:
+    if not has_cupy():
+        driver = "there" if shutil.which("nvidia-smi") else "not there"
+        return Check("CuPy", NOTE, f"not installed; a GPU driver is {driver}",
+                     f"programs run on the CPU; where there is a GPU of NVIDIA's: {nvrtc.CURE}")
+    try:
+        import cupy  # an optional extra, slow to import
+    except ImportError as error:
+        return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {nvrtc.CURE}")
     refusal = array_libraries.named("cupy").refusal
     if refusal:
-        return Check("CUDA", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
-    return Check("CUDA", OK, f"CuPy {cupy.__version__}: {', '.join(names) or 'no device'}; programs of its arrays run through it")
+        return Check("CuPy", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
+    return Check("CuPy", OK, f"{cupy.__version__}, of CUDA {cuda_version(cupy.cuda.runtime.runtimeGetVersion())}")
+
+
+def check_devices() -> Check:
+    subject = "CUDA devices"
+    if not has_cupy():
+        return Check(subject, NOTE, "not looked for: that takes CuPy")
+    try:
+        from cupy.cuda import runtime  # an optional extra
+    except ImportError:
+        return Check(subject, WARNING, "not looked for: CuPy does not import", "see CuPy")
+    driver = 0
+    try:
+        driver = runtime.driverGetVersion()
+        found = [runtime.getDeviceProperties(k) for k in range(runtime.getDeviceCount())]
+    except runtime.CUDARuntimeError as error:
+        if driver == 0:
+            return Check(subject, WARNING, f"no driver: {one_line(error)}",
+                         "install the driver of the GPU; in a container, give it the GPU")
+        return Check(subject, WARNING, f"none, under a driver of CUDA {cuda_version(driver)}: {one_line(error)}",
+                     "update the driver of the GPU; unset CUDA_VISIBLE_DEVICES where it hides the GPU")
+    names = [f"{p['name'].decode()} (sm_{p['major']}{p['minor']}, {size(p['totalGlobalMem'])})" for p in found]
+    finding = f"{', '.join(names)}; driver of CUDA {cuda_version(driver)}"
+    try:
+        compiler = nvrtc.find()
+    except CompilerError:
+        return Check(subject, WARNING, finding, "no kernels can be compiled for them: see NVRTC")
+    if compiler.version[0] > driver // 1000:
+        return Check(subject, WARNING, f"{finding}, which may refuse kernels of {compiler.name}",
+                     f"update the driver, or {nvrtc.CURE}")
+    return Check(subject, OK, finding)
+
+
+def has_cupy() -> bool:
+    return importlib.util.find_spec("cupy") is not None
+
+
+def cuda_version(number: int) -> str:
+    """As people write it: 13.2 for 13020."""
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def one_line(error: Exception) -> str:
+    """What an error says, without the banners and blank lines that CuPy puts around it."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return " ".join(line for line in lines if line.strip("=-"))
 
 
 def check_switches() -> Check:
@@ -181,7 +235,7 @@ def check_switches() -> Check:
 
 CHECKS: list[Callable[[], Check]] = [
     check_python, check_hook, check_numpy, check_compiler, check_flags, check_blas, check_threads, check_cache,
-    check_kernel, check_cuda, check_switches,
+    check_kernel, check_nvrtc, check_cupy, check_devices, check_switches,
 ]  # fmt: skip
 
 
@@ -201,9 +255,9 @@ def doctor(as_json: bool) -> None:
 def print_checks(checks: list[Check]) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     for check in checks:
-        table.add_row(check.subject, _MARKS[check.status], check.finding)
+        table.add_row(check.subject, _MARKS[check.status], escape(check.finding))
         if check.cure:
-            table.add_row("", "", f"[dim]-> {check.cure}[/]")
+            table.add_row("", "", f"[dim]-> {escape(check.cure)}[/]")
     Console(width=None if Console().is_terminal else 160).print(table)
 
 

@@ -1,0 +1,1 @@
+"""The CUDA backend: kernels as CUDA C, compiled for GPUs."""
