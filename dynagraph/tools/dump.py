@@ -5,7 +5,7 @@ from __future__ import annotations
 import dis
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -74,6 +74,17 @@ def breaks_section(captures: Captures) -> str:
 
 Section = Callable[[Captures, Program], str]
 
+
+def cuda_sections(architecture: int) -> dict[str, Section]:
+    """What a GPU would run, whatever the functions have been compiled for."""
+    from dynagraph.backends.cuda import listing  # for those who ask for it
+
+    return {
+        "loops": lambda captures, program: listing.loops(program.graph),
+        "kernels": lambda captures, program: listing.kernels(program.graph, architecture),
+    }
+
+
 SECTIONS: dict[str, tuple[str, Section]] = {
     "graph": ("The captured graph, as a table.", graph_section),
     "python": ("The captured graph, as runnable NumPy.", python_section),
@@ -106,23 +117,28 @@ def _section_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_section_options
 @click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
 @click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
+              help="What loops and kernels are shown for; cuda needs no GPU.")
+@click.option("--arch", type=click.IntRange(min=50), default=90, show_default=True, metavar="NN",
+              help="With --device cuda: the architecture sm_NN that kernels are compiled for.")
 @click.option("--json", "as_json", is_flag=True, help="The sections (all, unless some are named) as JSON.")
-def dump(target: str, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, as_json: bool,
-         **flags: bool) -> None:
+def dump(target: str, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, device: str,
+         arch: int, as_json: bool, **flags: bool) -> None:
     """Show what was captured and generated for compiled functions; without a section, graph and breaks.
 
     FILE.py:FUNC captures one call of FUNC, which is not run: with --args, --shapes, or arguments that the file offers
     as FUNC.example_inputs, EXAMPLE_INPUTS or example_inputs(). Without any of these, and for FILE.py alone, the file
     runs as a script, and what its compiled functions captured is shown; what it prints goes to stderr.
     """
-    sections = tuple(name for name, wanted in flags.items() if wanted)
+    names = tuple(name for name, wanted in flags.items() if wanted)
+    sections = {name: section for name, (_, section) in SECTIONS.items()} | (cuda_sections(arch) if device == "cuda" else {})
     found = captures_of(parse_target(target), expression, shapes, script_arguments)
     if as_json:
-        click.echo(json.dumps([as_dict(c, sections) for c in found], indent=2))
+        click.echo(json.dumps([as_dict(c, names, sections) for c in found], indent=2))
         return
     for captures in found:
-        show(captures, sections or ("graph", "breaks"))
-    if not any(c.programs for c in found) and set(sections) & SECTIONS.keys():
+        show(captures, names or ("graph", "breaks"), sections)
+    if not any(c.programs for c in found) and set(names) & SECTIONS.keys():
         why = "; ".join(_reasons(found)) or "no compiled function was called"
         raise click.ClickException(f"nothing was captured: {why}")
 
@@ -131,17 +147,17 @@ def _reasons(found: list[Captures]) -> list[str]:
     return [f"{c.name}: {reason}" for c in found for reason in c.breaks]
 
 
-def show(captures: Captures, sections: tuple[str, ...]) -> None:
+def show(captures: Captures, names: tuple[str, ...], sections: Mapping[str, Section]) -> None:
     """Print the sections of every program of a function."""
-    if "bytecode" in sections:
+    if "bytecode" in names:
         print_section(f"{captures.name}: bytecode", bytecode_section(captures, None))
     for number, program in enumerate(captures.programs, start=1):
         which = f" (program {number} of {len(captures.programs)})" if len(captures.programs) > 1 else ""
-        for name in sections:
-            if name in SECTIONS:
-                body = SECTIONS[name][1](captures, program)
+        for name in names:
+            if name in sections:
+                body = sections[name](captures, program)
                 print_section(f"{captures.name}{which}: {name}", body, _LEXERS.get(name))
-    if "breaks" in sections:
+    if "breaks" in names:
         print_section(f"{captures.name}: breaks", breaks_section(captures))
 
 
@@ -163,27 +179,29 @@ def indented(body: str) -> str:
     return "\n".join(f"  {line}" for line in body.splitlines())
 
 
-def as_dict(captures: Captures, sections: tuple[str, ...]) -> dict[str, Any]:
+def as_dict(captures: Captures, names: tuple[str, ...], sections: Mapping[str, Section]) -> dict[str, Any]:
     """The sections of a function for JSON: graphs as data, the rest as text."""
-    wanted = sections or tuple(FLAGS)
+    wanted = names or tuple(FLAGS)
     entry: dict[str, Any] = {"function": captures.name}
     if "bytecode" in wanted:
         entry["bytecode"] = bytecode_section(captures, None)
     if "breaks" in wanted:
         entry["breaks"] = captures.breaks
-    entry["programs"] = [_program_dict(captures, p, wanted) for p in captures.programs]
+    entry["programs"] = [_program_dict(captures, p, wanted, sections) for p in captures.programs]
     return entry
 
 
-def _program_dict(captures: Captures, program: Program, wanted: tuple[str, ...]) -> dict[str, Any]:
+def _program_dict(
+    captures: Captures, program: Program, wanted: tuple[str, ...], sections: Mapping[str, Section]
+) -> dict[str, Any]:
     entry: dict[str, Any] = {"capture_seconds": program.capture_seconds, "compile_seconds": program.compile_seconds}
     for name in wanted:
         if name == "graph":
             entry["graph"] = text.as_dict(program.graph)
         elif name == "passes":
             entry["passes"] = [{"pass": stage, "graph": table} for stage, table in pass_tables(program.graph)]
-        elif name in SECTIONS:
-            entry[name] = SECTIONS[name][1](captures, program)
+        elif name in sections:
+            entry[name] = sections[name](captures, program)
     return entry
 
 

@@ -120,6 +120,7 @@ class _KernelPrinter:
         self.program, self.kernel, self.variant, self.out = program, kernel, variant, out
         self.c = CudaStyle(out)
         self.plan: Schedule = schedule(kernel, variant.packs)
+        self._n_lengths = 0
 
     def run(self) -> Launch:
         kernel = self.kernel
@@ -449,10 +450,17 @@ class _KernelPrinter:
         self._close_turns(axes, plan)
         return kept
 
-    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> None:
-        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first."""
+    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> str:
+        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first.
+
+        Gives the text of the row's length.
+        """
         length = n_iterations(axes)
         text = self.c.integer(length)
+        if length.constant is None:
+            text = f"length{self._n_lengths}"
+            self._n_lengths += 1
+            self.out.line(f"const dg_index {text} = {self.c.integer(length)};")
         stride = plan.team * plan.width
         if plan.turns is not None:
             self.out.line("#pragma unroll")
@@ -468,6 +476,7 @@ class _KernelPrinter:
             self.out.open(f"for (dg_index at = {mine}; at < {text}; at += {stride})")
         if plan.width == 1:
             self._decode_from("at", axes)
+        return text
 
     def _decode_from(self, item: str, axes: Sequence[Axis]) -> None:
         """As `_decode`, of axes that may begin elsewhere than at 0."""
@@ -509,22 +518,28 @@ class _KernelPrinter:
         if not axes:
             self._lane_of_pass(items, accumulators, "0")
             return
-        self._open_turns(axes, plan)
+        length = self._open_turns(axes, plan)
         if plan.width == 1:
             changed = replaced(items, lambda e: _in_pack_of_one(kept.get(e)))
             self._lane_of_pass([x for x in changed if isinstance(x, (Define, Store))], accumulators, "at")
         else:
-            self._pass_of_packs(items, axes[-1], plan, kept, accumulators)
+            self._pass_of_packs(items, axes[-1], length, plan, kept, accumulators)
         self._close_turns(axes, plan)
 
     def _pass_of_packs(
-        self, items: Sequence[Define | Store], axis: Axis, plan: Rows, kept: dict[Expr, Expr], accumulators: dict[str, Accumulator]
+        self,
+        items: Sequence[Define | Store],
+        axis: Axis,
+        length: str,
+        plan: Rows,
+        kept: dict[Expr, Expr],
+        accumulators: dict[str, Accumulator],
     ) -> None:
         width, name = plan.width, axis.symbol.name
         whole = all(c % width == 0 for c in axis.extent.terms.values())
         statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), kept)
         if not whole:
-            self.out.open(f"if (at + {width} <= {self.c.integer(axis.extent)})")
+            self.out.open(f"if (at + {width} <= {length})")
         self._load_packs(loads, axis, width, "at")
         for pack in stores:
             self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
@@ -537,7 +552,7 @@ class _KernelPrinter:
         if not whole:
             self.out.close(" else {")
             self.out.depth += 1
-            self.out.open(f"for (dg_index rest = at; rest < {self.c.integer(axis.extent)}; ++rest)")
+            self.out.open(f"for (dg_index rest = at; rest < {length}; ++rest)")
             self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + rest;")
             self._lane_of_pass(items, accumulators, "rest")
             self.out.close()
