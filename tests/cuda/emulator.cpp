@@ -6,6 +6,8 @@
 
 #define EMU_MACHINE
 #include "emulator.h"
+#include "fibers.h"
+#include "races.h"
 
 #include <csetjmp>
 #include <csignal>
@@ -28,10 +30,6 @@
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
 
-#if !defined(__x86_64__) && !defined(EMU_UCONTEXT)
-#define EMU_UCONTEXT
-#endif
-
 namespace {
 
 enum {
@@ -46,72 +44,11 @@ constexpr unsigned WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP
 constexpr unsigned MAX_GRID_X = 0x7fffffff, MAX_GRID_YZ = 65535, MAX_BLOCK_XY = 1024, MAX_BLOCK_Z = 64;
 constexpr unsigned MAX_SHARED = 227 * 1024;
 constexpr size_t PAGE = 64 * 1024; // the largest page of any Linux that this runs on
-constexpr size_t STACK = 64 * 1024;
-constexpr size_t STACK_STRIDE = STACK + PAGE;
+constexpr size_t STACK_STRIDE = FIBER_STACK + PAGE;
 constexpr size_t ALTERNATE_STACK = 64 * 1024;
 constexpr unsigned char POISON = 0xff; // NaN as a float or a double, -1 as an integer
 
 enum ThreadOrder { FORWARD, REVERSE, RANDOM, WARPS_FORWARD, WARPS_REVERSE };
-
-// --- fibers ----------------------------------------------------------------------------------------------------------------------
-
-#ifdef EMU_UCONTEXT
-
-typedef ucontext_t Context;
-
-void switch_context(Context &from, Context &to) { swapcontext(&from, &to); }
-
-void prepare_context(Context &context, char *top, void (*run)())
-{
-    getcontext(&context);
-    context.uc_stack.ss_sp = top - STACK / 2;
-    context.uc_stack.ss_size = STACK / 2;
-    context.uc_link = nullptr;
-    makecontext(&context, run, 0);
-}
-
-#else
-
-typedef void *Context; // the stack pointer; on the stack lie the registers that a call keeps
-
-extern "C" void emu_switch(Context *from, Context to) __attribute__((visibility("hidden")));
-asm(R"(
-    .text
-    .globl emu_switch
-    .hidden emu_switch
-    .type emu_switch, @function
-emu_switch:
-    pushq %rbp
-    pushq %rbx
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    movq %rsp, (%rdi)
-    movq %rsi, %rsp
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %rbx
-    popq %rbp
-    ret
-    .size emu_switch, .-emu_switch
-)");
-
-void switch_context(Context &from, Context &to) { emu_switch(&from, to); }
-
-void prepare_context(Context &context, char *top, void (*run)())
-{
-    void **slot = reinterpret_cast<void **>(top);
-    *--slot = nullptr; // a function starts with its stack 8 bytes off a multiple of 16, where the return address lies
-    *--slot = reinterpret_cast<void *>(run);
-    for (int saved = 0; saved < 6; ++saved)
-        *--slot = nullptr;
-    context = slot;
-}
-
-#endif
 
 // --- state -----------------------------------------------------------------------------------------------------------------------
 
@@ -130,6 +67,7 @@ struct Fiber {
 
 struct Warp {
     unsigned alive, waiting; // one bit per lane
+    uint16_t syncs;
 };
 
 struct Machine {
@@ -145,6 +83,8 @@ struct Machine {
     const emu_kernel *kernel;
     void **arguments;
     unsigned dynamic_shared;
+    uint32_t epoch, block_epoch; // of races::Moment
+    bool block_fenced, all_fenced, block_atomic;
     ThreadOrder order;
     uint64_t random;
 
@@ -294,6 +234,7 @@ void try_warp_operation(unsigned warp, unsigned mask)
         machine.status[warp * WARP + lane] = READY;
     }
     machine.warps[warp].waiting &= ~lanes;
+    machine.warps[warp].syncs += first.operation == EMU_SYNCWARP;
 }
 
 void release_barrier()
@@ -311,6 +252,7 @@ void release_barrier()
                                                                   : trues;
     memset(machine.status, READY, machine.threads);
     machine.at_barrier = 0;
+    machine.epoch += 1;
 }
 
 // Nobody can run: say who keeps whom waiting.
@@ -404,11 +346,14 @@ void run_block()
     const unsigned n = machine.threads;
     for (unsigned warp = 0; warp * WARP < n; ++warp) {
         const unsigned lanes = n - warp * WARP < WARP ? n - warp * WARP : WARP;
-        machine.warps[warp] = {0xffffffffu >> (WARP - lanes), 0};
+        machine.warps[warp] = {0xffffffffu >> (WARP - lanes), 0, 0};
     }
     memset(machine.status, READY, n);
     machine.alive = n;
     machine.at_barrier = 0;
+    machine.epoch += 1;
+    machine.block_epoch = machine.epoch;
+    machine.block_fenced = machine.block_atomic = false;
     memset(machine.kernel->shared_begin, POISON, size_t(machine.kernel->shared_end - machine.kernel->shared_begin));
     memset(emu_position.dynamic_shared, POISON, machine.dynamic_shared);
     while (machine.alive > 0) {
@@ -418,6 +363,7 @@ void run_block()
         else if (!ran)
             fail_stuck();
     }
+    machine.all_fenced &= machine.block_fenced;
 }
 
 void prepare_threads()
@@ -451,6 +397,9 @@ void run_grid(ThreadOrder block_order)
     const uint3 grid = emu_position.grid_size;
     const uint64_t blocks = uint64_t(grid.x) * grid.y * grid.z;
     prepare_threads();
+    races::forget();
+    machine.epoch = 0;
+    machine.all_fenced = true;
     // at random: from some block on, in steps that meet each block once
     uint64_t block = block_order == FORWARD ? 0 : block_order == REVERSE ? blocks - 1 : next_random() % blocks;
     uint64_t step = block_order == FORWARD ? 1 : block_order == REVERSE ? blocks - 1 : 1 + next_random() % blocks;
@@ -486,7 +435,7 @@ void on_fault(int signal, siginfo_t *info, void *context)
     if (signal == SIGFPE)
         fail_at(&fiber, 0, "integer division by zero");
     if (address >= stack && address < stack + PAGE)
-        fail_at(&fiber, 0, "the stack of a thread, %zu KiB, is full", STACK / 1024);
+        fail_at(&fiber, 0, "the stack of a thread, %zu KiB, is full", FIBER_STACK / 1024);
     if (address >= machine.shared_end && address < machine.shared_end + PAGE)
         fail_at(&fiber, 0, "%s dynamic shared memory %td bytes behind its end (%u bytes)", what, address - machine.shared_end,
                 machine.dynamic_shared);
@@ -531,7 +480,7 @@ public:
     TimeLimit &operator=(const TimeLimit &) = delete;
 };
 
-// Faults are the emulator's while an object of this class lives.
+// Faults of kernels are the emulator's while an object of this class lives.
 class FaultHandlers {
     stack_t stack_before;
 
@@ -549,11 +498,9 @@ public:
         for (int fault : FAULTS)
             sigaction(fault, &action, &machine.handlers_before[fault]);
         machine.system_thread = pthread_self();
-        machine.running = 1;
     }
     ~FaultHandlers()
     {
-        machine.running = 0;
         for (int fault : FAULTS)
             sigaction(fault, &machine.handlers_before[fault], nullptr);
         sigaltstack(&stack_before, nullptr);
@@ -561,6 +508,35 @@ public:
     FaultHandlers(const FaultHandlers &) = delete;
     FaultHandlers &operator=(const FaultHandlers &) = delete;
 };
+
+// --- races -----------------------------------------------------------------------------------------------------------------------
+
+void note_access(const void *place, size_t size, bool write, bool atomic, void *code)
+{
+    const char *address = static_cast<const char *>(place);
+    const auto lies_in = [=](const void *begin, const void *end) { return address >= begin && address < end; };
+    if (lies_in(&machine, &machine + 1) || lies_in(&emu_position, &emu_position + 1) ||
+        lies_in(machine.stacks, machine.stacks + MAX_THREADS * STACK_STRIDE))
+        return;
+    const bool shared = lies_in(machine.kernel->shared_begin, machine.kernel->shared_end) ||
+                        lies_in(emu_position.dynamic_shared, machine.shared_end);
+    const Fiber &fiber = current();
+    const unsigned i = index_of(fiber);
+    machine.block_atomic |= atomic;
+    const races::Moment now = {machine.epoch, machine.block_epoch, uint16_t(i), machine.warps[i / WARP].syncs,
+                               machine.all_fenced && machine.block_atomic};
+    const races::Access *other = races::note(reinterpret_cast<uintptr_t>(address), size, now, shared, write, atomic);
+    if (!other)
+        return;
+    error_address = static_cast<char *>(code) - 1; // in the call, not behind it
+    const bool other_block = other->epoch < machine.block_epoch;
+    fail_at(&fiber, 0, "race: %s of %s memory (address 0x%zx) that %s accesses too, with %s in between", write ? "write" : "read",
+            shared ? "shared" : "global", reinterpret_cast<size_t>(address),
+            other_block                             ? "another block"
+            : other->thread >= races::SEVERAL_OF_WARP ? "another thread"
+                                                      : thread_name(machine.fibers[other->thread]).text,
+            other_block ? "no __threadfence and atomic operation" : "no barrier");
+}
 
 // --- launching -------------------------------------------------------------------------------------------------------------------
 
@@ -678,11 +654,14 @@ int emu_launch_kernel(void *function, unsigned grid_x, unsigned grid_y, unsigned
     FaultHandlers handlers;
     TimeLimit limit;
     if (sigsetjmp(machine.failure, 1)) {
+        machine.running = 0;
         emu_position.thread = nullptr;
         machine.prepared = 0; // fibers stand wherever they were
         return CUDA_ERROR_LAUNCH_FAILED;
     }
+    machine.running = 1;
     run_grid(chosen_block_order);
+    machine.running = 0;
     return CUDA_SUCCESS;
 }
 
@@ -752,4 +731,25 @@ void __ubsan_handle_shift_out_of_bounds_abort(const emu_source_location *where, 
 {
     fail_at(&current(), int(where->line), "shift by a negative number of bits, or by all of them");
 }
+
+// --- what code compiled with -fsanitize=thread calls
+
+void emu_atomic(const void *place, unsigned size, void *code) { note_access(place, size, true, true, code); }
+void emu_fence() { machine.block_fenced = true; }
+
+#define DEFINE_ACCESS(size)                                                                                                \
+    void __tsan_read##size(void *place) { note_access(place, size, false, false, __builtin_return_address(0)); }           \
+    void __tsan_write##size(void *place) { note_access(place, size, true, false, __builtin_return_address(0)); }           \
+    void __tsan_unaligned_read##size(void *place) { note_access(place, size, false, false, __builtin_return_address(0)); } \
+    void __tsan_unaligned_write##size(void *place) { note_access(place, size, true, false, __builtin_return_address(0)); } \
+    void __tsan_volatile_read##size(void *place) { note_access(place, size, false, true, __builtin_return_address(0)); }   \
+    void __tsan_volatile_write##size(void *place) { note_access(place, size, true, true, __builtin_return_address(0)); }
+DEFINE_ACCESS(1)
+DEFINE_ACCESS(2)
+DEFINE_ACCESS(4)
+DEFINE_ACCESS(8)
+DEFINE_ACCESS(16)
+void __tsan_read_range(void *place, size_t size) { note_access(place, size, false, false, __builtin_return_address(0)); }
+void __tsan_write_range(void *place, size_t size) { note_access(place, size, true, false, __builtin_return_address(0)); }
+void __tsan_init() {}
 }

@@ -22,7 +22,7 @@ struct emu_kernel {
     const char *name;
     void (*run)(void **arguments); /* what one thread does; arguments[i] points at the value of parameter i */
     char *shared_begin, *shared_end; /* all __shared__ variables of the module */
-    unsigned max_threads;            /* of __launch_bounds__ */
+    unsigned max_threads; /* of __launch_bounds__ */
     unsigned max_dynamic_shared;
     unsigned argument_count;
     const unsigned *argument_sizes;
@@ -36,13 +36,16 @@ extern "C" {
 extern struct emu_position {
     const emu_thread *thread;
     uint3 block, block_size, grid_size;
-    char *dynamic_shared;
+    char *dynamic_shared; /* what emulator.py lets `extern __shared__ T name[];` point at */
 } emu_position;
 
 /* wait for the threads of the block; a result for the operations that have one */
 int emu_barrier(int line, emu_barrier_operation, int predicate);
 /* wait for the lanes of mask; of shuffles the bits of lane `source`, of votes the result */
 unsigned long long emu_warp(int line, emu_warp_operation, unsigned mask, unsigned long long bits, int source);
+/* an atomic operation on a place, by this code, and a fence: for the search for races */
+void emu_atomic(const void *place, unsigned size, void *code);
+void emu_fence();
 /* end the launch with an error */
 [[noreturn]] void emu_fail(int line, const char *format, ...);
 }
@@ -61,11 +64,9 @@ unsigned long long emu_warp(int line, emu_warp_operation, unsigned mask, unsigne
 #define __grid_constant__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
-/* One block runs at a time, so that a static variable is its own; the section tells the machine what to poison. */
-#define __shared__ static __attribute__((section("emu_shared")))
-
-/* `extern __shared__ T name[];` is rewritten to this: the size is that of the launch. */
-#define EMU_DYNAMIC_SHARED(T, name) T *const name = (T *)emu_position.dynamic_shared
+/* One block runs at a time, so that a static variable is its own. The machine poisons all memory that a module's variables without
+   initial values take: hence no kernel can have such a variable that is not shared. */
+#define __shared__ static
 
 /* --- types -------------------------------------------------------------------------------------------------------------------- */
 
@@ -171,9 +172,9 @@ template <class T> T emu_shfl_xor(int line, unsigned mask, T value, int bits, in
     return emu_shuffle(line, EMU_SHFL_XOR, mask, value, source >= emu_group(line, width) + width ? lane : source);
 }
 
-inline void __threadfence() {}
+inline void __threadfence() { emu_fence(); }
 inline void __threadfence_block() {}
-inline void __threadfence_system() {}
+inline void __threadfence_system() { emu_fence(); }
 inline void __nanosleep(unsigned) {}
 
 /* --- memory ------------------------------------------------------------------------------------------------------------------- */
@@ -187,9 +188,17 @@ template <class T> void __stcs(T *p, T value) { *p = value; }
 template <class T> void __stwb(T *p, T value) { *p = value; }
 
 /* Threads change only where they wait, so that plain reads and writes are atomic. */
+#ifdef __SANITIZE_THREAD__
+#define EMU_UNSEEN __attribute__((noinline, no_sanitize("thread")))
+#define EMU_NOTE_ATOMIC(p) emu_atomic(p, sizeof *p, __builtin_return_address(0))
+#else
+#define EMU_UNSEEN
+#define EMU_NOTE_ATOMIC(p) (void)0
+#endif
 #define EMU_ATOMIC(name, T, result)                                                       \
-    inline T name(T *p, T value)                                                          \
+    EMU_UNSEEN inline T name(T *p, T value)                                               \
     {                                                                                     \
+        EMU_NOTE_ATOMIC(p);                                                               \
         const T old = *p;                                                                 \
         *p = result;                                                                      \
         return old;                                                                       \
@@ -201,8 +210,9 @@ template <class T> void __stwb(T *p, T value) { *p = value; }
     EMU_ATOMIC(atomicOr, T, old | value)                                                  \
     EMU_ATOMIC(atomicXor, T, old ^ value)
 #define EMU_ATOMIC_CAS(T)                                                                 \
-    inline T atomicCAS(T *p, T expected, T value)                                         \
+    EMU_UNSEEN inline T atomicCAS(T *p, T expected, T value)                              \
     {                                                                                     \
+        EMU_NOTE_ATOMIC(p);                                                               \
         const T old = *p;                                                                 \
         if (old == expected)                                                              \
             *p = value;                                                                   \
@@ -404,13 +414,13 @@ template <class... P, void (*kernel)(P...)> struct emu_entry<kernel> {
     static void run(void **arguments) { call(arguments, typename emu_count<count>::type()); }
 };
 
-/* the linker's, for the bounds of a section; there is none where no variable is shared */
-extern "C" char __start_emu_shared[] __attribute__((weak, visibility("hidden")));
-extern "C" char __stop_emu_shared[] __attribute__((weak, visibility("hidden")));
+/* the linker's: around variables without initial values */
+extern "C" char __bss_start[] __attribute__((visibility("hidden")));
+extern "C" char _end[] __attribute__((visibility("hidden")));
 
 #define EMU_EXPORT(kernel, max_threads)                                                                                    \
     extern "C" __attribute__((visibility("default"))) emu_kernel emu_kernel_##kernel = {                                   \
-        #kernel,    emu_entry<kernel>::run,   __start_emu_shared,       __stop_emu_shared, (unsigned)(max_threads),        \
+        #kernel,    emu_entry<kernel>::run,   __bss_start,              _end, (unsigned)(max_threads),                     \
         48u * 1024, emu_entry<kernel>::count, emu_entry<kernel>::sizes,                                                    \
     };
 

@@ -11,10 +11,14 @@ What depends on the order of threads or blocks shows as results that differ betw
         with order(name):
             launch(function, grid, block, shared_bytes, arguments)
 
+Threads take turns only at barriers and in warp operations, so that a missing atomic operation changes no result in any order:
+`compile(source, races=True)` finds that and every missing barrier, in any order, as accesses to the same place that nothing orders.
+See races.h for what orders; a compare-and-swap loop reads its first value through a volatile pointer.
+
 Stricter than a GPU: all threads of a block must reach a barrier, at the same line, even where others have ended; a thread cannot
-wait for what another one writes except at barriers and in warp operations. Not seen: races between threads with no such place in
-between (threads take turns only there), coalescing, registers, the last bits of CUDA's mathematical functions, casts of floats that
-do not fit (a GPU saturates, a CPU does not), static shared memory above 48 KiB.
+wait for what another one writes except at barriers and in warp operations; `__device__` variables need an initial value. Not seen:
+coalescing, registers, the last bits of CUDA's mathematical functions, casts of floats that do not fit (a GPU saturates, a CPU does
+not), static shared memory above 48 KiB.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ _MACHINE = _HERE / "emulator.cpp"
 _KERNEL_FLAGS = ["-std=gnu++17", "-O1", "-g1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-nostdlib"]
 _KERNEL_FLAGS += ["-fsanitize=alignment,bounds,integer-divide-by-zero,shift-exponent", "-fno-sanitize-recover=all"]
 _KERNEL_FLAGS += ["-fstack-clash-protection"]  # large arrays on the stack do not step over its guard
+_RACES_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
 _KERNEL_LIBRARIES = ["-lm", "-lc", "-lgcc"]
 # fortified, longjmp refuses fibers
 _MACHINE_FLAGS = ["-std=gnu++17", "-O2", "-Wall", "-Wextra", "-Werror", "-U_FORTIFY_SOURCE", "-fPIC", "-shared"]
@@ -80,9 +85,10 @@ class Module:
         return ctypes.addressof(_Kernel.in_dll(self._library, f"emu_kernel_{name}"))
 
 
-def compile(source: str) -> Module:
+def compile(source: str, races: bool = False) -> Module:
     """Compile CUDA C; its kernels are the functions that are declared `extern "C" __global__ void`.
 
+    `races`: launches raise EmulatorError for the first race between threads; they take about twice as long.
     As NVRTC, it knows no header. Dynamic shared memory (`extern __shared__ T name[];`) is declared inside of functions. The result
     is kept on disk. EmulatorError gives the compiler's words and the lines that they name; RuntimeError where there is no g++.
 
@@ -93,19 +99,20 @@ def compile(source: str) -> Module:
     array([1, 1, 1, 1], dtype=int32)
     """
     _machine()
-    return _compile(source)
+    return _compile(source, races)
 
 
 @functools.cache
-def _compile(source: str) -> Module:
+def _compile(source: str, races: bool) -> Module:
     kernels = {match[3]: match[1] or match[2] or "1024" for match in _KERNEL.finditer(_COMMENT.sub(" ", source))}
     exports = "".join(f"EMU_EXPORT({name}, {threads.strip()})\n" for name, threads in kernels.items())
-    body = _DYNAMIC_SHARED.sub(r"EMU_DYNAMIC_SHARED(\1, \2);", source)
+    body = _DYNAMIC_SHARED.sub(r"\1 *const \2 = (\1 *)emu_position.dynamic_shared;", source)
     # In a namespace without a name nothing is seen from outside, inline functions and templates included, so that their shared
     # variables can lie in one section.
     text = f"namespace {{\n#line 1\n{body}\n}}\n{exports}"
     try:
-        path = _build("kernel.cu", text, [*_KERNEL_FLAGS, "-include", str(_SHIM)], _KERNEL_LIBRARIES)
+        flags = [*_KERNEL_FLAGS, *(_RACES_FLAGS if races else []), "-include", str(_SHIM)]
+        path = _build("kernel.cu", text, flags, _KERNEL_LIBRARIES)
     except subprocess.CalledProcessError as error:
         raise EmulatorError(f"g++ refuses a kernel:\n{error.stderr}\n{_lines_named(error.stderr, source)}") from None
     return Module(path, list(kernels))
@@ -288,8 +295,9 @@ def _machine() -> ctypes.CDLL:
 
 
 def _build(name: str, text: str, flags: list[str], libraries: list[str]) -> Path:
-    """The shared library of a C++ file with this name and text, which may include emulator.h: from the folder, or made now."""
-    key = "\0".join([text, _SHIM.read_text(), *flags, *libraries, *_compiler_identity()])
+    """The shared library of a C++ file of this name and text, which may include the headers here: from the folder, or made now."""
+    headers = [path.read_text() for path in sorted(_HERE.glob("*.h"))]
+    key = "\0".join([text, *headers, *flags, *libraries, *_compiler_identity()])
     path = _folder() / f"{hashlib.sha256(key.encode()).hexdigest()}.so"
     try:
         os.utime(path)

@@ -21,12 +21,23 @@ from tests.cuda.emulator import ORDERS, EmulatorError, guarded, guarded_copy, la
 
 RNG = np.random.default_rng(0)
 every_order = pytest.mark.parametrize("name", ORDERS)
+every_way = pytest.mark.usefixtures("way")
+search_races = False
 
 
-def run(source, *arguments, grid=1, block=32, shared=0, kernel="k"):
+@pytest.fixture(params=[(name, races) for name in ORDERS for races in (False, True)], ids=str)
+def way(request, monkeypatch):
+    """Every order, with and without the search for races: what is right passes all of them."""
+    name, races = request.param
+    monkeypatch.setattr(sys.modules[__name__], "search_races", races)
+    with order(name):
+        yield
+
+
+def run(source, *arguments, grid=1, block=32, shared=0, kernel="k", races=None):
     """Launch a kernel of a source; arrays are passed by address, Python's integers as long long."""
     launch(
-        emulator.compile(source).function(kernel),
+        emulator.compile(source, search_races if races is None else races).function(kernel),
         (*np.atleast_1d(grid), 1, 1)[:3],
         (*np.atleast_1d(block), 1, 1)[:3],
         shared,
@@ -49,9 +60,9 @@ def error_of(source, *arguments, **how):
 # --- what is right ----------------------------------------------------------------------------------------------------------------
 
 
-@every_order
+@every_way
 @pytest.mark.parametrize("n", [1, 255, 5000])
-def test_elementwise_kernel_in_grid_strides(name, n):
+def test_elementwise_kernel_in_grid_strides(n):
     source = """
     extern "C" __global__ void __launch_bounds__(128) k(float *__restrict__ y, const float *__restrict__ x, long long n)
     {
@@ -61,8 +72,7 @@ def test_elementwise_kernel_in_grid_strides(name, n):
     }
     """
     x, y = guarded_copy(RNG.standard_normal(n, np.float32)), guarded(4 * n).view(np.float32)
-    with order(name):
-        run(source, y, x, n, grid=7, block=128)
+    run(source, y, x, n, grid=7, block=128)
     np.testing.assert_array_equal(y, x * np.float32(2) + np.float32(1))
 
 
@@ -84,10 +94,10 @@ template <class T> __device__ __forceinline__ T block_sum(T v)
 """
 
 
-@every_order
+@every_way
 @pytest.mark.parametrize("dtype, ctype", [("f4", "float"), ("f8", "double"), ("i4", "int"), ("i8", "long long")])
 @pytest.mark.parametrize("threads", [32, 256, 1024])
-def test_block_reduction(name, dtype, ctype, threads):
+def test_block_reduction(dtype, ctype, threads):
     source = f"""{BLOCK_SUM}
     extern "C" __global__ void k({ctype} *y, const {ctype} *x, long long columns)
     {{
@@ -101,8 +111,7 @@ def test_block_reduction(name, dtype, ctype, threads):
     """
     x = guarded_copy(RNG.integers(-100, 100, (5, 1500)).astype(dtype))
     y = guarded(5 * x.itemsize).view(dtype)
-    with order(name):
-        run(source, y, x, 1500, grid=5, block=threads)
+    run(source, y, x, 1500, grid=5, block=threads)
     np.testing.assert_array_equal(y, x.sum(1, dtype=dtype))
 
 
@@ -149,18 +158,17 @@ def softmax(x):
     return exponential / exponential.sum(1, keepdims=True)
 
 
-@every_order
+@every_way
 @pytest.mark.parametrize("columns", [1, 777])
-def test_softmax(name, columns):
+def test_softmax(columns):
     x = guarded_copy(RNG.standard_normal((20, columns), np.float32))
     y = guarded(x.nbytes).view(np.float32).reshape(x.shape)
-    with order(name):
-        run(SOFTMAX, y, x, columns, grid=20, block=256)
+    run(SOFTMAX, y, x, columns, grid=20, block=256)
     np.testing.assert_allclose(y, softmax(x), rtol=2e-6)
 
 
-@every_order
-def test_transpose_through_shared_memory(name):
+@every_way
+def test_transpose_through_shared_memory():
     source = """
     extern "C" __global__ void k(float *y, const float *x, long long rows, long long columns)
     {
@@ -178,13 +186,12 @@ def test_transpose_through_shared_memory(name):
     """
     x = guarded_copy(RNG.standard_normal((70, 100), np.float32))
     y = guarded(x.nbytes).view(np.float32).reshape(100, 70)
-    with order(name):
-        run(source, y, x, 70, 100, grid=(4, 3), block=(32, 8))
+    run(source, y, x, 70, 100, grid=(4, 3), block=(32, 8))
     np.testing.assert_array_equal(y, x.T)
 
 
-@every_order
-def test_dynamic_shared_memory_has_the_size_of_the_launch(name):
+@every_way
+def test_dynamic_shared_memory_has_the_size_of_the_launch():
     source = """
     extern "C" __global__ void k(double *y, const double *x)
     {
@@ -201,16 +208,15 @@ def test_dynamic_shared_memory_has_the_size_of_the_launch(name):
     }
     """
     x, y = RNG.integers(0, 9, 256).astype(float), np.zeros(1)
-    with order(name):
-        run(source, y, x, block=256, shared=8 * 256)
+    run(source, y, x, block=256, shared=8 * 256)
     assert y[0] == x.sum()
     error = error_of(source, y, x, block=256, shared=8 * 254)
-    assert "write to dynamic shared memory 0 bytes behind its end (2032 bytes)" in str(error)
+    assert re.search(r"write to dynamic shared memory [08] bytes behind its end \(2032 bytes\)", str(error))
 
 
-@every_order
+@every_way
 @pytest.mark.parametrize("width", [8, 16, 32])
-def test_shuffles_within_groups_of_lanes(name, width):
+def test_shuffles_within_groups_of_lanes(width):
     source = f"""
     extern "C" __global__ void k(int *y, const int *x)
     {{
@@ -222,8 +228,7 @@ def test_shuffles_within_groups_of_lanes(name, width):
     }}
     """
     x, y = RNG.integers(0, 1000, 64).astype(np.int32), np.zeros((4, 64), np.int32)
-    with order(name):
-        run(source, y, x, block=64)
+    run(source, y, x, block=64)
     i = np.arange(64)
     within = i % width
     np.testing.assert_array_equal(y[0], x[i - within + (within + 3) % width])
@@ -259,8 +264,8 @@ def test_shuffles_keep_all_bits_of_a_type(dtype, ctype):
     assert y.tobytes() == x[::-1].tobytes()
 
 
-@every_order
-def test_halves_of_a_warp_work_on_their_own(name):
+@every_way
+def test_halves_of_a_warp_work_on_their_own():
     source = """
     extern "C" __global__ void k(int *y, const int *x)
     {
@@ -277,13 +282,12 @@ def test_halves_of_a_warp_work_on_their_own(name):
     }
     """
     x, y = RNG.integers(0, 1000, 32).astype(np.int32), np.zeros(32, np.int32)
-    with order(name):
-        run(source, y, x)
+    run(source, y, x)
     np.testing.assert_array_equal(y, np.repeat([x[:16].sum(), x[16:].max()], 16))
 
 
-@every_order
-def test_votes_and_counting_barriers(name):
+@every_way
+def test_votes_and_counting_barriers():
     source = """
     extern "C" __global__ void k(unsigned *y, const int *x)
     {
@@ -300,16 +304,15 @@ def test_votes_and_counting_barriers(name):
     some[[1, 5, 40]] = [7, -1, 2]
     for x in (some, np.zeros(64, np.int32), np.full(64, 4, np.int32), np.repeat(np.int32([1, 0]), 32)):
         y = np.zeros((6, 64), np.uint32)
-        with order(name):
-            run(source, y, x, block=64)
+        run(source, y, x, block=64)
         warps = (x != 0).reshape(2, 32)
         ballots = (warps * 2 ** np.arange(32)).sum(1)
         expected = [ballots.repeat(32), warps.any(1).repeat(32), warps.all(1).repeat(32), x.any(), x.all(), np.count_nonzero(x)]
         np.testing.assert_array_equal(y, np.stack([np.broadcast_to(row, 64) for row in expected]))
 
 
-@every_order
-def test_inclusive_scan(name):
+@every_way
+def test_inclusive_scan():
     source = """
     extern "C" __global__ void k(int *y, const int *x)
     {
@@ -330,13 +333,12 @@ def test_inclusive_scan(name):
     }
     """
     x, y = RNG.integers(-9, 9, 512).astype(np.int32), np.zeros(512, np.int32)
-    with order(name):
-        run(source, y, x, block=512)
+    run(source, y, x, block=512)
     np.testing.assert_array_equal(y, np.cumsum(x))
 
 
-@every_order
-def test_atomics(name):
+@every_way
+def test_atomics():
     source = """
     extern "C" __global__ void k(
         int *counts, double *sum, float *halves, unsigned *top, unsigned long long *low, int *mixed, const int *x)
@@ -347,7 +349,7 @@ def test_atomics(name):
         atomicAdd(halves, 0.5f);
         atomicMax(top, (unsigned)v);
         atomicMin(low, (unsigned long long)v);
-        int seen = *mixed, next;
+        int seen = *(volatile int *)mixed, next;
         do {
             next = seen;
             seen = atomicCAS(mixed, next, next ^ v);
@@ -358,8 +360,7 @@ def test_atomics(name):
     counts, total, halves, top, low, mixed = (
         np.zeros(8, np.int32), np.zeros(1), np.zeros(1, "f4"), np.zeros(1, "u4"), np.full(1, 2**64 - 1, "u8"), np.zeros(1, "i4"),
     )  # fmt: skip
-    with order(name):
-        run(source, counts, total, halves, top, low, mixed, x, grid=5, block=128)
+    run(source, counts, total, halves, top, low, mixed, x, grid=5, block=128)
     np.testing.assert_array_equal(counts, np.bincount(x % 8, minlength=8))
     assert (total[0], halves[0], top[0], low[0], mixed[0]) == (x.sum(), 320, x.max(), x.min(), np.bitwise_xor.reduce(x))
 
@@ -385,6 +386,7 @@ def test_atomics_give_the_old_value():
     assert z.tolist() == [2.5, 1.5]
 
 
+@every_way
 def test_indices_of_three_axes():
     source = """
     extern "C" __global__ void k(unsigned *y)
@@ -394,11 +396,9 @@ def test_indices_of_three_axes():
         y[block * blockDim.x * blockDim.y * blockDim.z + thread] += 1 + thread % warpSize;
     }
     """
-    for name in ORDERS:
-        y = guarded(4 * 24 * 105).view(np.uint32)
-        with order(name):
-            run(source, y, grid=(2, 3, 4), block=(5, 3, 7))
-        np.testing.assert_array_equal(y.reshape(24, 105), np.broadcast_to(1 + np.arange(105) % 32, (24, 105)))
+    y = guarded(4 * 24 * 105).view(np.uint32)
+    run(source, y, grid=(2, 3, 4), block=(5, 3, 7))
+    np.testing.assert_array_equal(y.reshape(24, 105), np.broadcast_to(1 + np.arange(105) % 32, (24, 105)))
 
 
 def test_intrinsics():
@@ -521,19 +521,97 @@ def test_results_of_other_blocks_depend_on_the_order_of_blocks():
     assert results["random"] not in (results["forward"], results["reverse"])
 
 
-@pytest.mark.parametrize("declaration", ["__shared__ float all[64]", "extern __shared__ float all[]"])
-def test_shared_memory_starts_as_nan_in_every_block(declaration):
-    source = f"""
-    extern "C" __global__ void k(float *y)
-    {{
-        {declaration};
-        y[blockIdx.x * 64 + threadIdx.x] = all[threadIdx.x];
-        all[threadIdx.x] = 1;
-    }}
-    """
+SHARED_EXCHANGE = """
+{function}
+{{
+    {declaration};
+    const T before = all[threadIdx.x];
+    all[threadIdx.x] = 1;
+    return before;
+}}
+extern "C" __global__ void k(float *y) {{ y[blockIdx.x * 64 + threadIdx.x] = {call}; }}
+"""
+
+
+@pytest.mark.parametrize("declaration", ["__shared__ T all[64]", "extern __shared__ T all[]"])
+@pytest.mark.parametrize(
+    "function, call",
+    [
+        ("typedef float T; __device__ T exchange()", "exchange()"),
+        ("typedef float T; __device__ inline T exchange()", "exchange()"),
+        ("template <class T> __device__ T exchange()", "exchange<float>()"),
+    ],
+)
+def test_shared_memory_starts_as_nan_in_every_block(declaration, function, call):
+    source = SHARED_EXCHANGE.format(declaration=declaration, function=function, call=call)
     y = np.zeros(3 * 64, np.float32)
     run(source, y, grid=3, block=64, shared=256)
     assert np.isnan(y).all()
+
+
+# --- what is wrong: races ---------------------------------------------------------------------------------------------------------
+
+RACES = {
+    "missing barrier": "__shared__ int all[64]; all[t] = t; y[t] = all[63 - t];",
+    "missing second barrier": "__shared__ int all[64]; all[t] = t; __syncthreads(); y[t] = all[63 - t]; all[t] = 5;",
+    "missing atomic operation": "y[0] += 1;",
+    "missing atomic operation of lanes": "if (t < 2) y[0] += 1;",
+    "missing atomic operation of blocks": "if (t == 0) y[0] += 1;",
+    "two threads write": "y[t / 2] = t;",
+    "two threads write bytes": "((char *)y)[t / 2] = t;",
+    "two threads write parts of one": "if (t == 0) *(int4 *)y = make_int4(1, 2, 3, 4); if (t == 1) y[3] = 4;",
+    "read among atomic operations": "atomicAdd(y, 1); y[1 + t] = y[0];",
+    "a shuffle orders nothing": "__shared__ int all[64]; all[t] = t; __shfl_sync(~0u, t, 0); y[t] = all[t ^ 1];",
+    "warps synchronise on their own": "__shared__ int all[64]; all[t] = t; __syncwarp(); y[t] = all[63 - t];",
+    "results of other blocks": "atomicAdd(y + 200, 1); y[t + 64 * b] = 1; y[128 + t] = y[t + 64 * (1 - b)];",
+}
+NO_RACES = {
+    "barriers": "__shared__ int all[64]; all[t] = t; __syncthreads(); y[t] = all[63 - t]; __syncthreads(); all[t] = 5;",
+    "atomic operations": "atomicAdd(y, 1); atomicMax(y, 5); __syncthreads(); y[1 + t] = *(volatile int *)y;",
+    "bytes": "((char *)y)[t] = t; __syncthreads(); ((char *)y)[63 - t] += 1;",
+    "warps": "__shared__ int all[64]; all[t] = t; __syncwarp(); const int v = all[t ^ 1]; __syncwarp(); all[t ^ 31] = v;",
+    "reads of everyone": "y[1 + t] = y[0]; __syncthreads(); if (t == 1) y[0] = 5;",
+    "votes": "if (__syncthreads_or(y[t])) y[63 - t] = 1;",
+    "the last block": """
+        __shared__ int last;
+        y[64 * b + t] = 1;
+        __threadfence();
+        __syncthreads();
+        if (t == 0)
+            last = atomicAdd(y + 200, 1) == gridDim.x - 1;
+        __syncthreads();
+        if (last)
+            y[300 + t] = y[t] + y[64 + t];
+    """,
+}
+RACE_KERNEL = """extern "C" __global__ void k(int *y)
+{
+    const int t = threadIdx.x, b = blockIdx.x;
+"""
+
+
+@every_order
+@pytest.mark.parametrize("what", RACES)
+def test_races_are_found(name, what):
+    y = guarded(2048, alignment=16).view(np.int32)
+    with order(name):
+        error = error_of(f"{RACE_KERNEL}{RACES[what]}\n}}", y, grid=2 if "blocks" in what else 1, block=64, races=True)
+    assert error.code == 719
+    other = "another block" if "blocks" in what else r"(another thread|thread \(\d+, 0, 0\))"
+    kind = "shared" if "__shared__" in RACES[what] else "global"
+    assert re.search(rf": race: (read|write) of {kind} memory \(address 0x\w+\) that {other} accesses too", str(error))
+    assert str(error).endswith("(kernel.cu:4)")
+
+
+@every_order
+@pytest.mark.parametrize("what", NO_RACES)
+def test_what_is_ordered_is_no_race(name, what):
+    y = guarded(2048).view(np.int32)
+    with order(name):
+        run(f"{RACE_KERNEL}{NO_RACES[what]}\n}}", y, grid=2 if "block" in what else 1, block=64, races=True)
+    assert last_error() == ""
+    if "block" in what:
+        assert y[300:364].tolist() == [2] * 64
 
 
 # --- what is wrong: errors --------------------------------------------------------------------------------------------------------
