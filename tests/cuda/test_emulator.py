@@ -195,16 +195,16 @@ def test_dynamic_shared_memory_has_the_size_of_the_launch():
     source = """
     extern "C" __global__ void k(double *y, const double *x)
     {
-        extern __shared__ __align__(16) double all[];
-        all[threadIdx.x] = x[threadIdx.x];
+        extern __shared__ __align__(16) double values[];
+        values[threadIdx.x] = x[threadIdx.x];
         __syncthreads();
         for (int o = blockDim.x / 2; o > 0; o >>= 1) {
             if (threadIdx.x < o)
-                all[threadIdx.x] += all[threadIdx.x + o];
+                values[threadIdx.x] += values[threadIdx.x + o];
             __syncthreads();
         }
         if (threadIdx.x == 0)
-            *y = all[0];
+            *y = values[0];
     }
     """
     x, y = RNG.integers(0, 9, 256).astype(float), np.zeros(1)
@@ -476,9 +476,9 @@ def test_missing_barrier_before_a_read_gives_poison(name):
     source = """
     extern "C" __global__ void k(float *y, const float *x)
     {
-        __shared__ float all[256];
-        all[threadIdx.x] = x[threadIdx.x];
-        y[threadIdx.x] = all[255 - threadIdx.x];
+        __shared__ float values[256];
+        values[threadIdx.x] = x[threadIdx.x];
+        y[threadIdx.x] = values[255 - threadIdx.x];
     }
     """
     x, y = RNG.standard_normal(256, np.float32), np.zeros(256, np.float32)
@@ -525,15 +525,15 @@ SHARED_EXCHANGE = """
 {function}
 {{
     {declaration};
-    const T before = all[threadIdx.x];
-    all[threadIdx.x] = 1;
+    const T before = values[threadIdx.x];
+    values[threadIdx.x] = 1;
     return before;
 }}
 extern "C" __global__ void k(float *y) {{ y[blockIdx.x * 64 + threadIdx.x] = {call}; }}
 """
 
 
-@pytest.mark.parametrize("declaration", ["__shared__ T all[64]", "extern __shared__ T all[]"])
+@pytest.mark.parametrize("declaration", ["__shared__ T values[64]", "extern __shared__ T values[]"])
 @pytest.mark.parametrize(
     "function, call",
     [
@@ -552,8 +552,8 @@ def test_shared_memory_starts_as_nan_in_every_block(declaration, function, call)
 # --- what is wrong: races ---------------------------------------------------------------------------------------------------------
 
 RACES = {
-    "missing barrier": "__shared__ int all[64]; all[t] = t; y[t] = all[63 - t];",
-    "missing second barrier": "__shared__ int all[64]; all[t] = t; __syncthreads(); y[t] = all[63 - t]; all[t] = 5;",
+    "missing barrier": "__shared__ int values[64]; values[t] = t; y[t] = values[63 - t];",
+    "missing second barrier": "__shared__ int values[64]; values[t] = t; __syncthreads(); y[t] = values[63 - t]; values[t] = 5;",
     "missing atomic operation": "y[0] += 1;",
     "missing atomic operation of lanes": "if (t < 2) y[0] += 1;",
     "missing atomic operation of blocks": "if (t == 0) y[0] += 1;",
@@ -561,15 +561,15 @@ RACES = {
     "two threads write bytes": "((char *)y)[t / 2] = t;",
     "two threads write parts of one": "if (t == 0) *(int4 *)y = make_int4(1, 2, 3, 4); if (t == 1) y[3] = 4;",
     "read among atomic operations": "atomicAdd(y, 1); y[1 + t] = y[0];",
-    "a shuffle orders nothing": "__shared__ int all[64]; all[t] = t; __shfl_sync(~0u, t, 0); y[t] = all[t ^ 1];",
-    "warps synchronise on their own": "__shared__ int all[64]; all[t] = t; __syncwarp(); y[t] = all[63 - t];",
+    "a shuffle orders nothing": "__shared__ int values[64]; values[t] = t; __shfl_sync(~0u, t, 0); y[t] = values[t ^ 1];",
+    "warps synchronise on their own": "__shared__ int values[64]; values[t] = t; __syncwarp(); y[t] = values[63 - t];",
     "results of other blocks": "atomicAdd(y + 200, 1); y[t + 64 * b] = 1; y[128 + t] = y[t + 64 * (1 - b)];",
 }
 NO_RACES = {
-    "barriers": "__shared__ int all[64]; all[t] = t; __syncthreads(); y[t] = all[63 - t]; __syncthreads(); all[t] = 5;",
+    "barriers": "__shared__ int values[64]; values[t] = t; __syncthreads(); y[t] = values[63 - t]; __syncthreads(); values[t] = 5;",
     "atomic operations": "atomicAdd(y, 1); atomicMax(y, 5); __syncthreads(); y[1 + t] = *(volatile int *)y;",
     "bytes": "((char *)y)[t] = t; __syncthreads(); ((char *)y)[63 - t] += 1;",
-    "warps": "__shared__ int all[64]; all[t] = t; __syncwarp(); const int v = all[t ^ 1]; __syncwarp(); all[t ^ 31] = v;",
+    "warps": "__shared__ int values[64]; values[t] = t; __syncwarp(); int v = values[t ^ 1]; __syncwarp(); values[t ^ 31] = v;",
     "reads of everyone": "y[1 + t] = y[0]; __syncthreads(); if (t == 1) y[0] = 5;",
     "votes": "if (__syncthreads_or(y[t])) y[63 - t] = 1;",
     "the last block": """
@@ -735,6 +735,7 @@ def test_access_before_the_first_page_of_an_array_is_found():
 
 
 def test_guarded_arrays_start_aligned_and_end_at_the_page():
+    assert guarded(0).shape == (0,)
     for nbytes in (1, 60, 4096, 10_000):
         exact, aligned = guarded(nbytes), guarded(nbytes, alignment=64)
         assert (exact.ctypes.data + nbytes) % 4096 == 0
@@ -744,7 +745,7 @@ def test_guarded_arrays_start_aligned_and_end_at_the_page():
 
 
 SANITIZED = {
-    "__shared__ int all[8]; all[threadIdx.x] = 1; __syncthreads(); y[0] = all[0];": r"thread \(8, 0, 0\), line 1: index 8 is",
+    "__shared__ int values[8]; values[threadIdx.x] = 1; y[0] = values[0];": r"thread \(8, 0, 0\), line 1: index 8 is outside",
     "*(float4 *)(y + 1) = make_float4(1, 2, 3, 4);": r"thread \(0, 0, 0\), line 1: address 0x\w+4 is not aligned as its type needs",
     "y[0] = 7 / y[1];": r"thread \(0, 0, 0\), line 1: integer division by zero",
     "y[0] = 1 << (y[1] + 32);": r"thread \(0, 0, 0\), line 1: shift by a negative number of bits, or by all of them",
@@ -809,7 +810,7 @@ def test_modules_work_on_after_errors():
 NOTHING = """
 extern "C" __global__ void k() {}
 extern "C" __global__ void __launch_bounds__(128) small() {}
-extern "C" __global__ void last(int *y) { extern __shared__ char all[]; all[y[0]] = 1; }
+extern "C" __global__ void last(int *y) { extern __shared__ char values[]; values[y[0]] = 1; }
 """
 
 
