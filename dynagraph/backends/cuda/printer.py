@@ -23,6 +23,7 @@ from dynagraph.backends.cuda.schedule import (
     Schedule,
     Serial,
     Tiled,
+    Walked,
     kept_loads,
     n_iterations,
     packed,
@@ -150,7 +151,13 @@ class _KernelPrinter:
             return f"{plan.team} threads for a row" + (f", packs of {plan.width}" if plan.width > 1 else "")
         if isinstance(plan, Map):
             return f"packs of {plan.width}" if plan.width > 1 else "an element for a thread"
-        words = {Tiled: "tiles through shared memory", Columns: "columns", Scanned: "a scan", Serial: "one thread, in order"}
+        words = {
+            Tiled: "tiles through shared memory",
+            Columns: "columns",
+            Scanned: "a scan",
+            Walked: "a thread for a row, in order",
+            Serial: "one thread, in order",
+        }
         return words[type(plan)]
 
     def _is_number(self, buffer: Buffer) -> bool:
@@ -186,6 +193,8 @@ class _KernelPrinter:
         if isinstance(plan, Columns):
             (statement,) = (s for s in self.kernel.body if isinstance(s, ColumnReduce))
             return n_iterations(axes) * _divided_up(statement.column.extent, plan.columns), 1, BLOCK
+        if isinstance(plan, Walked):
+            return n_iterations(axes), BLOCK, BLOCK
         return n_iterations(axes), 1, plan.block
 
     def _n_packs(self, axis: Axis, width: int) -> IntExpr:
@@ -204,6 +213,8 @@ class _KernelPrinter:
             self._rows(plan)
         elif isinstance(plan, Columns):
             self._columns(plan)
+        elif isinstance(plan, Walked):
+            self._walked()
         else:
             self._scanned(plan)
 
@@ -225,6 +236,13 @@ class _KernelPrinter:
         each = f" * {per_block}" if per_block > 1 else ""
         self.out.open(
             f"for (dg_index {name} = (dg_index)blockIdx.x{each}; {name} < {n}; {name} += (dg_index)gridDim.x{each})"
+        )
+
+    def _threads_over(self, n: str) -> None:
+        """Open a loop over items of which each thread takes turns."""
+        self.out.line(f"const dg_index n = {n};")
+        self.out.open(
+            f"for (dg_index item = (dg_index)blockIdx.x * {BLOCK} + threadIdx.x; item < n; item += (dg_index)gridDim.x * {BLOCK})"
         )
 
     def _block(self, items: Iterable[Define | Store], scope: Scope) -> None:
@@ -261,10 +279,7 @@ class _KernelPrinter:
             return
         *outer, last = axes
         n = self.c.integer(n_iterations(outer) * self._n_packs(last, plan.width))
-        self.out.line(f"const dg_index n = {n};")
-        self.out.open(
-            f"for (dg_index item = (dg_index)blockIdx.x * {BLOCK} + threadIdx.x; item < n; item += (dg_index)gridDim.x * {BLOCK})"
-        )
+        self._threads_over(n)
         if plan.width == 1:
             self._decode("item", axes)
             self._block(body, Scope())
@@ -730,6 +745,24 @@ class _KernelPrinter:
         self._block(r.stores, Scope(scope))
         self.out.close()
         self.out.line("__syncthreads();")
+        self.out.close()
+        self.out.close()
+
+    def _walked(self) -> None:
+        kernel = self.kernel
+        (r,) = (s for s in kernel.body if isinstance(s, Running))
+        a, axis = r.accumulator, r.axis
+        self._threads_over(self.c.integer(n_iterations(kernel.axes)))
+        self._decode("item", kernel.axes)
+        scope = Scope()
+        self._block([s for s in kernel.body if isinstance(s, Define)], scope)
+        self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = 0;")
+        self.c.open_loop(axis)
+        inner = Scope(scope)
+        self._block([Define(f"{a.name}_value", a.value)], inner)
+        first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
+        self.out.line(f"{a.name} = {first} ? {a.name}_value : {self._follow(a, a.name, f'{a.name}_value')};")
+        self._block(r.stores, inner)
         self.out.close()
         self.out.close()
 

@@ -15,6 +15,7 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.loops import (
+    Accumulator,
     Axis,
     ColumnReduce,
     Kernel,
@@ -41,6 +42,13 @@ TILE = 32  # elements of a side of a tile of a transposition
 TILE_ROWS = 8  # of threads
 SHARED_BYTES = 48 * 1024  # that a block has without asking for more
 COLUMNS = 32  # neighbouring columns that a block reduces
+# kinds of scans that are done in parts
+ASSOCIATIVE = frozenset(
+    [
+        "sum", "prod", "add", "multiply", "maximum", "minimum", "fmax", "fmin", "gcd", "bitwise_and", "bitwise_or", "bitwise_xor",
+        "logical_and", "logical_or", "logical_xor", "logaddexp", "logaddexp2", "hypot",
+    ]
+)  # fmt: skip
 UNROLLED_ROWS = 4  # loads of a thread that are on their way at a time
 
 
@@ -88,11 +96,16 @@ class Scanned:
 
 
 @dataclass(frozen=True)
+class Walked:
+    """One thread walks along the axis: the order of the steps tells."""
+
+
+@dataclass(frozen=True)
 class Serial:
     """One thread does it all, in order: stores whose places are computed may meet."""
 
 
-Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Serial]
+Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Walked, Serial]
 
 
 def schedule(kernel: Kernel, packs: bool) -> Schedule:
@@ -104,6 +117,8 @@ def schedule(kernel: Kernel, packs: bool) -> Schedule:
     if column is not None:
         return Columns(_power_of_two(min(max(1, column.column.hint), COLUMNS)))
     running = next((s for s in body if isinstance(s, Running)), None)
+    if running is not None and not is_associative(running.accumulator):
+        return Walked()
     if running is not None:
         return Scanned(min(MOST_THREADS, max(WARP, _power_of_two(running.axis.hint))))
     if any(isinstance(s, (Reduce, Loop)) for s in body):
@@ -112,6 +127,11 @@ def schedule(kernel: Kernel, packs: bool) -> Schedule:
     if tiled is not None:
         return tiled
     return Map(pack_width(kernel.axes[-1], body) if packs and kernel.axes else 1)
+
+
+def is_associative(a: Accumulator) -> bool:
+    """Whether parts of a running combination can be combined, up to rounding and up to what overflows on the way."""
+    return a.kind in ASSOCIATIVE and (not a.dtype.is_complex or a.kind in ("sum", "add"))
 
 
 def _power_of_two(n: int) -> int:
@@ -320,5 +340,6 @@ def replaced(body: Sequence[Statement], spelled: Callable[[Expr], Expr | None]) 
 
 __all__ = [
     "BLOCK", "COLUMNS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Pack", "Rows", "Scanned", "Schedule",
-    "Serial", "Tiled", "kept_loads", "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced", "schedule",
+    "Serial", "Tiled", "Walked", "is_associative", "kept_loads", "moves_as_pack", "n_iterations", "pack_width", "packed",
+    "pass_axes", "replaced", "schedule",
 ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""Graphs on the emulator: a stand-in of CuPy holds the arrays, g++ compiles the kernels, the CPU runs their threads."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.array_libraries import CuPy
+from dynagraph.backends.cuda import backend
+from dynagraph.backends.cuda.driver import Loaded
+from dynagraph.ir.graph import Graph
+from tests.cuda import emulator
+from tests.cupy_arrays import stand_in
+
+
+class EmulatedDevice:
+    """A `Driver` whose kernels run on the emulator."""
+
+    def __init__(self, races: bool = False) -> None:
+        self.races = races
+        self.sources: list[str] = []  # that were loaded, in order
+
+    @property
+    def launch_address(self) -> int:
+        return emulator.launch_kernel_address()
+
+    def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
+        self.sources.append(source)
+        module = emulator.compile(source, self.races)
+        return Loaded({name: module.function(name) for name in kernels}, module, False)
+
+    def device(self) -> int:
+        return 0
+
+    def stream(self) -> int:
+        return 0
+
+    def describe(self, error: int) -> str:
+        return emulator.last_error()
+
+
+def emulated(graph: Graph, device: EmulatedDevice | None = None, mode: str = "strict") -> Any:
+    """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator."""
+    library = CuPy("cupy", stand_in.module())
+    if not hasattr(library.module, "cuda"):
+        import contextlib
+        import types
+        library.module.cuda = types.SimpleNamespace(Device=lambda n=0: contextlib.nullcontext())
+    executable = backend.compile_graph(graph, library, device or EmulatedDevice(), mode)
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        given = [stand_in.laid(a) if isinstance(a, np.ndarray) else a for a in arrays]
+        results = executable(*given)
+        for mine, theirs in zip(arrays, given):
+            if isinstance(mine, np.ndarray) and mine.flags.writeable:
+                mine[...] = theirs.get()  # what was written in place
+        return tuple(r.get() if isinstance(r, stand_in.ndarray) else r for r in results)
+
+    return run
+
+
+def as_argument(value: np.generic) -> ctypes.Array[ctypes.c_char]:
+    """A NumPy scalar as a parameter of a kernel."""
+    return (ctypes.c_char * value.nbytes).from_buffer_copy(value.tobytes())
