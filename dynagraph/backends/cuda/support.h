@@ -1,8 +1,7 @@
 /* What every generated CUDA file starts with: the names that NVRTC, which has no headers, leaves out; complex numbers; packs of
    elements that are moved at once; what the threads of a team make of their parts.
 
-   The same text is compiled by g++ for tests, where DG_EMULATED is defined. */
-#ifndef DG_EMULATED
+   The same text is compiled by g++ for tests, where DG_EMULATED is defined; it has no headers there either. */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
@@ -23,7 +22,6 @@ typedef unsigned long long uint64_t;
 #define INT64_MIN (-9223372036854775807ll - 1)
 #define INT64_MAX 9223372036854775807ll
 #define UINT64_MAX 18446744073709551615ull
-#endif
 
 #define DG_INL static __device__ __forceinline__
 #define DG_FMA(a, b, c) fma(a, b, c)
