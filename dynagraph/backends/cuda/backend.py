@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver
-from dynagraph.backends.cuda.prelude import missing
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.backends.executable import Executable
 from dynagraph.ir.graph import Graph
@@ -65,9 +64,6 @@ def _check(run: DeviceProgram) -> None:
     for step in run.program.steps:
         if isinstance(step, CallOut):
             raise NotForDevice(f"{step.call.function} is called as it is")
-    lacking = missing(run.source.functions)
-    if lacking:
-        raise NotForDevice(f"CUDA has no function for {', '.join(lacking)}")
 
 
 __all__ = ["NotForDevice", "compile_graph", "lower_graph"]

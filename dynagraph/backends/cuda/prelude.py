@@ -37,7 +37,7 @@ _BITS = {
     "dg_bits_f64": ("double x", "uint64_t", "return (uint64_t)__double_as_longlong(x);"),
     "dg_from_f64": ("uint64_t bits", "double", "return __longlong_as_double((long long)bits);"),
 }
-_COMPLEX_BUILTIN = re.compile(r"__builtin_c(?:a?(?:sin|cos|tan)h?|log|sqrt|pow)f?\(")
+_COMPLEX_BUILTIN = r"__builtin_(c(?:a?(?:sin|cos|tan)h?|log|sqrt|pow))f?\("
 _C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), text)
     for pattern, text in (
@@ -45,6 +45,7 @@ _C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bdouble _Complex\b", "dg_c128"),
         (r"__real__ (\w+)", r"\1.re"),
         (r"__imag__ (\w+)", r"\1.im"),
+        (_COMPLEX_BUILTIN, r"dg_\1("),  # of complex.h
         (r"__builtin_(nan|nanf)\(\"\"\)", r"dg_\1()"),
         (r"__builtin_(inff?|complex)\(", r"dg_\1("),
         (r"__builtin_(\w+)\(", r"\1("),
@@ -57,13 +58,9 @@ _C_TO_CUDA: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def prelude_for(functions: Set[str]) -> str:
     """CUDA C text that defines functions of the prelude, given as dg_<function>_<suffix>, and all that they call."""
-    return "\n".join([support_header(), *(translated(t) for t in definitions(functions, replacements()).values())])
-
-
-def missing(functions: Set[str]) -> list[str]:
-    """Those of the prelude's functions that CUDA has not got: of complex numbers, C's own."""
-    texts = definitions(functions, replacements())
-    return [name for name, text in texts.items() if _COMPLEX_BUILTIN.search(text)]
+    texts = definitions(functions, replacements()).values()
+    headers = ["support.h", "complex.h"] if any(re.search(_COMPLEX_BUILTIN, text) for text in texts) else ["support.h"]
+    return "\n".join([*map(_header, headers), *map(translated, texts)])
 
 
 def translated(text: str) -> str:
@@ -98,5 +95,5 @@ def replacements() -> Mapping[str, str]:
 
 
 @functools.cache
-def support_header() -> str:
-    return resources.files("dynagraph.backends.cuda").joinpath("support.h").read_text()
+def _header(name: str) -> str:
+    return resources.files("dynagraph.backends.cuda").joinpath(name).read_text()

@@ -1,7 +1,7 @@
 /* What every generated CUDA file starts with: the names that NVRTC, which has no headers, leaves out; complex numbers; packs of
    elements that are moved at once; what the threads of a team make of their parts.
 
-   The same text is compiled by g++ for tests, where DG_EMULATED is defined. */
+   The same text is compiled by g++ for tests, where DG_EMULATED is defined; it has no headers there either. */
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
