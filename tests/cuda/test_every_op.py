@@ -7,17 +7,37 @@ import pytest
 
 from dynagraph.backends.cuda.backend import NotForDevice
 from dynagraph.ir.ops import Op, Scan
-from tests.backends.test_every_op import EITHER_ZERO, SUMS, chosen, graph_of, tolerance
+from tests.backends.test_every_op import EITHER_ZERO, SUMS, ULP, chosen, graph_of, tolerance
 from tests.cuda.device import emulated
 from tests.ops.cases import ROWS, Case
 from tests.ops.evaluate import assert_same
 
 
-def in_parts(case: Case) -> bool:
-    """Whether a scan adds up, or multiplies, in another order than NumPy."""
-    return isinstance(case.op.lowering, Scan) and case.operands[0].dtype.kind in "fc"
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
+    pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning"),
+]
 
 
+def order_tells(case: Case) -> bool:
+    """Whether a scan overflows on the way: max + max - max is infinite or not."""
+    if not isinstance(case.op.lowering, Scan) or case.operands[0].dtype.kind not in "fc":
+        return False
+    sizes = np.abs(case.operands[0])
+    with np.errstate(all="ignore"):
+        totals = np.cumsum(sizes), np.cumprod(np.maximum(sizes, 1)), np.cumprod(np.minimum(sizes, 1)[sizes > 0])
+    return not all(np.isfinite(t).all() for t in totals) or bool((totals[2] < np.finfo(sizes.dtype).tiny).any())
+
+
+def device_tolerance(case: Case) -> int | None:
+    """In units in the last place: scans add up, and multiply, in another order than NumPy; complex functions are not glibc's."""
+    kind = case.operands[0].dtype.kind if case.operands else ""
+    if isinstance(case.op.lowering, Scan) and kind in "fc":
+        return SUMS
+    return tolerance(case) if kind != "c" else max(ULP, tolerance(case) or 0)
+
+
+NO_OPERANDS = ("complex_accumulate",)  # its result is no operand again
 BATCH = 24  # cases of an op that one source computes
 
 
@@ -27,8 +47,11 @@ def test_kernels_give_what_eager_gives(op: Op) -> None:
         with pytest.raises(NotForDevice, match="is called as it is"):
             emulated(graph_of(chosen(op)[:1])[0])
         return
-    cases = chosen(op)
+    cases = [case for case in chosen(op) if not order_tells(case)]
     batch = cases[:: len(cases) // BATCH + 1]
+    assert batch or op.name in NO_OPERANDS
+    if not batch:
+        return
     graph, arrays = graph_of(batch)
     results = emulated(graph)(*arrays)
     for case, got in zip(batch, results):
@@ -37,6 +60,6 @@ def test_kernels_give_what_eager_gives(op: Op) -> None:
         if op.name in EITHER_ZERO and want.dtype.kind == "f":
             got, want = got + 0.0, want + 0.0
         try:
-            assert_same(got, want, SUMS if in_parts(case) else tolerance(case))
+            assert_same(got, want, device_tolerance(case))
         except AssertionError as error:
             raise AssertionError(f"{case}: {error}") from None
