@@ -83,8 +83,8 @@ def test_moves_between_two_labels_at_a_time_seldom_miss_the_best() -> None:
 
 
 def test_no_choice_between_two_labels_improves_what_such_moves_came_to() -> None:
-    for seed in range(60):
-        problem = random_problem(random.Random(seed), 6, 3)
+    for seed in range(100):
+        problem = random_problem(random.Random(seed), 8, 3)
         labels, _ = assign(problem, exact_items=0)
         reached = preference(problem, labels)
         assert reached is not None

@@ -125,7 +125,7 @@ class _Network:
         for (tail, head), capacity in self.edges.items():
             if capacity != 0:
                 flow.add_edge(tail, head, **({} if capacity is None else {"capacity": capacity}))
-        _, (near, _) = networkx.minimum_cut(flow, source, sink, flow_func=networkx.algorithms.flow.boykov_kolmogorov)
+        _, (near, _) = networkx.minimum_cut(flow, source, sink, flow_func=networkx.algorithms.flow.shortest_augmenting_path)
         return set(near)
 
 
@@ -153,12 +153,15 @@ def _choose_between(problem: Problem, labels: Labels, first: int, second: int) -
         else:
             tail, head = "source", "sink"
             there, back = value.costs[labels[value.source]][second], value.costs[labels[value.source]][first]
-        if users:
+        if len(users) == 1:
+            network.add(tail, users[0], there)
+            network.add(users[0], head, back)
+        elif users:
             network.add(tail, (number, "at second"), there)
             network.add((number, "at first"), head, back)
-        for user in users:
-            network.add((number, "at second"), user, None)
-            network.add(user, (number, "at first"), None)
+            for user in users:
+                network.add((number, "at second"), user, None)
+                network.add(user, (number, "at first"), None)
     for item in sorted(movable):
         network.add("source", item, at_second[item])
         network.add(item, "sink", at_first[item])
