@@ -181,10 +181,7 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
             if isinstance(step, MoveStep):
                 values[step.result] = move(values[step.operand], step.copy.source, step.copy.destination)
             else:
-                results = functions[step.segment.number](*(values[k] for k in step.operands))
-                for position, result in zip(step.results, results):
-                    values[position] = result
-                del results
+                _run(functions[step.segment.number], step, values)
             for position in step.dead:
                 values[position] = None
         return tuple(values[k][()] if scalar else values[k] for k, scalar in zip(plan.outputs, scalars))
@@ -195,6 +192,12 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
         cached=bool(programs) and all(program.cached for program in programs.values()),
         repeatable=all(program.repeatable for program in programs.values()),
     )
+
+
+def _run(function: Callable[..., tuple[Any, ...]], step: RunStep, values: list[Any]) -> None:
+    """In a frame of its own: no variable holds a result any longer."""
+    for position, result in zip(step.results, function(*(values[k] for k in step.operands))):
+        values[position] = result
 
 
 def _backend(backends: Mapping[str, Backend], device: str) -> Backend:

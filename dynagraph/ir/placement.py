@@ -138,16 +138,16 @@ class Placement:
     def segment_graph(self, segment: Segment) -> Graph:
         """A segment as a graph of its own: its inputs and then its symbols are the placeholders, its outputs the outputs.
 
-        What comes from another device lies in C order.
+        What comes from another device lies in C order.  `Meta.device` says where an input lies: scalars and symbols on the host.
         """
         new = Graph(f"{self.graph.name}_{segment.number}", library=LIBRARIES[self.machine.device(segment.device).kind])
         made: dict[Node, Node] = {}
         for node in segment.inputs:
             strides = node.meta.strides if self.homes.get(node) == segment.device else None
-            meta = Meta(node.dtype, node.shape, strides, segment.device)
-            made[node] = new.placeholder(node.name, meta, node.attrs.get("symbol"))
+            lies = self.machine.host if node in self.everywhere else segment.device
+            made[node] = new.placeholder(node.name, Meta(node.dtype, node.shape, strides, lies), node.attrs.get("symbol"))
         for symbol in segment.symbols:
-            new.placeholder(symbol, Meta(dtypes.int64, ()), symbol)
+            new.placeholder(symbol, Meta(dtypes.int64, (), device=self.machine.host), symbol)
         for node in (*self._shared(segment.nodes), *segment.nodes):
             if node not in made:
                 made[node] = new.adopt(node, [made[a] for a in node.args])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -195,6 +196,24 @@ def test_a_call_out_keeps_its_part_on_the_cpu() -> None:
     assert [s.device for s in placement.segments()] == ["cuda:0", "cpu", "cuda:0"]
 
 
+@pytest.mark.parametrize("backend", [reference, c_backend.compile_graph], ids=["reference", "c"])
+def test_a_call_out_whose_results_nothing_uses_is_made(backend: Callable[[Graph], Executable]) -> None:
+    """For what it raises."""
+
+    def unused(a: np.ndarray) -> Any:
+        np.linalg.inv(a)
+        return a + 1
+
+    graph = captured(unused, np.eye(4))
+    fixed = {node: "cuda:0" for node in graph.nodes if node.is_op("add") or node.kind == "placeholder"}
+    placement = place(graph, ONE_GPU, fixed)
+    assert {s.device: len(s.outputs) for s in placement.segments()} == {"cuda:0": 1, "cpu": 0}
+    program = compile_placed(placement, {"cpu": backend, "cuda:0": backend}, lambda a, source, to: a.copy())
+    np.testing.assert_array_equal(program(np.eye(4))[0], np.eye(4) + 1)
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        program(np.zeros((4, 4)))
+
+
 def test_a_gpu_that_has_the_function_takes_the_call_out() -> None:
     x = np.eye(2048, dtype=np.float32)
     graph = captured(lambda a: np.exp(np.linalg.inv(a @ a)), x)
@@ -290,6 +309,8 @@ def test_constants_and_host_scalars_are_never_copied() -> None:
     placement = place(graph, ONE_GPU, {on_cpu: "cpu"})
     assert placement.device[on_gpu] == "cuda:0" and not placement.copies
     assert placement.everywhere == {rate, weights, ones}
+    part = next(placement.segment_graph(s) for s in placement.segments() if s.device == "cuda:0")
+    assert {node.name: node.meta.device for node in part.placeholders} == {"x": "cuda:0", "rate": "cpu"}
     fleet = Fleet({"cpu": reference, "cuda:0": reference})
     value = fleet.put(np.ones((64, 64), np.float32), "cuda:0")
     got = compile_placed(placement, fleet.backends, fleet.move)(value, np.array(3.0, np.float32))
@@ -493,6 +514,34 @@ def test_arrays_are_let_go_of_when_nothing_needs_them() -> None:
     plan = schedule(placement)
     assert sorted(k for s in plan.steps for k in s.dead) == sorted(set(range(plan.size)) - set(plan.outputs))
     assert simulate(placement).peak["cuda:0"] == 2 * 4 * LARGE**2  # the operand and the result
+
+
+def test_a_running_program_holds_no_array_that_it_needs_no_more() -> None:
+    graph = Graph()
+    x = matrix(graph, "x", SMALL)
+    nodes = [x]
+    for _ in range(4):
+        nodes.append(call(graph, "exp", nodes[-1]))
+    graph.output(nodes[-1:])
+    placement = place(graph, ONE_GPU, dict(zip(nodes[1:], ("cuda:0", "cpu") * 2)))
+    made: list[weakref.ref[np.ndarray]] = []
+    alive: list[int] = []
+
+    def noted(array: np.ndarray) -> np.ndarray:
+        made.append(weakref.ref(array))
+        return array
+
+    def backend(part: Graph) -> Executable:
+        def run(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+            alive.append(sum(ref() is not None for ref in made))
+            return tuple(map(noted, reference(part)(*arrays)))
+
+        return Executable(run)
+
+    program = compile_placed(placement, {"cpu": backend, "cuda:0": backend}, lambda a, source, to: noted(a.copy()))
+    (result,) = program(np.zeros((SMALL, SMALL), np.float32))
+    assert alive == [1, 1, 1, 1]  # the operand alone
+    assert [ref() for ref in made if ref() is not None] == [result]
 
 
 def test_the_simulator_catches_steps_that_could_not_run() -> None:
