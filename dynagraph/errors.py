@@ -39,5 +39,9 @@ class BackendError(DynagraphError):
     """A backend gave something that is no program for the graph, or an unknown backend was asked for."""
 
 
+class PlacementError(DynagraphError, ValueError):
+    """A machine has no such device or link, or no device for a part of a graph: names the part and what would do."""
+
+
 class ConfigError(DynagraphError, ValueError):
     """A switch or environment variable has a value that it cannot have."""

@@ -338,12 +338,23 @@ class Graph:
         new = Graph(self.name, dict(self.constants), self.library)
         mapping: dict[Node, Node] = {}
         for node in self.nodes:
-            new.location = node.location
-            name = node.name if node.kind != "placeholder" else node.target
-            args = tuple(mapping[a] for a in node.args)
-            mapping[node] = new._add(node.kind, name, node.target, args, dict(node.attrs), node.meta)
-        new.location = None
+            mapping[node] = new.adopt(node, [mapping[a] for a in node.args])
         return new
+
+    def adopt(self, node: Node, args: Sequence[Node]) -> Node:
+        """A node of another graph once more, on operands of this one; its meta is taken as it is, and guards no symbolic size.
+
+        A constant is shared.  Raises GraphError where this graph has another of that key.
+        """
+        if node.kind == "get_attr" and self.constants.setdefault(node.target, node.graph.constants[node.target]) is not (
+            node.graph.constants[node.target]
+        ):
+            raise GraphError(f"graph {self.name!r}: it has another constant {node.target!r} than graph {node.graph.name!r}")
+        saved, self.location = self.location, node.location
+        name = node.name if node.kind != "placeholder" else node.target
+        made = self._add(node.kind, name, node.target, tuple(args), dict(node.attrs), node.meta)
+        self.location = saved
+        return made
 
     # -- checking ---------------------------------------------------------------------------------------------------
     def lint(self) -> None:
