@@ -12,7 +12,6 @@ from tests.cuda.device import emulated
 from tests.ops.cases import ROWS, Case
 from tests.ops.evaluate import assert_same
 
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning"),

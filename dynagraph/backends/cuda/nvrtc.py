@@ -28,7 +28,8 @@ from dynagraph.backends.toolchain import keep_source
 from dynagraph.errors import CompilerError
 
 FORMAT = "cuda-1"  # of entries and keys: a change makes all older entries misses
-COMMON = ("--std=c++17", "-default-device")
+# ptxas is asked for its own order of instructions rather than for few registers: then it neither spills nor needs more of them.
+COMMON = ("--std=c++17", "-default-device", "--ptxas-options=--register-usage-level=3", "--diag-suppress=177")
 # By mode.  "strict": every operation rounds once, as IEEE 754 says, and denormals are kept: NumPy's values.  "fast": x*y + z may
 # round once, division and square root may be 2 ULP off, and float32 denormals are flushed to zero.
 OPTIONS: Mapping[str, tuple[str, ...]] = {

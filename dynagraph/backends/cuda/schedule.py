@@ -242,7 +242,7 @@ def _rows(kernel: Kernel, packs: bool) -> Rows:
         team = min(MOST_THREADS, max(WARP, _power_of_two(-(-items // (PACKS_PER_THREAD // 2)))))
     length = next(iter(lengths)).constant if len(lengths) == 1 else None
     turns = None
-    if length is not None and length % width == 0:
+    if length and length % width == 0:
         turns = -(-length // (width * team))
         turns = turns if turns <= UNROLLED else None
     return Rows(team, max(team, BLOCK), width, turns)
