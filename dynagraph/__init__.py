@@ -7,7 +7,7 @@ def f(x, y):
     return np.tanh(x) + y
 """
 
-from dynagraph import config
+from dynagraph import config, cuda
 from dynagraph.api import (
     Explanation,
     RecompileLimitWarning,
@@ -22,6 +22,8 @@ from dynagraph.api import (
     stance,
 )
 from dynagraph.check_gradients import check_grads
+from dynagraph.cuda.memory import pinned_empty
+from dynagraph.cuda.transfers import to_device
 from dynagraph.differentiation import (
     checkpoint,
     custom_vjp,
@@ -39,6 +41,7 @@ from dynagraph.errors import (
     CaptureError,
     CompilerError,
     ConfigError,
+    CudaError,
     DTypeError,
     DynagraphError,
     GradientError,
@@ -53,6 +56,7 @@ __all__ = [
     "CaptureError",
     "CompilerError",
     "ConfigError",
+    "CudaError",
     "DTypeError",
     "DynagraphError",
     "Explanation",
@@ -66,6 +70,7 @@ __all__ = [
     "checkpoint",
     "compile",
     "config",
+    "cuda",
     "custom_vjp",
     "disable",
     "explain",
@@ -77,9 +82,11 @@ __all__ = [
     "jacobian",
     "jvp",
     "mark_dynamic",
+    "pinned_empty",
     "reset",
     "stance",
     "stop_gradient",
+    "to_device",
     "value_and_grad",
     "vjp",
 ]

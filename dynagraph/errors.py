@@ -45,3 +45,7 @@ class PlacementError(DynagraphError, ValueError):
 
 class ConfigError(DynagraphError, ValueError):
     """A switch or environment variable has a value that it cannot have."""
+
+
+class CudaError(DynagraphError, RuntimeError):
+    """CUDA cannot be used as it was asked for: CuPy, driver or device is missing, or streams, events and devices do not fit."""

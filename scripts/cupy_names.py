@@ -37,6 +37,17 @@ def parameters_of_method(name: str) -> str | None:
     return None if found is None else re.sub(r"(?:_ndarray_base|Py_ssize_t|int) (\w+)", r"\1", found.group(1))
 
 
+def names_of_cuda() -> dict[str, str]:
+    """The public names of what stands in `cupy.cuda`, of its modules and classes."""
+    cuda = cupy.cuda
+    whats = {
+        "cuda": cuda, "runtime": cuda.runtime, "memory_hook": cuda.memory_hook, "Device": cuda.Device, "Stream": cuda.Stream.null,
+        "Event": cuda.Event, "MemoryPointer": cuda.MemoryPointer, "MemoryPool": cuda.MemoryPool, "MemoryHook": cuda.MemoryHook,
+        "PinnedMemoryPool": cuda.PinnedMemoryPool, "PinnedMemoryPointer": cuda.PinnedMemoryPointer,
+    }  # fmt: skip
+    return {what: " ".join(n for n in dir(value) if not n.startswith("_")) for what, value in whats.items()}
+
+
 def main() -> None:
     shared = [n for n in sorted(vars(cupy)) if not n.startswith("_") and callable(getattr(np, n, None)) and callable(vars(cupy)[n])]
     own = [n for n in shared if vars(cupy)[n] is not getattr(np, n) and not isinstance(vars(cupy)[n], type)]
@@ -48,6 +59,7 @@ def main() -> None:
         "functions": {n: text for n in own if n not in ufuncs and (text := parameters(vars(cupy)[n])) is not None},
         "methods": {n: text for n in methods if (text := parameters_of_method(n)) is not None},
         "attributes": [n for n in methods if not callable(getattr(cupy.ndarray, n))],
+        "cuda": names_of_cuda(),
         "special": [n for n in dir(cupy.ndarray) if n.startswith("__") and n.endswith("__")],
     }
     TARGET.write_text(json.dumps(data, indent=0, sort_keys=True) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from collections.abc import Iterator
@@ -21,14 +22,21 @@ def real_cupy() -> Any:
     return cupy if cupy.is_available() else None
 
 
+@contextlib.contextmanager
+def installed(module: Any) -> Iterator[Any]:
+    """`module` is what ``import cupy`` gives."""
+    before = sys.modules.get("cupy")
+    sys.modules["cupy"] = module
+    try:
+        yield module
+    finally:
+        if before is not None:
+            sys.modules["cupy"] = before
+        elif isinstance(getattr(module, "machine", None), stand_in.Machine):  # else it is CuPy, and stays imported
+            del sys.modules["cupy"]
+
+
 @pytest.fixture
 def cp() -> Iterator[Any]:
-    before = sys.modules.get("cupy")
-    real = real_cupy()
-    module = real or stand_in.module()
-    sys.modules["cupy"] = module
-    yield module
-    if before is None and real is None:
-        sys.modules.pop("cupy", None)
-    elif before is not None:
-        sys.modules["cupy"] = before
+    with installed(real_cupy() or stand_in.module()) as module:
+        yield module

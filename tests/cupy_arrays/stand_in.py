@@ -2,12 +2,12 @@
 
 `module()` makes it anew.  Names and parameters are those of the real CuPy (names.json, by scripts/cupy_names.py), values NumPy's.
 Results are arrays always, 0-d ones too, new ones in C order; NumPy arrays are refused; indices are taken modulo the size.
+Functions are done at once, on whatever device; `cupy.cuda`, with two devices and what they queue, is stand_in_cuda.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import types
 import warnings
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.cupy_arrays.stand_in_cuda import Machine, MemoryPointer
 
 HERE = Path(__file__).parent
 __name__ = "cupy.stand_in"  # its code is left alone, as CuPy's is
@@ -37,48 +39,35 @@ _COMPARISONS = {
 }  # fmt: skip
 
 
-class MemoryPointer:
-    __slots__ = ("device_id", "mem", "ptr")
-
-    def __init__(self, ptr: int, device_id: int, mem: Any = None):
-        self.ptr, self.device_id, self.mem = ptr, device_id, mem
-
-    def __add__(self, offset: int) -> "MemoryPointer":
-        return MemoryPointer(self.ptr + offset, self.device_id, self.mem)
-
-
-class Device:
-    def __init__(self, number: int):
-        self.id = number
-
-
 class Flags:
     def __init__(self, flags: Any, owndata: bool):
         self.c_contiguous, self.f_contiguous, self.owndata = bool(flags.c_contiguous), bool(flags.f_contiguous), owndata
 
 
 class ndarray:
-    __slots__ = ("__weakref__", "_device", "_ndarray__held", "base")
+    __slots__ = ("__weakref__", "_device", "_memory", "_ndarray__held", "base")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"):
-        self.__held, self.base, self._device = np.zeros(shape, dtype, order), None, 0
-        if memptr is not None:
-            self.__held = np.lib.stride_tricks.as_strided(_at(memptr.ptr, np.dtype(dtype)), shape, strides or self.__held.strides)
-            self.base, self._device = memptr.mem, memptr.device_id
+        if memptr is None:
+            made = fresh(np.zeros(shape, dtype, order), order=order)
+            self.__held, self.base, self._device, self._memory = made._ndarray__held, None, made._device, made._memory
+        else:
+            self.base, self._device, self._memory = None, memptr.device_id, memptr.mem
+            self.__held = np.ndarray(shape, dtype, memptr.mem.block, memptr.ptr - memptr.mem.ptr, strides, order)
 
     # -- memory -----------------------------------------------------------------------------------------------------
-    shape = property(lambda self: held(self).shape)
-    strides = property(lambda self: held(self).strides)
-    dtype = property(lambda self: held(self).dtype)
-    ndim = property(lambda self: held(self).ndim)
-    size = property(lambda self: held(self).size)
-    itemsize = property(lambda self: held(self).itemsize)
-    nbytes = property(lambda self: held(self).nbytes)
-    data = property(lambda self: MemoryPointer(held(self).__array_interface__["data"][0], self._device, self))
-    device = property(lambda self: Device(self._device))
-    flags = property(lambda self: Flags(held(self).flags, self.base is None))
+    shape = property(lambda self: self.__held.shape)
+    strides = property(lambda self: self.__held.strides)
+    dtype = property(lambda self: self.__held.dtype)
+    ndim = property(lambda self: self.__held.ndim)
+    size = property(lambda self: self.__held.size)
+    itemsize = property(lambda self: self.__held.itemsize)
+    nbytes = property(lambda self: self.__held.nbytes)
+    data = property(lambda self: _pointer(self))
+    device = property(lambda self: _machine().cuda.Device(self._device))
+    flags = property(lambda self: Flags(self.__held.flags, self.base is None))
     T = property(lambda self: view(self, held(self).T) if self.ndim > 1 else self)
     mT = property(lambda self: view(self, held(self).mT))
     real = property(lambda self: view(self, held(self).real) if self.dtype.kind == "c" else self)
@@ -175,30 +164,42 @@ def _module_of() -> Any:
     return _current[-1]
 
 
+def _machine() -> Machine:
+    return _module_of().machine  # type: ignore[no-any-return]
+
+
 def held(array: ndarray) -> np.ndarray:
+    """The values, after what the current stream of its device has to do."""
+    _machine().catch_up(array._device)
     return array._ndarray__held  # type: ignore[attr-defined, no-any-return]
 
 
-def _at(address: int, dtype: np.dtype) -> np.ndarray:
-    """The element at an address."""
-    return np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(address), dtype)
+def _pointer(array: ndarray) -> MemoryPointer:
+    address = array._ndarray__held.__array_interface__["data"][0]  # type: ignore[attr-defined]
+    return MemoryPointer(array._memory, 0, array._device, _machine(), address)
 
 
-def fresh(values: Any, device: int = 0, order: Any = "C") -> ndarray:
-    """A new array, in C order unless another one is asked for."""
-    made = ndarray.__new__(ndarray)
-    made._ndarray__held, made.base, made._device = np.array(values, order=order), None, device  # type: ignore[attr-defined]
+def fresh(values: Any, device: int | None = None, order: Any = "C") -> ndarray:
+    """A new array, in C order unless another one is asked for, of the pool of the device; None: the current one."""
+    made, machine = ndarray.__new__(ndarray), _machine()
+    made.base, made._device, made._memory = None, machine.thread.device if device is None else device, None
+    source = np.array(values, order=order)
+    if not source.dtype.hasobject:
+        made._memory = machine.pool.allocate(source.nbytes, made._device, machine.thread.streams[made._device].ptr)
+        placed = np.ndarray(source.shape, source.dtype, made._memory.block, 0, source.strides)
+        placed[...] = source
+        source = placed
+    made._ndarray__held = source  # type: ignore[attr-defined]
     return made
 
 
 def laid(values: np.ndarray, device: int = 0) -> ndarray:
     """A new array that lies as another one does: for tests."""
     whole = values.base if isinstance(values.base, np.ndarray) else values
-    owner = fresh(whole, device)
     offset = values.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
     if whole is values:
-        owner._ndarray__held = values.copy(order="K")  # type: ignore[attr-defined]
-        return owner
+        return fresh(values, device, "K")
+    owner = fresh(whole, device)
     flat = np.ascontiguousarray(held(owner)).reshape(-1).view(np.uint8)
     found = np.ndarray(values.shape, values.dtype, flat, offset, values.strides)
     return view(owner, found)
@@ -207,7 +208,7 @@ def laid(values: np.ndarray, device: int = 0) -> ndarray:
 def view(owner: ndarray, values: np.ndarray) -> ndarray:
     made = ndarray.__new__(ndarray)
     made._ndarray__held = values  # type: ignore[attr-defined]
-    made.base, made._device = owner if owner.base is None else owner.base, owner._device
+    made.base, made._device, made._memory = owner if owner.base is None else owner.base, owner._device, owner._memory
     return made
 
 
@@ -250,13 +251,14 @@ def _arrays(values: Any) -> list[ndarray]:
 def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bool = False) -> Any:
     if isinstance(result, (tuple, list)):
         return type(result)(_close(r, given, may_be_view) for r in result)
-    device = given[0]._device if given else 0
+    device = given[0]._device if given else None
     for owner in given if may_be_view and isinstance(result, np.ndarray) else ():
-        if result is held(owner):
+        own = owner._ndarray__held  # type: ignore[attr-defined]
+        if result is own:
             return owner
-        if np.may_share_memory(result, held(owner)):
+        if np.may_share_memory(result, own):
             if not result.flags.writeable:  # np.broadcast_to's; CuPy has no such arrays
-                result = np.lib.stride_tricks.as_strided(held(owner), result.shape, result.strides)
+                result = np.lib.stride_tricks.as_strided(own, result.shape, result.strides)
             return view(owner, result)
     return fresh(result, device, "K" if keeps_order else "C") if isinstance(result, (np.ndarray, *SCALARS)) else result
 
@@ -354,8 +356,9 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         binder(self, *args, **kwargs)
+        mine = self._ndarray__held if name == "transpose" else held(self)  # type: ignore[attr-defined]  # which looks at no value
         with quietly():
-            result = getattr(held(self), name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
+            result = getattr(mine, name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
         keeps = name == "astype"
         return None if result is None else _close(result, [self], name in VIEWS, keeps)
 
@@ -387,7 +390,10 @@ def module() -> types.ModuleType:
     made: Any = types.ModuleType("cupy")
     _current[:] = [made]
     made.__version__ = "14.2.0"
-    made.ndarray, made.is_available = ndarray, lambda: True
+    made.machine = Machine()
+    made.cuda, made.ndarray, made.is_available = made.machine.cuda, ndarray, lambda: True
+    made.get_default_memory_pool = lambda: made.machine.pool
+    made.get_default_pinned_memory_pool = lambda: made.machine.pinned_pool
     for name, value in vars(np).items():
         is_type = isinstance(value, type) and issubclass(value, np.generic)
         if not name.startswith("_") and (is_type or isinstance(value, (float, type(None)))):
@@ -416,4 +422,4 @@ def _array(
 ) -> ndarray:
     """CuPy takes NumPy's arrays here."""
     source = held(obj) if isinstance(obj, ndarray) else obj if isinstance(obj, np.ndarray) else _open(obj)
-    return fresh(np.array(source, dtype, order=order), obj._device if isinstance(obj, ndarray) else 0, order)
+    return fresh(np.array(source, dtype, order=order), obj._device if isinstance(obj, ndarray) else None, order)
