@@ -19,8 +19,8 @@ from tests.cupy_arrays import stand_in
 class EmulatedDevice:
     """A `Driver` whose kernels run on the emulator."""
 
-    def __init__(self, races: bool = False) -> None:
-        self.races = races
+    def __init__(self, module: Any, races: bool = False) -> None:
+        self.module, self.races = module, races
         self.sources: list[str] = []  # that were loaded, in order
 
     @property
@@ -33,7 +33,7 @@ class EmulatedDevice:
         return Loaded({name: module.function(name) for name in kernels}, module, False)
 
     def device(self) -> int:
-        return 0
+        return int(self.module.cuda.runtime.getDevice())
 
     def stream(self) -> int:
         return 0
@@ -42,14 +42,10 @@ class EmulatedDevice:
         return emulator.last_error()
 
 
-def emulated(graph: Graph, device: EmulatedDevice | None = None, mode: str = "strict") -> Any:
+def emulated(graph: Graph, races: bool = False, mode: str = "strict") -> Any:
     """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator."""
     library = CuPy("cupy", stand_in.module())
-    if not hasattr(library.module, "cuda"):
-        import contextlib
-        import types
-        library.module.cuda = types.SimpleNamespace(Device=lambda n=0: contextlib.nullcontext())
-    executable = backend.compile_graph(graph, library, device or EmulatedDevice(), mode)
+    executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races), mode)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         given = [stand_in.laid(a) if isinstance(a, np.ndarray) else a for a in arrays]

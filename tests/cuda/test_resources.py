@@ -23,7 +23,7 @@ ARCHITECTURES = (80, 90)  # A100, H100 and H200
 FEW = 4  # cases of an op
 
 
-def resources(graph: Graph, architecture: int, variant: Variant = Variant()) -> dict[str, Resources]:
+def resources(graph: Graph, architecture: int, variant: Variant) -> dict[str, Resources]:
     source = print_program(lower_graph(run_passes(graph)), variant)
     return dict(compile_cuda(complete_source(source), architecture).resources)
 
@@ -38,7 +38,7 @@ def test_kernels_of_every_op_compile_and_spill_nothing(op: Op) -> None:
     cases = cases[:: len(cases) // FEW + 1]
     graph, _ = graph_of(cases)
     for architecture in ARCHITECTURES:
-        assert spilled(resources(graph, architecture)) == []
+        assert spilled(resources(graph, architecture, Variant())) == []
 
 
 def chain(x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`cp`: the real CuPy where there is a device, else the stand-in, which leaves no trace in ``sys.modules``."""
+"""`cp`: the real CuPy where there is a device, else the stand-in, with and without kernels, which leaves no trace."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from dynagraph.backends.cuda import driver
+from tests.cuda.device import EmulatedDevice
 from tests.cupy_arrays import stand_in
 
 
@@ -37,6 +39,18 @@ def installed(module: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def cp() -> Iterator[Any]:
-    with installed(real_cupy() or stand_in.module()) as module:
+def op_by_op() -> Iterator[Any]:
+    """The stand-in without kernels, whatever there is."""
+    with installed(stand_in.module()) as module:
         yield module
+
+
+@pytest.fixture(params=["op by op", "kernels"])
+def cp(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Without a device, graphs run op by op by the stand-in's functions, or by kernels of our own on the emulator."""
+    real = real_cupy()
+    with installed(real or stand_in.module()) as module:
+        if real is None and request.param == "kernels":
+            driver.install(module, EmulatedDevice(module))
+        yield module
+        driver.install(module, None)

@@ -183,8 +183,9 @@ def test_a_backend_of_the_users(cp: Any) -> None:
     assert type(seen[0]) is cp.ndarray and seen[0].shape == (3, 4)
 
 
-def test_a_program_that_the_library_does_not_run_leaves_the_call(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_the_library_does_not_run_leaves_the_call(op_by_op: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it raises, or gives of another dtype, is a refusal, counted, and the plain run's result."""
+    cp = op_by_op
     compiled = dg.compile(lambda x: cp.exp(x) * 2)
     x = put(cp, X)
     expected = cp.exp(x) * 2

@@ -1,0 +1,219 @@
+"""Programs of kernels: what is launched, by whom, with which variant, and what happens where something goes wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph.backends.cuda import driver
+from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
+from tests.cuda import emulator
+from tests.cuda.device import EmulatedDevice
+from tests.cupy_arrays import stand_in
+
+X = np.linspace(-2, 2, 60).reshape(5, 12)
+
+
+class CountingDevice(EmulatedDevice):
+    """The emulator, with a count of launches; `error` is what the next ones give."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.launches: list[tuple[int, int]] = []  # blocks and threads
+        self.error = 0
+        really = LaunchFunction(emulator.launch_kernel_address())
+
+        def launch(function: Any, gx: int, gy: int, gz: int, bx: int, *rest: Any) -> int:
+            self.launches.append((gx, bx))
+            return self.error or really(function, gx, gy, gz, bx, *rest)
+
+        self._launch = LaunchFunction(launch)
+
+    @property
+    def launch_address(self) -> int:
+        address = ctypes.cast(self._launch, ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
+        loaded = super().load(source, kernels, device, mode)
+        return Loaded(loaded.functions, (loaded, self), False)
+
+
+@pytest.fixture
+def device(fake: Any) -> Any:
+    counting = CountingDevice(fake)
+    driver.install(fake, counting)
+    yield counting
+    driver.install(fake, None)
+
+
+def put(values: Any, number: int = 0) -> Any:
+    return stand_in.laid(np.asarray(values), number)
+
+
+def test_one_kernel_is_launched_for_a_chain(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x, y: fake.exp(x) * y + fake.sqrt(abs(x)))
+    for n in range(1, 4):
+        result = compiled(put(X), put(X))
+        np.testing.assert_allclose(result.get(), np.exp(X) * X + np.sqrt(abs(X)))
+        assert len(device.launches) == n
+    assert compiled.stats.hits == 2 and compiled.stats.fallbacks == 0 and len(device.sources) == 1
+
+
+def test_the_dispatcher_launches_by_itself_from_the_second_call_on(device: CountingDevice, fake: Any, monkeypatch: Any) -> None:
+    compiled = dg.compile(lambda x: fake.tanh(x @ x.T) + 1)
+    want = np.tanh(X @ X.T) + 1
+    np.testing.assert_allclose(compiled(put(X)).get(), want)
+    monkeypatch.setattr("dynagraph.backends.cuda.program.DeviceProgram.__call__", None)
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(put(X)).get(), want)
+    assert compiled.stats.refusals == 0
+
+
+def test_memory_that_begins_anywhere_takes_another_variant(device: CountingDevice, fake: Any) -> None:
+    """16 bytes at once are loaded where all memory begins at multiples of 16."""
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    aligned = put(np.arange(64, dtype=np.float32))
+    odd = aligned[1:33]
+    assert odd.data.ptr % 16
+    np.testing.assert_array_equal(compiled(aligned[:32]).get(), np.arange(32) * 2 + 1)
+    np.testing.assert_array_equal(compiled(odd).get(), np.arange(1, 33) * 2 + 1)
+    np.testing.assert_array_equal(compiled(aligned[32:]).get(), np.arange(32, 64) * 2 + 1)
+    assert len(device.sources) == 2
+    assert "dg_load_pack<float, 4>(" in device.sources[0] and "dg_load_pack<float, 4>(" not in device.sources[1]
+
+
+def test_numbers_of_the_hosts_are_parameters(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x, s: x * s)
+    for s in (np.float64(2.0), np.float64(-3.5), np.float64(1e300)):
+        np.testing.assert_array_equal(compiled(put(X), s).get(), X * s)
+    assert len(device.sources) == 1
+
+
+def test_numbers_of_the_hosts_stay_there(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x, s: (x + s, s * 2))
+    for s in (np.float64(2.0), np.float64(-3.5)):
+        array, number = compiled(put(X), s)
+        np.testing.assert_array_equal(array.get(), X + s)
+        assert type(number) is np.float64 and number == s * 2
+
+
+def test_sizes_are_parameters(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: ((x - x.mean(axis=0)).sum(axis=1), x.T + 1, fake.cumsum(x, axis=1)), dynamic=True)
+    for shape in ((3, 4), (40, 7), (2, 600), (33, 33), (1, 1), (0, 3)):
+        x = np.random.default_rng(1).standard_normal(shape)
+        sums, turned, running = compiled(put(x))
+        with np.errstate(invalid="ignore"):
+            want = (x - x.sum(axis=0) / x.shape[0]).sum(axis=1) if x.size else np.zeros(0)
+        np.testing.assert_allclose(sums.get(), want, atol=1e-12)
+        np.testing.assert_array_equal(turned.get(), x.T + 1)
+        np.testing.assert_allclose(running.get(), np.cumsum(x, axis=1), atol=1e-12)
+        assert len(device.sources) == 1 or 0 in shape or 1 in shape  # which are programs of their own
+
+
+def test_nothing_is_launched_for_no_elements(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: x * 2)
+    for _ in range(2):
+        assert compiled(put(np.zeros((0, 4)))).shape == (0, 4)
+    assert device.launches == []
+
+
+def test_results_are_written_into_arguments(device: CountingDevice, fake: Any) -> None:
+    def step(w: Any, g: Any) -> None:
+        w -= g * 0.1
+        w[0] = 0
+
+    compiled = dg.compile(step)
+    w, want = put(X), X.copy()
+    kept = w
+    for _ in range(3):
+        compiled(w, put(X))
+        step(want, X)
+        np.testing.assert_array_equal(w.get(), want)
+    assert w is kept and compiled.stats.refusals == 0
+
+
+def test_arrays_of_another_device_are_computed_there(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: x * 2)
+    for number in (0, 1, 0, 1):
+        result = compiled(put(X, number))
+        assert result.device.id == number
+        np.testing.assert_array_equal(result.get(), X * 2)
+    assert dg.cuda.current_device() == 0
+
+
+def test_a_launch_that_fails_leaves_the_call_to_the_plain_run(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    compiled(put(X))
+    device.error = 2
+    np.testing.assert_array_equal(compiled(put(X)).get(), X * 2 + 1)
+    assert compiled.stats.refusals == 1
+    device.error = 0
+    np.testing.assert_array_equal(compiled(put(X)).get(), X * 2 + 1)
+    assert compiled.stats.refusals == 1 and compiled.stats.hits == 1
+
+
+def test_errors_of_launches_name_kernel_and_error(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    compiled(put(X))
+    (program,) = compiled.programs
+    device.error = 2
+    with pytest.raises(dg.BackendError, match=r"^kernel k0 was not launched: CUDA error 2, "):
+        program.executable(put(X))
+
+
+def test_no_memory_left_is_cupys_own_error_and_the_next_call_works(device: CountingDevice, fake: Any, machine: Any) -> None:
+    compiled = dg.compile(lambda x: fake.exp(x) + 1)
+    x = put(np.ones(1000))
+    compiled(x)
+    gc.collect()
+    fake.get_default_memory_pool().free_all_blocks()
+    used, machine.memory[0] = machine.pool.used[0], machine.pool.used[0] + 100
+    with pytest.raises(MemoryError, match=r"^Out of memory allocating 8,192 bytes$"):
+        compiled(x)
+    gc.collect()
+    assert machine.pool.used[0] == used
+    machine.memory[0] = 1 << 30
+    np.testing.assert_allclose(compiled(x).get(), np.exp(np.ones(1000)) + 1)
+
+
+def test_a_program_lets_go_of_arrays(device: CountingDevice, fake: Any) -> None:
+    compiled = dg.compile(lambda x: (x @ x.T).sum(axis=0))
+    for _ in range(3):
+        x = put(X)
+        result = compiled(x)
+        of = weakref.ref(x), weakref.ref(result)
+        del x, result
+        gc.collect()
+        assert of[0]() is None and of[1]() is None
+
+
+def test_constants_are_uploaded_once(device: CountingDevice, fake: Any, monkeypatch: Any) -> None:
+    compiled = dg.compile(lambda x: x * fake.asarray([1.0, 2.0, 3.0]) + 1)
+    x = np.arange(6.0).reshape(2, 3)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(put(x)).get(), x * [1, 2, 3] + 1)
+    assert len(device.sources) == 1
+
+
+@pytest.mark.parametrize("order", emulator.ORDERS)
+def test_every_order_of_threads_gives_the_same(device: CountingDevice, fake: Any, order: str) -> None:
+    def f(x: Any) -> Any:
+        e = fake.exp(x - x.max(axis=1, keepdims=True))
+        return e / e.sum(axis=1, keepdims=True), x.sum(axis=0), x.T * 2, fake.cumsum(x, axis=1), x.argmax(axis=0), x.sum()
+
+    x = np.random.default_rng(0).standard_normal((50, 70)).astype(np.float32)
+    compiled = dg.compile(f)
+    with emulator.order("forward"):
+        want = [r.get() for r in compiled(put(x))]
+    with emulator.order(order):
+        for got, expected in zip(compiled(put(x)), want):
+            np.testing.assert_array_equal(got.get(), expected)
