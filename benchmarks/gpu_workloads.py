@@ -333,7 +333,7 @@ def dynagraph_step(device: Any, data: TrainingData) -> Callable[[], Any]:
 def torch_step(data: TrainingData, compiled: bool) -> Callable[[], Any]:
     import torch  # an optional peer
 
-    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    kind = "cuda" if torch.cuda.is_available() else "cpu"  # so that the step can be tried without a GPU
     loss = torch_models(torch)["gelu"]
     p = {k: torch.tensor(a, device=kind, requires_grad=True) for k, a in data.params.items()}
     x, y = torch.tensor(data.x, device=kind), torch.tensor(data.y.argmax(1), device=kind)

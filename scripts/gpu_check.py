@@ -391,6 +391,41 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def check_tests(options: argparse.Namespace, report: Report, tree: Path, environment: dict[str, str], clock: Clock) -> None:
+    logs = options.work / "logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir(parents=True)
+    log_of = {name: logs / f"{name.replace('/', '.')}.log" for name in test_files(tree, options.tests)}
+
+    def run(name: str, seconds: float) -> dict[str, Any]:
+        return run_test_file(name, tree, environment, seconds, log_of[name])
+
+    of_tests = clock.part(options.seconds if options.only_tests else options.test_seconds)
+    try:
+        run_tests(report, list(log_of), run, of_tests, options.jobs)
+    finally:  # also where the whole check is ended from outside
+        texts = {name: log.read_text(errors="replace") for name, log in log_of.items() if log.exists()}
+        for name in texts.keys() - report.tests.keys():
+            report.tests[name] = read_outcomes(texts[name]) | {"outcome": "ended from outside", "seconds": 0.0}
+        everything = options.work / "gpu-tests.log"
+        everything.write_text("\n".join(text[-200_000:] for text in texts.values()))
+        report.keep(everything)
+        print(f"what the tests printed: {everything}", flush=True)
+
+
+def check_benchmarks(options: argparse.Namespace, report: Report, tree: Path, environment: dict[str, str], clock: Clock) -> None:
+    command = [sys.executable, str(tree / "benchmarks" / "gpu.py"), "--only", options.only, "--shrink", str(options.shrink)]
+    without = list(filter(None, options.without.split(",")))
+    log = options.work / "gpu-benchmarks.log"  # what goes to stderr: warnings, and tracebacks of what died
+    try:
+        with log.open("w") as errors:
+            run_benchmarks(report, command, clock, without, env=environment, cwd=tree, stderr=errors)
+    finally:
+        report.keep(log)
+    if report.problems or any("died" in row for row in report.rows):
+        print("\n".join(log.read_text(errors="replace").splitlines()[-20:]), flush=True)
+
+
 def check(options: argparse.Namespace, report: Report) -> int:
     clock = Clock(options.seconds)
     tree = options.work / "tree"
@@ -406,22 +441,9 @@ def check(options: argparse.Namespace, report: Report) -> int:
         return 2
     print("unpacked: " + ", ".join(wheels), flush=True)
     if not options.only_benchmarks:
-        logs = options.work / "logs"
-        logs.mkdir(parents=True, exist_ok=True)
-        files = test_files(tree, options.tests)
-
-        def run(name: str, seconds: float) -> dict[str, Any]:
-            return run_test_file(name, tree, environment, seconds, logs / f"{name.replace('/', '.')}.log")
-
-        of_tests = clock.part(options.seconds if options.only_tests else options.test_seconds)
-        run_tests(report, files, run, of_tests, options.jobs)
-        everything = options.work / "gpu-tests.log"
-        everything.write_text("\n".join(log.read_text(errors="replace")[-200_000:] for log in sorted(logs.glob("*.log"))))
-        report.keep(everything)
+        check_tests(options, report, tree, environment, clock)
     if not options.only_tests:
-        command = [sys.executable, str(tree / "benchmarks" / "gpu.py"), "--only", options.only, "--shrink", str(options.shrink)]
-        without = list(filter(None, options.without.split(",")))
-        run_benchmarks(report, command, clock, without, env=environment, cwd=tree)
+        check_benchmarks(options, report, tree, environment, clock)
     return 1 if report.failed else 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -247,7 +248,8 @@ def markdown(report: Report) -> str:
     width = max((len(j) for j in judged), default=2)
     bars = [f"bar {k + 1}" for k in range(width - 2)]
     lines += table(["workload", "result", *bars], [j + [""] * (width - len(j)) for j in judged])
-    lines += ["", "## Times", "", "Medians of one run, the contenders in turn; ratios are a peer's time over ours.", ""]
+    how = "Medians of one run, the contenders in turn; ratios are a peer's time over ours. JAX is timed by the host's clock."
+    lines += ["", "## Times", "", how, ""]
     shrunk = {row["shrink"] for row in report.rows if row.get("shrink", 1) != 1}
     lines += [f"All sizes are divided by {shrink}: the bars do not apply.\n" for shrink in shrunk]
     lines += table(["workload", "us", "rate", "of copy", *PEERS], [line_of(r) for r in report.rows])
@@ -262,7 +264,7 @@ def markdown(report: Report) -> str:
     lines += ["", "## Notes", "", *notes] if notes else []
     missing = [f"- {name}: {why}" for name, why in env.get("missing", {}).items()]
     lines += ["", "Not there:", "", *missing] if missing else []
-    return "\n".join(lines) + "\n"
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)) + "\n"
 
 
 def tests_line(report: Report) -> str:

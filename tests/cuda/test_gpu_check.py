@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = ("gpu", "gpu_workloads", "gpu_report", "gpu_check", "gpu_wheels", "training", "workloads")
+OURS = ("gpu", "gpu_contenders", "gpu_workloads", "gpu_report", "gpu_check", "gpu_wheels", "training", "workloads")
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,14 @@ def tools() -> Iterator[SimpleNamespace]:
     try:
         import gpu
         import gpu_check
+        import gpu_contenders
         import gpu_report
         import gpu_wheels
         import gpu_workloads
 
-        yield SimpleNamespace(gpu=gpu, check=gpu_check, report=gpu_report, wheels=gpu_wheels, workloads=gpu_workloads)
+        yield SimpleNamespace(
+            gpu=gpu, check=gpu_check, contenders=gpu_contenders, report=gpu_report, wheels=gpu_wheels, workloads=gpu_workloads
+        )
     finally:
         for folder in folders:
             sys.path.remove(folder)
@@ -227,6 +230,25 @@ def test_a_file_of_tests_runs_in_a_process_that_is_stopped_in_time(tools, tmp_pa
     assert (found["passed"], found["outcome"]) == (1, "stopped after 3 s")
 
 
+def test_what_tests_had_shown_when_the_check_is_ended_is_kept(tools, tmp_path, monkeypatch):
+    tree = tmp_path / "tree"
+    (tree / "tests").mkdir(parents=True)
+    (tree / "tests" / "test_a.py").write_text("")
+
+    def ended(report: Any, files: list[str], run: Any, clock: Any, jobs: int) -> None:
+        (tmp_path / "work" / "logs" / "tests.test_a.py.log").write_text(PRINTED)
+        raise SystemExit(143)
+
+    monkeypatch.setattr(tools.check, "run_tests", ended)
+    options = tools.check.parse(["--work", str(tmp_path / "work"), "--tests", "tests"])
+    report = tools.report.Report([tmp_path / "results", tmp_path / "copy"])
+    report.save()
+    with pytest.raises(SystemExit):
+        tools.check.check_tests(options, report, tree, {}, tools.check.Clock(9))
+    assert report.tests["tests/test_a.py"]["outcome"] == "ended from outside"
+    assert (tmp_path / "copy" / "gpu-tests.log").read_text() == PRINTED and report.failed
+
+
 # -- benchmarks in processes ---------------------------------------------------------------------------------------------------
 
 BENCHMARK = """
@@ -371,9 +393,8 @@ def contenders(tools, monkeypatch) -> dict[str, Callable[..., Any]]:
     def plain(name: str, mode: str, problem: Any, device: Any) -> Any:
         return tools.gpu.Contender(name, lambda: problem.of(np)(*problem.arguments), lambda result: None)
 
-    table: dict[str, Callable[..., Any]] = dict.fromkeys(("dynagraph", "cupy", "torch", "jax"), plain)
-    for name in table:
-        monkeypatch.setattr(tools.gpu, f"_{name}", lambda n, *rest, name=name: table[name](n, *rest))
+    table: dict[str, Callable[..., Any]] = dict.fromkeys(tools.contenders.MAKERS, plain)
+    monkeypatch.setattr(tools.contenders, "MAKERS", table)
     monkeypatch.setattr(tools.gpu, "ROUNDS", 3)
     monkeypatch.setattr(tools.gpu, "MOST_CALLS", 2)
     return table
