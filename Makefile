@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
-.PHONY: demo test test-frontend contract lint types imports fuzz soak bench extensions asan clean
+.PHONY: demo test test-frontend contract lint types imports fuzz soak bench wheel-cp312 gpu-check extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -37,6 +37,15 @@ soak: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bars.py
+
+# for a machine with a GPU and no network: a wheel, and those that it needs, in gpu-wheels, which git neither tracks nor ignores
+wheel-cp312:
+	python=$$(scripts/find_python.sh 3.12) && test -n "$$python" && "$$python" scripts/gpu_wheels.py
+
+# The CUDA tests for real and the benchmarks, where there are a GPU, NumPy and CuPy; PYTHON is that which has them (docs/gpu-check.md).
+GPU_CHECK ?=
+gpu-check:
+	$(PYTHON) scripts/gpu_check.py $(GPU_CHECK)
 
 # quick: into the tree, for the Python of VENV; those for other versions lie beside them and stay
 extensions:
