@@ -1,0 +1,75 @@
+"""Programs that run where they are asked to, or where it is estimated to be fastest: ``dg.compile(device=...)``."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.array_libraries import ArrayLibrary, CuPy
+from dynagraph.backends.executable import Backend, Executable
+from dynagraph.backends.placed import compile_placed
+from dynagraph.cuda.devices import device_index
+from dynagraph.cuda.state import device_count, require_cupy
+from dynagraph.cuda.transfers import to_device
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.machines import Device, Machine, on_paper
+from dynagraph.ir.passes.estimate import seconds_on
+from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.passes.place import Seconds, place
+from dynagraph.ir.placement import Placement
+
+HOST = "cpu"
+FORCED = 1e9  # times slower than elsewhere is what may run on the asked device
+
+
+def check_device(device: Any) -> None:
+    """Refuse what is no value of `device=`: TypeError, ValueError, CudaError where CUDA is asked for and cannot be used."""
+    if device is None or device == HOST:
+        return
+    if not isinstance(device, str):
+        raise TypeError(f'compile: device={device!r}: expected "cpu", "cuda", "cuda:0", ..., "auto" or None')
+    if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
+        raise ValueError(f'compile: device={device!r}: expected "cpu", "cuda", "cuda:0", ..., "auto" or None')
+    require_cupy()
+    if device != "auto":
+        device_index(device)
+
+
+def compile_on(device: str, cpu: Backend, cuda: Backend, graph: Graph) -> Executable:
+    """A program for a graph of NumPy arrays: "auto": each part where it is estimated to be fastest, copies counted.
+
+    Else what can run on the named device does, and the rest on the host.  Inputs and outputs stay with the host.
+    """
+    cupy: Any = require_cupy()
+    wanted = device if device == "auto" else f"cuda:{device_index(device)}"
+    placement = place_on(wanted, run_passes(graph), on_paper(count=device_count()))
+    on_cuda = functools.partial(_as_arrays_of, CuPy("cupy", cupy), cuda)
+    return compile_placed(placement, {**dict.fromkeys(placement.machine.names, on_cuda), HOST: cpu}, _move)
+
+
+def place_on(device: str, graph: Graph, machine: Machine) -> Placement:
+    """Where the groups of a decomposed graph of NumPy arrays run."""
+    seconds: Seconds = seconds_on if device == "auto" else functools.partial(_forced, device)
+    return place(graph, machine, dict.fromkeys(graph.placeholders, HOST), [HOST] * len(graph.outputs), seconds)
+
+
+def _forced(wanted: str, nodes: Sequence[Node], device: Device) -> float:
+    return seconds_on(nodes, device) * (1.0 if device.name == wanted else FORCED)
+
+
+def _as_arrays_of(library: ArrayLibrary, backend: Backend, graph: Graph) -> Executable:
+    part = graph.copy()
+    part.library = library.name
+    return backend(part)
+
+
+def _move(array: Any, source: str, destination: str) -> Any:
+    moved = to_device(array, destination)
+    return np.ascontiguousarray(moved) if destination == HOST else moved
+
+
+__all__ = ["check_device", "compile_on", "place_on"]
