@@ -46,6 +46,7 @@ from dynagraph.errors import (
     DynagraphError,
     GradientError,
     GraphError,
+    KernelError,
     ShapeError,
 )
 
@@ -62,6 +63,7 @@ __all__ = [
     "Explanation",
     "GradientError",
     "GraphError",
+    "KernelError",
     "RecompileLimitWarning",
     "ShapeError",
     "__version__",

@@ -281,6 +281,7 @@ class Compilation:
         executable = self.options.backend(captured.graph) if captured.has_operations else None
         may_not_pay = captured.stop is not None or captured.graph.may_refuse  # as all graphs of CuPy's arrays may
         measured = config.stay_eager and self is self.root and may_not_pay and not captured.n_symbols
+        measured = measured and not (executable is not None and executable.checked)
         entry = make_entry(captured, executable, function.__closure__, measured)
         failed = entry.check(values)
         if failed is not None:
@@ -402,8 +403,8 @@ def make_entry(
         axes = tuple(axes for _, _, _, _, axes in captured.outputs)
         plan = _dispatch.PythonPlan(
             executable, captured.n_inputs, captured.result, captured.n_symbols, len(captured.outputs), scalars,
-            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse, captured.prologue, axes,
-            executable.launcher,
+            executable.repeatable, into, captured.graph.n_checks, captured.graph.may_refuse and not executable.checked,
+            captured.prologue, axes, executable.launcher,
         )
     else:
         plan = _dispatch.NativePlan(

@@ -118,6 +118,14 @@ SWITCHES: tuple[Switch, ...] = (
         "the compiler of CUDA C; unset: NVIDIA's pip packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search",
     ),
     Switch(
+        "cuda_check",
+        False,
+        _flag,
+        "0 or 1",
+        "check every index of CUDA kernels, which is slow: where one is wrong, KernelError names kernel, array, index and line; of "
+        "programs that are compiled from then on",
+    ),
+    Switch(
         "entry_limit",
         32,
         _integer(1),

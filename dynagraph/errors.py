@@ -43,6 +43,10 @@ class PlacementError(DynagraphError, ValueError):
     """A machine has no such device or link, or no device for a part of a graph: names the part and what would do."""
 
 
+class KernelError(DynagraphError):
+    """A kernel reached outside of the memory that it was given: a bug of dynagraph's, which `config.cuda_check` finds."""
+
+
 class ConfigError(DynagraphError, ValueError):
     """A switch or environment variable has a value that it cannot have."""
 

@@ -35,6 +35,7 @@ class Executable:
     launcher: Launcher | None = None  # launches the kernels of `call`, once it has been run
     artifacts: Mapping[str, str] = field(default_factory=dict)  # for dump: "loops", "kernels"
     cached: bool = False  # the machine code came from the disk cache
+    checked: bool = False  # it looks for errors of its own: every call runs it, and whatever it raises reaches the caller
     repeatable: bool = True  # a function of its inputs: it may run again where a signal came between
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:

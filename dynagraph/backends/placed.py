@@ -190,6 +190,7 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
         call,
         artifacts=_artifacts(placement, plan, programs),
         cached=bool(programs) and all(program.cached for program in programs.values()),
+        checked=any(program.checked for program in programs.values()),
         repeatable=all(program.repeatable for program in programs.values()),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynagraph import config
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver
 from dynagraph.backends.cuda.program import DeviceProgram
@@ -44,9 +45,10 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
         raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
     program = lower_graph(on_device)
-    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, mode)
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, mode, config.cuda_check)
     _check(run)
-    return Executable(run, launcher=run.launcher, artifacts={"loops": str(program), "kernels": run.source.text})
+    artifacts = {"loops": str(program), "kernels": run.source.text}
+    return Executable(run, launcher=run.launcher, artifacts=artifacts, checked=run.checked)
 
 
 def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:

@@ -63,7 +63,8 @@ MOST_BLOCKS = 1 << 22  # of a grid: what is more than this many blocks' is done 
 class Launch:
     """How a kernel is launched: ``n`` units of work, `per_block` of them for each block of `threads` threads.
 
-    Its parameters are the addresses of buffers, then sizes (by name, each an int64).
+    Its parameters are the addresses of buffers, then sizes (by name, each an int64); of a checked variant also the first
+    index and the end of each buffer but numbers (each an int64), and the address of the record (see dg_checked in support.h).
     """
 
     kernel: str
@@ -90,12 +91,13 @@ class CudaSource:
 @dataclass(frozen=True)
 class Variant:
     """What a source is made for: indices of 64 bits; whether all memory begins at multiples of 16 bytes; which inputs are numbers
-    of the host's, which become parameters.
+    of the host's, which become parameters; whether every access to memory is checked, for which none is one of packs.
     """
 
     wide: bool = False
     packs: bool = True
     by_value: frozenset[int] = frozenset()
+    checked: bool = False
 
 
 def print_program(program: LoopProgram, variant: Variant = Variant()) -> CudaSource:
@@ -119,18 +121,22 @@ class _KernelPrinter:
 
     def __init__(self, program: LoopProgram, kernel: Kernel, variant: Variant, out: Writer):
         self.program, self.kernel, self.variant, self.out = program, kernel, variant, out
-        self.c = CudaStyle(out)
-        self.plan: Schedule = schedule(kernel, variant.packs)
+        self.loaded, self.stored = loaded_buffers(kernel.body), stored_buffers(kernel.body)
+        self.memory = [program.buffers[name] for name in sorted(self.loaded | self.stored)]
+        numbered = enumerate(self.memory) if variant.checked else ()
+        self.c = CudaStyle(out, {b.name: k for k, b in numbered if not self._is_number(b)})
+        self.plan: Schedule = schedule(kernel, variant.packs and not variant.checked)
         self._n_lengths = 0
 
     def run(self) -> Launch:
-        kernel = self.kernel
-        loaded, stored = loaded_buffers(kernel.body), stored_buffers(kernel.body)
-        memory = [self.program.buffers[name] for name in sorted(loaded | stored)]
+        kernel, memory = self.kernel, self.memory
         symbols = sorted(self._size_symbols(), key=lambda s: int(s[1:]))
         n, per_block, threads = self._shape()
-        parameters = [self._parameter(b, b.name in stored, b.name in loaded) for b in memory]
+        parameters = [self._parameter(b, b.name in self.stored, b.name in self.loaded) for b in memory]
         parameters += [f"const int64_t {s}_size" for s in symbols]
+        if self.variant.checked:
+            parameters += [f"const int64_t {name}_{edge}" for name in self.c.checked for edge in ("low", "end")]
+            parameters.append("int64_t *record")
         self.out.line()
         self.out.line(f"/* {kernel.comment}: {self._described()} */")
         self.out.line(f'extern "C" __global__ void __launch_bounds__({threads})')

@@ -18,6 +18,7 @@ from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
+from dynagraph.errors import KernelError
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
 from dynagraph.ir.loops import Buffer, LibraryCall, LoopProgram, Operand
@@ -25,6 +26,7 @@ from dynagraph.ir.shapes import expr_of
 from dynagraph.ir.size_programs import size_program
 
 Sizes = Mapping[str, int]
+RECORD = "record"  # in place of a buffer's name: what checked kernels note is wrong (see dg_checked in support.h)
 
 
 def complete_source(source: CudaSource) -> str:
@@ -45,7 +47,7 @@ class DeviceProgram:
     """Runs a graph's kernels on the device where its inputs lie, on the current stream, in memory of the library's pool.
 
     `host` computes those outputs that are NumPy scalars, which `scalars` names; `graph` computes the others.  Variants are compiled
-    when a call first wants them.
+    when a call first wants them.  `checked`: each kernel's accesses to memory are checked, and each kernel is waited for.
     """
 
     def __init__(
@@ -57,10 +59,11 @@ class DeviceProgram:
         library: ArrayLibrary,
         driver: Driver,
         mode: str,
+        checked: bool = False,
     ):
         self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
-        self.library, self.driver, self.mode = library, driver, mode
-        self.source = print_program(program)  # of the most likely variant
+        self.library, self.driver, self.mode, self.checked = library, driver, mode, checked
+        self.source = print_program(program, Variant(checked=checked))  # of the most likely variant
         self.launcher = Launcher()
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
@@ -97,6 +100,8 @@ class DeviceProgram:
         workspace = self.program.workspace.evaluate(sizes)
         if workspace:
             arrays[""] = xp.empty(workspace, np.uint8)
+        if self.checked:
+            arrays[RECORD] = xp.zeros(4, np.int64)
         stream = self.driver.stream()
         for step in code.source.steps:
             if isinstance(step, Launch):
@@ -116,7 +121,7 @@ class DeviceProgram:
         for x in given:
             furthest = sum((n - 1) * abs(s) // x.itemsize for n, s in zip(x.shape, x.strides))
             reach = max(reach, x.size, furthest if x.size else 0)
-        return Variant(reach > INT32_REACH, packs, by_value)
+        return Variant(reach > INT32_REACH, packs, by_value, self.checked)
 
     def _code(self, variant: Variant, device: int) -> Code:
         code = self._codes.get((device, variant))
@@ -125,12 +130,13 @@ class DeviceProgram:
                 code = self._codes.get((device, variant))
                 if code is None:
                     code = self._codes[device, variant] = self._load(variant, device)
-                    if not variant.wide and variant.packs and not any(self.scalars) and not self.launcher.ready:
+                    usual = not variant.wide and variant.packs and not variant.checked
+                    if usual and not any(self.scalars) and not self.launcher.ready:
                         self._prepare(code, variant, device)
         return code
 
     def _load(self, variant: Variant, device: int) -> Code:
-        source = self.source if variant == Variant() else print_program(self.program, variant)
+        source = self.source if variant == Variant(checked=self.checked) else print_program(self.program, variant)
         kernels = [step.kernel for step in source.steps if isinstance(step, Launch)]
         loaded = self.driver.load(complete_source(source), kernels, device, self.mode)
         constants = [b for b in self.program.buffers.values() if b.role == "constant"]
@@ -200,25 +206,64 @@ class DeviceProgram:
         if n == 0:
             return
         values: list[Any] = []
-        for name in step.buffers:
+        extents: dict[int, tuple[int, int]] = {}
+        for k, name in enumerate(step.buffers):
             buffer = self.program.buffers[name]
             if buffer.role == "input" and buffer.position in variant.by_value:
                 number = np.asarray(arrays[name], buffer.dtype.numpy)
                 values.append((ctypes.c_char * number.nbytes).from_buffer_copy(number.tobytes()))
             else:
                 values.append(ctypes.c_void_p(self._address(buffer, arrays, sizes)))
+                if variant.checked:
+                    extents[k] = self._extent(buffer, arrays, sizes)
         values += [ctypes.c_int64(sizes[symbol]) for symbol in step.sizes]
+        if variant.checked:
+            values += [ctypes.c_int64(edge) for extent in extents.values() for edge in extent]
+            values.append(ctypes.c_void_p(int(arrays[RECORD].data.ptr)))
         parameters = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
         grid = min(-(-n // step.per_block), MOST_BLOCKS)
         function = code.loaded.functions[step.kernel]
         error = self._launch(function, grid, 1, 1, step.threads, 1, 1, 0, stream, ctypes.addressof(parameters), None)
         if error:
             self._refuse(step, error)
+        if variant.checked:
+            which, index, *_ = arrays[RECORD].get().tolist()  # when the kernel has ended
+            if which:
+                raise self._outside(step, which - 1, index, extents[which - 1])
 
     def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
         if buffer.role == "temp":
             return int(arrays[""].data.ptr) + self.program.offsets[buffer.name].evaluate(sizes)
         return int(arrays[buffer.name].data.ptr)
+
+    def _extent(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> tuple[int, int]:
+        """The first and the end of the indices that a buffer's memory has, seen from its address."""
+        if buffer.role == "temp":
+            return 0, buffer.size.evaluate(sizes)
+        array = arrays[buffer.name]
+        if not array.size:
+            return 0, 0
+        reaches = [(n - 1) * stride // array.itemsize for n, stride in zip(array.shape, array.strides)]
+        return sum(r for r in reaches if r < 0), 1 + sum(r for r in reaches if r > 0)
+
+    def _outside(self, step: Launch, number: int, index: int, extent: tuple[int, int]) -> KernelError:
+        """What a checked kernel has noted, in words."""
+        name = self._called(self.program.buffers[step.buffers[number]])
+        low, end = extent
+        has = f"has elements {low} to {end - 1}" if low < end else "has no elements"
+        return KernelError(
+            f"kernel {step.kernel} reaches for element {index} of {name}, which {has}: {step.comment}. This is a bug of "
+            "dynagraph's: please report it; under dg.disable() the function runs plainly"
+        )
+
+    def _called(self, buffer: Buffer) -> str:
+        """A buffer in the user's words, where there are any."""
+        if buffer.role in ("temp", "constant"):
+            return f"{buffer.role} {buffer.name}"
+        into = buffer.position if buffer.role == "input" else self.graph.into[buffer.position]
+        if into is None:
+            return f"result {self.graph.outputs[buffer.position].name}"
+        return f"argument {self.graph.placeholders[into].name}"
 
     def _multiply(self, step: LibraryCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
         out, left, right = (self._operand(o, arrays, sizes) for o in (step.out, *step.operands))

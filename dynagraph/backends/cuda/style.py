@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from dynagraph.backends.cstyle import CStyle
+from dynagraph.backends.cstyle import CStyle, Writer
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.intexpr import Atom, IntExpr, Symbol
 
@@ -18,6 +19,17 @@ class CudaStyle(CStyle):
     index_type = "dg_index"
     bool_type = "bool"
     _wide = False
+
+    def __init__(self, writer: Writer, checked: Mapping[str, int] = MappingProxyType({})):
+        """`checked`: the numbers of the buffers of which each access is checked."""
+        super().__init__(writer)
+        self.checked = checked
+
+    def element(self, buffer: str, index: str) -> str:
+        number = self.checked.get(buffer)
+        if number is None:
+            return super().element(buffer, index)
+        return f"dg_checked({buffer}, {index}, {buffer}_low, {buffer}_end, {number}, record)"
 
     def memory_type(self, dtype: DType) -> str:
         return COMPLEX.get(dtype.name, dtype.ctype)

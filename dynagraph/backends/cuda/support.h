@@ -85,6 +85,20 @@ DG_INL void dg_store_pack(T *to, const dg_pack<T, n> &pack)
 
 DG_INL bool dg_is_aligned(const void *address, int bytes) { return ((uint64_t)address & (uint64_t)(bytes - 1)) == 0; }
 
+/* -- accesses that are checked, where config.cuda_check is on ------------------------------------------------------------- */
+
+/* An element of memory that holds those from `low` to `end`.  An access elsewhere goes to the 16 bytes behind the record's two words;
+   the first one of a launch is noted there: 1 + the number of the buffer, and the index. */
+template <class T>
+DG_INL T &dg_checked(T *memory, int64_t index, int64_t low, int64_t end, int buffer, int64_t *record)
+{
+    if (index >= low && index < end)
+        return memory[index];
+    if (atomicCAS((unsigned long long *)record, 0ull, (unsigned long long)buffer + 1) == 0)
+        record[1] = index;
+    return *(T *)(record + 2);
+}
+
 /* -- what another thread of the warp has ------------------------------------------------------------------------------------ */
 
 template <class T>
