@@ -128,7 +128,7 @@ def _ones(who: str, value: Any) -> Any:
         )
     if dtype is not None and dtype.kind != "f":
         raise GradientError(f"{who}: the function must return a real number, got {dtype}; take its real part, or cast it")
-    return np.ones((), np.float64 if dtype is None else dtype)
+    return (np.float64 if dtype is None else dtype.type)(1)  # a scalar goes with arrays of any library
 
 
 def _kind(value: Any) -> str:

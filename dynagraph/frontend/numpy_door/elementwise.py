@@ -342,10 +342,10 @@ def _power(b: Builder, call: Call) -> Node:
         return b.call("power_int", *nodes)
     if dtype.is_complex or dtype is dtypes.float16:
         return b.call("power", *call.nodes(b))
-    name = _POWERS.get(float(exponent)) if type(exponent) in (int, float, bool) else None
-    if name is None:
+    if type(exponent) not in (int, float, bool):
         return _power_of_nodes(b, *call.nodes(b))
-    return b.call(name, b.as_node(call.operands[0], dtype))
+    name = _POWERS.get(float(exponent))
+    return b.call("power", *call.nodes(b)) if name is None else b.call(name, b.as_node(call.operands[0], dtype))
 
 
 def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
