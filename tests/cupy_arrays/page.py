@@ -14,9 +14,14 @@ TEXT = """\
 # CuPy arrays
 
 Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) as they take NumPy's, once the program has imported CuPy;
-dynagraph never imports it. They are captured, guarded in C and run node by node through CuPy's own functions, on the device
-that the arrays lie on and CuPy's current stream. There are no kernels of our own yet: a program that is no faster than the
-plain call is measured, and left to it.
+dynagraph never imports it. They are captured, guarded in C and fused into CUDA kernels of our own, which run on the device that
+the arrays lie on, on CuPy's current stream, with memory of CuPy's pool ([cuda.md](cuda.md)). Matrix products are CuPy's. Without
+NVIDIA's driver (CuPy runs on AMD's devices too) a program runs node by node through CuPy's own functions, and is left to the plain
+call where it is measured to be no faster.
+
+Results are those of CuPy up to rounding: sums are added in another order, functions such as `exp` are CUDA's, without the flushing
+of small float32 numbers to zero that CuPy compiles its kernels with. Gradients (`dg.grad` and its kin) are captured; outside of
+compiled functions they are of NumPy's arrays only.
 
 A program is of one library. Where NumPy's arrays meet CuPy's, or arrays of two devices meet, the graph breaks, so that CuPy
 raises its own error; `xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, `np.sum(x)` and their kin of an array of CuPy's
