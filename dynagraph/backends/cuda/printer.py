@@ -5,7 +5,8 @@ Comes after `ir/passes/memory_plan.py`.  `schedule.py` decides how threads share
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dynagraph.backends.cstyle import Scope, Writer, combine, initial
@@ -127,6 +128,7 @@ class _KernelPrinter:
         self.c = CudaStyle(out, {b.name: k for k, b in numbered if not self._is_number(b)})
         self.plan: Schedule = schedule(kernel, variant.packs and not variant.checked)
         self._n_lengths = 0
+        self._is_shared = False  # whether a block has several teams, the last of which may have no row of their own
 
     def run(self) -> Launch:
         kernel, memory = self.kernel, self.memory
@@ -407,9 +409,11 @@ class _KernelPrinter:
         self.out.line(f"const int lane = threadIdx.x % {plan.team};")
         self.out.line(f"const dg_index rows = {self.c.integer(n_iterations(kernel.axes))};")
         self._blocks_over("first_row", "rows", teams)
-        if teams > 1:  # teams beyond the last row do it again: all threads of a warp take part in what it exchanges
+        self._is_shared = teams > 1
+        if teams > 1:  # those behind the last row compute it too, as all threads of a warp take part in what it exchanges
             self.out.line(f"const dg_index own_row = first_row + threadIdx.x / {plan.team};")
-            self.out.line("const dg_index row = own_row < rows ? own_row : rows - 1;")
+            self.out.line("const bool is_own = own_row < rows;")
+            self.out.line("const dg_index row = is_own ? own_row : rows - 1;")
         self._decode("row" if teams > 1 else "first_row", kernel.axes)
         kept = self._keep(plan)
         shares = stored_buffers(kernel.body) & loaded_buffers(kernel.body)
@@ -437,13 +441,25 @@ class _KernelPrinter:
             run.append(item)
             if k + 1 < len(items) and isinstance(items[k + 1], Store) == isinstance(item, Store):
                 continue
-            if isinstance(item, Store) and plan.team > 1:
-                self.out.open("if (lane == 0)")
-                self._block(run, Scope(scope))
-                self.out.close()
+            if isinstance(item, Store):
+                tests = ["lane == 0"] * (plan.team > 1) + ["is_own"] * self._is_shared
+                with self._where(tests):
+                    self._block(run, Scope(scope))
             else:
                 self._block(run, scope)
             run.clear()
+
+    @contextlib.contextmanager
+    def _where(self, tests: Sequence[str]) -> Iterator[None]:
+        """Lines for those threads for which all tests hold."""
+        if tests:
+            self.out.open(f"if ({' && '.join(tests)})")
+        yield
+        if tests:
+            self.out.close()
+
+    def _for_own_rows(self) -> contextlib.AbstractContextManager[None]:
+        return self._where(["is_own"] * self._is_shared)
 
     def _keep(self, plan: Rows) -> dict[Expr, Expr]:
         """Lines that load what several passes read, and how it is spelled from then on."""
@@ -515,7 +531,8 @@ class _KernelPrinter:
 
     def _pass(self, s: Reduce | Loop, plan: Rows, kept: dict[Expr, Expr]) -> None:
         if isinstance(s, Loop):
-            self._walk(s, s.axes, [x for x in s.body if isinstance(x, (Define, Store))], plan, kept)
+            with self._for_own_rows():
+                self._walk(s, s.axes, [x for x in s.body if isinstance(x, (Define, Store))], plan, kept)
             return
         for a in s.accumulators:
             start = "-1" if _is_position(a) else initial(self.c, a)
@@ -569,7 +586,9 @@ class _KernelPrinter:
         self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + at + lane_of_pack;")
         self._lane_of_pass([x for x in statements if isinstance(x, (Define, Store))], accumulators, "at + lane_of_pack")
         self.out.close()
-        self._store_packs(stores, axis, width, "at")
+        if stores:
+            with self._for_own_rows():
+                self._store_packs(stores, axis, width, "at")
         if not whole:
             self.out.close(" else {")
             self.out.depth += 1
@@ -580,9 +599,15 @@ class _KernelPrinter:
             self.out.close()
 
     def _lane_of_pass(self, items: Sequence[Define | Store], accumulators: dict[str, Accumulator], position: str) -> None:
-        """One element of a pass."""
+        """One element of a pass.  Stores to the local pack are anybody's, those to memory only of a team with a row of its own."""
         scope = Scope()
-        self._block(items, scope)
+        stores = [x for x in items if isinstance(x, Store)]
+        if accumulators and self._is_shared and any(x.buffer in self.program.buffers for x in stores):
+            self._block([x for x in items if isinstance(x, Define)], scope)
+            with self._for_own_rows():
+                self._block(stores, Scope(scope))
+        else:
+            self._block(items, scope)
         for name, a in accumulators.items():
             if _is_position(a):
                 self.out.open(f"if ({a.name} < 0 || {self._better(a, name, f'{a.name}_best')})")

@@ -245,7 +245,7 @@ def _rows(kernel: Kernel, packs: bool) -> Rows:
     if length and length % width == 0:
         turns = -(-length // (width * team))
         turns = turns if turns <= UNROLLED else None
-    return Rows(team, max(team, BLOCK), width, turns)
+    return Rows(team, team if team > WARP else BLOCK, width, turns)
 
 
 def _length(s: Statement) -> IntExpr:
