@@ -51,10 +51,11 @@ def compile_on(device: str, cpu: Backend, cuda: Backend, graph: Graph) -> Execut
     return compile_placed(placement, {**dict.fromkeys(placement.machine.names, on_cuda), HOST: cpu}, _move)
 
 
-def place_on(device: str, graph: Graph, machine: Machine) -> Placement:
-    """Where the groups of a decomposed graph of NumPy arrays run."""
+def place_on(device: str, graph: Graph, machine: Machine, home: str = HOST) -> Placement:
+    """Where the groups of a decomposed graph run, whose arrays lie at `home`, results included."""
     seconds: Seconds = seconds_on if device == "auto" else functools.partial(_forced, device)
-    return place(graph, machine, dict.fromkeys(graph.placeholders, HOST), [HOST] * len(graph.outputs), seconds)
+    fixed = {node: home if node.ndim else HOST for node in graph.placeholders}
+    return place(graph, machine, fixed, [home] * len(graph.outputs), seconds)
 
 
 def _forced(wanted: str, nodes: Sequence[Node], device: Device) -> float:

@@ -54,6 +54,15 @@ def artifact_section(name: str) -> Callable[[Captures, Program], str]:
     return section
 
 
+def placement_section(captures: Captures, program: Program) -> str:
+    """For the machine of `machines.on_paper`: whatever this one has."""
+    from dynagraph.backends.several import HOST, place_on  # for those who ask for it
+    from dynagraph.ir.machines import on_paper
+
+    home = HOST if program.graph.library == "numpy" else "cuda:0"
+    return place_on("auto", run_passes(program.graph), on_paper(), home).describe()
+
+
 def guards_section(captures: Captures, program: Program) -> str:
     return "\n".join(map(str, program.captured.guards.describe())) or "no guards"
 
@@ -91,6 +100,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "passes": ("The graph after each pass.", passes_section),
     "loops": ("The loop program.", artifact_section("loops")),
     "kernels": ("The generated source.", artifact_section("kernels")),
+    "placement": ("Which device would run which part under device='auto', on a machine with an H200.", placement_section),
     "guards": ("What is checked before the program serves a call.", guards_section),
     "dot": ("The graph for Graphviz.", lambda captures, program: text.dot(program.graph)),
 }
