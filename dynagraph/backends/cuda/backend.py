@@ -19,16 +19,19 @@ from dynagraph.ir.passes.legalize import Splitting, legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.passes.split_scans import Parts, split_scans
 
 # A hundred processors want several blocks each: rows and columns of fewer than this are reduced in two stages.
 PROCESSORS = Splitting(rows=256, long=32768, block=8192, blocks=4096, columns=32, units=256, column_parts=64)
+
+SCANS = Parts(rows=256, length=8192)
 
 
 def lower_graph(graph: Graph) -> LoopProgram:
     """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory."""
     legal = legalize(graph.copy(), PROCESSORS)
     takeovers = inplace(legal)
-    program = lower(legal, fuse(legal, takeovers), keep_rows=False)
+    program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
     return memory_plan(replace(program, steps=steps))
 

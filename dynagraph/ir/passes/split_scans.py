@@ -1,0 +1,97 @@
+"""Scans of few long rows in three steps, each of which many processors share: totals of parts, their scan, scans of the parts.
+
+Comes after `lower` and before `memory_plan`, for targets of hundreds of processors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.expr import Expr, var
+from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.loops import Accumulator, Axis, Buffer, Define, Kernel, LoopProgram, Reduce, Running, Step, Store, map_expr
+from dynagraph.ir.passes.lower import combined
+
+# what the total of a part is, for scans of which parts can be combined
+REDUCTIONS = {"sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "maximum": "max", "minimum": "min"}
+STEPS = {"sum": "add", "prod": "multiply"}  # the op that goes on from one element to the next, where it is no kind itself
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Rows fewer than `rows`, and of at least two parts of `length` elements, are cut into these."""
+
+    rows: int
+    length: int
+
+
+def split_scans(program: LoopProgram, parts: Parts) -> LoopProgram:
+    """Needs: kernels from `lower`.  Leaves: the same values, up to the order in which floats are added and multiplied."""
+    buffers = dict(program.buffers)
+    steps: list[Step] = []
+    for step in program.steps:
+        running = _long_scan(step, parts) if isinstance(step, Kernel) else None
+        if running is None:
+            steps.append(step)
+        else:
+            assert isinstance(step, Kernel)
+            totals, kernels = _split(step, running, parts.length)
+            buffers[totals.name] = totals
+            steps += kernels
+    return replace(program, buffers=buffers, steps=tuple(steps))
+
+
+def _long_scan(kernel: Kernel, parts: Parts) -> Running | None:
+    running = next((s for s in kernel.body if isinstance(s, Running)), None)
+    if running is None or running.axis.hint < 2 * parts.length:
+        return None
+    rows = 1
+    for axis in kernel.axes:
+        rows *= axis.hint
+    a = running.accumulator
+    exact = a.dtype is not dtypes.float16 and not (a.dtype.is_complex and a.kind not in ("sum", "add"))
+    return running if rows < parts.rows and a.kind in REDUCTIONS and exact else None
+
+
+def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[Kernel]]:
+    a, axis = running.accumulator, running.axis
+    n_parts = (axis.extent + (length - 1)) // length
+    part = IntExpr.symbol(f"{axis.symbol.name}_part", 0, n_parts - 1)
+    (symbol,) = part.symbols()
+    outer = Axis(symbol, n_parts, -(-axis.hint // length))  # type: ignore[arg-type]
+    inner = Axis(axis.symbol, apply("min", axis.extent - part * length, IntExpr.of(length)), length, axis.start + part * length)
+    row, size = IntExpr.of(0), n_parts
+    for one in kernel.axes:
+        row = row * one.extent + IntExpr({(one.symbol,): 1})
+        size = size * one.extent
+    totals = Buffer(f"t_{kernel.name}_totals", a.dtype, size, "temp")
+    here = row * n_parts + part
+    defines = tuple(s for s in kernel.body if isinstance(s, Define))
+    total = Accumulator(f"{a.name}_total", REDUCTIONS[a.kind], a.dtype, a.value)
+    first = Kernel(
+        f"{kernel.name}_totals",
+        (*kernel.axes, outer),
+        (*defines, Reduce((inner,), (total,)), Store(totals.name, here, var(total.name, a.dtype))),
+        f"totals of parts of {kernel.comment}",
+    )
+    before = Accumulator(f"{a.name}_before", a.kind, a.dtype, expr.load(totals.name, here, a.dtype))
+    second = Kernel(
+        f"{kernel.name}_before",
+        kernel.axes,
+        (Running(outer, before, (Store(totals.name, here, var(before.name, a.dtype)),)),),
+        f"running totals of {kernel.comment}",
+    )
+    is_first = expr.call("lt", expr.index(part), expr.const(1, dtypes.int64))
+    known = Expr("choose", (is_first, expr.const(0, a.dtype), expr.load(totals.name, here - 1, a.dtype)), a.dtype)
+    mine = var(a.name, a.dtype)
+    whole = expr.call("select", is_first, mine, combined(STEPS.get(a.kind, a.kind), var(before.name, a.dtype), mine))
+    memo: dict[Expr, Expr] = {}
+    stores = tuple(replace(s, value=map_expr(s.value, memo, lambda leaf: whole if leaf == mine else leaf)) for s in running.stores)
+    third = replace(
+        kernel, axes=(*kernel.axes, outer), body=(*defines, Define(before.name, known), Running(inner, a, stores))
+    )
+    return totals, [first, second, third]
+
+
+__all__ = ["Parts", "split_scans"]
