@@ -14,7 +14,7 @@ test: $(VENV)/.installed
 
 test-frontend: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython \
-		tests/door tests/gradients tests/cupy_arrays tests/programs $(wildcard tests/test_*.py)
+		tests/door tests/gradients tests/cupy_arrays tests/programs tests/cuda/test_launch.py $(wildcard tests/test_*.py)
 
 # which class each behaviour of Python and NumPy reaches: one graph, break and resume, eager
 contract: $(VENV)/.installed

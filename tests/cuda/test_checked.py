@@ -31,7 +31,7 @@ RNG = np.random.default_rng(0)
 def cp() -> Iterator[Any]:
     """A stand-in of CuPy, whose kernels run on the emulator: checked ones."""
     module = stand_in.module()
-    driver.install(module, EmulatedDevice())
+    driver.install(module, EmulatedDevice(module))
     with installed(module), dg.config.override(cuda_check=True):
         yield module
     driver.install(module, None)

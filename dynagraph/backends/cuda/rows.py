@@ -1,0 +1,323 @@
+"""Kernels whose rows are computed by teams of threads: passes over a row, and what the threads of a team make of their parts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from dynagraph.backends.cstyle import Scope, initial
+from dynagraph.backends.cuda.kernels import KernelPrinter
+from dynagraph.backends.cuda.schedule import UNROLLED_ROWS, WARP, Pack, Rows, kept_loads, n_iterations, packed, pass_axes, replaced
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.expr import Expr, var
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.loops import Accumulator, Axis, Define, Loop, Reduce, Store, loaded_buffers, stored_buffers
+
+
+class RowsPrinter(KernelPrinter[Rows]):
+    """A team of threads for each row."""
+
+    _n_lengths = 0
+    _is_shared = False  # whether a block has several teams, the last of which may have no row of their own
+
+    def units(self) -> tuple[IntExpr, int, int]:
+        return n_iterations(self.kernel.axes), self.plan.block // self.plan.team, self.plan.block
+
+    def described(self) -> str:
+        return f"{self.plan.team} threads for a row" + (f", packs of {self.plan.width}" if self.plan.width > 1 else "")
+
+    def body(self) -> None:
+        plan = self.plan
+        kernel = self.kernel
+        teams = plan.block // plan.team
+        accumulators = [a for s in kernel.body if isinstance(s, Reduce) and s.axes for a in s.accumulators]
+        if plan.team > WARP:
+            for a in accumulators:
+                self.out.line(f"__shared__ {self.c.number_type(a.dtype)} {a.name}_of_warp[{plan.team // WARP}];")
+                if _is_position(a):
+                    kind = self.c.number_type(a.value.dtype)
+                    self.out.line(f"__shared__ {kind} {a.name}_best_of_warp[{plan.team // WARP}];")
+        self.out.line(f"const int lane = threadIdx.x % {plan.team};")
+        self.out.line(f"const dg_index rows = {self.c.integer(n_iterations(kernel.axes))};")
+        self.blocks_over("first_row", "rows", teams)
+        self._is_shared = teams > 1
+        if teams > 1:  # those behind the last row compute it too, as all threads of a warp take part in what it exchanges
+            self.out.line(f"const dg_index own_row = first_row + threadIdx.x / {plan.team};")
+            self.out.line("const bool is_own = own_row < rows;")
+            self.out.line("const dg_index row = is_own ? own_row : rows - 1;")
+        self.decode("row" if teams > 1 else "first_row", kernel.axes)
+        kept = self._keep(plan)
+        shares = stored_buffers(kernel.body) & loaded_buffers(kernel.body)
+        scope = Scope()
+        plain: list[Define | Store] = []
+        for s in kernel.body:
+            if isinstance(s, (Define, Store)):
+                plain.append(s)
+                continue
+            self._row_level(plain, scope, plan)
+            plain.clear()
+            assert isinstance(s, (Reduce, Loop))
+            self._pass(s, plan, kept)
+            if shares:
+                self.out.line("__syncthreads();" if plan.team > WARP else "__syncwarp();")
+        self._row_level(plain, scope, plan)
+        if plan.team > WARP:
+            self.out.line("__syncthreads();")
+        self.out.close()
+
+    def _row_level(self, items: Sequence[Define | Store], scope: Scope, plan: Rows) -> None:
+        """What is computed once for a row: by all threads of the team; one of them stores."""
+        run: list[Define | Store] = []
+        for k, item in enumerate(items):
+            run.append(item)
+            if k + 1 < len(items) and isinstance(items[k + 1], Store) == isinstance(item, Store):
+                continue
+            if isinstance(item, Store):
+                tests = ["lane == 0"] * (plan.team > 1) + ["is_own"] * self._is_shared
+                with self.where(tests):
+                    self.block(run, Scope(scope))
+            else:
+                self.block(run, scope)
+            run.clear()
+
+    def _for_own_rows(self) -> contextlib.AbstractContextManager[None]:
+        return self.where(["is_own"] * self._is_shared)
+
+    def _keep(self, plan: Rows) -> dict[Expr, Expr]:
+        """Lines that load what several passes read, and how it is spelled from then on."""
+        loads = kept_loads(self.kernel, plan)
+        if not loads:
+            return {}
+        first = next(s for s in self.kernel.body if pass_axes(s))
+        axes = pass_axes(first) or ()
+        kept: dict[Expr, Expr] = {}
+        for k, e in enumerate(loads):
+            kind = self.c.memory_type(e.dtype)
+            self.out.line(f"dg_pack<{kind}, {plan.width}> kept{k}[{plan.turns}];")
+            kept[e] = expr.load(f"kept{k}[turn].v", IntExpr.symbol("lane_of_pack"), e.dtype)
+        self._open_turns(axes, plan)
+        for k, e in enumerate(loads):
+            buffer: str
+            index: IntExpr
+            buffer, index = e.value  # type: ignore[misc]
+            if plan.width == 1:
+                self.out.line(f"kept{k}[turn].v[0] = {self.c.element(buffer, self.c.integer(index))};")
+            else:
+                kind = self.c.memory_type(e.dtype)
+                place = self.at_first(Pack("", buffer, e.dtype, index), axes[-1], "at")
+                self.out.line(f"kept{k}[turn] = dg_load_pack<{kind}, {plan.width}>({place});")
+        self._close_turns(axes, plan)
+        return kept
+
+    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> str:
+        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first.
+
+        Gives the text of the row's length.
+        """
+        length = n_iterations(axes)
+        text = self.c.integer(length)
+        if length.constant is None:
+            text = f"length{self._n_lengths}"
+            self._n_lengths += 1
+            self.out.line(f"const dg_index {text} = {self.c.integer(length)};")
+        stride = plan.team * plan.width
+        if plan.turns is not None:
+            self.out.line("#pragma unroll")
+            self.out.open(f"for (int turn = 0; turn < {plan.turns}; ++turn)")
+            mine = "lane" if plan.width == 1 else f"lane * {plan.width}"
+            self.out.line(f"const dg_index at = turn * {stride} + {mine};")
+            if length.constant is None or length.constant % stride:
+                self.out.line(f"if (at < {text}) {{")
+                self.out.depth += 1
+        else:
+            mine = "lane" if plan.width == 1 else f"lane * {plan.width}"
+            self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
+            self.out.open(f"for (dg_index at = {mine}; at < {text}; at += {stride})")
+        if plan.width == 1:
+            self._decode_from("at", axes)
+        return text
+
+    def _decode_from(self, item: str, axes: Sequence[Axis]) -> None:
+        """As `decode`, of axes that may begin elsewhere than at 0."""
+        if len(axes) == 1:
+            self.out.line(f"const dg_index {axes[0].symbol.name} = {self.c.integer(axes[0].start)} + {item};")
+            return
+        assert all(a.start == 0 for a in axes)
+        self.decode(item, axes)
+
+    def _close_turns(self, axes: Sequence[Axis], plan: Rows) -> None:
+        length = n_iterations(axes).constant
+        if plan.turns is not None and (length is None or length % (plan.team * plan.width)):
+            self.out.close()
+        self.out.close()
+
+    def _pass(self, s: Reduce | Loop, plan: Rows, kept: dict[Expr, Expr]) -> None:
+        if isinstance(s, Loop):
+            with self._for_own_rows():
+                self._walk(s, s.axes, [x for x in s.body if isinstance(x, (Define, Store))], plan, kept)
+            return
+        for a in s.accumulators:
+            start = "-1" if _is_position(a) else initial(self.c, a)
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {start};")
+            if _is_position(a):
+                self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
+        if not s.axes:
+            self._single(s)
+        else:
+            self._walk(s, s.axes, [*_steps(s.accumulators), *s.stores], plan, kept)
+            self._combine_team(s.accumulators, plan)
+        for a in s.accumulators:
+            if a.dtype is dtypes.float16:
+                self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
+
+    def _walk(
+        self, s: Reduce | Loop, axes: Sequence[Axis], items: Sequence[Define | Store], plan: Rows, kept: dict[Expr, Expr]
+    ) -> None:
+        """A thread's part of a pass: the steps of accumulators are definitions of their values, then stores."""
+        accumulators = {f"{a.name}_value": a for a in s.accumulators} if isinstance(s, Reduce) else {}
+        if not axes:
+            self._lane_of_pass(items, accumulators, "0")
+            return
+        length = self._open_turns(axes, plan)
+        if plan.width == 1:
+            changed = replaced(items, lambda e: _in_pack_of_one(kept.get(e)))
+            self._lane_of_pass([x for x in changed if isinstance(x, (Define, Store))], accumulators, "at")
+        else:
+            self._pass_of_packs(items, axes[-1], length, plan, kept, accumulators)
+        self._close_turns(axes, plan)
+
+    def _pass_of_packs(
+        self,
+        items: Sequence[Define | Store],
+        axis: Axis,
+        length: str,
+        plan: Rows,
+        kept: dict[Expr, Expr],
+        accumulators: dict[str, Accumulator],
+    ) -> None:
+        width, name = plan.width, axis.symbol.name
+        whole = all(c % width == 0 for c in axis.extent.terms.values())
+        statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), kept)
+        if not whole:
+            self.out.open(f"if (at + {width} <= {length})")
+        self.load_packs(loads, axis, width, "at")
+        for pack in stores:
+            self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
+        self.out.line("#pragma unroll")
+        self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
+        self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + at + lane_of_pack;")
+        self._lane_of_pass([x for x in statements if isinstance(x, (Define, Store))], accumulators, "at + lane_of_pack")
+        self.out.close()
+        if stores:
+            with self._for_own_rows():
+                self.store_packs(stores, axis, width, "at")
+        if not whole:
+            self.out.close(" else {")
+            self.out.depth += 1
+            self.out.open(f"for (dg_index rest = at; rest < {length}; ++rest)")
+            self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + rest;")
+            self._lane_of_pass(items, accumulators, "rest")
+            self.out.close()
+            self.out.close()
+
+    def _lane_of_pass(self, items: Sequence[Define | Store], accumulators: dict[str, Accumulator], position: str) -> None:
+        """One element of a pass.  Stores to the local pack are anybody's, those to memory only of a team with a row of its own."""
+        scope = Scope()
+        stores = [x for x in items if isinstance(x, Store)]
+        if accumulators and self._is_shared and any(x.buffer in self.program.buffers for x in stores):
+            self.block([x for x in items if isinstance(x, Define)], scope)
+            with self._for_own_rows():
+                self.block(stores, Scope(scope))
+        else:
+            self.block(items, scope)
+        for name, a in accumulators.items():
+            if _is_position(a):
+                self.out.open(f"if ({a.name} < 0 || {self._better(a, name, f'{a.name}_best')})")
+                self.out.line(f"{a.name}_best = {name};")
+                self.out.line(f"{a.name} = {position};")
+                self.out.close()
+            else:
+                self.out.line(f"{a.name} = {self.combine(a, a.name, name)};")
+
+    def _single(self, s: Reduce) -> None:
+        """Every reduced size is 1."""
+        scope = Scope()
+        self.block(_steps(s.accumulators), scope)
+        for a in s.accumulators:
+            text = f"{a.name}_value"
+            if a.kind == "sum" and a.dtype.is_inexact:
+                text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
+            self.out.line(f"{a.name} = {'0' if _is_position(a) else text};")
+        self.block(s.stores, scope)
+
+    def _combine_team(self, accumulators: Sequence[Accumulator], plan: Rows) -> None:
+        """Every thread of the team gets what all have accumulated, in an order that is always the same."""
+        if plan.team == 1:
+            return
+        self._exchange(accumulators, min(WARP, plan.team))
+        if plan.team <= WARP:
+            return
+        warps = plan.team // WARP
+        self.out.open(f"if (lane % {WARP} == 0)")
+        for a in accumulators:
+            self.out.line(f"{a.name}_of_warp[lane / {WARP}] = {a.name};")
+            if _is_position(a):
+                self.out.line(f"{a.name}_best_of_warp[lane / {WARP}] = {a.name}_best;")
+        self.out.close()
+        self.out.line("__syncthreads();")
+        for a in accumulators:
+            self.out.line(f"{a.name} = {a.name}_of_warp[lane % {warps}];")
+            if _is_position(a):
+                self.out.line(f"{a.name}_best = {a.name}_best_of_warp[lane % {warps}];")
+        self._exchange(accumulators, warps)
+
+    def _exchange(self, accumulators: Sequence[Accumulator], width: int) -> None:
+        self.out.line("#pragma unroll")
+        self.out.open(f"for (int step = {width // 2}; step; step /= 2)")
+        for a in accumulators:
+            kind = self.c.number_type(a.dtype)
+            self.out.line(f"const {kind} {a.name}_other = dg_from_lane({a.name}, (lane ^ step) % {width}, {width});")
+            if not _is_position(a):
+                self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_other')};")
+                continue
+            mine, theirs = f"{a.name}_best", f"{a.name}_best_other"
+            self.out.line(
+                f"const {self.c.number_type(a.value.dtype)} {theirs} = dg_from_lane({mine}, (lane ^ step) % {width}, {width});"
+            )
+            better, worse = self._better(a, theirs, mine), self._better(a, mine, theirs)
+            self.out.open(
+                f"if ({a.name}_other >= 0 && ({a.name} < 0 || {better} || (!({worse}) && {a.name}_other < {a.name})))"
+            )
+            self.out.line(f"{mine} = {theirs};")
+            self.out.line(f"{a.name} = {a.name}_other;")
+            self.out.close()
+        self.out.close()
+
+    def _better(self, a: Accumulator, value: str, best: str) -> str:
+        """Whether a value is a new extreme; a NaN is the extreme of all."""
+        pair = (var(value, a.value.dtype), var(best, a.value.dtype))
+        text = self.c.expr(expr.call("gt" if a.kind == "argmax" else "lt", *pair), Scope())
+        if a.value.dtype.is_inexact:
+            text = f"(({text} || {value} != {value}) && {best} == {best})"
+        return text
+
+
+def _steps(accumulators: Sequence[Accumulator]) -> list[Define]:
+    """The values that are accumulated, by name."""
+    return [Define(f"{a.name}_value", a.value) for a in accumulators]
+
+
+def _is_position(a: Accumulator) -> bool:
+    return a.kind in ("argmax", "argmin")
+
+
+def _in_pack_of_one(kept: Expr | None) -> Expr | None:
+    """What is kept for a pack's lane, where packs have one."""
+    if kept is None:
+        return None
+    name: str
+    name, _ = kept.value  # type: ignore[misc]
+    return expr.load(name, IntExpr.of(0), kept.dtype)
+
+
+__all__ = ["RowsPrinter"]
