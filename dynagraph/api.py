@@ -10,7 +10,7 @@ from typing import Any, Union
 
 from dynagraph import control, runtime
 from dynagraph._core import _dispatch
-from dynagraph.backends.registry import get_backend
+from dynagraph.backends.registry import MODES, get_backend
 from dynagraph.compilation import Compilation, Options, Program, RecompileLimitWarning
 from dynagraph.control import collecting, disable, reset, stance
 from dynagraph.frontend.breaks import Break
@@ -35,8 +35,6 @@ __all__ = [
     "stance",
 ]
 
-MODES = ("default",)
-
 
 def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
             backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default") -> Any:
@@ -45,7 +43,13 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
     fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly.
     dynamic: None makes sizes of arrays and Python numbers symbolic once they change; True makes all sizes symbolic at once, False
-    none. backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable. mode: "default".
+    none. backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
+    mode: how programs of CuPy arrays run; those of NumPy arrays, and backends of your own, run as in "default" always.
+    "default": every operation rounds as IEEE 754 says. "fast": x*y + z may round once, division and square root may be 2 ULP off,
+    and float32 denormals are flushed to zero. "reduce-overhead": values are those of "default"; where calls come again with arrays
+    at the same addresses, of the same sizes, with the same numbers and on the same stream, their kernels are launched at once, as a
+    CUDA graph; other calls launch them one by one. Each thread keeps the memory of two sets of results for the last eight of such
+    calls; results that are still in use, or views of which are, are not written again.
 
     The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`, `explain_misses()`.
     Raises TypeError for what is no Python function, ValueError for an unknown mode, BackendError for an unknown backend.
@@ -76,7 +80,7 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> 
     if not isinstance(backend, str) and not callable(backend):
         raise TypeError(f"compile: backend={backend!r}: expected a name or a callable(graph, example_inputs)")
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
-    return Options(fullgraph, dynamic, get_backend(backend), name)
+    return Options(fullgraph, dynamic, get_backend(backend, mode), name)
 
 
 def compile_as(fn: Any, options: Options) -> Any:

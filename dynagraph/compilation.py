@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import inspect
 import logging
-import signal
 import threading
 import time
-import traceback
 import types
 import warnings
 import weakref
@@ -40,6 +38,7 @@ from dynagraph.frontend.resume import Resumes, Target
 from dynagraph.frontend.tape import CALL_COMPILED, holds_boxes, tapes_alive
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.size_programs import size_program
+from dynagraph.signals import is_of_signal
 
 try:
     from dynagraph._core import _frame_hook
@@ -261,7 +260,7 @@ class Compilation:
         except RecursionError:  # the caller's stack is nearly full
             self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
         except Exception as error:
-            if _is_of_signal(error):
+            if is_of_signal(error):
                 raise
             self._note_failure(function, error, kind)
         finally:
@@ -437,13 +436,6 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
     return AssertionError(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
-
-
-def _is_of_signal(error: Exception) -> bool:
-    """Whether a signal's handler raised it, which is no failure of the compiler's: Python calls handlers anywhere."""
-    handlers = map(signal.getsignal, signal.valid_signals())
-    codes = {id(getattr(getattr(h, "__func__", h), "__code__", h)) for h in handlers if callable(h)}
-    return any(id(frame.f_code) in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _capturable(function: types.FunctionType) -> bool:

@@ -74,7 +74,7 @@ class Launcher:
         launch_address: int,  # of a function with the parameters of cuLaunchKernel
         n_inputs: int,
         n_symbols: int,
-        values: tuple[int, ...],
+        values: tuple[tuple[int, int], ...],  # inputs that are numbers of the host's: position, bytes
         results: tuple[tuple[Any, tuple[Size, ...], int], ...],  # dtype, shape, the input that it is written into or -1
         workspace: Size,  # bytes
         # a function's address, units of work, of which so many for a block, threads of a block, parameters: ("input", position),
@@ -90,6 +90,12 @@ class Launcher:
         current_stream: Callable[[], int],
         on_error: Callable[[int, int], None],  # which launch, CUDA's error; raises
         keepalive: object,
+        symbols: tuple[int, ...],  # those that launches depend on
+        # Asked first: takes a key of all that launches depend on, the stream included, and the inputs.  Gives [launch, result...],
+        # where `launch()` does what all launches do, or None.
+        replay: Callable[[bytes, tuple[Any, ...]], list[Any] | None] | None = None,
+        # Takes what `replay` or its launch raised; False: it is somebody else's, and is raised once the call is done.
+        replay_failed: Callable[[BaseException], bool] | None = None,
     ) -> None: ...
 
 @final

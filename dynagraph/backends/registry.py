@@ -23,14 +23,17 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
 from dynagraph.ir.shapes import hint_of
 
+MODES = ("default", "fast", "reduce-overhead")  # what `compile` says of them
+
 _log = logging.getLogger("dynagraph.kernels")
 UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
 
 
-def get_backend(backend: Union[str, UserBackend]) -> Backend:
+def get_backend(backend: Union[str, UserBackend], mode: str = "default") -> Backend:
     """The backend of a name of `BACKENDS`, or a user's ``backend(graph, example_inputs)`` made into one.
 
     A user's backend gives back a callable, which takes the graph's inputs and gives a tuple or list of its outputs.
+    mode: one of `MODES`, for graphs of arrays on a device.
     Raises BackendError for an unknown name.
 
     >>> callable(get_backend("reference"))
@@ -38,13 +41,13 @@ def get_backend(backend: Union[str, UserBackend]) -> Backend:
     """
     if callable(backend):
         return functools.partial(_compile_with, backend)
-    return _by_name(backend)
+    return _by_name(backend, mode)
 
 
 @functools.cache
-def _by_name(backend: str) -> Backend:
-    """One object for each name: who compares options finds them equal."""
-    return functools.partial(_by_library, _own_backend(backend))
+def _by_name(backend: str, mode: str) -> Backend:
+    """One object for each name and mode: who compares options finds them equal."""
+    return functools.partial(_by_library, _own_backend(backend), mode)
 
 
 def _own_backend(backend: str) -> Backend:
@@ -56,12 +59,12 @@ def _own_backend(backend: str) -> Backend:
     return BACKENDS[backend]
 
 
-def _by_library(backend: Backend, graph: Graph) -> Executable:
+def _by_library(backend: Backend, mode: str, graph: Graph) -> Executable:
     """Graphs of arrays that lie on a device run there, whatever the backend for NumPy's is."""
-    return backend(graph) if graph.library == NUMPY.name else _on_device(graph)
+    return backend(graph) if graph.library == NUMPY.name else _on_device(graph, mode)
 
 
-def _on_device(graph: Graph) -> Executable:
+def _on_device(graph: Graph, mode: str) -> Executable:
     """Kernels of our own; through the library's functions, op by op, what these do not do or where there is no driver."""
     from dynagraph.backends.cuda import backend as cuda_backend  # for those who use CuPy
     from dynagraph.backends.cuda.driver import driver_of
@@ -70,7 +73,7 @@ def _on_device(graph: Graph) -> Executable:
     driver = driver_of(library)
     if driver is not None:
         try:
-            return cuda_backend.compile_graph(graph, library, driver)
+            return cuda_backend.compile_graph(graph, library, driver, mode)
         except cuda_backend.NotForDevice as reason:
             _log.info("%s runs op by op: %s", graph.name, reason)
     return device_backend.compile_graph(graph)
@@ -150,4 +153,4 @@ def _checked(
     return arrays
 
 
-__all__ = ["BACKENDS", "UserBackend", "cpu", "example_inputs", "get_backend"]
+__all__ = ["BACKENDS", "MODES", "UserBackend", "cpu", "example_inputs", "get_backend"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend
-from dynagraph.backends.cuda.driver import Loaded
+from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
 from dynagraph.ir.graph import Graph
 from tests.cuda import emulator
 from tests.cupy_arrays import stand_in
@@ -42,7 +42,43 @@ class EmulatedDevice:
         return emulator.last_error()
 
 
-def emulated(graph: Graph, races: bool = False, mode: str = "strict") -> Any:
+class QueuedDevice(EmulatedDevice):
+    """Queues kernels on the streams of a stand-in with `cupy.cuda`, which may capture them; arguments are read at the launch.
+
+    launches: of kernels, captured ones apart; modes: of the sources that were loaded.
+    """
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self.machine, self.launches = module.machine, 0
+        self.modes: list[str] = []
+        self._launch = LaunchFunction(self._queue)
+
+    @property
+    def launch_address(self) -> int:
+        address = ctypes.cast(self._launch, ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
+        self.modes.append(mode)
+        return super().load(source, kernels, device, mode)
+
+    def stream(self) -> int:
+        return int(self.machine.cuda.get_current_stream().ptr)
+
+    def _queue(self, function: int, *rest: Any) -> int:
+        *sizes, stream, parameters, _ = rest
+        addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
+        bytes_of = emulator.argument_sizes(function)
+        given = [(ctypes.c_char * n).from_buffer_copy(ctypes.string_at(addresses[k], n)) for k, n in enumerate(bytes_of)]
+        queue = self.machine.queue_at(self.device(), stream or 0)
+        self.launches += queue.captured is None
+        queue.add(lambda: emulator.launch(function, tuple(sizes[:3]), tuple(sizes[3:6]), sizes[6], given))
+        return 0
+
+
+def emulated(graph: Graph, races: bool = False, mode: str = "default") -> Any:
     """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator."""
     library = CuPy("cupy", stand_in.module())
     executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races), mode)

@@ -147,11 +147,17 @@ def launch(
 
 def _check_arguments(kernel: _Kernel, arguments: Sequence[ctypes._SimpleCData]) -> None:
     given = [ctypes.sizeof(argument) for argument in arguments]
-    wanted = kernel.argument_sizes[: kernel.argument_count]
+    wanted = argument_sizes(ctypes.addressof(kernel))
     if given != wanted:
         name = kernel.name.decode()
         rule = "pass ctypes values of these sizes"
         raise EmulatorError(f"{name}: arguments of {given} bytes, but its parameters have {wanted}: {rule}", 1)
+
+
+def argument_sizes(function: int) -> list[int]:
+    """The bytes of each parameter of a kernel."""
+    kernel = _Kernel.from_address(function)
+    return list(kernel.argument_sizes[: kernel.argument_count])
 
 
 def launch_kernel_address() -> int:

@@ -2,22 +2,25 @@
 
 Streams are lazy: what is queued is done only when somebody waits for it, or looks at an array whose device's current stream has it.
 So a copy that nobody waited for has not happened, and one whose source was changed or freed meanwhile is seen: `Machine.mistakes`.
+What is queued on a stream that is capturing goes to the graph.
 """
 
 from __future__ import annotations
 
 import collections
+import contextlib
 import ctypes
 import os
 import threading
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 UNIT = 512  # bytes: pools round up to it
 SUCCESS, INVALID, NO_MEMORY, NO_INITIALIZATION, OLD_DRIVER, NO_DEVICE, BAD_HANDLE, NOT_READY = 0, 1, 2, 3, 35, 100, 400, 600
+BAD_STATE, BAD_CAPTURE = 401, 901
 _TEXTS = {
     INVALID: "cudaErrorInvalidValue: invalid argument",
     NO_MEMORY: "cudaErrorMemoryAllocation: out of memory",
@@ -26,6 +29,8 @@ _TEXTS = {
     NO_DEVICE: "cudaErrorNoDevice: no CUDA-capable device is detected",
     BAD_HANDLE: "cudaErrorInvalidResourceHandle: invalid resource handle",
     NOT_READY: "cudaErrorNotReady: device not ready",
+    BAD_STATE: "cudaErrorIllegalState: the operation cannot be performed in the present state",
+    BAD_CAPTURE: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",
 }  # fmt: skip
 
 
@@ -49,6 +54,10 @@ class Queue:
     def __init__(self, machine: Machine, device: int):
         self.machine, self.device = machine, device
         self.work: collections.deque[Callable[[], None]] = collections.deque()
+        self.captured: list[Callable[[], None]] | None = None  # while it is capturing
+
+    def add(self, step: Callable[[], None]) -> None:
+        (self.work if self.captured is None else self.captured).append(step)
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         while self.work and not until():
@@ -77,6 +86,7 @@ class PerThread(threading.local):
         self.stacks: list[list[Any]] = [[machine.null] for _ in machine.queues]
         self.entered: list[int] = []
         self.hooks: dict[str, Any] = {}
+        self.allocator: Callable[[int], Any] | None = None
 
 
 class Machine:
@@ -93,6 +103,8 @@ class Machine:
         self.blocks: dict[int, int] = {}  # page-locked memory: address -> bytes
         self.streams: dict[int, Queue] = {}  # those that were made and not destroyed
         self.next_stream = 0x1000
+        self.capture_status = self.graph_status = SUCCESS  # of ends of captures, and launches of graphs
+        self.graphs = self.graph_launches = 0
         self.null: Any = None
         self.cuda = _namespace(self)
         self.thread = PerThread(self)
@@ -109,12 +121,15 @@ class Machine:
 
     def queue_of(self, stream: Any) -> Queue:
         self.use()
-        return self.queues[self.thread.device] if stream.ptr == 0 else self.streams[stream.ptr]
+        return self.queue_at(self.thread.device, stream.ptr)
 
     def catch_up(self, device: int) -> None:
         """Functions on arrays are done at once: after what their stream has to do."""
-        stream = self.thread.streams[device]
-        (self.queues[device] if stream.ptr == 0 else self.streams[stream.ptr]).run()
+        self.queue_at(device, self.thread.streams[device].ptr).run()
+
+    def queue_at(self, device: int, address: int) -> Queue:
+        """The queue of the stream at an address."""
+        return self.queues[device] if address == 0 else self.streams[address]
 
     def is_page_locked(self, address: int, size: int) -> bool:
         return any(start <= address and address + size <= start + length for start, length in self.blocks.items())
@@ -157,7 +172,7 @@ class MemoryPointer:
         queue, machine = self._queue(stream, writes=True), self._machine
         if not machine.is_page_locked(mem, size):
             data = ctypes.string_at(mem, size)
-            queue.work.append(lambda: _move(self.ptr, data, size))
+            queue.add(lambda: _move(self.ptr, data, size))
             return
 
         def copy() -> None:
@@ -166,7 +181,7 @@ class MemoryPointer:
             else:
                 machine.mistakes.append("copy from page-locked memory that is freed")
 
-        queue.work.append(copy)
+        queue.add(copy)
 
     def copy_to_host_async(self, mem: int, size: int, stream: Any = None) -> None:
         queue, machine, is_locked = self._queue(stream, writes=False), self._machine, self._machine.is_page_locked(mem, size)
@@ -177,12 +192,12 @@ class MemoryPointer:
             else:
                 machine.mistakes.append("copy to page-locked memory that is freed")
 
-        queue.work.append(copy)
+        queue.add(copy)
         if not is_locked:
             queue.run()
 
     def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
-        self._queue(stream, writes=True).work.append(lambda: _move(self.ptr, src.ptr, size))
+        self._queue(stream, writes=True).add(lambda: _move(self.ptr, src.ptr, size))
 
 
 class MemoryPool:
@@ -199,6 +214,8 @@ class MemoryPool:
 
     def allocate(self, size: int, device: int, stream: int) -> Memory:
         rounded, made = -(-size // UNIT) * UNIT, None
+        if self.machine.queue_at(device, stream).captured is not None:
+            self.machine.mistakes.append("memory was allocated for a stream that is capturing")
         hooks = list(self.machine.thread.hooks.values())
         for hook in hooks:
             hook.malloc_preprocess(device_id=device, size=size, mem_size=rounded)
@@ -216,6 +233,9 @@ class MemoryPool:
         return made
 
     def freed(self, memory: Memory) -> None:
+        queue = self.machine.queues[memory.device_id] if memory.stream == 0 else self.machine.streams.get(memory.stream)
+        if queue is not None and queue.work:  # which may use it
+            queue.work.append(lambda block=memory.block: None)
         with self.lock:
             self.used[memory.device_id] -= memory.size
 
@@ -309,6 +329,29 @@ def _namespace(machine: Machine) -> Any:
             before = thread.stacks[device][-1]
             thread.streams[before.device_id if before.device_id >= 0 else thread.device] = before  # as CuPy: by the current device
 
+        def use(self) -> Stream:
+            machine.thread.streams[self._here()] = self
+            return self
+
+        def begin_capture(self, mode: int | None = None) -> None:
+            if self.ptr == 0:
+                raise RuntimeError("cannot capture on the default (legacy) stream")
+            machine.check(SUCCESS if not self.is_capturing() else BAD_STATE)
+            machine.queue_of(self).captured = []
+
+        def end_capture(self) -> Graph:
+            queue = machine.queue_of(self)
+            steps, queue.captured = queue.captured, None
+            machine.check(SUCCESS if steps is not None else BAD_STATE)
+            machine.check(machine.capture_status)
+            machine.graphs += 1
+            made = Graph.__new__(Graph)
+            made._steps = tuple(steps or ())
+            return made
+
+        def is_capturing(self) -> bool:
+            return machine.queue_of(self).captured is not None
+
         @property
         def done(self) -> bool:
             return not machine.queue_of(self).work
@@ -321,12 +364,25 @@ def _namespace(machine: Machine) -> Any:
             queue = machine.queue_of(self)
             machine.check(SUCCESS if event._device_id == queue.device else BAD_HANDLE)
             event._mark = Mark(queue)
-            queue.work.append(event._mark.reach)
+            queue.add(event._mark.reach)
             return event
 
         def wait_event(self, event: Any) -> None:
             if event._mark is not None:
-                machine.queue_of(self).work.append(event._mark.wait)
+                machine.queue_of(self).add(event._mark.wait)
+
+    class Graph:
+        _steps: tuple[Callable[[], None], ...]
+
+        def __init__(self) -> None:
+            raise NotImplementedError("it must be created via stream capture")
+
+        def launch(self, stream: Any = None) -> None:
+            machine.check(machine.graph_status)
+            queue = machine.queue_of(get_current_stream() if stream is None else stream)
+            machine.graph_launches += 1
+            for step in self._steps:
+                queue.add(step)
 
     class Event:
         def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False):
@@ -377,13 +433,24 @@ def _namespace(machine: Machine) -> Any:
         def __exit__(self, *error: Any) -> None:
             del machine.thread.hooks[self.name]
 
+    def get_allocator() -> Callable[[int], Any]:
+        return machine.thread.allocator or machine.allocator
+
+    @contextlib.contextmanager
+    def using_allocator(allocator: Callable[[int], Any]) -> Iterator[None]:
+        before, machine.thread.allocator = machine.thread.allocator, allocator
+        try:
+            yield
+        finally:
+            machine.thread.allocator = before
+
     Stream.null = machine.null = Stream(null=True)
-    for made in (Device, Stream, Event, get_current_stream, get_elapsed_time, alloc_pinned_memory):
+    for made in (Device, Stream, Event, Graph, get_current_stream, get_elapsed_time, get_allocator, using_allocator):
         setattr(cuda, made.__name__, made)
+    cuda.alloc_pinned_memory = alloc_pinned_memory
     cuda.MemoryHook, cuda.memory_hook = Hook, types.SimpleNamespace(get_memory_hooks=get_memory_hooks)
-    cuda.get_allocator = lambda: machine.allocator
     cuda.set_allocator = lambda allocator: setattr(machine, "allocator", allocator)
-    cuda.alloc = lambda size: machine.allocator(size)
+    cuda.alloc = lambda size: get_allocator()(size)
     cuda.runtime = _runtime(machine)
     return cuda
 

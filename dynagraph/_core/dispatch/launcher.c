@@ -1,7 +1,8 @@
 /* Launchers: the kernels of a program, with everything about their launches that does not change packed beforehand.
 
    A launcher serves the calls that its program most often gets: memory that begins at multiples of 16 bytes, sizes that fit into 32
-   bits, one device, which is the current one.  It leaves all others to the callable of its plan. */
+   bits, one device, which is the current one.  It leaves all others to the callable of its plan.  Of a call that it serves it first
+   asks `replay`, where there is one, for a single launch that does the same. */
 #include "core.h"
 
 enum { PACK_BYTES = 16, VALUE_BYTES = 16, MAX_PARAMETERS = 4 * DG_MAX_ARRAYS };
@@ -39,8 +40,10 @@ struct dg_launcher {
     launch_function function;
     int64_t most_blocks, reach, device;
     PyObject *array_type, *byte_type, *current_device, *current_stream, *on_error, *keepalive;
-    int n_inputs, n_symbols, n_results, n_launches, n_sizes;
-    unsigned char is_value[DG_MAX_ARRAYS];
+    PyObject *replay, *replay_failed; /* or null */
+    int n_inputs, n_symbols, n_results, n_launches, n_sizes, n_read;
+    unsigned char value_bytes[DG_MAX_ARRAYS]; /* of inputs that are numbers of the host's; 0: an array */
+    unsigned char read[DG_MAX_SYMBOLS];       /* the symbols that launches depend on */
     result *results;
     launch *launches;
     dg_size *sizes; /* none of which may be above `reach` */
@@ -58,6 +61,8 @@ static void clear(dg_launcher *l)
     Py_CLEAR(l->current_stream);
     Py_CLEAR(l->on_error);
     Py_CLEAR(l->keepalive);
+    Py_CLEAR(l->replay);
+    Py_CLEAR(l->replay_failed);
     for (int k = 0; k < l->n_results && l->results; ++k) {
         Py_CLEAR(l->results[k].descr);
         for (int axis = 0; axis < DG_MAX_DIMS; ++axis)
@@ -97,6 +102,8 @@ static int launcher_traverse(dg_launcher *l, visitproc visit, void *arg)
     Py_VISIT(l->current_stream);
     Py_VISIT(l->on_error);
     Py_VISIT(l->keepalive);
+    Py_VISIT(l->replay);
+    Py_VISIT(l->replay_failed);
     for (int k = 0; k < l->n_launches; ++k)
         Py_VISIT(l->launches[k].call);
     return 0;
@@ -200,17 +207,34 @@ static int parse_launch(dg_launcher *l, launch *step, PyObject *row)
     return 0;
 }
 
+/* rows (position, bytes) */
 static int parse_values(dg_launcher *l, PyObject *values)
 {
-    memset(l->is_value, 0, sizeof l->is_value);
+    memset(l->value_bytes, 0, sizeof l->value_bytes);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) {
-        long position = PyLong_AsLong(PyTuple_GET_ITEM(values, k));
-        if (position < 0 || position >= l->n_inputs) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "Launcher: value %ld of %d inputs", position, l->n_inputs);
+        int position, bytes;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(values, k), "ii;a value is (position, bytes)", &position, &bytes))
+            return -1;
+        if (position < 0 || position >= l->n_inputs || bytes < 1 || bytes > VALUE_BYTES) {
+            PyErr_Format(PyExc_ValueError, "Launcher: value %d of %d inputs, of %d bytes", position, l->n_inputs, bytes);
             return -1;
         }
-        l->is_value[position] = 1;
+        l->value_bytes[position] = (unsigned char)bytes;
+    }
+    return 0;
+}
+
+static int parse_symbols(dg_launcher *l, PyObject *symbols)
+{
+    l->n_read = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(symbols); ++k) {
+        long symbol = PyLong_AsLong(PyTuple_GET_ITEM(symbols, k));
+        if (symbol < 0 || symbol >= l->n_symbols || k >= DG_MAX_SYMBOLS) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "Launcher: symbol %ld of %d", symbol, l->n_symbols);
+            return -1;
+        }
+        l->read[l->n_read++] = (unsigned char)symbol;
     }
     return 0;
 }
@@ -219,16 +243,16 @@ static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwar
 {
     static char *names[] = {"launch_address", "n_inputs", "n_symbols", "values", "results", "workspace", "launches", "sizes", "reach",
                             "most_blocks", "device", "array_type", "byte_type", "current_device", "current_stream", "on_error",
-                            "keepalive", NULL};
+                            "keepalive", "symbols", "replay", "replay_failed", NULL};
     unsigned long long address;
     long long reach, most_blocks, device;
     int n_inputs, n_symbols;
     PyObject *values, *results, *workspace, *launches, *sizes, *array_type, *byte_type, *current_device, *current_stream, *on_error;
-    PyObject *keepalive;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KiiO!O!OO!O!LLLOOOOOO:prepare", names, &address, &n_inputs, &n_symbols,
+    PyObject *keepalive, *symbols, *replay = Py_None, *replay_failed = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KiiO!O!OO!O!LLLOOOOOOO!|OO:prepare", names, &address, &n_inputs, &n_symbols,
                                      &PyTuple_Type, &values, &PyTuple_Type, &results, &workspace, &PyTuple_Type, &launches,
                                      &PyTuple_Type, &sizes, &reach, &most_blocks, &device, &array_type, &byte_type, &current_device,
-                                     &current_stream, &on_error, &keepalive))
+                                     &current_stream, &on_error, &keepalive, &PyTuple_Type, &symbols, &replay, &replay_failed))
         return NULL;
     if (l->ready)
         return PyErr_Format(PyExc_RuntimeError, "Launcher: it is ready, and may be running");
@@ -249,7 +273,9 @@ static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwar
     l->current_stream = Py_NewRef(current_stream);
     l->on_error = Py_NewRef(on_error);
     l->keepalive = Py_NewRef(keepalive);
-    if (parse_values(l, values) < 0 || !(l->results = rows_of(results, sizeof *l->results, &l->n_results)))
+    l->replay = replay == Py_None ? NULL : Py_NewRef(replay);
+    l->replay_failed = replay == Py_None ? NULL : Py_NewRef(replay_failed);
+    if (parse_values(l, values) < 0 || parse_symbols(l, symbols) < 0 || !(l->results = rows_of(results, sizeof *l->results, &l->n_results)))
         goto fail;
     for (int k = 0; k < l->n_results; ++k)
         if (parse_result(l, &l->results[k], PyTuple_GET_ITEM(results, k)) < 0)
@@ -299,7 +325,7 @@ static int serves(const dg_launcher *l, const dg_frame *frame)
 {
     for (int k = 0; k < l->n_inputs; ++k) {
         int is_array = Py_IS_TYPE(frame->input_objects[k], (PyTypeObject *)l->array_type);
-        if (is_array == l->is_value[k] || (is_array && ((uintptr_t)frame->inputs[k] & (PACK_BYTES - 1))))
+        if (is_array == (l->value_bytes[k] > 0) || (is_array && ((uintptr_t)frame->inputs[k] & (PACK_BYTES - 1))))
             return 0;
     }
     for (int k = 0; k < l->n_sizes; ++k)
@@ -377,14 +403,83 @@ static int start(const dg_launcher *l, int which, const dg_frame *frame, char *c
     return -1;
 }
 
-int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
+/* -- replays ---------------------------------------------------------------------------------------------------------------- */
+
+/* all that the launches of a call depend on: the stream, sizes, addresses, numbers */
+static PyObject *key_of(const dg_launcher *l, const dg_frame *frame, int64_t stream)
 {
-    const dg_launcher *l = (const dg_launcher *)launcher;
-    if (!l->ready)
-        return 0;
-    int may = serves(l, frame);
-    if (may <= 0)
-        return may;
+    enum { VALUE_WORDS = VALUE_BYTES / sizeof(uint64_t) };
+    uint64_t words[1 + DG_MAX_SYMBOLS + VALUE_WORDS * DG_MAX_ARRAYS];
+    int n = 0;
+    words[n++] = (uint64_t)stream;
+    for (int k = 0; k < l->n_read; ++k)
+        words[n++] = (uint64_t)frame->sizes[l->read[k]];
+    for (int k = 0; k < l->n_inputs; ++k) {
+        if (!l->value_bytes[k]) {
+            words[n++] = (uintptr_t)frame->inputs[k];
+            continue;
+        }
+        memset(&words[n], 0, VALUE_BYTES);
+        memcpy(&words[n], frame->inputs[k], l->value_bytes[k]);
+        n += VALUE_WORDS;
+    }
+    return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)sizeof *words * n);
+}
+
+/* [launch, result...] -> 1: it was launched, `outputs` are filled; -1: an exception is set, and nothing was launched */
+static int launch_replay(const dg_launcher *l, PyObject *given, PyObject **outputs)
+{
+    if (!PyList_Check(given) || PyList_GET_SIZE(given) != l->n_results + 1) {
+        PyErr_Format(PyExc_TypeError, "Launcher: replay gave %R, not [launch, result...] or None", given);
+        return -1;
+    }
+    PyObject *launched = PyObject_CallNoArgs(PyList_GET_ITEM(given, 0));
+    if (!launched)
+        return -1;
+    Py_DECREF(launched);
+    for (int k = 0; k < l->n_results; ++k)
+        outputs[k] = Py_NewRef(PyList_GET_ITEM(given, k + 1));
+    return 1;
+}
+
+/* What went wrong before anything was launched: 0: the launches do without the replay; -1: an exception of somebody else's is set. */
+static int put_up_with(const dg_launcher *l)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback)
+        PyException_SetTraceback(error, traceback);
+    PyObject *answer = PyObject_CallOneArg(l->replay_failed, error);
+    int expected = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    if (expected == 0) {
+        PyErr_Restore(type, error, traceback);
+        return -1;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(error);
+    Py_XDECREF(traceback);
+    return expected > 0 ? 0 : -1;
+}
+
+/* 1: `outputs` are filled; 0: nothing was launched; -1: nothing was launched, and an exception is set */
+static int replayed(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs)
+{
+    PyObject *key = key_of(l, frame, stream), *inputs = PyTuple_New(l->n_inputs);
+    for (int k = 0; inputs && k < l->n_inputs; ++k)
+        PyTuple_SET_ITEM(inputs, k, Py_NewRef(frame->input_objects[k]));
+    PyObject *given = key && inputs ? PyObject_Vectorcall(l->replay, (PyObject *[]){key, inputs}, 2, NULL) : NULL;
+    int done = given == Py_None ? 0 : given ? launch_replay(l, given, outputs) : -1;
+    Py_XDECREF(given);
+    Py_XDECREF(inputs);
+    Py_XDECREF(key);
+    return done < 0 ? put_up_with(l) : done;
+}
+
+/* Launch after launch, into new arrays. */
+static int launch_all(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs)
+{
     char *addresses[DG_MAX_ARRAYS], *memory = NULL;
     PyObject *workspace = NULL;
     int made = 0, ok = 0;
@@ -404,12 +499,9 @@ int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
         if (!(workspace = new_array(l, l->byte_type, 1, &l->workspace, frame->sizes)) || !(memory = address_of(workspace)))
             goto done;
     }
-    void *stream = (void *)(intptr_t)number_from(l->current_stream);
-    if (PyErr_Occurred())
-        goto done;
     for (int k = 0; k < l->n_launches; ++k)
         if ((l->launches[k].call ? call_step(&l->launches[k], l, frame, outputs, workspace)
-                                 : start(l, k, frame, addresses, memory, stream)) < 0)
+                                 : start(l, k, frame, addresses, memory, (void *)(intptr_t)stream)) < 0)
             goto done;
     ok = 1;
 done:
@@ -417,6 +509,36 @@ done:
     while (!ok && made > 0)
         Py_CLEAR(outputs[--made]);
     return ok ? 1 : -1;
+}
+
+int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
+{
+    const dg_launcher *l = (const dg_launcher *)launcher;
+    if (!l->ready)
+        return 0;
+    int may = serves(l, frame);
+    if (may <= 0)
+        return may;
+    int64_t stream = number_from(l->current_stream);
+    if (stream == -1 && PyErr_Occurred())
+        return -1;
+    dg_raised raised;
+    int done = l->replay ? replayed(l, frame, stream, outputs) : 0, late = 0;
+    if (done < 0) {
+        if (!(late = dg_take_raised(&raised)))
+            return -1;
+        done = 0; /* of a signal's handler: it waits for the end of the call, as in call_program */
+    }
+    if (!done)
+        done = launch_all(l, frame, stream, outputs);
+    if (late) {
+        PyObject *type, *error, *traceback;
+        PyErr_Fetch(&type, &error, &traceback);
+        if (dg_raise_later(&raised) < 0)
+            PyErr_WriteUnraisable(launcher);
+        PyErr_Restore(type, error, traceback);
+    }
+    return done;
 }
 
 int dg_launcher_results(PyObject *launcher) { return ((dg_launcher *)launcher)->n_results; }

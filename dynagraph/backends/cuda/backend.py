@@ -40,15 +40,17 @@ class NotForDevice(Exception):
     """A graph that holds what kernels do not do."""
 
 
-def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str = "strict") -> Executable:
-    """A program that runs the graph on the device of its inputs.  Raises NotForDevice, or CompilerError."""
+def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str = "default") -> Executable:
+    """A program that runs the graph on the device of its inputs, in a mode of `compile`.  Raises NotForDevice, or CompilerError."""
     simple = run_passes(graph)
     scalars = graph.scalars
     if graph.n_checks or all(scalars):
         raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
     program = lower_graph(on_device)
-    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, mode, config.cuda_check)
+    arithmetic = "fast" if mode == "fast" else "strict"
+    checked, replays = config.cuda_check, mode == "reduce-overhead"
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
     _check(run)
     artifacts = {"loops": str(program), "kernels": run.source.text}
     return Executable(run, launcher=run.launcher, artifacts=artifacts, checked=run.checked)

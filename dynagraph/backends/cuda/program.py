@@ -16,6 +16,7 @@ from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver, LaunchFunction, Loaded, launch_error
 from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
+from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.errors import KernelError
@@ -48,6 +49,7 @@ class DeviceProgram:
 
     `host` computes those outputs that are NumPy scalars, which `scalars` names; `graph` computes the others.  Variants are compiled
     when a call first wants them.  `checked`: each kernel's accesses to memory are checked, and each kernel is waited for.
+    `replays`: calls that come again are launched as CUDA graphs, if they are not checked.
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class DeviceProgram:
         driver: Driver,
         mode: str,
         checked: bool = False,
+        replays: bool = False,
     ):
         self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
         self.library, self.driver, self.mode, self.checked = library, driver, mode, checked
         self.source = print_program(program, Variant(checked=checked))  # of the most likely variant
         self.launcher = Launcher()
+        self.replayer = Replayer(library, graph.into, self._prepare_again) if replays else None
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
         self._lock = threading.Lock()
@@ -85,6 +89,16 @@ class DeviceProgram:
         return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
 
     def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
+        outputs, _, start = self._prepare_call(inputs, sizes, device)
+        start()
+        return outputs
+
+    def _prepare_again(self, inputs: Sequence[Any]) -> Prepared:
+        """For a call like one that has been run, on the current device; Python numbers are as they were passed."""
+        arrays = [x if hasattr(x, "dtype") else np.asarray(x) for x in inputs]
+        return self._prepare_call(arrays, bind_sizes(self.graph, arrays), self.driver.device())
+
+    def _prepare_call(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> Prepared:
         xp: Any = self.library.module
         variant = self._variant(inputs, sizes)
         code = self._code(variant, device)
@@ -97,11 +111,14 @@ class DeviceProgram:
             output = inputs[into] if into is not None else xp.empty(concrete(node.shape, sizes), node.dtype.numpy)
             arrays[buffer.name] = output
             outputs.append(output)
-        workspace = self.program.workspace.evaluate(sizes)
-        if workspace:
-            arrays[""] = xp.empty(workspace, np.uint8)
+        nbytes = self.program.workspace.evaluate(sizes)
+        if nbytes:
+            arrays[""] = xp.empty(nbytes, np.uint8)
         if self.checked:
             arrays[RECORD] = xp.zeros(4, np.int64)
+        return outputs, arrays.get(""), functools.partial(self._start_all, code, arrays, sizes, variant)
+
+    def _start_all(self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant) -> None:
         stream = self.driver.stream()
         for step in code.source.steps:
             if isinstance(step, Launch):
@@ -109,7 +126,6 @@ class DeviceProgram:
             else:
                 assert isinstance(step, LibraryCall)
                 self._multiply(step, arrays, sizes)
-        return outputs
 
     # -- variants -----------------------------------------------------------------------------------------------------
     def _variant(self, inputs: Sequence[Any], sizes: Sizes) -> Variant:
@@ -149,11 +165,15 @@ class DeviceProgram:
         names |= {name for step in code.source.steps if isinstance(step, Launch) for name in step.sizes}
         names |= {s.name for node in graph.outputs for dim in node.shape for s in expr_of(dim).symbols()}
         steps = code.source.steps
+        names |= {name for step in steps if isinstance(step, LibraryCall) for name in _symbols_of(step)}
+        symbols = sorted(int(name[1:]) for name in names)
+        # a launch of a graph does not save anything where there is but one launch
+        replayer = self.replayer if len(steps) > 1 or any(isinstance(s, LibraryCall) for s in steps) else None
         self.launcher.prepare(
             launch_address=self.driver.launch_address,
             n_inputs=len(graph.placeholders),
-            n_symbols=max((int(name[1:]) + 1 for name in names), default=0),
-            values=tuple(sorted(variant.by_value)),
+            n_symbols=symbols[-1] + 1 if symbols else 0,
+            values=tuple((k, graph.placeholders[k].dtype.itemsize) for k in sorted(variant.by_value)),
             results=tuple(
                 (node.dtype.numpy, tuple(size_program(expr_of(d)) for d in node.shape), -1 if into is None else into)
                 for node, into in zip(graph.outputs, graph.into)
@@ -170,6 +190,9 @@ class DeviceProgram:
             current_stream=self.driver.stream,
             on_error=lambda which, error: self._refuse(steps[which], error),
             keepalive=code,
+            symbols=tuple(symbols),
+            replay=replayer,
+            replay_failed=replayer.failed if replayer is not None else None,
         )
 
     def _packed(self, step: CudaStep, code: Code, variant: Variant) -> Any:
@@ -281,6 +304,12 @@ class DeviceProgram:
         shape = concrete(operand.shape, sizes)
         strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
+
+
+def _symbols_of(call: LibraryCall) -> set[str]:
+    """The symbols in the shapes and places of a call's operands."""
+    numbers = [n for o in (call.out, *call.operands) for n in (o.offset, *o.shape, *o.strides)]
+    return {s.name for n in numbers for s in expr_of(n).symbols()}
 
 
 __all__ = ["DeviceProgram", "complete_source"]
