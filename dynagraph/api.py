@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import types
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from dynagraph._core import _dispatch
 from dynagraph.backends.registry import MODES, get_backend
 from dynagraph.compilation import Compilation, Options, Program, RecompileLimitWarning
 from dynagraph.control import collecting, disable, reset, stance
+from dynagraph.cuda.devices import device_index
+from dynagraph.cuda.state import require_cupy
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.capture import capture
 from dynagraph.frontend.markers import allow_in_graph, graph_break, is_compiling
@@ -37,7 +40,7 @@ __all__ = [
 
 
 def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
-            backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default") -> Any:
+            backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default", device: str | None = None) -> Any:
     """Compile a NumPy function: the first call of each kind of arguments captures it, later ones run machine code.
 
     fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
@@ -51,8 +54,13 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     CUDA graph; other calls launch them one by one. Each thread keeps the memory of two sets of results for the last eight of such
     calls; results that are still in use, or views of which are, are not written again.
 
+    device: where functions of NumPy arrays compute; those of CuPy arrays compute where these lie.  None or "cpu": on the host.
+    "cuda", "cuda:1"...: on that device, but for what only the host can do.  "auto": each part where it is estimated to be fastest,
+    copies counted (`dynagraph dump --placement`).  Arguments and results stay NumPy's.
+
     The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`, `explain_misses()`.
-    Raises TypeError for what is no Python function, ValueError for an unknown mode, BackendError for an unknown backend.
+    Raises TypeError for what is no Python function, ValueError for an unknown mode or device, BackendError for an unknown backend,
+    CudaError where a device is asked for and CUDA cannot be used, or has no such device.
 
     While a trace function is set in a thread (`sys.settrace`: debuggers, coverage), or a debugger or coverage tool is registered
     with `sys.monitoring`, calls run the plain function there, so that breakpoints stop and lines are counted in it and in what it
@@ -65,13 +73,13 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     >>> f(np.zeros(3), np.ones(3))
     array([1., 1., 1.])
     """
-    options = _options(fullgraph, dynamic, backend, mode)
+    options = _options(fullgraph, dynamic, backend, mode, device)
     if fn is None:
         return lambda function: compile_as(function, options)
     return compile_as(fn, options)
 
 
-def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> Options:
+def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str, device: Any = None) -> Options:
     for name, value, allowed in (("fullgraph", fullgraph, (True, False)), ("dynamic", dynamic, (True, False, None))):
         if not any(value is a for a in allowed):
             raise TypeError(f"compile: {name}={value!r}: expected {' or '.join(map(repr, allowed))}")
@@ -79,8 +87,24 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str) -> 
         raise ValueError(f"compile: mode={mode!r}: expected {' or '.join(map(repr, MODES))}")
     if not isinstance(backend, str) and not callable(backend):
         raise TypeError(f"compile: backend={backend!r}: expected a name or a callable(graph, example_inputs)")
+    _check_device(device, backend)
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
-    return Options(fullgraph, dynamic, get_backend(backend, mode), name)
+    return Options(fullgraph, dynamic, get_backend(backend, mode, device), name)
+
+
+def _check_device(device: Any, backend: Any) -> None:
+    if device is None or device == "cpu":
+        return
+    expected = 'expected "cpu", "cuda", "cuda:0", ..., "auto" or None'
+    if not isinstance(device, str):
+        raise TypeError(f"compile: device={device!r}: {expected}")
+    if device != "auto" and re.fullmatch(r"cuda(:\d+)?", device, re.ASCII) is None:
+        raise ValueError(f"compile: device={device!r}: {expected}")
+    if not isinstance(backend, str):
+        raise ValueError(f"compile: device={device!r} with a backend of your own, which decides that itself; leave one of them out")
+    require_cupy()
+    if device != "auto":
+        device_index(device)
 
 
 def compile_as(fn: Any, options: Options) -> Any:

@@ -29,11 +29,12 @@ _log = logging.getLogger("dynagraph.kernels")
 UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
 
 
-def get_backend(backend: Union[str, UserBackend], mode: str = "default") -> Backend:
+def get_backend(backend: Union[str, UserBackend], mode: str = "default", device: str | None = None) -> Backend:
     """The backend of a name of `BACKENDS`, or a user's ``backend(graph, example_inputs)`` made into one.
 
     A user's backend gives back a callable, which takes the graph's inputs and gives a tuple or list of its outputs.
     mode: one of `MODES`, for graphs of arrays on a device.
+    device: where graphs of NumPy arrays run: "cuda", "cuda:1", "auto"...; None and "cpu": on the host.
     Raises BackendError for an unknown name.
 
     >>> callable(get_backend("reference"))
@@ -41,13 +42,13 @@ def get_backend(backend: Union[str, UserBackend], mode: str = "default") -> Back
     """
     if callable(backend):
         return functools.partial(_compile_with, backend)
-    return _by_name(backend, mode)
+    return _by_name(backend, mode, None if device == "cpu" else device)
 
 
 @functools.cache
-def _by_name(backend: str, mode: str) -> Backend:
-    """One object for each name and mode: who compares options finds them equal."""
-    return functools.partial(_by_library, _own_backend(backend), mode)
+def _by_name(backend: str, mode: str, device: str | None) -> Backend:
+    """One object for the same options: who compares these finds them equal."""
+    return functools.partial(_by_library, _own_backend(backend), mode, device)
 
 
 def _own_backend(backend: str) -> Backend:
@@ -59,12 +60,18 @@ def _own_backend(backend: str) -> Backend:
     return BACKENDS[backend]
 
 
-def _by_library(backend: Backend, mode: str, graph: Graph) -> Executable:
+def _by_library(backend: Backend, mode: str, device: str | None, graph: Graph) -> Executable:
     """Graphs of arrays that lie on a device run there, whatever the backend for NumPy's is."""
-    return backend(graph) if graph.library == NUMPY.name else _on_device(graph, mode)
+    if graph.library != NUMPY.name:
+        return _on_device(mode, graph)
+    if device is None:
+        return backend(graph)
+    from dynagraph.backends.several import compile_on  # for those who ask for devices
+
+    return compile_on(device, backend, functools.partial(_on_device, mode), graph)
 
 
-def _on_device(graph: Graph, mode: str) -> Executable:
+def _on_device(mode: str, graph: Graph) -> Executable:
     """Kernels of our own; through the library's functions, op by op, what these do not do or where there is no driver."""
     from dynagraph.backends.cuda import backend as cuda_backend  # for those who use CuPy
     from dynagraph.backends.cuda.driver import driver_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,19 +23,6 @@ from dynagraph.ir.placement import Placement
 
 HOST = "cpu"
 FORCED = 1e9  # times slower than elsewhere is what may run on the asked device
-
-
-def check_device(device: Any) -> None:
-    """Refuse what is no value of `device=`: TypeError, ValueError, CudaError where CUDA is asked for and cannot be used."""
-    if device is None or device == HOST:
-        return
-    if not isinstance(device, str):
-        raise TypeError(f'compile: device={device!r}: expected "cpu", "cuda", "cuda:0", ..., "auto" or None')
-    if device != "auto" and not re.fullmatch(r"cuda(:\d+)?", device):
-        raise ValueError(f'compile: device={device!r}: expected "cpu", "cuda", "cuda:0", ..., "auto" or None')
-    require_cupy()
-    if device != "auto":
-        device_index(device)
 
 
 def compile_on(device: str, cpu: Backend, cuda: Backend, graph: Graph) -> Executable:
@@ -70,7 +56,7 @@ def _as_arrays_of(library: ArrayLibrary, backend: Backend, graph: Graph) -> Exec
 
 def _move(array: Any, source: str, destination: str) -> Any:
     moved = to_device(array, destination)
-    return np.ascontiguousarray(moved) if destination == HOST else moved
+    return np.asarray(moved, order="C") if destination == HOST else moved
 
 
-__all__ = ["check_device", "compile_on", "place_on"]
+__all__ = ["HOST", "compile_on", "place_on"]
