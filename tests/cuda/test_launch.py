@@ -217,3 +217,14 @@ def test_every_order_of_threads_gives_the_same(device: CountingDevice, fake: Any
     with emulator.order(order):
         for got, expected in zip(compiled(put(x)), want):
             np.testing.assert_array_equal(got.get(), expected)
+
+
+def test_products_of_halves_are_the_librarys(device: CountingDevice, fake: Any) -> None:
+    """It sums them in float32, as NumPy does: no operand is widened before."""
+    compiled = dg.compile(lambda x, y: x @ y)
+    x, y = (np.random.default_rng(n).standard_normal((16, 16)).astype(np.float16) for n in range(2))
+    for _ in range(2):
+        result = compiled(put(x), put(y)).get()
+        assert result.dtype == np.float16
+        np.testing.assert_array_equal(result, x @ y)
+    assert device.launches == []

@@ -15,14 +15,16 @@ from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
 from dynagraph.ir.passes.fuse import fuse
 from dynagraph.ir.passes.inplace import inplace
-from dynagraph.ir.passes.legalize import Splitting, legalize
+from dynagraph.ir.passes.legalize import Target, legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.split_scans import Parts, split_scans
 
 # A hundred processors want several blocks each: rows and columns of fewer than this are reduced in two stages.
-PROCESSORS = Splitting(rows=256, long=32768, block=8192, blocks=4096, columns=32, units=256, column_parts=64)
+PROCESSORS = Target(
+    rows=256, long=32768, block=8192, blocks=4096, columns=32, units=256, column_parts=64, has_half_products=True
+)
 
 SCANS = Parts(rows=256, length=8192)
 

@@ -15,8 +15,8 @@ from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
 
 @dataclass(frozen=True)
-class Splitting:
-    """When a target wants reductions in two stages, blocks and then their results, to have all of it work."""
+class Target:
+    """What a target's processors want.  Reductions in two stages, blocks and then their results, have all of them work."""
 
     rows: int  # a reduction with at least this many independent results is parallel as it is
     long: int  # ... and one over fewer elements than this is not worth splitting
@@ -25,26 +25,29 @@ class Splitting:
     columns: int  # columns that one thread, or block of threads, accumulates at a time
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
+    has_half_products: bool  # products of halves, which are summed in float32
 
 
-CORES = Splitting(rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32)
+CORES = Target(
+    rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32, has_half_products=False
+)
 
 
-def legalize(graph: Graph, splitting: Splitting = CORES) -> Graph:
+def legalize(graph: Graph, target: Target = CORES) -> Graph:
     """Needs: a decomposed graph.  Leaves: what `fuse` needs; values of exact arithmetic are unchanged."""
     _share_reshaped(graph)
     for node in list(graph.nodes):
         if node.kind != "call_function":
             continue
         if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":
-            if node.dtype is dtypes.float16:
+            if node.dtype is dtypes.float16 and not target.has_half_products:
                 node = _widened_product(graph, node)
             if node.dtype.is_inexact:
                 _matrix_operands(graph, node)
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Reduction):
-            _split_reduction(graph, node, splitting)
+            _split_reduction(graph, node, target)
     _own_outputs(graph)
     graph.eliminate_dead_code()
     return graph
@@ -110,7 +113,7 @@ def _expand_matmul(graph: Graph, node: Node) -> None:
     graph.erase(node)
 
 
-def _split_reduction(graph: Graph, node: Node, splitting: Splitting) -> None:
+def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
     """Reduce in blocks first where the kept dimensions alone give too little to do in parallel."""
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
@@ -119,7 +122,7 @@ def _split_reduction(graph: Graph, node: Node, splitting: Splitting) -> None:
         return  # what infinities become depends on the order
     if node.dtype is dtypes.float16 and lowering.kind in ("sum", "prod"):
         return  # it is accumulated in float32, and blocks would be rounded
-    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * splitting.long:
+    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * target.long:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):
         return
@@ -128,7 +131,7 @@ def _split_reduction(graph: Graph, node: Node, splitting: Splitting) -> None:
         operand.shape[axes[0] : axes[-1] + 1],
         operand.shape[axes[-1] + 1 :],
     )
-    block = _block_size(hint_numel(before), hint_numel(reduced), behind, splitting)
+    block = _block_size(hint_numel(before), hint_numel(reduced), behind, target)
     if block is None:
         return
     with graph.inserting_before(node):
@@ -142,17 +145,17 @@ def _split_reduction(graph: Graph, node: Node, splitting: Splitting) -> None:
     graph.erase(node)
 
 
-def _block_size(rows: int, length: int, behind: tuple[Dim, ...], splitting: Splitting) -> int | None:
+def _block_size(rows: int, length: int, behind: tuple[Dim, ...], target: Target) -> int | None:
     columns = hint_numel(behind)
     if all(same_dim(d, 1) for d in behind):
-        if rows >= splitting.rows or length < splitting.long:
+        if rows >= target.rows or length < target.long:
             return None
-        least = splitting.block
-        while splitting.blocks is not None and least * splitting.blocks < length:
+        least = target.block
+        while target.blocks is not None and least * target.blocks < length:
             least *= 2
         return least
     last = max(1, hint_of(behind[-1]))
-    units = rows * max(1, last // splitting.columns) * (columns // last)
-    if units >= splitting.units or length < 4 * splitting.column_parts:
+    units = rows * max(1, last // target.columns) * (columns // last)
+    if units >= target.units or length < 4 * target.column_parts:
         return None
-    return max(16, -(-length // splitting.column_parts))
+    return max(16, -(-length // target.column_parts))
