@@ -92,8 +92,3 @@ def emulated(graph: Graph, races: bool = False, mode: str = "default") -> Any:
         return tuple(r.get() if isinstance(r, stand_in.ndarray) else r for r in results)
 
     return run
-
-
-def as_argument(value: np.generic) -> ctypes.Array[ctypes.c_char]:
-    """A NumPy scalar as a parameter of a kernel."""
-    return (ctypes.c_char * value.nbytes).from_buffer_copy(value.tobytes())

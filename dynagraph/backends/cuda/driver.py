@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -53,6 +54,7 @@ class CuPyDriver:
         address = ctypes.cast(self._library.cuLaunchKernel, ctypes.c_void_p).value
         assert address is not None
         self.launch_address = address
+        self._thread = threading.local()
 
     def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
         on = self.cuda.Device(device)
@@ -64,6 +66,9 @@ class CuPyDriver:
         return Loaded({name: int(f.ptr) for name, f in functions.items()}, (module, functions), cubin.from_cache)
 
     def device(self) -> int:
+        if not hasattr(self._thread, "has_context"):
+            self.cuda.runtime.free(0)  # without a context of its own, the driver refuses a thread's launches
+            self._thread.has_context = True
         return int(self.cuda.runtime.getDevice())
 
     def stream(self) -> int:

@@ -152,11 +152,14 @@ class DeviceProgram:
         return code
 
     def _load(self, variant: Variant, device: int) -> Code:
+        xp: Any = self.library.module
         source = self.source if variant == Variant(checked=self.checked) else print_program(self.program, variant)
         kernels = [step.kernel for step in source.steps if isinstance(step, Launch)]
         loaded = self.driver.load(complete_source(source), kernels, device, self.mode)
-        constants = [b for b in self.program.buffers.values() if b.role == "constant"]
-        return Code(source, loaded, {b.name: self.library.module.asarray(b.data) for b in constants})
+        constants = {b.name: xp.asarray(b.data) for b in self.program.buffers.values() if b.role == "constant"}
+        if constants:  # other streams will read them
+            xp.cuda.get_current_stream().synchronize()
+        return Code(source, loaded, constants)
 
     def _prepare(self, code: Code, variant: Variant, device: int) -> None:
         """Let the dispatcher launch this variant by itself."""

@@ -83,8 +83,6 @@ DG_INL void dg_store_pack(T *to, const dg_pack<T, n> &pack)
     *(dg_pack<T, n> *)to = pack;
 }
 
-DG_INL bool dg_is_aligned(const void *address, int bytes) { return ((uint64_t)address & (uint64_t)(bytes - 1)) == 0; }
-
 /* -- accesses that are checked, where config.cuda_check is on ------------------------------------------------------------- */
 
 /* An element of memory that holds those from `low` to `end`.  An access elsewhere goes to the 16 bytes behind the record's two words;
