@@ -48,15 +48,24 @@ def names_of_cuda() -> dict[str, str]:
     return {what: " ".join(n for n in dir(value) if not n.startswith("_")) for what, value in whats.items()}
 
 
+def functions_of(module: str) -> dict[str, str]:
+    """The functions of a module that NumPy has, too, by dotted names."""
+    theirs, numpys = getattr(cupy, module), getattr(np, module)
+    functions = {n: f for n, f in sorted(vars(theirs).items()) if inspect.isfunction(f) and not n.startswith("_")}
+    texts = {f"{module}.{n}": parameters(f) for n, f in functions.items() if hasattr(numpys, n)}
+    return {n: text for n, text in texts.items() if text is not None}
+
+
 def main() -> None:
     shared = [n for n in sorted(vars(cupy)) if not n.startswith("_") and callable(getattr(np, n, None)) and callable(vars(cupy)[n])]
     own = [n for n in shared if vars(cupy)[n] is not getattr(np, n) and not isinstance(vars(cupy)[n], type)]
     ufuncs = {n: vars(cupy)[n] for n in own if type(vars(cupy)[n]) is type(cupy.add)}
     methods = [n for n in dir(cupy.ndarray) if not n.startswith("_") and hasattr(np.ndarray, n)]
+    functions = {n: text for n in own if n not in ufuncs and (text := parameters(vars(cupy)[n])) is not None}
     data = {
         "version": cupy.__version__,
         "ufuncs": {n: [f.nin, f.nout, " ".join(f.types)] for n, f in ufuncs.items()},
-        "functions": {n: text for n in own if n not in ufuncs and (text := parameters(vars(cupy)[n])) is not None},
+        "functions": functions | functions_of("fft") | functions_of("linalg"),
         "methods": {n: text for n in methods if (text := parameters_of_method(n)) is not None},
         "attributes": [n for n in methods if not callable(getattr(cupy.ndarray, n))],
         "cuda": names_of_cuda(),

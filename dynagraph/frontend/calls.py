@@ -21,6 +21,7 @@ from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, sou
 from dynagraph.frontend.source import Trusted
 from dynagraph.frontend.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.wrapping import Lazy
+from dynagraph.ir.callouts import function_of
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
@@ -109,13 +110,16 @@ def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments
         fill = ex.resolve(kwargs.get("fill_value", args[1] if name in ("full", "full_like") and len(args) > 1 else Const(0)))
         if not isinstance(fill, (Const, Number)):
             refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name}: filled with more than one number")
-    door = lookup(getattr(np, name))
+    door = lookup(function_of(np, name))
     assert door is not None
     before, ex.creating = ex.creating, True
     try:
-        return ex.call_door(door, args, kwargs)
+        result = ex.call_door(door, args, kwargs)
     finally:
         ex.creating = before
+    if isinstance(result, Sequence) and result.kind is not tuple and issubclass(result.kind, tuple):
+        return Sequence(tuple, result.items)  # CuPy names no items
+    return result
 
 
 def _resolved(ex: Executor, args: Arguments, kwargs: Keywords) -> list[Any]:

@@ -59,6 +59,16 @@ FUNCTIONS: dict[str, str] = {
     "arange": "start stop step dtype", "linspace": "start stop num endpoint -retstep dtype -axis",
     "array": "obj dtype -copy -order -subok -ndmin -blocking", "asarray": "a dtype -order -copy -blocking",
 }  # fmt: skip
+# which the program calls as they are: steps between kernels
+CALLED: dict[str, str] = {
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft", "fft.hfft", "fft.ihfft"), "a n axis norm"),
+    **dict.fromkeys(("fft.fft2", "fft.ifft2", "fft.rfft2", "fft.irfft2"), "a s axes norm"),
+    **dict.fromkeys(("fft.fftn", "fft.ifftn", "fft.rfftn", "fft.irfftn"), "a s axes norm"),
+    "linalg.solve": "a b", "linalg.inv": "a", "linalg.det": "a", "linalg.slogdet": "a", "linalg.cholesky": "a",
+    "linalg.qr": "a mode", "linalg.svd": "a full_matrices compute_uv", "linalg.eigh": "a UPLO", "linalg.eigvalsh": "a UPLO",
+    "sort": "a axis -kind", "argsort": "a axis -kind",
+}  # fmt: skip
+FUNCTIONS |= CALLED
 METHODS: dict[str, str] = {
     "sum": "axis dtype -out keepdims", "prod": "axis dtype -out keepdims", "max": "axis -out keepdims", "min": "axis -out keepdims",
     "any": "axis -out keepdims", "all": "axis -out keepdims", "argmax": "axis -out -dtype keepdims",
@@ -78,7 +88,8 @@ ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "T", "real
 TAKES_LISTS = ("concatenate", "stack", "vstack", "hstack")  # of arrays
 FROM_NUMBERS = ("array", "asarray")  # which take lists of numbers
 CREATES = ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
-ARRAYS = {"dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2}  # how many arguments are arrays, and no numbers; else one
+# how many arguments are arrays, and no numbers; else one
+ARRAYS = {"linalg.solve": 2, "dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2}
 OWN_DISPATCH = frozenset(FUNCTIONS) - frozenset(CREATES)  # NumPy hands these over to CuPy where an argument is an array of its own
 
 # ops that run on CuPy's arrays as they do on NumPy's; what they do not name is left to the plain run
@@ -95,7 +106,7 @@ _ELEMENTWISE = [
 _REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "var", "std", "cumsum", "cumprod"]
 _VIEWS = ["reshape", "transpose", "broadcast_to", "slice"]
 _MOVES = ["copy", "update_slice", "concatenate", "roll", "repeat", "tile", "gather"]
-_OTHERS = ["constant", "full", "iota", "eye", "linspace", "matmul", "variable", "stop_gradient"]
+_OTHERS = ["call_out", "constant", "full", "iota", "eye", "linspace", "matmul", "variable", "stop_gradient"]
 OPS = frozenset((*_ELEMENTWISE, *_REDUCTIONS, *_VIEWS, *_MOVES, *_OTHERS))
 IN_ANY_ORDER = frozenset((*_ELEMENTWISE, *_VIEWS, "matmul", "copy", "update_slice", *_OTHERS))  # in which operands may lie
 POWERS = ("power", "power_int", "square", "multiply")  # what ** may become: sqrt(-inf) is not CuPy's (-inf) ** 0.5
@@ -134,7 +145,7 @@ def _walk(library: ArrayLibrary) -> Names:
     by_id: dict[int, tuple[Any, str]] = {}
     doors: dict[Door, str] = {}
     for name in sorted((*UFUNCS, *FUNCTIONS)):
-        theirs, door = vars(library.module).get(name), lookup(getattr(np, name, None))
+        theirs, door = _at(library.module, name), lookup(_at(np, name))
         if callable(theirs) and door is not None:
             by_id[id(theirs)] = (theirs, name)
             doors[door] = name
@@ -146,15 +157,22 @@ def _walk(library: ArrayLibrary) -> Names:
     return Names(library, by_id, doors)
 
 
+def _at(module: Any, name: str) -> Any:
+    """What stands under a dotted name; None where there is nothing."""
+    for part in name.split("."):
+        module = vars(module).get(part) if hasattr(module, "__dict__") else None
+    return module
+
+
 def name_in_numpy(function: Any) -> str | None:
     """The name by which NumPy hands a call of its own function over to CuPy, where one of the arguments is CuPy's array."""
     if isinstance(function, np.ufunc):
         name = function.__name__
         ours = getattr(np, name, None) is function and (name in UFUNCS or name == "matmul")
         return name if ours else None
-    if type(function) is DISPATCHER and function.__module__ == "numpy":
-        name = function.__name__
-        return name if name in OWN_DISPATCH and getattr(np, name, None) is function else None
+    if type(function) is DISPATCHER and str(function.__module__).split(".")[0] == "numpy":
+        name = ".".join([*function.__module__.split(".")[1:], function.__name__])
+        return name if name in OWN_DISPATCH and _at(np, name) is function else None
     return None
 
 

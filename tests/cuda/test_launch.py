@@ -12,8 +12,14 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import driver
+from dynagraph.backends.cuda.backend import NotForDevice, compile_graph
 from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
+from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import FunctionCall, Slot
+from dynagraph.ir.graph import Graph, Meta
+from dynagraph.ir.ops import OPS
 from tests.cuda import emulator
 from tests.cuda.device import EmulatedDevice
 from tests.cupy_arrays import stand_in
@@ -228,3 +234,11 @@ def test_products_of_halves_are_the_librarys(device: CountingDevice, fake: Any) 
         assert result.dtype == np.float16
         np.testing.assert_array_equal(result, x @ y)
     assert device.launches == []
+
+
+def test_what_the_library_has_not_got_is_no_program_of_kernels(fake: Any) -> None:
+    graph = Graph(library="cupy")
+    x = graph.placeholder("x", Meta(dtypes.float64, (4,)))
+    graph.output([graph.call(OPS["call_out"], x, call=FunctionCall("linalg.nothing", (Slot(0),)), dtype=x.dtype, shape=x.shape)])
+    with pytest.raises(NotForDevice, match=r"^cupy has no linalg\.nothing$"):
+        compile_graph(graph, CuPy("cupy", fake), EmulatedDevice(fake))

@@ -151,7 +151,9 @@ class ndarray:
         return function(*inputs, **kwargs)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, kwargs: Any) -> Any:
-        own = getattr(_module_of(), function.__name__, None) if function.__module__ == "numpy" else None
+        own, (package, *parts) = _module_of(), (*function.__module__.split("."), function.__name__)
+        for part in parts:
+            own = getattr(own, part, None) if package == "numpy" else None
         if own is None or any(kind not in (ndarray, np.ndarray) for kind in kinds):
             return NotImplemented
         return own(*args, **kwargs)
@@ -250,7 +252,8 @@ def _arrays(values: Any) -> list[ndarray]:
 
 def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bool = False) -> Any:
     if isinstance(result, (tuple, list)):
-        return type(result)(_close(r, given, may_be_view) for r in result)
+        kind = tuple if hasattr(result, "_fields") else type(result)  # CuPy names no items
+        return kind(_close(r, given, may_be_view) for r in result)
     device = given[0]._device if given else None
     for owner in given if may_be_view and isinstance(result, np.ndarray) else ():
         own = owner._ndarray__held  # type: ignore[attr-defined]
@@ -402,9 +405,12 @@ def module() -> types.ModuleType:
         setattr(made, name, getattr(np, name))
     for name, (nin, nout, loops) in NAMES["ufuncs"].items():
         setattr(made, name, ufunc(name, nin, nout, loops))
+    made.fft, made.linalg = types.ModuleType("cupy.fft"), types.ModuleType("cupy.linalg")
     for name, parameters in NAMES["functions"].items():
-        if hasattr(np, name):
-            setattr(made, name, _function(name, parameters, getattr(np, name)))
+        *module, own = name.split(".")
+        theirs, mine = (getattr(np, module[0]), getattr(made, module[0])) if module else (np, made)
+        if hasattr(theirs, own):
+            setattr(mine, own, _function(own, parameters, getattr(theirs, own)))
     made.asnumpy = lambda array: array.get() if isinstance(array, ndarray) else np.asarray(array)
     made.get_array_module = lambda *args: made if any(isinstance(a, ndarray) for a in args) else np
     made.array = _array

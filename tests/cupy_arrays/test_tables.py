@@ -11,6 +11,7 @@ from dynagraph.array_libraries import named
 from dynagraph.backends.device import compile_graph
 from dynagraph.frontend import cupy_door
 from dynagraph.ir import dtypes
+from dynagraph.ir.callouts import function_of
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.ops import OPS
 from tests.cupy_arrays import stand_in
@@ -53,8 +54,8 @@ def test_attributes_and_operators_are_cupys() -> None:
 def test_every_name_of_the_tables_is_met(cp: Any) -> None:
     own = cupy_door.names()
     assert own is not None
-    met = {getattr(cp, name) for _, name in own.by_id.values()}
-    assert {getattr(cp, name) for name in (*cupy_door.UFUNCS, *cupy_door.FUNCTIONS, "get_array_module")} == met
+    met = {function_of(cp, name) for _, name in own.by_id.values()}
+    assert {function_of(cp, name) for name in (*cupy_door.UFUNCS, *cupy_door.FUNCTIONS, "get_array_module")} == met
 
 
 def test_a_new_module_is_walked_anew(cp: Any) -> None:

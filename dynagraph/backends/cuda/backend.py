@@ -10,6 +10,7 @@ from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.backends.executable import Executable
+from dynagraph.ir.callouts import function_of
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
@@ -53,7 +54,7 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     arithmetic = "fast" if mode == "fast" else "strict"
     checked, replays = config.cuda_check, mode == "reduce-overhead"
     run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
-    _check(run)
+    _check(run, library)
     artifacts = {"loops": str(program), "kernels": run.source.text}
     return Executable(run, launcher=run.launcher, artifacts=artifacts, checked=run.checked)
 
@@ -69,10 +70,17 @@ def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:
     return part
 
 
-def _check(run: DeviceProgram) -> None:
+def _check(run: DeviceProgram, library: ArrayLibrary) -> None:
     for step in run.program.steps:
-        if isinstance(step, CallOut):
-            raise NotForDevice(f"{step.call.function} is called as it is")
+        if isinstance(step, CallOut) and not _has(library, step.call.function):
+            raise NotForDevice(f"{library.name} has no {step.call.function}")
+
+
+def _has(library: ArrayLibrary, function: str) -> bool:
+    try:
+        return callable(function_of(library.module, function))
+    except AttributeError:
+        return False
 
 
 __all__ = ["NotForDevice", "compile_graph", "lower_graph"]

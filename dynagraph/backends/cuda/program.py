@@ -19,11 +19,12 @@ from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, L
 from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
-from dynagraph.errors import KernelError
+from dynagraph.errors import BackendError, KernelError
+from dynagraph.ir.callouts import selected
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
-from dynagraph.ir.loops import Buffer, LibraryCall, LoopProgram, Operand
-from dynagraph.ir.shapes import expr_of
+from dynagraph.ir.loops import Buffer, CallOut, LibraryCall, LoopProgram, Operand
+from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.ir.size_programs import size_program
 
 Sizes = Mapping[str, int]
@@ -124,8 +125,7 @@ class DeviceProgram:
             if isinstance(step, Launch):
                 self._start(step, code, arrays, sizes, variant, stream)
             else:
-                assert isinstance(step, LibraryCall)
-                self._multiply(step, arrays, sizes)
+                self._call(step, arrays, sizes)
 
     # -- variants -----------------------------------------------------------------------------------------------------
     def _variant(self, inputs: Sequence[Any], sizes: Sizes) -> Variant:
@@ -168,10 +168,10 @@ class DeviceProgram:
         names |= {name for step in code.source.steps if isinstance(step, Launch) for name in step.sizes}
         names |= {s.name for node in graph.outputs for dim in node.shape for s in expr_of(dim).symbols()}
         steps = code.source.steps
-        names |= {name for step in steps if isinstance(step, LibraryCall) for name in _symbols_of(step)}
+        names |= {name for step in steps if not isinstance(step, Launch) for name in _symbols_of(step)}
         symbols = sorted(int(name[1:]) for name in names)
         # a launch of a graph does not save anything where there is but one launch
-        replayer = self.replayer if len(steps) > 1 or any(isinstance(s, LibraryCall) for s in steps) else None
+        replayer = self.replayer if len(steps) > 1 or not all(isinstance(s, Launch) for s in steps) else None
         self.launcher.prepare(
             launch_address=self.driver.launch_address,
             n_inputs=len(graph.placeholders),
@@ -201,8 +201,7 @@ class DeviceProgram:
     def _packed(self, step: CudaStep, code: Code, variant: Variant) -> Any:
         """A step as the dispatcher's launcher takes it."""
         if not isinstance(step, Launch):
-            assert isinstance(step, LibraryCall)
-            return functools.partial(self._multiply_now, step)
+            return functools.partial(self._call_now, step)
         parameters = [self._parameter(self.program.buffers[name], code, variant) for name in step.buffers]
         parameters += [("size", int(name[1:])) for name in step.sizes]
         return code.loaded.functions[step.kernel], size_program(step.n), step.per_block, step.threads, tuple(parameters)
@@ -215,12 +214,12 @@ class DeviceProgram:
         is_value = buffer.role == "input" and buffer.position in variant.by_value
         return "value" if is_value else buffer.role, buffer.position
 
-    def _multiply_now(
-        self, step: LibraryCall, inputs: Sequence[Any], results: Sequence[Any], workspace: Any, sizes: Sequence[int]
+    def _call_now(
+        self, step: LibraryCall | CallOut, inputs: Sequence[Any], results: Sequence[Any], workspace: Any, sizes: Sequence[int]
     ) -> None:
         arrays = {b.name: inputs[b.position] for b in self.program.buffers.values() if b.role == "input"}
         arrays |= {b.name: result for b, result in zip(self._outputs, results)}
-        self._multiply(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
+        self._call(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
 
     def _refuse(self, step: CudaStep, error: int) -> None:
         assert isinstance(step, Launch)
@@ -291,6 +290,19 @@ class DeviceProgram:
             return f"result {self.graph.outputs[buffer.position].name}"
         return f"argument {self.graph.placeholders[into].name}"
 
+    def _call(self, step: LibraryCall | CallOut, arrays: Mapping[str, Any], sizes: Sizes) -> None:
+        """A function of the library's, between kernels."""
+        if isinstance(step, LibraryCall):
+            self._multiply(step, arrays, sizes)
+            return
+        call = step.call.map(lambda value: concrete(value, sizes))
+        value = call.run(self.library.module, [self._operand(o, arrays, sizes) for o in step.operands])
+        for result, out in zip(step.results, (self._operand(o, arrays, sizes) for o in step.outs)):
+            given = selected(value, result)
+            if given.dtype != out.dtype or given.shape != out.shape:
+                raise BackendError(f"{call.function} gave {given.dtype}{list(given.shape)}, not {out.dtype}{list(out.shape)}")
+            out[...] = given
+
     def _multiply(self, step: LibraryCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
         out, left, right = (self._operand(o, arrays, sizes) for o in (step.out, *step.operands))
         if out.size:
@@ -309,9 +321,12 @@ class DeviceProgram:
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
 
 
-def _symbols_of(call: LibraryCall) -> set[str]:
-    """The symbols in the shapes and places of a call's operands."""
-    numbers = [n for o in (call.out, *call.operands) for n in (o.offset, *o.shape, *o.strides)]
+def _symbols_of(step: LibraryCall | CallOut) -> set[str]:
+    """The symbols in the shapes and places of a call's operands, and in its arguments."""
+    outs = step.outs if isinstance(step, CallOut) else (step.out,)
+    numbers: list[Any] = [n for o in (*outs, *step.operands) for n in (o.offset, *o.shape, *o.strides)]
+    if isinstance(step, CallOut):
+        step.call.map(lambda value: numbers.append(value) if isinstance(value, SymInt) else None)
     return {s.name for n in numbers for s in expr_of(n).symbols()}
 
 
