@@ -16,8 +16,9 @@ TEXT = """\
 Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) as they take NumPy's, once the program has imported CuPy;
 dynagraph never imports it. They are captured, guarded in C and fused into CUDA kernels of our own, which run on the device that
 the arrays lie on, on CuPy's current stream, with memory of CuPy's pool ([cuda.md](cuda.md)). Matrix products, Fourier
-transforms, linear algebra and sorts are CuPy's own functions, called between kernels. Without NVIDIA's driver (CuPy runs on AMD's devices too) a program runs node by node through CuPy's own functions, and is left to the plain
-call where it is measured to be no faster.
+transforms, linear algebra and sorts are CuPy's own functions, called between kernels. Without NVIDIA's driver (CuPy runs on AMD's
+devices too) a program runs node by node through CuPy's own functions, and is left to the plain call where it is measured to be no
+faster.
 
 Results are those of CuPy up to rounding: sums are added in another order, functions such as `exp` are CUDA's, without the flushing
 of small float32 numbers to zero that CuPy compiles its kernels with. Gradients (`dg.grad` and its kin) are captured; outside of
