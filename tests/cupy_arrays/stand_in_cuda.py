@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+__name__ = "cupy.stand_in_cuda"  # its code is left alone, as CuPy's is
+
 UNIT = 512  # bytes: pools round up to it
 SUCCESS, INVALID, NO_MEMORY, NO_INITIALIZATION, OLD_DRIVER, NO_DEVICE, BAD_HANDLE, NOT_READY = 0, 1, 2, 3, 35, 100, 400, 600
 BAD_STATE, BAD_CAPTURE = 401, 901

@@ -125,7 +125,7 @@ SAMPLES: dict[str, Callable[[Any, Any, Any], Any]] = {
 
 
 def test_every_function_has_a_sample() -> None:
-    assert set(SAMPLES) == set(cupy_door.FUNCTIONS)
+    assert set(SAMPLES) == set(cupy_door.FUNCTIONS) - set(cupy_door.CALLED)  # of which test_called.py has cases
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
