@@ -242,3 +242,39 @@ def test_what_the_library_has_not_got_is_no_program_of_kernels(fake: Any) -> Non
     graph.output([graph.call(OPS["call_out"], x, call=FunctionCall("linalg.nothing", (Slot(0),)), dtype=x.dtype, shape=x.shape)])
     with pytest.raises(NotForDevice, match=r"^cupy has no linalg\.nothing$"):
         compile_graph(graph, CuPy("cupy", fake), EmulatedDevice(fake))
+
+
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x[::-1], lambda x: x.T], ids=["C", "backwards", "Fortran"])
+def test_large_arguments_take_indices_of_64_bits(device: CountingDevice, fake: Any, monkeypatch: Any, view: Any) -> None:
+    """Also those whose results are small, and in calls that the dispatcher might serve by itself."""
+    monkeypatch.setattr("dynagraph.backends.cuda.program.INT32_REACH", 1000)
+    compiled = dg.compile(lambda x: x.sum(axis=1)[:2], dynamic=True)
+    for n in (10, 12, 600, 14, 500):
+        x = view(np.random.default_rng(n).standard_normal((n, 4) if view(np.ones((2, 1))).shape[0] == 2 else (4, n)))
+        np.testing.assert_allclose(compiled(stand_in.laid(x)).get(), x.sum(axis=1)[:2], atol=1e-12)
+        assert ("typedef int64_t dg_index" in device.sources[-1]) is (n >= 500) or n == 14, "which takes the program of before"
+    assert any("typedef int32_t dg_index" in source for source in device.sources)
+
+
+@pytest.mark.parametrize("call", [0, 1, 2], ids=["the first call", "a call by Python", "a call by the dispatcher"])
+def test_an_error_behind_a_write_is_the_callers(device: CountingDevice, fake: Any, monkeypatch: Any, call: int) -> None:
+    """The plain run would write to the argument a second time."""
+
+    def step(x: Any, y: Any) -> Any:
+        x += 1
+        return x @ y
+
+    def full(*args: Any, **kwargs: Any) -> Any:
+        raise MemoryError("Out of memory allocating 512 bytes")
+
+    compiled = dg.compile(step)
+    x, y = put(X.copy()), put(X.T.copy())
+    for _ in range(call):
+        compiled(x, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(fake, "matmul", full)
+        with pytest.raises(MemoryError, match=r"^Out of memory allocating 512 bytes$"):
+            compiled(x, y)
+    np.testing.assert_array_equal(x.get(), X + call + 1)
+    np.testing.assert_allclose(compiled(x, y).get(), (X + call + 2) @ X.T)
+    assert compiled.stats.refusals == 0

@@ -527,6 +527,24 @@ static int lay_out(const dg_plan *plan, PyObject **outputs, Py_ssize_t n)
     return 0;
 }
 
+/* Whether the exception that is set came after arguments had been written to, as the program says: the plain run would write again. */
+static int is_final(void)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    int final = error && PyObject_HasAttrString(error, "dynagraph_is_final");
+    PyErr_Restore(type, error, traceback);
+    return final;
+}
+
+/* Leaves the call to the plain function where the program may refuse it: the user's code raises the error at its own place. */
+static void refuse_if_may(const dg_plan *plan)
+{
+    if (plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception) && !is_final())
+        PyErr_Clear();
+}
+
 /* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,
    which may be within a try block. The program runs again. */
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, int *late)
@@ -538,8 +556,8 @@ static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, 
         if (!given)
             dg_drop_raised(raised);
     }
-    if (!given && plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception))
-        PyErr_Clear(); /* run plainly, the user's code raises it at its own place */
+    if (!given)
+        refuse_if_may(plan);
     return given;
 }
 
@@ -554,8 +572,8 @@ static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject 
         *result = build_result(plan, frame, outputs, callee);
         for (int k = 0; k < n; ++k)
             Py_DECREF(outputs[k]);
-    } else if (served < 0 && plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception)) {
-        PyErr_Clear(); /* as call_program */
+    } else if (served < 0) {
+        refuse_if_may(plan);
     }
     return served;
 }

@@ -56,7 +56,8 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
     _check(run, library)
     artifacts = {"loops": str(program), "kernels": run.source.text}
-    return Executable(run, launcher=run.launcher, artifacts=artifacts, checked=run.checked)
+    repeatable = all(position is None for position in graph.into)  # arguments are written to in place
+    return Executable(run, launcher=run.launcher, artifacts=artifacts, repeatable=repeatable, checked=run.checked)
 
 
 def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,12 @@ from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.errors import BackendError, KernelError
 from dynagraph.ir.callouts import selected
-from dynagraph.ir.graph import Graph
+from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
-from dynagraph.ir.loops import Buffer, CallOut, LibraryCall, LoopProgram, Operand
-from dynagraph.ir.shapes import SymInt, expr_of
+from dynagraph.ir.intexpr import IntExpr, apply
+from dynagraph.ir.loops import Buffer, CallOut, Kernel, LibraryCall, LoopProgram, Operand, stored_buffers
+from dynagraph.ir.passes.memory_plan import step_buffers
+from dynagraph.ir.shapes import SymInt, expr_of, numel
 from dynagraph.ir.size_programs import size_program
 
 Sizes = Mapping[str, int]
@@ -75,7 +78,9 @@ class DeviceProgram:
         self._lock = threading.Lock()
         self._outputs = [b for b in program.buffers.values() if b.role == "output"]
         counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
-        self._sizes = [b.size for b in program.buffers.values() if b.role in ("output", "temp", "constant")] + counts
+        self._first_write = _first_write(program)
+        made = [b.size for b in program.buffers.values() if b.role in ("output", "temp", "constant")]
+        self._sizes = [*made, *counts, *(_reach_of(node) for node in graph.placeholders)]
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         sizes = bind_sizes(self.graph, inputs)
@@ -121,11 +126,23 @@ class DeviceProgram:
 
     def _start_all(self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant) -> None:
         stream = self.driver.stream()
-        for step in code.source.steps:
-            if isinstance(step, Launch):
-                self._start(step, code, arrays, sizes, variant, stream)
-            else:
-                self._call(step, arrays, sizes)
+        for which, step in enumerate(code.source.steps):
+            with self._final_behind_writes(which):
+                if isinstance(step, Launch):
+                    self._start(step, code, arrays, sizes, variant, stream)
+                else:
+                    self._call(step, arrays, sizes)
+
+    @contextlib.contextmanager
+    def _final_behind_writes(self, which: int) -> Iterator[None]:
+        """What a step raises is the caller's where an argument has been written to: the plain run would write to it again."""
+        try:
+            yield
+        except Exception as error:
+            begun = not isinstance(self.source.steps[which], Launch)  # what is not launched has not begun
+            if which > self._first_write or (begun and which == self._first_write):
+                error.dynagraph_is_final = True  # type: ignore[attr-defined]
+            raise
 
     # -- variants -----------------------------------------------------------------------------------------------------
     def _variant(self, inputs: Sequence[Any], sizes: Sizes) -> Variant:
@@ -182,7 +199,7 @@ class DeviceProgram:
                 for node, into in zip(graph.outputs, graph.into)
             ),
             workspace=size_program(program.workspace),
-            launches=tuple(self._packed(step, code, variant) for step in steps),
+            launches=tuple(self._packed(which, step, code, variant) for which, step in enumerate(steps)),
             sizes=tuple(size_program(size) for size in self._sizes if size.constant is None),
             reach=INT32_REACH,
             most_blocks=MOST_BLOCKS,
@@ -191,17 +208,17 @@ class DeviceProgram:
             byte_type=np.dtype(np.uint8),
             current_device=self.driver.device,
             current_stream=self.driver.stream,
-            on_error=lambda which, error: self._refuse(steps[which], error),
+            on_error=self._refuse_launch,
             keepalive=code,
             symbols=tuple(symbols),
             replay=replayer,
             replay_failed=replayer.failed if replayer is not None else None,
         )
 
-    def _packed(self, step: CudaStep, code: Code, variant: Variant) -> Any:
+    def _packed(self, which: int, step: CudaStep, code: Code, variant: Variant) -> Any:
         """A step as the dispatcher's launcher takes it."""
         if not isinstance(step, Launch):
-            return functools.partial(self._call_now, step)
+            return functools.partial(self._call_now, which, step)
         parameters = [self._parameter(self.program.buffers[name], code, variant) for name in step.buffers]
         parameters += [("size", int(name[1:])) for name in step.sizes]
         return code.loaded.functions[step.kernel], size_program(step.n), step.per_block, step.threads, tuple(parameters)
@@ -215,11 +232,22 @@ class DeviceProgram:
         return "value" if is_value else buffer.role, buffer.position
 
     def _call_now(
-        self, step: LibraryCall | CallOut, inputs: Sequence[Any], results: Sequence[Any], workspace: Any, sizes: Sequence[int]
+        self,
+        which: int,
+        step: LibraryCall | CallOut,
+        inputs: Sequence[Any],
+        results: Sequence[Any],
+        workspace: Any,
+        sizes: Sequence[int],
     ) -> None:
         arrays = {b.name: inputs[b.position] for b in self.program.buffers.values() if b.role == "input"}
         arrays |= {b.name: result for b, result in zip(self._outputs, results)}
-        self._call(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
+        with self._final_behind_writes(which):
+            self._call(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
+
+    def _refuse_launch(self, which: int, error: int) -> None:
+        with self._final_behind_writes(which):
+            self._refuse(self.source.steps[which], error)
 
     def _refuse(self, step: CudaStep, error: int) -> None:
         assert isinstance(step, Launch)
@@ -319,6 +347,21 @@ class DeviceProgram:
         shape = concrete(operand.shape, sizes)
         strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
+
+
+def _first_write(program: LoopProgram) -> int:
+    """The number of the first step that writes to an argument; that of steps where none does."""
+    inputs = {b.name for b in program.buffers.values() if b.role == "input"}
+    written = (stored_buffers(s.body) if isinstance(s, Kernel) else step_buffers(s)[1] for s in program.steps)
+    return next((k for k, names in enumerate(written) if names & inputs), len(program.steps))
+
+
+def _reach_of(node: Node) -> IntExpr:
+    """No index into an input's memory is further from 0 than this."""
+    if node.meta.strides is None:
+        return expr_of(numel(node.shape))
+    steps = (expr_of(stride) for stride in node.meta.strides)
+    return sum(((expr_of(dim) - 1) * apply("max", step, -step) for dim, step in zip(node.shape, steps)), IntExpr.of(1))
 
 
 def _symbols_of(step: LibraryCall | CallOut) -> set[str]:
