@@ -87,11 +87,9 @@ class DeviceProgram:
         arrays: list[Any] = [x for x in inputs if isinstance(x, self.library.array_type)]
         cuda: Any = self.library.module.cuda
         device = self.library.device_of(arrays[0]) if arrays else self.driver.device()
+        numbers = iter(interpret(self.host, inputs) if any(self.scalars) else ())
         with cuda.Device(device):
             outputs = iter(self._run(inputs, sizes, device))
-        if not any(self.scalars):
-            return tuple(outputs)
-        numbers = iter(interpret(self.host, inputs))
         return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
 
     def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
