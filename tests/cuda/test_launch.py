@@ -15,7 +15,8 @@ import dynagraph as dg
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.backend import NotForDevice, compile_graph
-from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
+from dynagraph.backends.cuda.driver import CuPyDriver, LaunchFunction, Loaded
+from dynagraph.cuda.state import state
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta
@@ -277,4 +278,18 @@ def test_an_error_behind_a_write_is_the_callers(device: CountingDevice, fake: An
             compiled(x, y)
     np.testing.assert_array_equal(x.get(), X + call + 1)
     np.testing.assert_allclose(compiled(x, y).get(), (X + call + 2) @ X.T)
+    assert compiled.stats.refusals == 0
+
+
+def test_a_forked_child_is_told_so(device: CountingDevice, fake: Any, monkeypatch: Any) -> None:
+    """The plain run would only give CUDA's own words."""
+    forked = CuPyDriver.__new__(CuPyDriver)
+    monkeypatch.setattr(device, "device", lambda: forked.device() if state.is_lost else 0)
+    compiled = dg.compile(lambda x: x + 1)
+    x = put(X)
+    compiled(x)
+    monkeypatch.setattr(state, "is_lost", True)
+    for _ in range(2):
+        with pytest.raises(dg.CudaError, match=r"before it forked process \d+; CUDA does not survive a fork: start processes with"):
+            compiled(x)
     assert compiled.stats.refusals == 0

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
-from dynagraph.errors import BackendError
+from dynagraph.cuda.state import require_cupy, state
+from dynagraph.errors import BackendError, CudaError
 
 LaunchFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3)
 
@@ -55,6 +56,7 @@ class CuPyDriver:
         assert address is not None
         self.launch_address = address
         self._thread = threading.local()
+        require_cupy()  # notes that this process uses CUDA: what is forked from it cannot
 
     def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> Loaded:
         on = self.cuda.Device(device)
@@ -66,6 +68,12 @@ class CuPyDriver:
         return Loaded({name: int(f.ptr) for name, f in functions.items()}, (module, functions), cubin.from_cache)
 
     def device(self) -> int:
+        if state.is_lost:
+            try:
+                require_cupy()  # says why
+            except CudaError as error:
+                error.dynagraph_is_final = True  # type: ignore[attr-defined]  # the plain run would only say it worse
+                raise
         if not hasattr(self._thread, "has_context"):
             self.cuda.runtime.free(0)  # without a context of its own, the driver refuses a thread's launches
             self._thread.has_context = True
