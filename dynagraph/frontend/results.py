@@ -388,12 +388,17 @@ def _getter(results: Results, value: Getter) -> Recipe:
     return ("call", call_with, (("const", value.kind), args, named))
 
 
+def bind(descriptor: Any, owner: Any) -> Any:
+    """What reading a method written in C gives: CPython crashes where the class is left out and the method asks for it."""
+    return descriptor.__get__(owner, type(owner))
+
+
 def _method(results: Results, value: Method) -> Recipe:
     if isinstance(value.function, str):
         return ("call", getattr, (results.build(value.owner), ("const", value.function)))
     if isinstance(value.function, Const) and isinstance(value.function.value, DESCRIPTORS_IN_C):
         found = value.function.value  # which a subclass may have redefined
-        return ("call", type(found).__get__, (("const", found), results.build(value.owner)))
+        return ("call", bind, (("const", found), results.build(value.owner)))
     if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
         return ("call", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
     return ("call", types.MethodType, (results.build(value.function), results.build(value.owner)))
