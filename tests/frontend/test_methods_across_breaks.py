@@ -16,7 +16,7 @@ import dynagraph as dg
 X = np.arange(3.0)
 # an object, a method of it, and its arguments; those of patterns and arrays are among the methods that ask for the class
 METHODS: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
-    "a pattern's": (re.compile("a+"), "match", ("aab",)),
+    "a pattern's": (re.compile("a+"), "sub", ("c", "aab")),
     "a match's": (re.match("a+", "aab"), "end", ()),
     "an array's": (array.array("i", [1, 2]), "extend", ([3],)),
     "a list's": ([1, 2], "count", (1,)),
