@@ -293,3 +293,17 @@ def test_a_forked_child_is_told_so(device: CountingDevice, fake: Any, monkeypatc
         with pytest.raises(dg.CudaError, match=r"before it forked process \d+; CUDA does not survive a fork: start processes with"):
             compiled(x)
     assert compiled.stats.refusals == 0
+
+
+def test_kernels_that_are_not_compiled_are_said_once(device: CountingDevice, fake: Any, monkeypatch: Any, caplog: Any) -> None:
+    tried = []
+
+    def refuse(*args: Any) -> Any:
+        tried.append(args)
+        raise dg.CompilerError("found no NVRTC")
+
+    monkeypatch.setattr(device, "load", refuse)
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    for _ in range(4):
+        np.testing.assert_array_equal(compiled(put(X)).get(), X * 2 + 1)
+    assert len(tried) == 1 and caplog.text.count("its kernels were not compiled: found no NVRTC") == 1

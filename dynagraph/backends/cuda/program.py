@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, L
 from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
-from dynagraph.errors import BackendError, KernelError
+from dynagraph.errors import BackendError, CompilerError, KernelError
 from dynagraph.ir.callouts import selected
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
@@ -30,6 +31,7 @@ from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import SymInt, expr_of, numel
 from dynagraph.ir.size_programs import size_program
 
+_log = logging.getLogger("dynagraph.kernels")
 Sizes = Mapping[str, int]
 RECORD = "record"  # in place of a buffer's name: what checked kernels note is wrong (see dg_checked in support.h)
 
@@ -75,6 +77,7 @@ class DeviceProgram:
         self.replayer = Replayer(library, graph.into, self._prepare_again) if replays else None
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
+        self._refused: dict[tuple[int, Variant], CompilerError] = {}
         self._lock = threading.Lock()
         self._outputs = [b for b in program.buffers.values() if b.role == "output"]
         counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
@@ -160,11 +163,22 @@ class DeviceProgram:
             with self._lock:
                 code = self._codes.get((device, variant))
                 if code is None:
-                    code = self._codes[device, variant] = self._load(variant, device)
+                    code = self._codes[device, variant] = self._load_once(variant, device)
                     usual = not variant.wide and variant.packs and not variant.checked
                     if usual and not any(self.scalars) and not self.launcher.ready:
                         self._prepare(code, variant, device)
         return code
+
+    def _load_once(self, variant: Variant, device: int) -> Code:
+        """What was refused stays refused: later calls run plainly without asking the compiler again."""
+        if (device, variant) in self._refused:
+            raise self._refused[device, variant].with_traceback(None)
+        try:
+            return self._load(variant, device)
+        except CompilerError as error:
+            _log.warning("%s runs plainly: its kernels were not compiled: %s", self.graph.name, error)
+            self._refused[device, variant] = error
+            raise
 
     def _load(self, variant: Variant, device: int) -> Code:
         xp: Any = self.library.module
