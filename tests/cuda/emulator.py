@@ -59,6 +59,8 @@ _FORGOTTEN_AFTER_DAYS = 7
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _LAUNCH_BOUNDS = r"(?:__launch_bounds__\s*\(\s*([^(),]+)[^()]*\)\s*)?"
 _KERNEL = re.compile(rf'\bextern\s+"C"\s+__global__\s+{_LAUNCH_BOUNDS}void\s+{_LAUNCH_BOUNDS}(\w+)\s*\(')
+# g++ guards static arrays of classes, which it takes to have something to construct
+_SHARED_CLASSES = re.compile(r"\b__shared__\s+(dg_c\w+)\s+(\w+)((?:\[[^\]]*\])+)\s*;")
 _DYNAMIC_SHARED = re.compile(r"\bextern\s+__shared__\s+([^;\[\]]*?)\s*\b(\w+)\s*\[\s*\]\s*;")
 
 
@@ -107,6 +109,7 @@ def _compile(source: str, races: bool) -> Module:
     kernels = {match[3]: match[1] or match[2] or "1024" for match in _KERNEL.finditer(_COMMENT.sub(" ", source))}
     exports = "".join(f"EMU_EXPORT({name}, {threads.strip()})\n" for name, threads in kernels.items())
     body = _DYNAMIC_SHARED.sub(r"\1 *const \2 = (\1 *)emu_position.dynamic_shared;", source)
+    body = _SHARED_CLASSES.sub(r"alignas(16) __shared__ char \2_bytes[sizeof(\1\3)]; \1 (&\2)\3 = *(\1 (*)\3)\2_bytes;", body)
     # In a namespace without a name nothing is seen from outside, inline functions and templates included, so that their shared
     # variables can lie in one section.
     text = f"namespace {{\n#line 1\n{body}\n}}\n{exports}"

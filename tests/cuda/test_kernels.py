@@ -73,10 +73,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "long running sums": (lambda x: np.cumsum(x, axis=1) * 2, (normal(2, 40001, dtype=np.float64),), Scanned),
     "long running maxima": (lambda x: np.maximum.accumulate(x), (normal(30000),), Scanned),
     "long running products": (lambda x: np.cumprod(x), (RNG.integers(0, 3, 20000),), Scanned),
+    "running sums of many columns": (lambda x: np.cumsum(x, axis=0), (normal(3, 70000),), Walked),
     "running differences": (lambda x: np.subtract.accumulate(x), (normal(50),), Walked),
     "scattered": (scattered, (normal(50), RNG.permutation(50)[:20]), Serial),
     "gathered": (lambda x, k: x[k] + 1, (normal(50, 4), RNG.integers(0, 50, 70)), Map),
     "halves": (lambda x: (softmax(x), x.sum(axis=0)), (normal(20, 64, dtype=np.float16),), Rows),
+    "running sums of complex numbers": (lambda x: np.cumsum(x, axis=1), (normal(3, 700) + 1j * normal(3, 700),), Scanned),
     "complex": (lambda x: (x * x.conj(), x.sum(axis=1)), (normal(20, 30) + 1j * normal(20, 30),), Rows),
     "bytes": (lambda x: ((x > 1).any(axis=1), x * 2), (RNG.integers(0, 4, (30, 40)).astype(np.uint8),), Rows),
 }
@@ -146,6 +148,25 @@ def test_sizes_may_be_symbols(name: str) -> None:
     function, arrays, _ = CASES[name]
     graph, inputs = graph_of(function, *arrays, dynamic=True)
     check(emulated(graph), graph, inputs)
+
+
+SCANS: dict[str, Callable[[Any], Any]] = {
+    "sums": lambda x: np.cumsum(x),
+    "maxima, and what is made of them": lambda x: np.maximum.accumulate(x[::-1]) * 2 + x,
+    "of rows": lambda x: np.cumsum(np.stack([x, x + 1, x * 2]), axis=1),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.float64], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("hint", [40, 5000])
+def test_scans_of_any_length(name: str, dtype: Any, hint: int) -> None:
+    data = RNG.integers(-3, 4, 9000).astype(dtype)
+    scan = SCANS[name]
+    graph, _ = graph_of(scan, data[:hint], dynamic=True)
+    run = emulated(graph, races=hint == 40)
+    for n in (2, 3, 4, 5, 15, 16, 17, 31, 33, 127, 130, hint, 1025, 4099, 9000):
+        np.testing.assert_array_equal(run(data[:n])[0], scan(data[:n]))  # whole numbers: in any order
 
 
 def test_blocks_do_more_than_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,17 +109,20 @@ class RowsPrinter(KernelPrinter[Rows]):
         self._close_turns(axes, plan)
         return kept
 
-    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> str:
-        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first.
-
-        Gives the text of the row's length.
-        """
+    def _length(self, axes: Sequence[Axis]) -> str:
+        """The length of a row, as a number or a name."""
         length = n_iterations(axes)
-        text = self.c.integer(length)
-        if length.constant is None:
-            text = f"length{self._n_lengths}"
-            self._n_lengths += 1
-            self.out.line(f"const dg_index {text} = {self.c.integer(length)};")
+        if length.constant is not None:
+            return self.c.integer(length)
+        name = f"length{self._n_lengths}"
+        self._n_lengths += 1
+        self.out.line(f"const dg_index {name} = {self.c.integer(length)};")
+        return name
+
+    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> None:
+        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first."""
+        length = n_iterations(axes)
+        text = self._length(axes)
         stride = plan.team * plan.width
         if plan.turns is not None:
             self.out.line("#pragma unroll")
@@ -135,7 +138,6 @@ class RowsPrinter(KernelPrinter[Rows]):
             self.out.open(f"for (dg_index at = {mine}; at < {text}; at += {stride})")
         if plan.width == 1:
             self._decode_from("at", axes)
-        return text
 
     def _decode_from(self, item: str, axes: Sequence[Axis]) -> None:
         """As `decode`, of axes that may begin elsewhere than at 0."""
@@ -178,47 +180,56 @@ class RowsPrinter(KernelPrinter[Rows]):
         if not axes:
             self._lane_of_pass(items, accumulators, "0")
             return
-        length = self._open_turns(axes, plan)
+        if plan.width > 1 and plan.turns is None:
+            self._long_pass(items, axes[-1], plan, accumulators)
+            return
+        self._open_turns(axes, plan)
         if plan.width == 1:
             changed = replaced(items, lambda e: _in_pack_of_one(kept.get(e)))
             self._lane_of_pass([x for x in changed if isinstance(x, (Define, Store))], accumulators, "at")
         else:
-            self._pass_of_packs(items, axes[-1], length, plan, kept, accumulators)
+            self._pack_of_pass(items, axes[-1], plan.width, kept, accumulators)
         self._close_turns(axes, plan)
 
-    def _pass_of_packs(
+    def _long_pass(
+        self, items: Sequence[Define | Store], axis: Axis, plan: Rows, accumulators: dict[str, Accumulator]
+    ) -> None:
+        """Packs, then what is left of the row: with a test in between, the loads of several packs would wait for each other."""
+        length = self._length([axis])
+        self.out.open("")
+        self.out.line(f"dg_index at = lane * {plan.width};")
+        self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
+        self.out.open(f"for (; at + {plan.width} <= {length}; at += {plan.team * plan.width})")
+        self._pack_of_pass(items, axis, plan.width, {}, accumulators)
+        self.out.close()
+        if any(c % plan.width for c in axis.extent.terms.values()):
+            self.out.line("#pragma unroll 1")
+            self.out.open(f"for (; at < {length}; ++at)")
+            self._decode_from("at", [axis])
+            self._lane_of_pass(items, accumulators, "at")
+            self.out.close()
+        self.out.close()
+
+    def _pack_of_pass(
         self,
         items: Sequence[Define | Store],
         axis: Axis,
-        length: str,
-        plan: Rows,
+        width: int,
         kept: dict[Expr, Expr],
         accumulators: dict[str, Accumulator],
     ) -> None:
-        width, name = plan.width, axis.symbol.name
-        whole = all(c % width == 0 for c in axis.extent.terms.values())
         statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), kept)
-        if not whole:
-            self.out.open(f"if (at + {width} <= {length})")
         self.load_packs(loads, axis, width, "at")
         for pack in stores:
             self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
         self.out.line("#pragma unroll")
         self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
-        self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + at + lane_of_pack;")
+        self.out.line(f"const dg_index {axis.symbol.name} = {self.c.integer(axis.start)} + at + lane_of_pack;")
         self._lane_of_pass([x for x in statements if isinstance(x, (Define, Store))], accumulators, "at + lane_of_pack")
         self.out.close()
         if stores:
             with self._for_own_rows():
                 self.store_packs(stores, axis, width, "at")
-        if not whole:
-            self.out.close(" else {")
-            self.out.depth += 1
-            self.out.open(f"for (dg_index rest = at; rest < {length}; ++rest)")
-            self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + rest;")
-            self._lane_of_pass(items, accumulators, "rest")
-            self.out.close()
-            self.out.close()
 
     def _lane_of_pass(self, items: Sequence[Define | Store], accumulators: dict[str, Accumulator], position: str) -> None:
         """One element of a pass.  Stores to the local pack are anybody's, those to memory only of a team with a row of its own."""

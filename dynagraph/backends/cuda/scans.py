@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dynagraph.backends.cstyle import Scope, combine, initial
 from dynagraph.backends.cuda.kernels import KernelPrinter, divided_up
-from dynagraph.backends.cuda.schedule import BLOCK, UNROLLED_ROWS, WARP, Columns, Scanned, Walked, n_iterations
+from dynagraph.backends.cuda.schedule import BLOCK, UNROLLED_ROWS, WARP, Columns, Scanned, Walked, n_iterations, packed
 from dynagraph.backends.cuda.style import CudaStyle
-from dynagraph.ir import dtypes
 from dynagraph.ir.expr import var
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Accumulator, ColumnReduce, Define, Running
+from dynagraph.ir.loops import Accumulator, ColumnReduce, Define, Running, Statement, Store
 from dynagraph.ir.passes.lower import combined
 
 
@@ -74,60 +75,104 @@ class ColumnsPrinter(KernelPrinter[Columns]):
 
 
 class ScanPrinter(KernelPrinter[Scanned]):
-    """A row for each block, which scans a block's width of it at a time."""
+    """A row for each block.  In each turn a thread scans neighbours, a warp its threads' totals, and each warp those of all."""
 
     def units(self) -> tuple[IntExpr, int, int]:
         return n_iterations(self.kernel.axes), 1, self.plan.block
 
     def described(self) -> str:
-        return f"a scan by {self.plan.block} threads"
+        return f"a scan by {self.plan.block} threads" + (f", packs of {self.plan.width}" if self.plan.width > 1 else "")
 
     def body(self) -> None:
         plan = self.plan
         kernel = self.kernel
         (r,) = (s for s in kernel.body if isinstance(s, Running))
-        a, axis = r.accumulator, r.axis
-        kind, name, warps = self.c.number_type(a.dtype), axis.symbol.name, plan.block // WARP
-        start, end = self.c.bounds(axis)
-        self.out.line(f"__shared__ {kind} of_warp[{warps}];")
+        a, width, warps = r.accumulator, plan.width, plan.block // WARP
+        kind = self.c.number_type(a.dtype)
+        self.out.line(f"__shared__ {kind} of_warp[{2 * warps}];")
         self.out.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
         self.blocks_over("row", self.c.integer(n_iterations(kernel.axes)))
         self.decode("row", kernel.axes)
-        scope = Scope()
-        self.block([s for s in kernel.body if isinstance(s, Define)], scope)
+        self.block([s for s in kernel.body if isinstance(s, Define)], Scope())
+        self.out.line(f"const dg_index length = {self.c.integer(r.axis.extent)};")
         self.out.line(f"{kind} carry = 0;")
-        self.out.line(f"const dg_index {name}_start = {start}, {name}_end = {end};")
-        self.out.open(f"for (dg_index first = {name}_start; first < {name}_end; first += {plan.block})")
-        self.out.line(f"const dg_index {name} = first + threadIdx.x;")
-        self.out.line(f"{kind} {a.name} = 0;")
-        self.out.open(f"if ({name} < {name}_end)")
-        (text,) = self.c.values([a.value], Scope(scope))
-        self.out.line(f"{a.name} = {text};")
+        self.out.line("int half = 0;")  # of `of_warp`: one is written to while the other may yet be read
+        self.out.open(f"for (dg_index first = 0; first < length; first += {plan.block * width}, half ^= {warps})")
+        self.out.line(f"const dg_index at = first + (dg_index)threadIdx.x{f' * {width}' if width > 1 else ''};")
+        self.out.line(f"{kind} mine[{width}] = {{}};")
+        self._elements(r, [Define(f"{a.name}_value", a.value)], f"mine[{{}}] = {a.name}_value;")
+        if width > 1:
+            self.out.line("#pragma unroll")
+            self.out.line(f"for (int k = 1; k < {width}; ++k) mine[k] = {follow(self.c, a, 'mine[k - 1]', 'mine[k]')};")
+        self.out.line(f"{kind} total = mine[{width - 1}];")
+        self._scan_lanes(a, "total", WARP)
+        self.out.line(f"if (lane == {WARP - 1}) of_warp[half + warp] = total;")
+        self.out.line("__syncthreads();")
+        self.out.line(f"{kind} totals = of_warp[half + lane % {warps}];")
+        self._scan_lanes(a, "totals", warps)
+        for name, value, which in (("warps", "totals", "warp"), ("lanes", "total", "lane")):
+            self.out.line(f"const {kind} {name}_before = dg_from_lane({value}, {which} ? {which} - 1 : 0, {WARP});")
+        self.out.line(f"const {kind} all = dg_from_lane(totals, {warps - 1}, {WARP});")
+        self.out.line(f"{kind} before = carry;")
+        self.out.line("bool some = first != 0;")
+        for which in ("warp", "lane"):
+            self.out.line(f"if ({which}) before = some ? {follow(self.c, a, 'before', f'{which}s_before')} : {which}s_before;")
+            self.out.line(f"some = some || {which};")
+        self.out.line(f"carry = first ? {follow(self.c, a, 'carry', 'all')} : all;")
+        behind = self.c.rounded(f"(some ? {follow(self.c, a, 'before', 'mine[{}]')} : mine[{{}}])", a.dtype)
+        self._elements(r, r.stores, before=f"const {kind} {a.name} = {behind};")
         self.out.close()
+        self.out.line("__syncthreads();")
+        self.out.close()
+
+    def _elements(self, r: Running, items: Sequence[Define | Store], after: str = "", before: str = "") -> None:
+        """Statements for each element of a thread, with a line before or after them in which {} is its place."""
+        axis, width = r.axis, self.plan.width
+        name, start = axis.symbol.name, self.c.integer(axis.start)
+
+        def one(some: Sequence[Statement], place: str) -> None:
+            for line in [before] * bool(before):
+                self.out.line(line.replace("{}", place))
+            self.block([s for s in some if isinstance(s, (Define, Store))], Scope())
+            for line in [after] * bool(after):
+                self.out.line(line.replace("{}", place))
+
+        if width == 1:
+            self.out.open("if (at < length)")
+            self.out.line(f"const dg_index {name} = {start} + at;")
+            one(items, "0")
+            self.out.close()
+            return
+        statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), {})
+        self.out.open(f"if (at + {width} <= length)")
+        self.load_packs(loads, axis, width, "at")
+        for pack in stores:
+            self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
         self.out.line("#pragma unroll")
-        self.out.open(f"for (int step = 1; step < {WARP}; step *= 2)")
-        self.out.line(f"const {kind} before = dg_from_lane({a.name}, lane >= step ? lane - step : lane, {WARP});")
-        self.out.open("if (lane >= step)")
-        self.out.line(f"{a.name} = {follow(self.c, a, 'before', a.name)};")
+        self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
+        self.out.line(f"const dg_index {name} = {start} + at + lane_of_pack;")
+        one(statements, "lane_of_pack")
+        self.out.close()
+        self.store_packs(stores, axis, width, "at")
+        self.out.close(" else {")
+        self.out.depth += 1
+        self.out.line("#pragma unroll")
+        self.out.open(f"for (int k = 0; k < {width - 1}; ++k)")  # of a number of places that is known, to stay in registers
+        self.out.open("if (at + k < length)")
+        self.out.line(f"const dg_index {name} = {start} + at + k;")
+        one(items, "k")
         self.out.close()
         self.out.close()
-        self.out.line(f"if (lane == {WARP - 1}) of_warp[warp] = {a.name};")
-        self.out.line("__syncthreads();")
-        self.out.line(f"{kind} prefix = carry;")
-        self.out.line(f"bool some = first != {name}_start;")
-        self.out.open(f"for (int w = 0; w < {warps}; ++w)")
-        self.out.line(f"if (w == warp && some) {a.name} = {follow(self.c, a, 'prefix', a.name)};")
-        self.out.line(f"prefix = some ? {follow(self.c, a, 'prefix', 'of_warp[w]')} : of_warp[w];")
-        self.out.line("some = true;")
         self.out.close()
-        self.out.line("carry = prefix;")
-        self.out.open(f"if ({name} < {name}_end)")
-        if a.dtype is dtypes.float16:
-            self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
-        self.block(r.stores, Scope(scope))
-        self.out.close()
-        self.out.line("__syncthreads();")
-        self.out.close()
+
+    def _scan_lanes(self, a: Accumulator, name: str, lanes: int) -> None:
+        if lanes == 1:
+            return
+        self.out.line("#pragma unroll")
+        self.out.open(f"for (int step = 1; step < {lanes}; step *= 2)")
+        kind = self.c.number_type(a.dtype)
+        self.out.line(f"const {kind} left = dg_from_lane({name}, lane >= step ? lane - step : lane, {WARP});")
+        self.out.line(f"if (lane >= step) {name} = {follow(self.c, a, 'left', name)};")
         self.out.close()
 
 

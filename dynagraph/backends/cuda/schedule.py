@@ -41,6 +41,7 @@ UNROLLED = 16  # turns of a loop that is written out
 TILE = 32  # elements of a side of a tile of a transposition
 TILE_ROWS = 8  # of threads
 SHARED_BYTES = 48 * 1024  # that a block has without asking for more
+WALKED_ROWS = 1 << 16  # threads that each have a row to scan keep a device busy: neighbours read neighbouring elements then
 COLUMNS = 32  # neighbouring columns that a block reduces
 # kinds of scans that are done in parts
 ASSOCIATIVE = frozenset(
@@ -90,9 +91,10 @@ class Columns:
 
 @dataclass(frozen=True)
 class Scanned:
-    """A block walks along the axis, a block's width at a time."""
+    """A block walks along the axis; at a time, each of its threads takes `width` neighbours."""
 
     block: int
+    width: int
 
 
 @dataclass(frozen=True)
@@ -117,16 +119,27 @@ def schedule(kernel: Kernel, packs: bool) -> Schedule:
     if column is not None:
         return Columns(_power_of_two(min(max(1, column.column.hint), COLUMNS)))
     running = next((s for s in body if isinstance(s, Running)), None)
-    if running is not None and not is_associative(running.accumulator):
-        return Walked()
     if running is not None:
-        return Scanned(min(MOST_THREADS, max(WARP, _power_of_two(running.axis.hint))))
+        return _scan(kernel, running, packs)
     if any(isinstance(s, (Reduce, Loop)) for s in body):
         return _rows(kernel, packs)
     tiled = _tiled(kernel)
     if tiled is not None:
         return tiled
     return Map(pack_width(kernel.axes[-1], body) if packs and kernel.axes else 1)
+
+
+def _scan(kernel: Kernel, running: Running, packs: bool) -> Scanned | Walked:
+    rows = 1
+    for axis in kernel.axes:
+        rows *= axis.hint
+    loads = [e for root in expressions((running,)) for e in unconditional(root) if e.op == "load"]
+    apart = any(_is_apart(e.value[1], running.axis.symbol) for e in loads)  # type: ignore[index]
+    if not is_associative(running.accumulator) or (apart and rows >= WALKED_ROWS):
+        return Walked()
+    width = pack_width(running.axis, (running,)) if packs else 1
+    most = MOST_THREADS if rows < WARP else BLOCK  # the threads of a block wait for each other in each turn
+    return Scanned(min(most, max(WARP, _power_of_two(-(-running.axis.hint // width)))), width)
 
 
 def is_associative(a: Accumulator) -> bool:
