@@ -11,8 +11,8 @@ from gpu_workloads import Problem, Workload
 import dynagraph as dg
 
 CONTENDERS = (
-    "dynagraph", "dynagraph reduce-overhead", "cupy", "cupy.fuse", "torch", "torch.compile", "torch.compile max-autotune",
-    "torch.compile reduce-overhead", "jax",
+    "dynagraph", "dynagraph fast", "dynagraph reduce-overhead", "cupy", "cupy.fuse", "torch", "torch.compile",
+    "torch.compile max-autotune", "torch.compile reduce-overhead", "jax",
 )  # fmt: skip
 
 Run = Callable[[], Any]

@@ -144,7 +144,7 @@ def test_a_report_is_written_with_each_row_to_all_folders(tools, tmp_path):
         assert json.loads((folder / "gpu.json").read_text())["rows"][0]["bars"][0]["met"] is True
         text = (folder / "gpu.md").read_text()
         assert "| sum, 1e9 float32 | ok | >= 85 % of copy: 90 %, met |" in text
-        assert "| sum, 1e9 float32 | 1000 | 4 GB/s | 90 % | - | 2.00x | - | - | 1.10x | - | - | - |" in text
+        assert "| sum, 1e9 float32 | 1000 | 4 GB/s | 90 % | - | - | 2.00x | - | - | 1.10x | - | - | - |" in text
         assert "- jax: no" in text
     assert not report.failed
 
@@ -225,9 +225,9 @@ def test_a_file_of_tests_runs_in_a_process_that_is_stopped_in_time(tools, tmp_pa
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    fuzz\n    soak\n")
     (tmp_path / "test_slow.py").write_text("import time\n\ndef test_a(): pass\n\ndef test_b(): time.sleep(60)\n")
     begun = time.monotonic()
-    found = tools.check.run_test_file("test_slow.py", tmp_path, dict(tools.check.os.environ), 3.0, tmp_path / "log")
-    assert time.monotonic() - begun < 20
-    assert (found["passed"], found["outcome"]) == (1, "stopped after 3 s")
+    found = tools.check.run_test_file("test_slow.py", tmp_path, dict(tools.check.os.environ), 8.0, tmp_path / "log")
+    assert time.monotonic() - begun < 40
+    assert (found["passed"], found["outcome"]) == (1, "stopped after 8 s")
 
 
 def test_what_tests_had_shown_when_the_check_is_ended_is_kept(tools, tmp_path, monkeypatch):
