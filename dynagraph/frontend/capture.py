@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 import numpy as np
@@ -27,9 +27,10 @@ from dynagraph.frontend.resume import BreakPoint, Resumes, Target, break_point
 from dynagraph.frontend.source import Source
 from dynagraph.frontend.values import Array, Const
 from dynagraph.frontend.wrapping import Lazy
-from dynagraph.ir.graph import Graph, Node, with_strides
+from dynagraph.ir.callouts import FunctionCall
+from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS
-from dynagraph.ir.shapes import expr_of
+from dynagraph.ir.shapes import expr_of, settled
 from dynagraph.ir.size_programs import size_program
 
 Output = tuple[np.dtype, tuple[Any, ...], bool, int, tuple[int, ...]]
@@ -182,7 +183,7 @@ class _Ending:
         ex, graph = self.ex, self.ex.graph
         orders = [None if into is not None else _order(n) for n, into in zip(results.nodes, results.into)]
         nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
-        _forget_layouts(graph)
+        _settle(graph)
         graph.output(nodes, results.into, len(ex.builder.checks), () if ex.library is NUMPY else results.scalars)
         outputs = tuple(
             (
@@ -212,11 +213,18 @@ def _order(node: Node) -> Order | None:
     return None if strides is None else order_of(node.shape, strides)
 
 
-def _forget_layouts(graph: Graph) -> None:
-    """From here on nodes are values: backends lay them out as they like."""
+def _settle(graph: Graph) -> None:
+    """From here on nodes are values, which backends lay out as they like, and sizes are what the guards came to say of them."""
     for node in graph.nodes:
-        if node.kind == "call_function":
-            node.meta = with_strides(node.meta, None)
+        strides = None if node.kind == "call_function" else _settled(node.meta.strides)
+        node.meta = replace(node.meta, shape=_settled(node.shape), strides=strides)
+        node.attrs = {name: _settled(value) for name, value in node.attrs.items()}
+
+
+def _settled(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_settled, value))
+    return value.map(settled) if isinstance(value, FunctionCall) else settled(value)
 
 
 def _may_hold_arrays(value: Any) -> bool:

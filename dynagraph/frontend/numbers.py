@@ -18,7 +18,7 @@ from dynagraph.frontend.values import Const, Number, Value
 from dynagraph.frontend.wrapping import input_slot
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
-from dynagraph.ir.shapes import SymInt
+from dynagraph.ir.shapes import SymInt, settled
 
 NATIVE = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
 BEFORE: dict[str, Callable[[Any, Any], Any]] = {
@@ -40,14 +40,15 @@ def is_changing_int(ex: Executor, value: Any) -> bool:
     """Whether a value is an integer of the caller's that changes, or is computed from such."""
     if not (isinstance(value, Const) and isinstance(value.value, SymInt)):
         return False
-    return all(symbol.name in ex.integers for symbol in value.value.expr.symbols())
+    symbols = value.value.expr.symbols()
+    return bool(symbols) and all(symbol.name in ex.integers for symbol in symbols)
 
 
 def is_number(ex: Executor, value: Any) -> bool:
     """Whether a value may take part in arithmetic of numbers that change."""
     if isinstance(value, Number):
         return value.node.dtype.is_float
-    return (isinstance(value, Const) and type(value.value) in (int, float)) or is_changing_int(ex, value)
+    return (isinstance(value, Const) and type(settled(value.value)) in (int, float)) or is_changing_int(ex, value)
 
 
 def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:

@@ -220,7 +220,7 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
         ex.guards.add("int", source, symbol, says=f" is an integer of at least 2, s{symbol}")
         ex.guards.add("scalar", source, input_slot(ex), int, says=" is an int")
         ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
-        number = ex.env.symbol(obj)
+        number = ex.env.symbol(obj, number=True)
         ex.integers[f"s{symbol}"] = source
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
     if type(obj) in (float, complex) and ex.profile.symbolic_number(source, obj):

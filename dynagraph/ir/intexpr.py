@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from math import prod
+from math import gcd, prod
 from typing import Union
 
 
@@ -383,6 +383,40 @@ def _rejoined_once(value: IntExpr) -> IntExpr | None:
                 if all(value.terms.get(m) == c for m, c in pair.terms.items()):
                     return value - pair - IntExpr({monomial: coefficient}) + rest * atom.left
     return None
+
+
+def solved(zero: IntExpr) -> tuple[Symbol, Symbol | int] | None:
+    """A symbol, and the number or the other symbol that it equals where `zero` is 0; None where it says nothing as simple.
+
+    >>> n, m = IntExpr.symbol("n", low=2), IntExpr.symbol("m", low=2)
+    >>> solved(2 * n * m - 6 * m)
+    (Symbol(name='n', low=2, high=None), 3)
+    >>> solved(n - m - 1) is None
+    True
+    """
+    terms = _without_common_factors(zero.terms)
+    shared = gcd(*terms.values())
+    rest = terms.pop((), 0) // (shared or 1)
+    if rest and len(terms) == 1:
+        ((monomial, coefficient),) = terms.items()
+        coefficient //= shared
+        if len(monomial) == 1 and isinstance(monomial[0], Symbol) and abs(coefficient) == 1:
+            return monomial[0], -rest * coefficient
+    elif not rest and len(terms) == 2 and sum(terms.values()) == 0:
+        (left, right) = terms
+        if len(left) == len(right) == 1 and isinstance(left[0], Symbol) and isinstance(right[0], Symbol):
+            return left[0], right[0]
+    return None
+
+
+def _without_common_factors(terms: Mapping[Monomial, int]) -> dict[Monomial, int]:
+    """The terms divided by every symbol that divides them all, and is never 0."""
+    reduced = dict(terms)
+    for atom in next(iter(terms), ()):
+        rests = [_remove(monomial, (atom,)) for monomial in reduced]
+        if isinstance(atom, Symbol) and atom.low > 0 and None not in rests:
+            reduced = dict(zip(rests, reduced.values()))  # type: ignore[arg-type]
+    return reduced
 
 
 def floordiv(value: IntExpr, divisor: IntExpr) -> IntExpr:

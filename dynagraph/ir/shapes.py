@@ -2,6 +2,9 @@
 
 A shape rule is ordinary Python on ints.  Given a `SymInt`, comparisons answer for the size at hand and are recorded in
 its `ShapeEnv` as guards; arithmetic stays symbolic.  So the same rules serve static and symbolic shapes.
+
+Once it is decided, and so guarded, that two symbols are equal, or that one is a constant, every `SymInt` of the environment
+speaks of one symbol, or of the constant: those that are in shapes already, too.
 """
 
 from __future__ import annotations
@@ -10,10 +13,10 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral  # NumPy's integers are registered with it
-from typing import Union
+from typing import Any, Union
 
 from dynagraph.errors import ShapeError
-from dynagraph.ir.intexpr import IntExpr, IntLike, apply
+from dynagraph.ir.intexpr import IntExpr, IntLike, Symbol, apply, solved
 
 Dim = Union[int, "SymInt"]
 Shape = tuple[Dim, ...]
@@ -34,26 +37,73 @@ class Relation:
 
 @dataclass
 class ShapeEnv:
-    """The symbols of one capture, the sizes they were seen as, and the relations decided so far."""
+    """The symbols of one capture, the sizes they were seen as, and the relations decided so far.
+
+    `replacements`: what symbols are equal to by these relations, in terms of symbols that have no replacement.
+    """
 
     values: dict[str, int] = field(default_factory=dict)
     relations: dict[Relation, None] = field(default_factory=dict)  # ordered set
     decided: dict[tuple[str, IntExpr, IntExpr], bool] = field(default_factory=dict)  # unrolled loops ask the same again
+    replacements: dict[str, IntExpr] = field(default_factory=dict)
+    numbers: set[str] = field(default_factory=set)
+    _resolved: dict[IntExpr, IntExpr] = field(default_factory=dict)
 
-    def symbol(self, value: int) -> "SymInt":
-        """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static)."""
+    def symbol(self, value: int, number: bool = False) -> "SymInt":
+        """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static).
+
+        `number`: it is no size but an integer of the caller's.  Sizes equal to it go by its name.
+        """
         if value < 2:
             raise ValueError(f"a symbolic size must be at least 2, got {value}")
         name = f"s{len(self.values)}"
         self.values[name] = value
+        if number:
+            self.numbers.add(name)
         return SymInt(IntExpr.symbol(name, low=2), self)
+
+    def resolve(self, expr: IntExpr) -> IntExpr:
+        """The expression without symbols that have a replacement."""
+        if not self.replacements:
+            return expr
+        found = self._resolved.get(expr)
+        if found is None:
+            found = self._resolved[expr] = expr.substitute(self.replacements)
+        return found
 
     def decide(self, op: str, left: IntExpr, right: IntExpr) -> bool:
         question = op, left, right
         answer = self.decided.get(question)
         if answer is None:
             answer = self.decided[question] = self._decide(op, left, right)
+            if answer and op == "==":
+                self._replace(left - right)
         return answer
+
+    def _replace(self, zero: IntExpr) -> None:
+        """Take what it says that `zero` is 0 into `replacements`, and what other equalities then say.
+
+        Sums and multiples of a symbol replace none: divisions by them do not simplify as those by a symbol do, and products of
+        them may be too large to be known as symbols, where those of symbols are not.
+        """
+        waiting = [zero]
+        while waiting:
+            found = solved(self.resolve(waiting.pop()))
+            if found is None:
+                continue
+            symbol, value = found
+            if isinstance(value, Symbol):
+                value, symbol = sorted((symbol, value), key=self._seniority)
+            step = {symbol.name: IntExpr.of(value) if isinstance(value, int) else IntExpr({(value,): 1})}
+            self.replacements = {name: expr.substitute(step) for name, expr in self.replacements.items()} | step
+            self._resolved.clear()
+            known = {(op, self.resolve(a), self.resolve(b)): answer for (op, a, b), answer in self.decided.items()}
+            waiting += [a - b for (op, a, b), answer in known.items() if op == "==" and answer]
+            self.decided = known
+
+    def _seniority(self, symbol: Symbol) -> tuple[bool, int]:
+        """Of equal symbols the least stays: what the caller's integers can do is more than what sizes can."""
+        return symbol.name not in self.numbers, int(symbol.name[1:])
 
     def _decide(self, op: str, left: IntExpr, right: IntExpr) -> bool:
         difference = left - right
@@ -78,11 +128,16 @@ _COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le}
 class SymInt:
     """A size known by a symbol.  Arithmetic is symbolic; comparisons, ``bool`` and ``int`` decide and are guarded."""
 
-    __slots__ = ("env", "expr")
+    __slots__ = ("_expr", "env")
 
     def __init__(self, expr: IntExpr, env: ShapeEnv):
-        self.expr = expr
+        self._expr = expr
         self.env = env
+
+    @property
+    def expr(self) -> IntExpr:
+        """What the size is, by all that has been decided: a constant, where it is known to be one."""
+        return self.env.resolve(self._expr)
 
     @property
     def hint(self) -> int:
@@ -159,7 +214,7 @@ class SymInt:
     __int__ = __index__
 
     def __hash__(self) -> int:
-        return hash(self.expr)
+        return hash(self._expr)  # the same after a replacement
 
     def __repr__(self) -> str:
         return str(self.expr)
@@ -168,6 +223,18 @@ class SymInt:
 def expr_of(dim: Dim | IntExpr) -> IntExpr:
     """The expression of a size."""
     return dim.expr if isinstance(dim, SymInt) else IntExpr.of(dim)
+
+
+def settled(value: Any) -> Any:
+    """A size as it is known now: an int where it has become a constant.  Anything else as it is.
+
+    >>> n = ShapeEnv().symbol(4)
+    >>> n == 4, n, settled(n)
+    (True, 4, 4)
+    >>> type(n).__name__, type(settled(n)).__name__
+    ('SymInt', 'int')
+    """
+    return value._wrap(value.expr) if isinstance(value, SymInt) else value
 
 
 def hint_of(dim: Dim) -> int:
@@ -250,5 +317,5 @@ def normalize_axis(axis: int, rank: int, who: str) -> int:
 
 __all__ = [
     "Dim", "IntExpr", "IntLike", "Relation", "Shape", "ShapeEnv", "SymInt", "broadcast_shapes", "contiguous_strides",
-    "expr_of", "hint_numel", "hint_of", "normalize_axis", "numel", "same_dim", "same_shape",
+    "expr_of", "hint_numel", "hint_of", "normalize_axis", "numel", "same_dim", "same_shape", "settled",
 ]

@@ -169,6 +169,16 @@ def test_scans_of_any_length(name: str, dtype: Any, hint: int) -> None:
         np.testing.assert_array_equal(run(data[:n])[0], scan(data[:n]))  # whole numbers: in any order
 
 
+@pytest.mark.parametrize("function", [lambda x, y: x + y, lambda x, y: np.tanh(x) * y - x], ids=["sum", "three"])
+def test_operands_whose_symbols_are_equal_move_in_packs(function: Callable[..., Any]) -> None:
+    graph, _ = graph_of(function, normal(37, 100), normal(37, 100), dynamic=True)
+    (kernel,) = (s for s in backend.lower_graph(run_passes(graph)).steps if isinstance(s, Kernel))
+    assert schedule(kernel, packs=True) == Map(4) and [str(a.extent) for a in kernel.axes] == ["s0 * s1"]
+    run = emulated(graph, races=True)
+    for shape in [(37, 100), (37, 101), (1, 3), (2, 2)]:
+        check(run, graph, [normal(*shape), normal(*shape)])
+
+
 def test_blocks_do_more_than_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where there is more work than a grid holds."""
     monkeypatch.setattr("dynagraph.backends.cuda.program.MOST_BLOCKS", 2)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynagraph.ir.intexpr import IntExpr, Symbol, apply, below, rejoined
+from dynagraph.ir.intexpr import IntExpr, Symbol, apply, below, rejoined, solved
 
 # sizes s0, s1 from 1 up; loop variables i below s0, j below 6, k below s0*s1, and t from -3 to 3
 S0, S1 = IntExpr.symbol("s0", 1), IntExpr.symbol("s1", 1)
@@ -187,3 +188,50 @@ def test_expressions_compare_with_ints() -> None:
     assert S0 - S0 == 0 and IntExpr.of(3) == 3 and S0 != 3 and S0 != "s0"
     assert (S0 + 1).constant is None and (S0 - S0 + 4).constant == 4
     assert 2 - S0 == -(S0 - 2) and (7 // IntExpr.of(2)).constant == 3 and (7 % IntExpr.of(4)).constant == 3
+
+
+# -- equalities -----------------------------------------------------------------------------------------------------------
+
+A, B, C = (IntExpr.symbol(name, 2) for name in "abc")
+FREE = IntExpr.symbol("d", 0)  # it may be 0
+
+
+@pytest.mark.parametrize(
+    "zero, expected",
+    [
+        (A - B, ("a", "b")),
+        (3 * B - 3 * A, ("b", "a")),
+        (A - 4, ("a", 4)),
+        (12 - 3 * A, ("a", 4)),
+        (A * B - C * B, ("a", "c")),
+        (2 * A * A * B - 2 * A * A * C, ("b", "c")),
+        (A * B - 5 * B, ("a", 5)),
+        (A * A - A * B, ("a", "b")),
+        (A - B - 1, None),
+        (A - 2 * B, None),
+        (A + B - 8, None),
+        (A * B - 12, None),
+        (A * A - 9, None),
+        (A * A - B * B, None),
+        (A * B - C, None),
+        (A // 2 - B, None),
+        (A // 2 - B // 2, None),
+        (A * FREE - B * FREE, None),
+        (IntExpr.of(0), None),
+        (IntExpr.of(3), None),
+    ],
+    ids=str,
+)
+def test_what_an_equality_says(zero: IntExpr, expected: Any) -> None:
+    found = solved(zero)
+    assert expected == (found and (found[0].name, found[1].name if isinstance(found[1], Symbol) else found[1]))
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.lists(st.sampled_from([A, B, C]), max_size=2)), min_size=1, max_size=3))
+def test_what_an_equality_says_is_so(terms: list[tuple[int, list[IntExpr]]]) -> None:
+    zero = sum((coefficient * reduce(operator.mul, factors, IntExpr.of(1)) for coefficient, factors in terms), IntExpr.of(0))
+    found = solved(zero)
+    for values in ({"a": a, "b": b, "c": c} for a in range(2, 6) for b in range(2, 6) for c in range(2, 6)):
+        if found is not None and zero.evaluate(values) == 0:
+            symbol, value = found
+            assert values[symbol.name] == (values[value.name] if isinstance(value, Symbol) else value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from dynagraph.ir.shapes import (
     numel,
     same_dim,
     same_shape,
+    settled,
 )
 
 ARITHMETIC: list[Callable[[Any, Any], Any]] = [
@@ -45,9 +47,9 @@ def holds(relation: Relation, values: dict[str, int]) -> bool:
     return {"==": left == right, "<": left < right, "<=": left <= right}[relation.op] == relation.holds
 
 
-def program(a: Any, b: Any, steps: list[tuple[int, int, int]]) -> list[Any]:
-    """Arithmetic on two sizes and what came of it; divisors are kept positive."""
-    values = [a, b, 1, 2, 3]
+def program(sizes: list[Any], steps: list[tuple[int, int, int]]) -> list[Any]:
+    """Arithmetic on sizes and what came of it; divisors are kept positive."""
+    values = [*sizes, 1, 2, 3]
     for function, left, right in steps:
         x, y = values[left % len(values)], values[right % len(values)]
         if ARITHMETIC[function] in (operator.floordiv, operator.mod) and not y > 0:
@@ -70,15 +72,92 @@ def test_symbolic_sizes_decide_as_ints_and_guards_say_where_that_is_so(
     n: int, m: int, n2: int, m2: int, steps: Any, tests: Any
 ) -> None:
     env = ShapeEnv()
-    symbolic = program(env.symbol(n), env.symbol(m), steps)
+    symbolic = program([env.symbol(n), env.symbol(m)], steps)
     answers = decisions(symbolic, tests)
-    plain = program(n, m, steps)
+    plain = program([n, m], steps)
     assert [hint_of(v) for v in symbolic] == plain
     assert answers == decisions(plain, tests)
     if all(holds(r, {"s0": n2, "s1": m2}) for r in env.relations):  # then the capture serves these sizes too
-        other = program(n2, m2, steps)
+        other = program([n2, m2], steps)
         assert [expr_of(v).evaluate({"s0": n2, "s1": m2}) for v in symbolic] == other
         assert answers == decisions(other, tests)
+
+
+alike = st.lists(st.integers(2, 4), min_size=4, max_size=4)
+
+
+@given(alike, st.lists(alike, max_size=8), steps, tests, steps, tests)
+def test_symbols_are_replaced_where_that_is_so(
+    seen: list[int], others: list[list[int]], steps: Any, tests: Any, more: Any, more_tests: Any
+) -> None:
+    """What was computed before a replacement and what is computed after it, decisions before and after."""
+
+    def whole(sizes: list[Any]) -> tuple[list[Any], list[bool]]:
+        first = program(sizes, steps)
+        equal = [bool(a == b) for a, b in pairwise(sizes)]
+        second = program(sizes, more)
+        return first + second, equal + decisions(first, tests) + decisions(first + second, more_tests)
+
+    env = ShapeEnv()
+    symbolic, answers = whole([env.symbol(n) for n in seen])
+    for sizes in [seen, *others]:
+        values = {f"s{k}": n for k, n in enumerate(sizes)}
+        if all(holds(r, values) for r in env.relations):
+            assert ([expr_of(v).evaluate(values) for v in symbolic], answers) == whole(sizes)
+    left = {symbol.name for v in symbolic for symbol in expr_of(v).symbols()}
+    assert not left & env.replacements.keys()
+
+
+def test_equal_symbols_go_by_one_name() -> None:
+    env = ShapeEnv()
+    n, m, k = (env.symbol(5) for _ in range(3))
+    area, short = m * k, k - 1
+    assert k == m and m == n
+    assert [repr(x) for x in (n, m, k, area, short, m + k)] == ["s0", "s0", "s0", "s0 * s0", "s0 + -1", "2 * s0"]
+    assert type(m - n) is int and same_dim(area, n * n)
+    assert [str(r) for r in env.relations] == ["s2 == s1", "s1 == s0"]
+
+
+def test_sizes_that_are_constants() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(4), env.symbol(6)
+    area = n * m
+    assert n == 4
+    assert repr(n) == "4" and repr(area) == "4 * s1" and settled(n) == 4 and type(settled(n)) is int
+    assert int(n) == 4 and n < 5 and list(range(n)) == [0, 1, 2, 3]
+    assert m + m == 12 and type(settled(area)) is int and type(n + m) is int
+    assert [str(r) for r in env.relations] == ["s0 == 4", "2 * s1 == 12"]
+
+
+def test_equalities_of_products_tell_more_where_a_factor_is_known() -> None:
+    env = ShapeEnv()
+    a, b, c, d = (env.symbol(n) for n in (3, 4, 3, 4))
+    assert a * b == c * d and repr((b, d)) == "(s1, s3)"
+    assert a == c
+    assert repr((b, d)) == "(s1, s1)" and b == d
+    assert [str(r) for r in env.relations] == ["s0 * s1 == s2 * s3", "s0 == s2"]
+
+
+def test_sizes_that_equal_a_number_of_the_callers_go_by_its_name() -> None:
+    env = ShapeEnv()
+    n, number, m = env.symbol(3), env.symbol(3, number=True), env.symbol(3)
+    assert n == m and number == m
+    assert repr((n, number, m)) == "(s1, s1, s1)"
+
+
+def test_equalities_that_say_nothing_as_simple_replace_nothing() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(6), env.symbol(3)
+    assert n == m * 2 and n == m + 3 and n // 2 == m and n * n == m * m * 4
+    assert repr((n, m)) == "(s0, s1)" and not env.replacements
+    assert same_dim(n, m * 2) and same_dim(n, m + 3)
+
+
+def test_a_size_hashes_as_it_did() -> None:
+    env = ShapeEnv()
+    n, m = env.symbol(3), env.symbol(3)
+    table = {m: "m"}
+    assert n == m and table[m] == "m"
 
 
 def test_what_the_ranges_say_is_not_noted() -> None:
@@ -98,8 +177,8 @@ def test_the_least_size_is_decided_and_noted() -> None:
 def test_decisions_are_noted_once_and_readable() -> None:
     env = ShapeEnv()
     n, m = env.symbol(5), env.symbol(5)
-    assert n == m and n == m and not n < m
-    assert [str(r) for r in env.relations] == ["s0 == s1", "not s0 < s1"]
+    assert n == m and n == m and n < 7 and m < 7 and not n < m
+    assert [str(r) for r in env.relations] == ["s0 == s1", "s0 < 7"]
 
 
 def test_an_index_specialises() -> None:
