@@ -15,6 +15,7 @@ from dynagraph._core import _dispatch
 from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
+from dynagraph.backends.toolchain import cpu_features
 from dynagraph.ir import dtypes, optable
 from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.expr import Expr
@@ -417,6 +418,43 @@ def test_conditions_in_strides(dtype, columns, step):
     compiled = dg.compile(chosen, backend="c")
     for got, expected in zip(compiled(condition, values, other), chosen(condition, values, other)):
         np.testing.assert_array_equal(got, expected)
+
+
+AVX2 = """#!/bin/sh
+for word do
+    shift
+    case $word in -m*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec gcc -march=x86-64-v3 "$@"
+"""
+
+
+@pytest.fixture(params=["native", "avx2"])
+def processor(request, tmp_path):
+    """What C is compiled for: this processor, and those with AVX2 where this one has it."""
+    compiler = None
+    if request.param == "avx2" and "avx2" in cpu_features().split():
+        script = tmp_path / "cc"
+        script.write_text(AVX2)
+        script.chmod(0o700)
+        compiler = str(script)
+    with dg.config.override(cc=compiler):
+        yield request.param
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 8, 16, 17])
+def test_conditions_within_conditions(columns, processor):
+    """gcc 12 makes wrong code, for AVX2, of loads behind two conditions in short loops that it writes out."""
+
+    def joined(x, y):
+        return np.concatenate([-np.concatenate([x, y]), x])
+
+    x = np.arange(1.0, 1 + 2 * columns).reshape(2, columns)
+    for rows in (3, 4, 11):
+        y = 100 + np.arange(1.0 * rows * columns).reshape(rows, columns)
+        dg.mark_dynamic(y, 0)
+        compiled = dg.compile(joined, backend="c")
+        np.testing.assert_array_equal(compiled(x, y), joined(x, y))
 
 
 def test_signs_of_constant_nans():

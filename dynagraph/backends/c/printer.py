@@ -6,7 +6,7 @@ calls them in order, through the runtime's thread pool where there is enough wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from dynagraph.backends.c.sharing import Call, Shared, longest, share
 from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, initial
 from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
 from dynagraph.ir import dtypes, expr
-from dynagraph.ir.expr import var
+from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
     Accumulator,
@@ -36,6 +36,7 @@ from dynagraph.ir.loops import (
     Step,
     Store,
     expr_cost,
+    expressions,
     indices,
     loaded_buffers,
     map_expr,
@@ -45,6 +46,7 @@ from dynagraph.ir.passes.lower import combined
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
 
+MOST_UNROLLED = 16  # turns of a loop that gcc writes out
 ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
 SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
@@ -447,11 +449,21 @@ class _KernelPrinter:
             self.out.open("")
             if axis is loop.axes[-1] and (axis.extent.bounds()[0] or 0) > 0:
                 scope = self._before(axis, loop.body)
-            self.c.open_loop(axis)
+            self._open_short(axis, expressions(loop.body))
         self._statements(loop.body, Scope(scope))
         for _ in loop.axes:
             self.out.close()
             self.out.close()
+
+    def _open_short(self, axis: Axis, values: Iterable[Expr]) -> None:
+        """Open a loop over an axis, which may be of a few elements.
+
+        gcc 12 makes wrong code for AVX2 where it writes such a loop out, in another one, and vectorises loads that happen only
+        where a condition holds.
+        """
+        if (axis.extent.constant or MOST_UNROLLED + 1) <= MOST_UNROLLED and any(e.op == "choose" for v in values for e in v.walk()):
+            self.out.line("#pragma GCC unroll 1")
+        self.c.open_loop(axis)
 
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
@@ -484,7 +496,7 @@ class _KernelPrinter:
     def _serial_reduce(self, r: Reduce) -> None:
         for axis in r.axes:
             self.out.open("")
-            self.c.open_loop(axis)
+            self._open_short(axis, expressions((r,)))
         scope = Scope()
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name} = {self._combine(a, a.name, text)};")
