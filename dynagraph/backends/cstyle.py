@@ -13,7 +13,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
-from dynagraph.ir.loops import Accumulator, Axis, Define, Store
+from dynagraph.ir.loops import Accumulator, Axis, Define, Store, expressions
 
 OPERATORS = {
     "add": "+",
@@ -128,8 +128,7 @@ class CStyle:
         unset = {i.name for i in items if isinstance(i, Define)}
         for k, item in enumerate(items):
             if k == 0 or isinstance(items[k - 1], Define):  # what depends on a variable is named behind its definition
-                places = [i.place for i in items[k:] if isinstance(i, Store) and i.place is not None]
-                self._name_shared([*(i.value for i in items[k:]), *places], scope, unset)
+                self._name_shared(expressions(items[k:]), scope, unset)
             value = self.expr(item.value, scope)
             if isinstance(item, Define):
                 unset.discard(item.name)
@@ -137,7 +136,11 @@ class CStyle:
             else:
                 place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
                 target = self.element(item.buffer, self.integer(item.index) + place)
-                self.out.line(f"{target} = {self.stored(value, item.value.dtype)};")
+                self.out.line(self.store(item, target, self.stored(value, item.value.dtype), scope))
+
+    def store(self, s: Store, target: str, value: str, scope: Scope) -> str:
+        """The line that stores."""
+        return f"{target} = {value};"
 
     def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
         """The text of expressions, after lines that compute what they share with each other and with `later` stores."""

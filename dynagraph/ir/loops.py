@@ -53,20 +53,56 @@ class Define:
 class Store:
     """``buffer[index + place] = value``; `place`, where there is one, is computed, and the order of the loop then tells which store
     is last.
+
+    `where`: only where that is true.  `atomic`: the scalar function (see `expr.FUNCTIONS`) that combines what is there with the
+    value, in one step, so that the order does not tell.  Both are for targets of many processors (see passes/scatters.py).
     """
 
     buffer: str
     index: IntExpr
     value: Expr
     place: Expr | None = None
+    where: Expr | None = None
+    atomic: str = ""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Iterations of a loop sorted by the buckets of their stores' places, and in order within each.
+
+    Iterations are counted in order, and are `parts` parts of `part` iterations each.  The buffer `ends` has, for each bucket and
+    within it each part, where its iterations end in the buffer `numbers`, and so where the next ones begin.
+    """
+
+    n: int
+    part: int
+    parts: IntExpr
+    ends: str
+    numbers: str
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Statements repeated over axes; iterations are independent, so the innermost may be vectorised."""
+    """Statements repeated over axes; iterations are independent, so the innermost may be vectorised.
+
+    `sorted_by`: where the order of stores tells, the iterations of each bucket.
+    """
 
     axes: tuple[Axis, ...]
     body: tuple["Statement", ...]
+    sorted_by: Buckets | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sort:
+    """For each part of the iterations of `axes`, in order: each iteration's number goes where its bucket `key` ends so far.
+
+    The part is that of the kernel's only axis.  For targets of many processors.
+    """
+
+    axes: tuple[Axis, ...]
+    key: Expr
+    buckets: Buckets
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +146,7 @@ class Running:
     stores: tuple[Store, ...]
 
 
-Statement = Union[Define, Store, Loop, Reduce, ColumnReduce, Running]
+Statement = Union[Define, Store, Loop, Reduce, ColumnReduce, Running, Sort]
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +226,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
 
 def loop_axes(statement: Statement) -> tuple[Axis, ...]:
     """The axes that a statement loops over."""
-    if isinstance(statement, (Loop, Reduce)):
+    if isinstance(statement, (Loop, Reduce, Sort)):
         return statement.axes
     if isinstance(statement, ColumnReduce):
         return (*statement.axes, statement.column)
@@ -210,18 +246,22 @@ def expressions(body: Sequence[Statement]) -> Iterator[Expr]:
     for statement in statements(body):
         if isinstance(statement, (Define, Store)):
             yield statement.value
-        if isinstance(statement, Store) and statement.place is not None:
-            yield statement.place
+        if isinstance(statement, Store):
+            yield from (e for e in (statement.place, statement.where) if e is not None)
+        if isinstance(statement, Sort):
+            yield statement.key
         for accumulator in accumulators(statement):
             yield accumulator.value
 
 
 def stored_buffers(body: Sequence[Statement]) -> set[str]:
-    return {s.buffer for s in statements(body) if isinstance(s, Store)}
+    stored = {s.buffer for s in statements(body) if isinstance(s, Store)}
+    return stored | {s.buckets.numbers for s in body if isinstance(s, Sort)}
 
 
 def loaded_buffers(body: Sequence[Statement]) -> set[str]:
-    found: set[str] = set()
+    found = {s.buckets.ends for s in body if isinstance(s, Sort)}
+    found |= {name for s in body if isinstance(s, Loop) and (b := s.sorted_by) for name in (b.ends, b.numbers)}
     for root in expressions(body):
         for e in root.walk():
             if e.op in ("load", "gather"):
@@ -271,9 +311,12 @@ def map_body(
 ) -> tuple[Statement, ...]:
     """The statements with each value, and each index that is stored to, changed."""
 
+    def optional(e: Expr | None) -> Expr | None:
+        return None if e is None else value(e)
+
     def stores(items: Sequence[Store]) -> tuple[Store, ...]:
         return tuple(
-            Store(s.buffer, index(s.index), value(s.value), None if s.place is None else value(s.place)) for s in items
+            Store(s.buffer, index(s.index), value(s.value), optional(s.place), optional(s.where), s.atomic) for s in items
         )
 
     def accumulator(a: Accumulator) -> Accumulator:
@@ -285,7 +328,9 @@ def map_body(
         if isinstance(s, Store):
             return stores([s])[0]
         if isinstance(s, Loop):
-            return Loop(s.axes, map_body(s.body, value, index))
+            return replace(s, body=map_body(s.body, value, index))
+        if isinstance(s, Sort):
+            return replace(s, key=value(s.key))
         if isinstance(s, Reduce):
             return Reduce(s.axes, tuple(map(accumulator, s.accumulators)), stores(s.stores))
         if isinstance(s, ColumnReduce):
@@ -312,6 +357,9 @@ def indices(body: Sequence[Statement]) -> Iterator[IntExpr]:
         for axis in loop_axes(statement):
             yield axis.start
             yield axis.extent
+        buckets = statement.buckets if isinstance(statement, Sort) else statement.sorted_by if isinstance(statement, Loop) else None
+        if buckets is not None:
+            yield buckets.parts
 
 
 # -- text ---------------------------------------------------------------------------------------------------------------
@@ -343,10 +391,16 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             lines.append(f"{indent}{s.name} = {render_expr(s.value)}")
         elif isinstance(s, Store):
             place = "" if s.place is None else f" + {render_expr(s.place)}"
-            lines.append(f"{indent}{s.buffer}[{s.index}{place}] = {render_expr(s.value)}")
+            where = "" if s.where is None else f" if {render_expr(s.where)}"
+            sign = f"= {s.atomic} of it and" if s.atomic else "="
+            lines.append(f"{indent}{s.buffer}[{s.index}{place}] {sign} {render_expr(s.value)}{where}")
         elif isinstance(s, Loop):
-            lines.append(f"{indent}for {_render_axes(s.axes)}:")
+            order = f" by {s.sorted_by.numbers}" if s.sorted_by else ""
+            lines.append(f"{indent}for {_render_axes(s.axes)}{order}:")
             lines += _render_body(s.body, indent + "  ")
+        elif isinstance(s, Sort):
+            lines.append(f"{indent}for {_render_axes(s.axes)}, part by part:")
+            lines.append(f"{indent}  {s.buckets.numbers}[{s.buckets.ends} of {render_expr(s.key)}] = number")
         elif isinstance(s, Reduce):
             lines.append(f"{indent}reduce {_render_axes(s.axes)}:")
             lines += [f"{indent}  {a.name} = {a.kind} {render_expr(a.value)}" for a in s.accumulators]

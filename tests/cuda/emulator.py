@@ -50,6 +50,7 @@ _MACHINE = _HERE / "emulator.cpp"
 _KERNEL_FLAGS = ["-std=gnu++17", "-O1", "-g1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-fvisibility=hidden", "-nostdlib"]
 _KERNEL_FLAGS += ["-fsanitize=alignment,bounds,integer-divide-by-zero,shift-exponent", "-fno-sanitize-recover=all"]
 _KERNEL_FLAGS += ["-fstack-clash-protection"]  # large arrays on the stack do not step over its guard
+_KERNEL_FLAGS += ["-fno-threadsafe-statics"]  # nobody initialises shared variables: g++ would guard those of complex numbers
 _RACES_FLAGS = ["-fsanitize=thread", "--param=tsan-instrument-func-entry-exit=0", "--param=tsan-distinguish-volatile=1"]
 _KERNEL_LIBRARIES = ["-lm", "-lc", "-lgcc"]
 # fortified, longjmp refuses fibers

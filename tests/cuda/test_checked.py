@@ -14,10 +14,11 @@ import pytest
 import dynagraph as dg
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend, driver, nvrtc
+from dynagraph.backends.cuda.schedule import has_places
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const
 from dynagraph.ir.graph import Graph, Meta
-from dynagraph.ir.loops import Kernel, LoopProgram, Store, map_body, map_expr, statements
+from dynagraph.ir.loops import Kernel, LoopProgram, map_body, map_expr
 from dynagraph.ir.ops import OPS
 from tests.cuda.device import EmulatedDevice, emulated
 from tests.cupy_arrays import stand_in
@@ -137,8 +138,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
     """Have each kernel changed before it is printed."""
     right = backend.lower_graph
 
-    def wrong(graph: Graph) -> LoopProgram:
-        program = right(graph)
+    def wrong(graph: Graph, arithmetic: str) -> LoopProgram:
+        program = right(graph, arithmetic)
         names = {graph.placeholders[b.position].name: b.name for b in program.buffers.values() if b.role == "input"}
         return replace(program, steps=tuple(change(s, names) if isinstance(s, Kernel) else s for s in program.steps))
 
@@ -256,19 +257,36 @@ def test_stores_outside_of_an_argument_touch_nothing(cp: Any, monkeypatch: pytes
     assert whole.tolist() == [1] * 8
 
 
-def test_stores_at_computed_places(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    x, y, places = normal(8), normal(3), np.array([0, 7, 2])
-    want = x.copy()
-    want[places] = y
-    graph = graph_of("scatter", {"x": x, "y": y, "places": places}, axes=(0,), at=0, combine="")
-    np.testing.assert_array_equal(emulated(graph)(x, y, places)[0], want)
-    plant(monkeypatch, lambda kernel, names: with_stores(1)(kernel, names) if has_places(kernel) else kernel)
-    with pytest.raises(dg.KernelError, match="element 8 of result scatter, which has elements 0 to 7: scatter"):
+def goes_astray(kernel: Kernel) -> bool:
+    """Stores at computed places; of wrong counts other kernels would be the first to go wrong."""
+    return has_places(kernel.body) and not kernel.name.endswith("_counts")
+
+
+SCATTERS: dict[str, tuple[Any, str, int, str]] = {  # dtype, what combines, updates, and whose memory a wrong store is outside of
+    "few": (np.float64, "", 3, "result scatter"),
+    "owners that store": (np.float64, "", 40, "result scatter"),
+    "owners that add": (np.float64, "add", 40, "result scatter"),
+    "any order": (np.int64, "add", 40, "result scatter"),
+    "any order, of bytes": (np.uint8, "add", 40, "result scatter"),
+    "claims": (np.float64, "", 20000, r"temp t_k\d_last"),
+    "sorted": (np.float64, "add", 2000, r"result scatter"),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_stores_at_computed_places(cp: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    dtype, combine, n, whose = SCATTERS[name]
+    if name == "sorted":
+        monkeypatch.setattr(backend, "SORTS", n)
+    x, y = (RNG.integers(0, 99, m).astype(dtype) for m in (8, n))
+    places = RNG.integers(-8, 8, n)
+    places[-1] = 7
+    attrs = {"axes": (0,), "at": 0, "combine": combine}
+    graph = graph_of("scatter", {"x": x, "y": y, "places": places}, **attrs)
+    np.testing.assert_array_equal(emulated(graph)(x, y, places)[0], OPS["scatter"].eager(np, x, y, places, **attrs))
+    plant(monkeypatch, lambda kernel, names: with_stores(1)(kernel, names) if goes_astray(kernel) else kernel)
+    with pytest.raises(dg.KernelError, match=f"element 8 of {whose}, which has elements 0 to 7: "):
         emulated(graph)(x, y, places)
-
-
-def has_places(kernel: Kernel) -> bool:
-    return any(isinstance(s, Store) and s.place is not None for s in statements(kernel.body))
 
 
 def test_gathers_beyond_the_end(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:

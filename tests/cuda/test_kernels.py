@@ -14,7 +14,7 @@ import dynagraph as dg
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend
 from dynagraph.backends.cuda.printer import Variant, print_program
-from dynagraph.backends.cuda.schedule import Columns, Map, Rows, Scanned, Serial, Tiled, Walked, schedule
+from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, Rows, Scanned, Tiled, Walked, schedule
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.loops import Kernel
@@ -47,6 +47,23 @@ def scattered(x: Any, k: Any) -> Any:
     return y
 
 
+def added(x: Any, k: Any, v: Any) -> Any:
+    y = x.copy()
+    np.add.at(y, k, v)
+    return y
+
+
+def added_to_columns(x: Any, k: Any, v: Any) -> Any:
+    y = x.copy()
+    np.add.at(y, (slice(None), k), v)
+    return y
+
+
+def places(n: int, below: int) -> np.ndarray:
+    """Each is there several times, and some count from the end."""
+    return RNG.integers(-below, below, n)
+
+
 # name: function, arguments, and the schedule of one of its kernels at least
 CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "map": (lambda x, y: np.tanh(x) * y, (normal(37, 100), normal(37, 100)), Map),
@@ -75,7 +92,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "long running products": (lambda x: np.cumprod(x), (RNG.integers(0, 3, 20000),), Scanned),
     "running sums of many columns": (lambda x: np.cumsum(x, axis=0), (normal(3, 70000),), Walked),
     "running differences": (lambda x: np.subtract.accumulate(x), (normal(50),), Walked),
-    "scattered": (scattered, (normal(50), RNG.permutation(50)[:20]), Serial),
+    "scattered": (scattered, (normal(50), places(20, 50)), Owned),
+    "scattered rows": (scattered, (normal(50, 7), places(40, 50)), Owned),
+    "few scattered": (scattered, (normal(50), places(9, 50)), Ordered),
+    "few scattered rows": (scattered, (normal(50, 7), places(9, 50)), Ordered),
+    "added": (added, (normal(30), places(3000, 30), normal(3000)), Owned),
+    "added rows": (added, (normal(40, 90), places(300, 40), normal(300, 90)), Owned),
+    "added columns": (added_to_columns, (normal(9, 40), places(600, 40), normal(9, 600)), Owned),
+    "counted": (added, (RNG.integers(0, 9, 30), places(3000, 30), RNG.integers(0, 9, 3000)), Map),
     "gathered": (lambda x, k: x[k] + 1, (normal(50, 4), RNG.integers(0, 50, 70)), Map),
     "halves": (lambda x: (softmax(x), x.sum(axis=0)), (normal(20, 64, dtype=np.float16),), Rows),
     "running sums of complex numbers": (lambda x: np.cumsum(x, axis=1), (normal(3, 700) + 1j * normal(3, 700),), Scanned),

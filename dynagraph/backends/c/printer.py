@@ -435,6 +435,7 @@ class _KernelPrinter:
             elif isinstance(s, ColumnReduce):
                 self._column_reduce(s)
             else:
+                assert isinstance(s, Running), "sorts are for other targets"
                 self._running(s)
         self.c.block(plain, scope)
 

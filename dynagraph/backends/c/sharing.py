@@ -218,6 +218,7 @@ class _Walk:
             self.key.append((s.column.symbol.name, s.column.extent))
             (accumulator,) = self._accumulators([s.accumulator])
             return ColumnReduce(self._axes(s.axes), s.column, accumulator, self._stores(s.stores))
+        assert isinstance(s, Running), "sorts are for other targets"
         (accumulator,) = self._accumulators([s.accumulator])
         return Running(self._axis(s.axis), accumulator, self._stores(s.stores))
 

@@ -9,6 +9,7 @@ from dynagraph import config
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda.driver import Driver
 from dynagraph.backends.cuda.program import DeviceProgram
+from dynagraph.backends.cuda.schedule import OWNER_BLOCKS
 from dynagraph.backends.executable import Executable
 from dynagraph.ir.callouts import function_of
 from dynagraph.ir.graph import Graph
@@ -20,6 +21,7 @@ from dynagraph.ir.passes.legalize import Target, legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
+from dynagraph.ir.passes.scatters import Processors
 from dynagraph.ir.passes.split_scans import Parts, split_scans
 
 # A hundred processors want several blocks each: rows and columns of fewer than this are reduced in two stages.
@@ -30,11 +32,18 @@ PROCESSORS = Target(
 SCANS = Parts(rows=256, length=8192)
 
 
-def lower_graph(graph: Graph) -> LoopProgram:
-    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory."""
+CLAIMS = 16384  # updates: fewer are stored by one kernel instead of three
+PLACES = 16  # of which there may be so many for each update: each of them is written to first
+SORTS = 1 << 17  # updates: of fewer, each block of owners finds those that are its own in less time than it takes to sort them
+PART = 1024  # updates that one warp sorts
+
+
+def lower_graph(graph: Graph, arithmetic: str = "strict") -> LoopProgram:
+    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory; "fast": sums in any order."""
     legal = legalize(graph.copy(), PROCESSORS)
     takeovers = inplace(legal)
-    program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False), SCANS)
+    processors = Processors(CLAIMS, PLACES, SORTS, OWNER_BLOCKS, PART, any_order=arithmetic == "fast")
+    program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False, processors=processors), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
     return memory_plan(replace(program, steps=steps))
 
@@ -50,8 +59,8 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     if graph.n_checks or all(scalars):
         raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
-    program = lower_graph(on_device)
     arithmetic = "fast" if mode == "fast" else "strict"
+    program = lower_graph(on_device, arithmetic)
     checked, replays = config.cuda_check, mode == "reduce-overhead"
     run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
     _check(run, library)

@@ -1,4 +1,4 @@
-"""Kernels whose elements are computed one by one: maps, transpositions through tiles, and stores in order by one thread."""
+"""Kernels whose elements are computed one by one: maps, and transpositions through tiles."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from dynagraph.backends.cstyle import Scope
 from dynagraph.backends.cuda.kernels import KernelPrinter, divided_up
-from dynagraph.backends.cuda.schedule import BLOCK, TILE, TILE_ROWS, Map, Serial, Tiled, n_iterations, packed, replaced
+from dynagraph.backends.cuda.schedule import BLOCK, TILE, TILE_ROWS, Map, Tiled, n_iterations, packed, replaced
 from dynagraph.ir import expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Axis, Define, Loop, Store
+from dynagraph.ir.loops import Axis, Define, Store
 
 
 class MapPrinter(KernelPrinter[Map]):
@@ -137,36 +137,4 @@ class TilePrinter(KernelPrinter[Tiled]):
         self.out.close()
 
 
-class SerialPrinter(KernelPrinter[Serial]):
-    """All by one thread."""
-
-    def units(self) -> tuple[IntExpr, int, int]:
-        return IntExpr.of(1), 1, 1
-
-    def described(self) -> str:
-        return "one thread, in order"
-
-    def body(self) -> None:
-        plain: list[Define | Store] = []
-        for axis in self.kernel.axes:
-            self.c.open_loop(axis)
-        for s in self.kernel.body:
-            if isinstance(s, (Define, Store)):
-                plain.append(s)
-                continue
-            assert isinstance(s, Loop), "stores at computed places stand in loops"
-            self.block(plain, Scope())
-            plain.clear()
-            self.out.open("")
-            for axis in s.axes:
-                self.c.open_loop(axis)
-            self.block([x for x in s.body if isinstance(x, (Define, Store))], Scope())
-            for _ in s.axes:
-                self.out.close()
-            self.out.close()
-        self.block(plain, Scope())
-        for _ in self.kernel.axes:
-            self.out.close()
-
-
-__all__ = ["MapPrinter", "SerialPrinter", "TilePrinter"]
+__all__ = ["MapPrinter", "TilePrinter"]

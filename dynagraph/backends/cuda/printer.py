@@ -11,10 +11,11 @@ from typing import Any
 
 from dynagraph.backends.cstyle import Writer
 from dynagraph.backends.cuda.kernels import USUAL, KernelPrinter, Launch, Variant
-from dynagraph.backends.cuda.maps import MapPrinter, SerialPrinter, TilePrinter
+from dynagraph.backends.cuda.maps import MapPrinter, TilePrinter
 from dynagraph.backends.cuda.rows import RowsPrinter
 from dynagraph.backends.cuda.scans import ColumnsPrinter, ScanPrinter, WalkPrinter
-from dynagraph.backends.cuda.schedule import Columns, Map, Rows, Scanned, Serial, Tiled, Walked, schedule
+from dynagraph.backends.cuda.scatters import OrderedPrinter, OwnedPrinter, SortPrinter
+from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, Rows, Scanned, Sorting, Tiled, Walked, schedule
 from dynagraph.ir.loops import CallOut, Kernel, LibraryCall, LoopProgram
 
 MOST_BLOCKS = 1 << 22  # of a grid: what is more than this many blocks' is done in turns
@@ -25,7 +26,9 @@ PRINTERS: Mapping[type, type[KernelPrinter[Any]]] = {
     Columns: ColumnsPrinter,
     Scanned: ScanPrinter,
     Walked: WalkPrinter,
-    Serial: SerialPrinter,
+    Ordered: OrderedPrinter,
+    Owned: OwnedPrinter,
+    Sorting: SortPrinter,
 }
 CudaStep = Launch | LibraryCall | CallOut
 

@@ -22,6 +22,7 @@ from dynagraph.ir.loops import (
     Loop,
     Reduce,
     Running,
+    Sort,
     Statement,
     Store,
     expressions,
@@ -50,6 +51,9 @@ ASSOCIATIVE = frozenset(
         "logical_and", "logical_or", "logical_xor", "logaddexp", "logaddexp2", "hypot",
     ]
 )  # fmt: skip
+FEW_UPDATES = 16  # of a scatter, which one thread does
+UPDATES_PER_OWNER = 8  # of a scatter of more; with more still, there are more blocks of owners,
+OWNER_BLOCKS = 512  # ... up to about this many; and buckets, where updates are sorted
 UNROLLED_ROWS = 4  # loads of a thread that are on their way at a time
 
 
@@ -103,18 +107,36 @@ class Walked:
 
 
 @dataclass(frozen=True)
-class Serial:
-    """One thread does it all, in order: stores whose places are computed may meet."""
+class Ordered:
+    """Stores whose places are computed, and may meet: each iteration of the outer axes has a thread, which does them in order."""
 
 
-Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Walked, Serial]
+@dataclass(frozen=True)
+class Owned:
+    """The same for more of them: each place, in each of `columns` neighbouring iterations of the outer axes, has a thread of one of
+    `blocks` blocks, which all look for the updates that are theirs, in order; where these are sorted, each has a bucket of them.
+    """
+
+    columns: int
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """A warp goes through a part of what is sorted into buckets."""
+
+
+Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Walked, Ordered, Owned, Sorting]
 
 
 def schedule(kernel: Kernel, packs: bool) -> Schedule:
     """How a kernel is run.  `packs`: whether all memory begins at multiples of 16 bytes."""
     body = kernel.body
-    if any(isinstance(s, Store) and s.place is not None for s in statements(body)):
-        return Serial()
+    if has_places(body):
+        loop = next((s for s in body if isinstance(s, Loop)), None)
+        return Map(_map_width(kernel, packs)) if loop is None else _in_order(kernel, loop)
+    if any(isinstance(s, Sort) for s in body):
+        return Sorting()
     column = next((s for s in body if isinstance(s, ColumnReduce)), None)
     if column is not None:
         return Columns(_power_of_two(min(max(1, column.column.hint), COLUMNS)))
@@ -126,7 +148,27 @@ def schedule(kernel: Kernel, packs: bool) -> Schedule:
     tiled = _tiled(kernel)
     if tiled is not None:
         return tiled
-    return Map(pack_width(kernel.axes[-1], body) if packs and kernel.axes else 1)
+    return Map(_map_width(kernel, packs))
+
+
+def has_places(body: Sequence[Statement]) -> bool:
+    """Whether something is stored at places that are computed."""
+    return any(isinstance(s, Store) and s.place is not None for s in statements(body))
+
+
+def _map_width(kernel: Kernel, packs: bool) -> int:
+    return pack_width(kernel.axes[-1], kernel.body) if packs and kernel.axes else 1
+
+
+def _in_order(kernel: Kernel, loop: Loop) -> Ordered | Owned:
+    updates, kept = _hint_of(loop.axes), _hint_of(kernel.axes)
+    columns = min(BLOCK, _power_of_two(kept))
+    if loop.sorted_by is not None:
+        return Owned(columns, loop.sorted_by.n)
+    if updates <= FEW_UPDATES:
+        return Ordered()
+    tiles = max(1, -(-kept // columns))
+    return Owned(columns, max(1, min(OWNER_BLOCKS // tiles, updates * columns // (BLOCK * UPDATES_PER_OWNER))))
 
 
 def _scan(kernel: Kernel, running: Running, packs: bool) -> Scanned | Walked:
@@ -169,7 +211,7 @@ def pack_width(axis: Axis, body: Sequence[Statement]) -> int:
     if any(coefficient % PACK_BYTES for coefficient in axis.start.terms.values()):
         return 1
     loads = [(e.value[1], e.dtype) for root in expressions(body) for e in unconditional(root) if e.op == "load"]  # type: ignore[index]
-    stores = [(s.index, s.value.dtype) for s in statements(body) if isinstance(s, Store)]
+    stores = [(s.index, s.value.dtype) for s in statements(body) if isinstance(s, Store) and s.place is None]
     moved: list[DType] = [dtype for index, dtype in (*loads, *stores) if moves_as_pack(index, axis, 1)]
     if not moved:
         return 1
@@ -221,7 +263,7 @@ def packed(
     changed = map_body(body, lambda e: map_expr(e, memo, load))
 
     def store(s: Statement) -> Statement:
-        if isinstance(s, Store) and moves_as_pack(s.index, axis, width):
+        if isinstance(s, Store) and s.place is None and moves_as_pack(s.index, axis, width):
             pack = stores.setdefault((s.buffer, s.index), Pack(f"q{len(stores)}", s.buffer, s.value.dtype, s.index))
             return Store(f"{pack.name}.v", lane, s.value)
         return s
@@ -269,8 +311,12 @@ def _length(s: Statement) -> IntExpr:
 
 
 def _hint(s: Statement) -> int:
+    return _hint_of(pass_axes(s) or ())
+
+
+def _hint_of(axes: Iterable[Axis]) -> int:
     total = 1
-    for axis in pass_axes(s) or ():
+    for axis in axes:
         total *= axis.hint
     return total
 
@@ -352,7 +398,7 @@ def replaced(body: Sequence[Statement], spelled: Callable[[Expr], Expr | None]) 
 
 
 __all__ = [
-    "BLOCK", "COLUMNS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Pack", "Rows", "Scanned", "Schedule",
-    "Serial", "Tiled", "Walked", "is_associative", "kept_loads", "moves_as_pack", "n_iterations", "pack_width", "packed",
-    "pass_axes", "replaced", "schedule",
+    "BLOCK", "COLUMNS", "OWNER_BLOCKS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Ordered", "Owned",
+    "Pack", "Rows", "Scanned", "Schedule", "Sorting", "Tiled", "Walked", "has_places", "is_associative", "kept_loads",
+    "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced", "schedule",
 ]  # fmt: skip

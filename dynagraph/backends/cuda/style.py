@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from dynagraph.backends.cstyle import CStyle, Writer
+from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.intexpr import Atom, IntExpr, Symbol
+from dynagraph.ir.loops import Store
 
+ATOMIC = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}  # of integers: no NaN is passed over
 COMPLEX = {"complex64": "dg_c64", "complex128": "dg_c128"}
 INT32_REACH = 1 << 30  # what indices of 32 bits are used for stays below this: sums and products of two have room
 
@@ -30,6 +32,12 @@ class CudaStyle(CStyle):
         if number is None:
             return super().element(buffer, index)
         return f"dg_checked({buffer}, {index}, {buffer}_low, {buffer}_end, {number}, record)"
+
+    def store(self, s: Store, target: str, value: str, scope: Scope) -> str:
+        condition = "" if s.where is None else f"if ({self.expr(s.where, scope)}) "
+        if not s.atomic:
+            return condition + super().store(s, target, value, scope)
+        return f"{condition}dg_atomic_{ATOMIC.get(s.atomic, s.atomic)}(&{target}, ({self.memory_type(s.value.dtype)})({value}));"
 
     def memory_type(self, dtype: DType) -> str:
         return COMPLEX.get(dtype.name, dtype.ctype)

@@ -97,6 +97,66 @@ DG_INL T &dg_checked(T *memory, int64_t index, int64_t low, int64_t end, int buf
     return *(T *)(record + 2);
 }
 
+/* -- scatters: elements that several threads may want at a time --------------------------------------------------------------- */
+
+struct dg_add_of { template <class T> static __device__ T of(T x, T y) { return (T)((uint64_t)x + (uint64_t)y); } };
+struct dg_mul_of { template <class T> static __device__ T of(T x, T y) { return (T)((uint64_t)x * (uint64_t)y); } };
+struct dg_max_of { template <class T> static __device__ T of(T x, T y) { return x > y ? x : y; } };
+struct dg_min_of { template <class T> static __device__ T of(T x, T y) { return x < y ? x : y; } };
+struct dg_and_of { template <class T> static __device__ T of(T x, T y) { return (T)(x & y); } };
+struct dg_or_of { template <class T> static __device__ T of(T x, T y) { return (T)(x | y); } };
+struct dg_xor_of { template <class T> static __device__ T of(T x, T y) { return (T)(x ^ y); } };
+
+/* Any function of integers: the word that an element is, or is part of, is exchanged once nobody else has done so in between. */
+template <class F, class T>
+DG_INL void dg_exchange(T *at, T value)
+{
+    if constexpr (sizeof(T) == 8) {
+        unsigned long long *word = (unsigned long long *)at, seen = *(volatile unsigned long long *)at, expected;
+        do {
+            expected = seen;
+            seen = atomicCAS(word, expected, (unsigned long long)F::of((T)expected, value));
+        } while (seen != expected);
+    } else {
+        unsigned *word = (unsigned *)((uint64_t)at & ~3ull);
+        const int shift = (int)((uint64_t)at & 3) * 8;
+        const unsigned mask = 0xffffffffu >> (32 - 8 * sizeof(T)) << shift;
+        unsigned seen = *(volatile unsigned *)word, expected;
+        do {
+            expected = seen;
+            const unsigned found = (unsigned)F::of((T)(expected >> shift), value) << shift;
+            seen = atomicCAS(word, expected, (expected & ~mask) | (found & mask));
+        } while (seen != expected);
+    }
+}
+
+#define DG_ATOMIC(name)                                                                                               \
+    template <class T>                                                                                                \
+    DG_INL void dg_atomic_##name(T *at, T value) { dg_exchange<dg_##name##_of>(at, value); }
+DG_ATOMIC(add) DG_ATOMIC(mul) DG_ATOMIC(max) DG_ATOMIC(min) DG_ATOMIC(and) DG_ATOMIC(or) DG_ATOMIC(xor)
+
+#define DG_ATOMIC_OF(name, function, T, native)                                                                       \
+    DG_INL void dg_atomic_##name(T *at, T value) { function((native *)at, (native)value); }
+#define DG_ATOMICS_OF(T, native, bits)                                                                                \
+    DG_ATOMIC_OF(max, atomicMax, T, native) DG_ATOMIC_OF(min, atomicMin, T, native) DG_ATOMIC_OF(add, atomicAdd, T, bits) \
+    DG_ATOMIC_OF(and, atomicAnd, T, bits) DG_ATOMIC_OF(or, atomicOr, T, bits) DG_ATOMIC_OF(xor, atomicXor, T, bits)
+DG_ATOMICS_OF(int32_t, int, unsigned) DG_ATOMICS_OF(int64_t, long long, unsigned long long)
+DG_ATOMICS_OF(uint32_t, unsigned, unsigned) DG_ATOMICS_OF(uint64_t, unsigned long long, unsigned long long)
+DG_ATOMIC_OF(add, atomicAdd, float, float) DG_ATOMIC_OF(add, atomicAdd, double, double)
+
+template <class T>
+DG_INL void dg_atomic_add(dg_complex_number<T> *at, dg_complex_number<T> value)
+{
+    atomicAdd(&at->re, value.re);
+    atomicAdd(&at->im, value.im);
+}
+
+/* Which of `n` owners a place has: no owner has many more places than another one, wherever they lie. */
+DG_INL int dg_owner(int64_t place, int n)
+{
+    return (int)__umulhi((unsigned)((uint64_t)place * 0x9e3779b97f4a7c15ull >> 32), (unsigned)n);
+}
+
 /* -- what another thread of the warp has ------------------------------------------------------------------------------------ */
 
 template <class T>

@@ -49,6 +49,7 @@ from dynagraph.ir.passes.demand import (
 )
 from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
 from dynagraph.ir.passes.inplace import stored_index
+from dynagraph.ir.passes.scatters import Processors, Scattering, scatter_kernels
 from dynagraph.ir.ranges import Range, known_range
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
 
@@ -59,10 +60,11 @@ GEMM_FLOPS_PER_NANOSECOND = 60.0
 CALL_OUT_COST = 5000.0  # nanoseconds: what Python needs for a call; how long the function runs is its own affair
 
 
-def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True) -> LoopProgram:
+def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Processors | None = None) -> LoopProgram:
     """Needs: a fused graph.  Leaves: the same values as loops; loads and stores are within their buffers by construction.
 
-    `keep_rows`: what is dear and wanted in several passes over a row is kept in a row of scratch memory.
+    `keep_rows`: what is dear and wanted in several passes over a row is kept in a row of scratch memory.  `processors`: of a target
+    where many share the work of a scatter; else it is one loop in order.
     """
     buffers = Buffers(graph, plan)
     steps: list[Step] = []
@@ -70,8 +72,14 @@ def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True) -> LoopProgram
         if group.kind == "library":
             steps.append(_library_step(group, plan, buffers))
         else:
-            steps.append(_KernelLowering(f"k{position}", group, plan, buffers, keep_rows).run())
+            lowering = _KernelLowering(f"k{position}", group, plan, buffers, keep_rows)
+            steps += [lowering.run()] if processors is None or not is_scatter(group) else lowering.run_scatter(processors)
     return LoopProgram(buffers.by_name, tuple(steps), n_checks=graph.n_checks)
+
+
+def is_scatter(group: Group) -> bool:
+    """Whether a group stores at places that are computed."""
+    return group.kind == "update" and isinstance(group.members[0].op.lowering, Scatter)
 
 
 class Buffers:
@@ -103,7 +111,10 @@ class Buffers:
         self.of[node] = self.by_name[buffer.name] = buffer
 
     def scratch(self, node: Node, size: IntExpr) -> Buffer:
-        buffer = Buffer(f"row_{node.name}", node.dtype, size, "scratch")
+        return self.add(Buffer(f"row_{node.name}", node.dtype, size, "scratch"))
+
+    def add(self, buffer: Buffer) -> Buffer:
+        """Memory that is no node's."""
         self.by_name[buffer.name] = buffer
         return buffer
 
@@ -376,22 +387,37 @@ class _KernelLowering:
         """Only the part is stored: the rest is there already."""
         (node,) = self.group.members
         if isinstance(node.op.lowering, Scatter):
-            return self._scatter_body(node)
+            store, _ = self._scatter_store(node)
+            axes = make_axes(self.group.outer, self.rows)
+            return (), (*self.defines, Loop(axes, (store,)) if axes else store)  # in order: places may be the same
         place = self.buffers.flat(node, stored_index(node, self.rows))
         store = Store(self.buffers.of[node].name, place, self.value(node.args[1], self.rows))
         return make_axes(self.group.outer, self.rows), (*self.defines, store)
 
-    def _scatter_body(self, node: Node) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
-        """One loop in order: places may be the same."""
+    def _scatter_store(self, node: Node) -> tuple[Store, Expr | None]:
+        """The store of one update, and what stands there before, if that is combined with it."""
         buffer, strides = self.buffers.of[node].name, self.buffers.strides(node)
         fixed, place = self._place(node.args[0], strides, node.args[2:], node, self.rows)
         value = self.value(node.args[1], self.rows)
+        there = None
         if node.attrs["combine"]:
             there = expr.gather(buffer, expr.call("add", expr.index(fixed), place), node.dtype)
             value = combined(node.attrs["combine"], there, value)
-        store = Store(buffer, fixed, value, place)
+        return Store(buffer, fixed, value, place), there
+
+    def run_scatter(self, processors: Processors) -> list[Kernel]:
+        """A scatter for many processors."""
+        (node,) = self.group.members
+        store, there = self._scatter_store(node)
+        indexed = tuple(node.shape[axis] for axis in node.attrs["axes"])
+        spot = _total(self._places(node.args[0], node.args[2:], node, self.rows), contiguous_strides(indexed))
         axes = make_axes(self.group.outer, self.rows)
-        return (), (*self.defines, Loop(axes, (store,)) if axes else store)
+        comment, n_spots = self._comment(), expr_of(numel(indexed))
+        scattering = Scattering(self.name, comment, axes, store, there, spot, n_spots, hint_numel(indexed))
+        kernels, temporaries = scatter_kernels(scattering, processors)
+        for buffer in temporaries:
+            self.buffers.add(buffer)
+        return kernels
 
     # -- expressions --------------------------------------------------------------------------------------------------
     def value(self, node: Node, index: Index) -> Expr:
@@ -454,13 +480,15 @@ class _KernelLowering:
         self, source: Node, strides: Shape, places: Sequence[Node], node: Node, index: Index
     ) -> tuple[IntExpr, Expr]:
         """Where in `source` an element of a gather comes from, or one of a scatter goes to: by loop variables, and by places."""
-        kept, at = kept_axes(source, places[0], node.attrs, index), place_index(places[0], node.attrs, index)
+        kept = kept_axes(source, places[0], node.attrs, index)
         fixed = flat_index(tuple(strides[k] for k in kept), tuple(kept.values()))
-        total = expr.const(0, dtypes.int64)
-        for place, axis in zip(places, node.attrs["axes"]):
-            value = _inside(self.value(place, at), known_range(place), source.shape[axis])
-            total = expr.call("add", total, expr.call("mul", value, expr.index(expr_of(strides[axis]))))
-        return fixed, total
+        return fixed, _total(self._places(source, places, node, index), [strides[axis] for axis in node.attrs["axes"]])
+
+    def _places(self, source: Node, places: Sequence[Node], node: Node, index: Index) -> list[Expr]:
+        """The places along each of the indexed axes, which are inside."""
+        at = place_index(places[0], node.attrs, index)
+        axes = zip(places, node.attrs["axes"])
+        return [_inside(self.value(place, at), known_range(place), source.shape[axis]) for place, axis in axes]
 
     def _moved(self, node: Node, index: Index) -> Expr:
         pieces = [
@@ -477,6 +505,14 @@ class _KernelLowering:
         if position is None:
             return expr.const(node.attrs["value"], node.dtype)
         return self.value(node.args[position], source)
+
+
+def _total(places: Sequence[Expr], strides: Sequence[Dim]) -> Expr:
+    """Where places along several axes come to lie."""
+    total = expr.const(0, dtypes.int64)
+    for place, stride in zip(places, strides):
+        total = expr.call("add", total, expr.call("mul", place, expr.index(expr_of(stride))))
+    return total
 
 
 def _inside(place: Expr, known: Range, dim: Dim) -> Expr:
@@ -536,7 +572,7 @@ def _additions(body: Sequence[Statement]) -> float:
             total += _trips(s.axes) * (expr_cost(roots) + 1)
         elif isinstance(s, ColumnReduce):
             total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
-        else:
+        elif isinstance(s, Running):
             total += _trips((s.axis,)) * (expr_cost([s.accumulator.value]) + 8)
     return total
 
