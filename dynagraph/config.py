@@ -130,8 +130,8 @@ SWITCHES: tuple[Switch, ...] = (
         True,
         _flag,
         "0 or 1",
-        "measure this machine's devices when a function is first compiled with device='auto', which takes seconds, once: the figures are "
-        "kept beside the kernels; else, until `dynagraph measure` does it, places are chosen by figures on paper",
+        "measure this machine's devices when a function is first compiled with device='auto', once: it takes seconds, and the "
+        "figures are kept beside the kernels; else, until `dynagraph measure` does it, places are chosen by figures on paper",
     ),
     Switch(
         "entry_limit",

@@ -1,12 +1,13 @@
 """Measure what the devices and links of this machine can do: the numbers that placement reads (`ir/machines.py`).
 
-Everything is measured the way placed programs do it: kernels and products that the backends compile, copies by `to_device`.  What is
-compared is measured in turn, round after round, once it is warm; figures are medians.  Work on devices is timed by their events.
+Everything is measured the way placed programs do it: kernels and products that the backends compile, copies by `to_device`.  It is
+done in turn, round after round, once it is warm; figures are medians.  Work on devices is timed by their events.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ OPERATIONS = 64  # additions and multiplications of one chain
 CHAINS = 4  # in a kernel of a device, where arithmetic is fast
 HOST_ELEMENTS, DEVICE_ELEMENTS = 1 << 18, 1 << 24  # of its operands: few bytes for the arithmetic
 HOST_BYTES, DEVICE_BYTES = 64 << 20, 256 << 20  # of an array that is copied: beyond caches
+PART = 1 << 16  # elements of an operand of a device that differ
 LINK_BYTES = (1 << 10, 32 << 20)  # of arrays that show the latency of a link, and its bandwidth
 REPEATS = 64  # of calls that take a microsecond
 
@@ -100,7 +102,7 @@ def measure(backends: Mapping[str, Backend], clock: Clock = time.perf_counter) -
 
 
 def _medians(samples: Mapping[Hashable, Sample], clock: Clock, budget: float) -> dict[Any, float]:
-    """Each sample's seconds: taken in turn, until there are enough or the time is over; those of the first round are not counted."""
+    """Each sample's seconds: taken in turn, until there are enough or the time is over; the first round does not count."""
     for sample in samples.values():
         sample()
     found: dict[Any, list[float]] = {key: [] for key in samples}
@@ -130,12 +132,12 @@ def _negatives(sizes: Sequence[int], library: str) -> Graph:
 
 
 def _arithmetic(dtype: DType, size: int, chains: int, library: str) -> Graph:
-    """One kernel of many operations on few bytes, up to `CHAINS` times `OPERATIONS`; no two of them can be made one."""
+    """One kernel of many operations on few bytes, up to `CHAINS` times `OPERATIONS`; hardly two of them can be made one."""
     graph = Graph("arithmetic", library=library)
     x, y = (graph.placeholder(name, Meta(dtype, (size,))) for name in "xy")
     times, plus = OPS["multiply" if dtype.is_inexact else "bitwise_xor"], OPS["add"]
     values = []
-    for value, left, right in ((x, y, x), (y, x, y), (x, x, y), (y, y, x))[:chains]:
+    for value, left, right in ((x, y, x), (y, x, y), (x, y, y), (y, x, x))[:chains]:
         for _ in range(OPERATIONS // 2):
             value = graph.call(plus, graph.call(times, value, left), right)
         values.append(value)
@@ -158,9 +160,17 @@ def _call_out() -> Graph:
     return graph
 
 
-def _operands(graph: Graph) -> list[np.ndarray]:
-    """Halves: what is added to and multiplied by them stays a normal number."""
-    return [np.full(tuple(map(int, n.shape)), 0.5 if n.dtype.is_inexact else 1, n.dtype.numpy) for n in graph.placeholders]
+def _operands(graph: Graph, most: int | None = None) -> list[np.ndarray]:
+    """Numbers that stay normal ones, whatever is added to and multiplied by them; `most`: only so many elements, flat."""
+    rng = np.random.default_rng(0)
+    shapes = [tuple(map(int, n.shape)) for n in graph.placeholders]
+    if most is not None:
+        shapes = [(min(math.prod(shape), most),) for shape in shapes]
+    made = []
+    for node, shape in zip(graph.placeholders, shapes):
+        values = rng.random(shape) / 4 + 0.25 if node.dtype.is_inexact else rng.integers(1, 9, shape)
+        made.append(values.astype(node.dtype.numpy))
+    return made
 
 
 def _amounts(products: Mapping[str, int], elements: int, chains: int) -> dict[tuple[str, str], float]:
@@ -172,9 +182,10 @@ def _amounts(products: Mapping[str, int], elements: int, chains: int) -> dict[tu
 
 
 def _rates(seconds: Mapping[Any, float], amounts: Mapping[tuple[str, str], float], launch: float) -> dict[str, dict[str, float]]:
-    return {
-        what: {name: _rate(amounts[what, name], seconds[what, name], launch) for name in CLASSES} for what in ("additions", "products")
-    }
+    found: dict[str, dict[str, float]] = {"additions": {}, "products": {}}
+    for (what, name), amount in amounts.items():
+        found[what][name] = _rate(amount, seconds[what, name], launch)
+    return found
 
 
 # -- the host -------------------------------------------------------------------------------------------------------------
@@ -245,7 +256,8 @@ def _of_device(backend: Backend, stream: Stream, memory: int, clock: Clock, budg
 
     def queued(graph: Graph) -> Callable[[], Any]:
         program = backend(graph)
-        operands = [to_device(operand, f"cuda:{stream.device}") for operand in _operands(graph)]
+        parts = _operands(graph, most=PART)
+        operands = [_repeated(part, tuple(map(int, n.shape)), stream) for part, n in zip(parts, graph.placeholders)]
         return lambda: program(*operands)
 
     samples: dict[Hashable, Sample] = {"copy": _by_events(copy, copy, stream)}
@@ -255,8 +267,9 @@ def _of_device(backend: Backend, stream: Stream, memory: int, clock: Clock, budg
     for name, dtype in _DTYPES.items():
         graph = _arithmetic(dtype, elements, CHAINS, "cupy")
         samples["additions", name] = _by_events(queued(graph), copy, stream)
-        for rows[name] in DEVICE_PRODUCTS[name]:
-            sample = samples["products", name] = _by_events(queued(_product(dtype, rows[name], "cupy")), copy, stream)
+        for size in DEVICE_PRODUCTS[name]:
+            rows[name] = size
+            sample = samples["products", name] = _by_events(queued(_product(dtype, size, "cupy")), copy, stream)
             sample()
             if sample() > LONG_ENOUGH:
                 break
@@ -267,6 +280,20 @@ def _of_device(backend: Backend, stream: Stream, memory: int, clock: Clock, budg
         "launch_seconds": launch,
         **_rates(seconds, _amounts(rows, elements, CHAINS), 0.0),
     }
+
+
+def _repeated(part: np.ndarray, shape: tuple[int, ...], stream: Stream) -> Any:
+    """An array of a device that holds the elements of a part again and again."""
+    result = require_cupy().empty(shape, part.dtype)
+    block = to_device(part, f"cuda:{stream.device}")
+    result.data.copy_from_device_async(block.data, part.nbytes, stream.cupy_stream)
+    filled = part.nbytes
+    while filled < result.nbytes:
+        more = min(filled, result.nbytes - filled)
+        (result.data + filled).copy_from_device_async(result.data, more, stream.cupy_stream)
+        filled += more
+    stream.synchronize()
+    return result
 
 
 def _by_events(work: Callable[[], Any], before: Callable[[], Any], stream: Stream) -> Sample:

@@ -133,8 +133,8 @@ def measure_here(backends: Mapping[str, Backend]) -> Figures:
 def machine_here(backends: Mapping[str, Backend] | None = None) -> Machine:
     """This machine by what was measured, by the tables on paper where nothing was.
 
-    backends: by the names of its devices, to measure it with if that was never done; None: it is not, nor where `config.measure_devices`
-    is off, and where it has no GPU.  What goes wrong is logged, and numbers on paper do.
+    backends: by the names of its devices, to measure it with if that was never done; None: it is not measured, nor is it where
+    `config.measure_devices` is off, or where it has no GPU.  What goes wrong is logged, and numbers on paper do.
     """
     of = identity()
     if not of.gpus:

@@ -34,16 +34,22 @@ def compile_on(device: str, cpu: Backend, cuda: Backend, graph: Graph) -> Execut
 
     Else what can run on the named device does, and the rest on the host.  Inputs and outputs stay with the host.
     """
-    cupy: Any = require_cupy()
-    library = CuPy("cupy", cupy)
-    backends = {HOST: cpu}
-    for number in range(device_count()):
-        backends[f"cuda:{number}"] = functools.partial(_on_device, number, library, cuda)
+    require_cupy()
+    backends = backends_of(cpu, cuda)
     if device == "auto":
         wanted, machine = device, machine_here(backends)
     else:
         wanted, machine = f"cuda:{device_index(device)}", on_paper(count=device_count())
     return compile_placed(place_on(wanted, run_passes(graph), machine), backends, _move, _fetch)
+
+
+def backends_of(cpu: Backend, cuda: Backend) -> dict[str, Backend]:
+    """A backend for each device that is there, by its name; all take graphs of NumPy arrays."""
+    backends = {HOST: cpu}
+    for number in range(device_count()):
+        library = CuPy("cupy", require_cupy())
+        backends[f"cuda:{number}"] = functools.partial(_on_device, number, library, cuda)
+    return backends
 
 
 def place_on(device: str, graph: Graph, machine: Machine, home: str = HOST) -> Placement:
@@ -96,4 +102,4 @@ def _fetch(array: Any, source: str) -> Fetched:
     return Fetched(to_device(array, HOST, non_blocking=True), current_stream(source).record())
 
 
-__all__ = ["HOST", "Fetched", "compile_on", "place_on"]
+__all__ = ["HOST", "Fetched", "backends_of", "compile_on", "place_on"]

@@ -81,7 +81,7 @@ class Placement:
     delivered: tuple[str, ...]
     copies: tuple[Copy, ...]
     exact: bool
-    unshared: float | None = None  # predicted seconds, overlapped, before GPUs were given parts of each other's work (passes/share.py)
+    unshared: float | None = None  # what `makespan` was before GPUs were given parts of each other's work (passes/share.py)
 
     @cached_property
     def device(self) -> dict[Node, str]:
@@ -222,7 +222,8 @@ class Placement:
         names = self.machine.names
         parts = [
             f"placed on {', '.join(names)} by costs {self.machine.origin}: computing {time_text(sum(self.busy.values()))}, "
-            f"{many} {time_text(self.copy_seconds)}, together {time_text(self.seconds)}, overlapped {time_text(self.makespan)}; {best}",
+            f"{many} {time_text(self.copy_seconds)}, together {time_text(self.seconds)}, "
+            f"overlapped {time_text(self.makespan)}; {best}",
             align([("group", "lines", "device", *(f"on {name}" for name in names), "nodes"), *self._group_rows()]),
         ]
         if self.copies:

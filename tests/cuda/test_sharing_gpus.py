@@ -155,7 +155,7 @@ def all_shared(placement: Placement) -> list[Placement]:
 def test_groups_on_other_devices_are_those_of_a_fresh_placement() -> None:
     """Copies and all, where the pass puts them there itself."""
     for seed in range(30):
-        placement, wanted = random_placement(seed, 10)
+        placement, _ = random_placement(seed, 10)
         again = placement.with_groups_on([group.device for group in placement.groups])
         assert {str(c) for c in again.copies} == {str(c) for c in placement.copies} and again.seconds == placement.seconds
 
