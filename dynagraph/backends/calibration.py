@@ -237,12 +237,14 @@ def _quiet_device(number: int) -> Iterator[Stream]:
     with on_device(number):
         synchronize(number)
         stream = Stream()
-        with stream:
-            yield stream
+        try:
+            with stream:
+                yield stream
+        finally:
             stream.synchronize()
-        release_held()
-        cupy.get_default_memory_pool().free_all_blocks(stream=stream.cupy_stream)
-        stream.close()
+            release_held()
+            cupy.get_default_memory_pool().free_all_blocks(stream=stream.cupy_stream)
+            stream.close()
 
 
 def _of_device(backend: Backend, stream: Stream, memory: int, clock: Clock, budget: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from dynagraph.ir.machines import Device, Machine, on_paper
 from dynagraph.ir.passes.estimate import seconds_on
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.place import Seconds, place
-from dynagraph.ir.passes.share import share
+from dynagraph.ir.passes.share import place_and_share
 from dynagraph.ir.placement import Placement
 
 HOST = "cpu"
@@ -54,13 +54,11 @@ def backends_of(cpu: Backend, cuda: Backend) -> dict[str, Backend]:
 
 def place_on(device: str, graph: Graph, machine: Machine, home: str = HOST) -> Placement:
     """Where the groups of a decomposed graph run, whose arrays lie at `home`, results included."""
-    fixed = {node: home if node.ndim else HOST for node in graph.placeholders}
-    outputs = [home] * len(graph.outputs)
     if device == "auto":
-        placement = place(graph, machine, fixed, outputs)
-        return share(placement) if home == HOST else placement
+        return place_and_share(graph, machine, home)
+    fixed = {node: home if node.ndim else HOST for node in graph.placeholders}
     seconds: Seconds = functools.partial(_forced, device)
-    return place(graph, machine, fixed, outputs, seconds)
+    return place(graph, machine, fixed, [home] * len(graph.outputs), seconds)
 
 
 def _forced(wanted: str, nodes: Sequence[Node], device: Device) -> float:

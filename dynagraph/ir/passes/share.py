@@ -6,25 +6,63 @@ What follows makes the predicted time until all is done less, and leaves what th
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 
-from dynagraph.ir.graph import Node
+from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.machines import Device, Machine
+from dynagraph.ir.passes.place import place
 from dynagraph.ir.placement import Placement
-from dynagraph.ir.segments import earliest_starts, makespan
+from dynagraph.ir.segments import SEGMENT_SECONDS, earliest_starts, makespan
 
 PAYS = 0.9  # of the predicted time: predictions are not so good that less than a tenth off it were worth another device
 LEAST_SECONDS = 1e-3  # work that is done sooner is not worth it: each device costs launches and waits that the model does not know
 MOST_GROUPS = 256  # of larger graphs nothing is moved: each attempt is predicted whole
 MOST_ATTEMPTS = 400
+ALIKE = 1.25  # times what the slowest link to the host carries the fastest may carry, of GPUs that count as alike
+
+
+def place_and_share(graph: Graph, machine: Machine, home: str) -> Placement:
+    """A placement of a graph whose arrays lie at `home`, results included, on as many GPUs as pays.
+
+    GPUs that are alike are one to the cut, which is exact then: by its model a second one only adds copies.
+    """
+    fixed = {node: home if node.ndim else machine.host for node in graph.placeholders}
+    outputs = [home] * len(graph.outputs)
+    gpus = [d for d in machine.devices if d.kind == "cuda"]
+    others = [d.name for d in machine.devices if d.kind != "cuda"]
+    if len(gpus) < 2 or home not in others or not _are_alike(machine, gpus, others):
+        return share(place(graph, machine, fixed, outputs))
+    one = replace(gpus[0], memory=min(d.memory for d in gpus))
+    kept = {*others, one.name}
+    links = {pair: link for pair, link in machine.links.items() if kept.issuperset(pair)}
+    placement = place(graph, Machine((*map(machine.device, others), one), links, machine.origin), fixed, outputs)
+    groups = (
+        replace(group, seconds={**group.seconds, **{d.name: group.seconds[one.name] for d in gpus}}) for group in placement.groups
+    )
+    return share(replace(placement, machine=machine, groups=tuple(groups)))
+
+
+def _are_alike(machine: Machine, gpus: Sequence[Device], others: Sequence[str]) -> bool:
+    """Whether GPUs have the same numbers, but for their memory, and links to the host that hardly differ."""
+    if any(replace(gpu, name="", memory=0.5) != replace(gpus[0], name="", memory=0.5) for gpu in gpus):
+        return False
+    for other in others:
+        for pairs in ([(other, gpu.name) for gpu in gpus], [(gpu.name, other) for gpu in gpus]):
+            rates = [machine.link(*pair).bandwidth for pair in pairs]
+            if max(rates) > ALIKE * min(rates):
+                return False
+    return True
 
 
 def share(placement: Placement) -> Placement:
     """The placement, or one with groups of GPUs on others of them that is predicted to be done much sooner.
 
-    Groups are first given to the GPU that would end them first, those before whose results most is still to do earliest (Topcuoglu,
-    Hariri, Wu: HEFT, 2002); then single ones and whole independent parts are moved as long as that helps.
+    Groups are given to the GPU that would end them first, those behind which most is to do earliest (Topcuoglu, Hariri, Wu: HEFT,
+    2002), or parts that are joined by no result to one each; then groups and parts are moved as long as that helps.
 
     >>> from dynagraph.ir import dtypes, optable
     >>> from dynagraph.ir.graph import Graph, Meta
@@ -57,8 +95,9 @@ class _Sharer:
         return value not in self.placement.everywhere and self.group_of.get(value) != group
 
     def run(self) -> Placement:
-        best = self._improved(min(self.placement, self.placement.with_groups_on(self._first_to_end()), key=_seconds))
-        if best is self.placement or best.makespan > PAYS * self.placement.makespan:
+        starts = [self.placement.with_groups_on(devices) for devices in (self._first_to_end(), self._parts_apart())]
+        best = self._improved(min(self.placement, *starts, key=_seconds))
+        if best is self.placement or _seconds(best) > PAYS * _seconds(self.placement):
             return self.placement
         return replace(best, unshared=self.placement.makespan)
 
@@ -76,13 +115,14 @@ class _Sharer:
             plans = []
             for device in choices:
                 arrivals: dict[Node, float] = {}
-                link_free = dict(free)
+                link_free: dict[object, float] = dict(free)
                 for value in self.reads[k]:
                     arrived = there.get((value, device))
                     if arrived is None:
-                        link = made_on[value], device
+                        ends = made_on[value], device
+                        link = "host" if machine.host in ends else ends
                         arrived = max(link_free.get(link, 0.0), there[value, made_on[value]])
-                        arrived += machine.copy_seconds(*link, value.meta.hint_nbytes)
+                        arrived += machine.copy_seconds(*ends, value.meta.hint_nbytes)
                         link_free[link] = arrived
                     arrivals[value] = arrived
                 end = max([free[device], *arrivals.values()]) + group.seconds[device]
@@ -94,6 +134,18 @@ class _Sharer:
             free[device] = end
             for node in group.nodes:
                 there[node, device], made_on[node] = end, device
+        return devices
+
+    def _parts_apart(self) -> list[str]:
+        """Each part that shares no results with others on one GPU: the longest first, where least is to do."""
+        devices = [group.device for group in self.placement.groups]
+        busy = dict.fromkeys(self.gpus, 0.0)
+        work = [(sum(min(self.placement.groups[k].seconds.values()) for k in part), part) for part in self._parts()]
+        for seconds, part in sorted(work, key=lambda pair: -pair[0]):
+            gpu = min(self.gpus, key=busy.__getitem__)
+            busy[gpu] += seconds
+            for k in part:
+                devices[k] = gpu if math.isfinite(self.placement.groups[k].seconds[gpu]) else devices[k]
         return devices
 
     def _ranks(self) -> list[float]:
@@ -145,8 +197,9 @@ class _Sharer:
 
 
 def _seconds(placement: Placement) -> float:
-    """`Placement.makespan`, but for the search of the best order."""
-    return makespan(placement, earliest_starts(placement.groups))
+    """The predicted time where one thread of the host does all its copies and starts each segment; no order is searched for."""
+    order = earliest_starts(placement.groups)
+    return makespan(placement, order, one_host=True) + len(order) * SEGMENT_SECONDS
 
 
-__all__ = ["share"]
+__all__ = ["place_and_share", "share"]
