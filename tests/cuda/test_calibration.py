@@ -29,6 +29,7 @@ from dynagraph.ir.machines import CLASSES, CPU, H200, Device, Link, on_paper
 from dynagraph.ir.passes.estimate import seconds_on
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.tools.cli import main
+from dynagraph.tools.doctor import check_costs
 from tests.cuda.device import QueuedDevice
 
 TRUE_CPU = replace(
@@ -453,6 +454,19 @@ def test_the_command_measures_keeps_and_shows(measured: list[Any]) -> None:
     assert ["cpu", "cuda:0", "10", "us", "10", "GB/s", "50", "GB/s"] in lines
     assert run(main, ["measure", "--kept"]).output == shown.output
     assert from_json(json.loads(run(main, ["measure", "--json", "--kept"]).output)) == SOME
+
+
+def test_the_doctor_knows_whether_costs_are_measured(measured: list[Any]) -> None:
+    assert (check_costs().status, check_costs().finding) == ("note", "on paper, of an H200")
+    keep(identity(), SOME)
+    assert check_costs().status == "ok" and "measured on this machine, cpu, cuda:0, cuda:1" in check_costs().finding
+    assert measured == []
+
+
+def test_without_a_gpu_there_is_nothing_to_place_on(machine: Any) -> None:
+    machine.status = 100
+    assert check_costs().finding == "not needed: there is no GPU to place programs on"
+    machine.status = 0
 
 
 def test_the_command_says_why_nothing_could_be_measured(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
