@@ -80,6 +80,14 @@ def test_gpus_that_are_not_alike_are_cut_apart() -> None:
     assert {g.device for g in place_and_share(branches(8192, 1), roomy, "cpu").groups} == {"cpu"}
 
 
+def test_links_that_hardly_differ_are_alike_but_the_cut_is_not_exact() -> None:
+    almost = TWO_GPUS.measured(links={("cpu", "cuda:1"): {"bandwidth": 45e9}})
+    found = [place_and_share(branches(8192, 1), machine, "cpu") for machine in (TWO_GPUS, almost)]
+    assert [p.exact for p in found] == [True, False] and found[0].machine is TWO_GPUS
+    assert {g.device for p in found for g in p.groups} == {"cuda:0"}
+    assert all(g.seconds["cuda:0"] == g.seconds["cuda:1"] for p in found for g in p.groups)
+
+
 def test_arrays_that_live_on_a_gpu_stay_there() -> None:
     placement = place_and_share(branches(8192, 2), TWO_GPUS, "cuda:1")
     assert {g.device for g in placement.groups} >= {"cuda:1"} and set(placement.delivered) == {"cuda:1"}

@@ -34,7 +34,7 @@ def place_and_share(graph: Graph, machine: Machine, home: str) -> Placement:
     outputs = [home] * len(graph.outputs)
     gpus = [d for d in machine.devices if d.kind == "cuda"]
     others = [d.name for d in machine.devices if d.kind != "cuda"]
-    if len(gpus) < 2 or home not in others or not _are_alike(machine, gpus, others):
+    if len(gpus) < 2 or home not in others or not _are_alike(machine, gpus, others, ALIKE):
         return share(place(graph, machine, fixed, outputs))
     one = replace(gpus[0], memory=min(d.memory for d in gpus))
     kept = {*others, one.name}
@@ -43,17 +43,18 @@ def place_and_share(graph: Graph, machine: Machine, home: str) -> Placement:
     groups = (
         replace(group, seconds={**group.seconds, **{d.name: group.seconds[one.name] for d in gpus}}) for group in placement.groups
     )
-    return share(replace(placement, machine=machine, groups=tuple(groups)))
+    exact = placement.exact and _are_alike(machine, gpus, others, 1.0)
+    return share(replace(placement, machine=machine, groups=tuple(groups), exact=exact))
 
 
-def _are_alike(machine: Machine, gpus: Sequence[Device], others: Sequence[str]) -> bool:
-    """Whether GPUs have the same numbers, but for their memory, and links to the host that hardly differ."""
+def _are_alike(machine: Machine, gpus: Sequence[Device], others: Sequence[str], ratio: float) -> bool:
+    """Whether GPUs have the same numbers, but for their memory, and links to the host whose bandwidths differ by no more."""
     if any(replace(gpu, name="", memory=0.5) != replace(gpus[0], name="", memory=0.5) for gpu in gpus):
         return False
     for other in others:
         for pairs in ([(other, gpu.name) for gpu in gpus], [(gpu.name, other) for gpu in gpus]):
             rates = [machine.link(*pair).bandwidth for pair in pairs]
-            if max(rates) > ALIKE * min(rates):
+            if max(rates) > ratio * min(rates):
                 return False
     return True
 
