@@ -43,7 +43,7 @@ LONG_ENOUGH = 0.5e-3  # seconds: larger products are not tried
 LEAST_SECONDS = 1e-9  # what is measured to take less takes this
 
 KERNELS = 8  # of the program by which launches are measured
-OPERATIONS = 64  # additions and multiplications of one chain
+OPERATIONS = {"float16": 16, "float32": 64, "float64": 64, "integer": 64}  # of one chain; compilers take long for halves
 CHAINS = 4  # in a kernel of a device, where arithmetic is fast
 HOST_ELEMENTS, DEVICE_ELEMENTS = 1 << 18, 1 << 24  # of its operands: few bytes for the arithmetic
 HOST_BYTES, DEVICE_BYTES = 64 << 20, 256 << 20  # of an array that is copied: beyond caches
@@ -131,14 +131,14 @@ def _negatives(sizes: Sequence[int], library: str) -> Graph:
     return graph
 
 
-def _arithmetic(dtype: DType, size: int, chains: int, library: str) -> Graph:
-    """One kernel of many operations on few bytes, up to `CHAINS` times `OPERATIONS`; hardly two of them can be made one."""
-    graph = Graph("arithmetic", library=library)
-    x, y = (graph.placeholder(name, Meta(dtype, (size,))) for name in "xy")
+def _arithmetic(name: str, size: int, chains: int, library: str) -> Graph:
+    """One kernel of many operations of a class on few bytes, up to `CHAINS` chains; hardly two of them can be made one."""
+    graph, dtype = Graph("arithmetic", library=library), _DTYPES[name]
+    x, y = (graph.placeholder(operand, Meta(dtype, (size,))) for operand in "xy")
     times, plus = OPS["multiply" if dtype.is_inexact else "bitwise_xor"], OPS["add"]
     values = []
     for value, left, right in ((x, y, x), (y, x, y), (x, y, y), (y, x, x))[:chains]:
-        for _ in range(OPERATIONS // 2):
+        for _ in range(OPERATIONS[name] // 2):
             value = graph.call(plus, graph.call(times, value, left), right)
         values.append(value)
     graph.output([functools.reduce(lambda a, b: graph.call(plus, a, b), values)])
@@ -176,7 +176,7 @@ def _operands(graph: Graph, most: int | None = None) -> list[np.ndarray]:
 def _amounts(products: Mapping[str, int], elements: int, chains: int) -> dict[tuple[str, str], float]:
     """How many operations each kernel and product is."""
     return {
-        **{("additions", name): (chains * (OPERATIONS + 1) - 1.0) * elements for name in CLASSES},
+        **{("additions", name): (chains * (OPERATIONS[name] + 1) - 1.0) * elements for name in CLASSES},
         **{("products", name): 2.0 * rows**3 for name, rows in products.items()},
     }
 
@@ -199,7 +199,7 @@ def _of_host(backend: Backend, clock: Clock) -> dict[str, Any]:
         "copy": _negatives([HOST_BYTES // 4], "numpy"),
     }
     for name, dtype in _DTYPES.items():
-        graphs["additions", name] = _arithmetic(dtype, HOST_ELEMENTS, 1, "numpy")
+        graphs["additions", name] = _arithmetic(name, HOST_ELEMENTS, 1, "numpy")
         graphs["products", name] = _product(dtype, HOST_PRODUCTS[name], "numpy")
     with ThreadPoolExecutor() as pool:  # a compiler is another process
         programs = dict(zip(graphs, pool.map(backend, graphs.values())))
@@ -267,7 +267,7 @@ def _of_device(backend: Backend, stream: Stream, memory: int, clock: Clock, budg
         samples[key] = _by_clock(queued(_negatives(sizes, "cupy")), stream, clock)
     rows = {}
     for name, dtype in _DTYPES.items():
-        graph = _arithmetic(dtype, elements, CHAINS, "cupy")
+        graph = _arithmetic(name, elements, CHAINS, "cupy")
         samples["additions", name] = _by_events(queued(graph), copy, stream)
         for size in DEVICE_PRODUCTS[name]:
             rows[name] = size

@@ -21,7 +21,7 @@ from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.machine import Identity, as_json, from_json, identity, keep, kept_figures, machine_here, machine_of
-from dynagraph.backends.registry import backends_here
+from dynagraph.backends.registry import backends_here, get_backend
 from dynagraph.errors import PlacementError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.loops import Kernel
@@ -31,6 +31,7 @@ from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.tools.cli import main
 from dynagraph.tools.doctor import check_costs
 from tests.cuda.device import QueuedDevice
+from tests.cupy_arrays.conftest import real_cupy
 
 TRUE_CPU = replace(
     CPU, bandwidth=17e9, launch_seconds=0.4e-6, call_seconds=7e-6,
@@ -226,6 +227,19 @@ def test_the_first_call_measures_and_runs(fake: Any, monkeypatch: pytest.MonkeyP
     assert figures is not None and figures.devices.keys() == {"cpu", "cuda:0", "cuda:1"} and figures.seconds > 0
 
 
+def test_this_machine_is_measured() -> None:
+    """Whatever it is: with its GPUs, where it has some."""
+    real = real_cupy()
+    figures = measure(backends_here() if real is not None else {"cpu": get_backend("cpu")})
+    machine = machine_of(identity() if real is not None else replace(HERE, gpus=()), figures)
+    assert machine.names == tuple(figures.devices) and figures.seconds > 0
+    for device in machine.devices:
+        slowest, fastest = (1e8, 1e13) if device.kind == "cpu" else (1e10, 1e16)
+        rates = [device.bandwidth, device.additions["float32"], device.additions["float64"], device.products["float32"]]
+        assert all(slowest < rate < fastest for rate in rates) and 1e-9 <= device.launch_seconds < 1e-3
+    assert all(1e8 < row["bandwidth"] < 1e13 and 1e-7 < row["latency"] < 1e-2 for row in figures.links.values())
+
+
 def test_devices_of_one_name_are_equal(timed: Any, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     properties = fake.cuda.runtime.getDeviceProperties
     monkeypatch.setattr(fake.cuda.runtime, "getDeviceProperties", lambda device: {**properties(device), "name": b"same"})
@@ -241,7 +255,7 @@ def test_devices_of_one_name_are_equal(timed: Any, fake: Any, monkeypatch: pytes
 @pytest.mark.parametrize("name", CLASSES)
 def test_arithmetic_is_one_kernel_in_which_nothing_is_saved(name: str) -> None:
     for chains in (1, calibration.CHAINS):
-        graph = calibration._arithmetic(calibration._DTYPES[name], 4096, chains, "cupy")
+        graph = calibration._arithmetic(name, 4096, chains, "cupy")
         (amount,) = {calibration._amounts({}, 1, chains)["additions", name]}
         simple = run_passes(graph)
         calls = [node for node in simple.nodes if node.kind == "call_function" and not node.is_op("cast")]
@@ -257,7 +271,7 @@ def test_each_small_copy_is_a_kernel() -> None:
 def test_operands_keep_values_normal() -> None:
     """Arithmetic with infinities or denormals may take another time."""
     for name in CLASSES:
-        graph = calibration._arithmetic(calibration._DTYPES[name], 16, calibration.CHAINS, "numpy")
+        graph = calibration._arithmetic(name, 16, calibration.CHAINS, "numpy")
         (result,) = dg.backends.reference.reference(graph)(*calibration._operands(graph))
         assert np.all(np.isfinite(result)) and (name == "integer" or np.all(np.abs(result) > 0.1))
 
