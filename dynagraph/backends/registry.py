@@ -68,7 +68,7 @@ def _by_library(backend: Backend, mode: str, device: str | None, graph: Graph) -
         return backend(graph)
     from dynagraph.backends.several import compile_on  # for those who ask for devices
 
-    return compile_on(device, backend, functools.partial(_on_device, mode), graph)
+    return compile_on(device, backend, functools.partial(_on_device, mode), backends_here, graph)
 
 
 def backends_here() -> dict[str, Backend]:

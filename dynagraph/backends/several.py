@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,15 +29,18 @@ HOST = "cpu"
 FORCED = 1e9  # times slower than elsewhere is what may run on the asked device
 
 
-def compile_on(device: str, cpu: Backend, cuda: Backend, graph: Graph) -> Executable:
+def compile_on(
+    device: str, cpu: Backend, cuda: Backend, usual: Callable[[], Mapping[str, Backend]], graph: Graph
+) -> Executable:
     """A program for a graph of NumPy arrays: "auto": each part where it is estimated to be fastest, copies counted.
 
     Else what can run on the named device does, and the rest on the host.  Inputs and outputs stay with the host.
+    usual: gives the backends by which the machine is measured, whichever the program is compiled by.
     """
     require_cupy()
     backends = backends_of(cpu, cuda)
     if device == "auto":
-        wanted, machine = device, machine_here(backends)
+        wanted, machine = device, machine_here(usual())
     else:
         wanted, machine = f"cuda:{device_index(device)}", on_paper(count=device_count())
     return compile_placed(place_on(wanted, run_passes(graph), machine), backends, _move, _fetch)

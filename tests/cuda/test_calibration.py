@@ -21,7 +21,7 @@ from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.machine import Identity, as_json, from_json, identity, keep, kept_figures, machine_here, machine_of
-from dynagraph.backends.registry import backends_here, get_backend
+from dynagraph.backends.registry import BACKENDS, backends_here, get_backend
 from dynagraph.errors import PlacementError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.loops import Kernel
@@ -392,6 +392,15 @@ def test_the_first_compilation_measures(measured: list[Any], monkeypatch: pytest
     assert measured == [["cpu", "cuda:0", "cuda:1"]]
     monkeypatch.setattr(machine_module, "_measured", {})  # as in another process
     assert "costs measured" in compiled_placement() and len(measured) == 1
+
+
+def test_other_backends_and_modes_are_placed_by_the_usual_ones(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Mapping[str, Backend]] = []
+    monkeypatch.setattr(machine_module, "measure", lambda backends: given.append(backends) or SOME)
+    f = dg.compile(lambda x: np.tanh(x) + 1, device="auto", backend="reference", mode="fast", fullgraph=True)
+    f(np.ones(5))
+    (backends,) = given
+    assert backends["cpu"] is BACKENDS["cpu"] and "costs measured" in f.programs[0].executable.artifacts["placement"]
 
 
 def test_without_a_folder_a_process_measures_once(measured: list[Any]) -> None:
