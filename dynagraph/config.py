@@ -126,6 +126,14 @@ SWITCHES: tuple[Switch, ...] = (
         "programs that are compiled from then on",
     ),
     Switch(
+        "measure_devices",
+        True,
+        _flag,
+        "0 or 1",
+        "measure this machine's devices when a function is first compiled with device='auto', once: it takes seconds, and the "
+        "figures are kept beside the kernels; else, until `dynagraph measure` does it, places are chosen by figures on paper",
+    ),
+    Switch(
         "entry_limit",
         32,
         _integer(1),

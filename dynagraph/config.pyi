@@ -28,6 +28,7 @@ cache_limit: int
 cc: str | None
 nvrtc: str | None
 cuda_check: bool
+measure_devices: bool
 entry_limit: int
 break_limit: int
 stay_eager: bool

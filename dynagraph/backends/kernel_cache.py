@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: source text -> machine code.
+"""Compiled kernels on disk: source text -> machine code; and other entries that no limit or `clear` takes out.
 
 One file per entry: the image of a shared object, then a trailer of magic, length and SHA-256 over key and image.  Entries
 are written under another name and renamed; nothing is ever waited for; every OSError means "no cache", never a failure.  The
@@ -100,12 +100,12 @@ class KernelCache:
             os.close(self._fd)
 
     # -- reading ----------------------------------------------------------------------------------------------------
-    def load(self, key: str) -> bytes | None:
-        """The image of an entry, or None where there is none that can be trusted."""
+    def load(self, key: str, suffix: str = SUFFIX) -> bytes | None:
+        """The image of an entry, or None where there is none that can be trusted; `suffix`: another kind than kernels."""
         if self.root is None:
             return None
         try:
-            fd = os.open(key + SUFFIX, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+            fd = os.open(key + suffix, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
         except OSError:
             return None
         try:
@@ -122,11 +122,11 @@ class KernelCache:
             return None
         image = unseal(key, data)
         if image is None:
-            _log.warning("entry %s is damaged: compiled anew", key[:16])
+            _log.warning("entry %s is damaged: made anew", key[:16])
         return image
 
     # -- writing ----------------------------------------------------------------------------------------------------
-    def store(self, key: str, image: bytes) -> bool:
+    def store(self, key: str, image: bytes, suffix: str = SUFFIX) -> bool:
         """Publish an entry, whole or not at all; gives whether it was."""
         if self.root is None:
             return False
@@ -137,7 +137,7 @@ class KernelCache:
             try:
                 with open(fd, "wb") as file:
                     file.write(seal(key, image))
-                os.rename(temporary, key + SUFFIX, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+                os.rename(temporary, key + suffix, src_dir_fd=self._fd, dst_dir_fd=self._fd)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=self._fd)
@@ -145,6 +145,8 @@ class KernelCache:
         except OSError as error:
             _log.warning("entry %s is not kept: %s", key[:16], error)
             return False
+        if suffix != SUFFIX:
+            return True
         self._unchecked += len(image)
         # looking through thousands of entries takes longer than compiling one; short processes do it in turn, by the key
         if self._unchecked > self.limit // 64 or key.startswith("0"):

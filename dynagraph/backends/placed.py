@@ -1,14 +1,15 @@
 """Programs of several devices: each segment of a placement compiled by the backend of its device, values moved in between.
 
-The order of all steps is fixed beforehand (`schedule`): a value is moved as soon as it is there, so that moves that do not wait run
-while others compute, and let go of after its last use.
+The order of all steps is fixed beforehand (`schedule`): what does not keep the host waiting comes before what does, so that devices
+work at the same time, and a value is let go of after its last use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Union
+from typing import Any, Protocol, Union
 
 import numpy as np
 
@@ -20,6 +21,16 @@ from dynagraph.ir.interpreter import bind_sizes
 from dynagraph.ir.placement import Copy, Placement, Segment
 
 Move = Callable[[Any, str, str], Any]  # (array, source, destination) -> a new array in C order
+
+
+class Arriving(Protocol):
+    """An array on the host that a copy is still filling."""
+
+    def wait(self) -> np.ndarray:
+        """The array in C order, once the copy is done."""
+
+
+Fetch = Callable[[Any, str], Arriving]  # (array, source)
 
 
 @dataclass(frozen=True)
@@ -34,12 +45,13 @@ class RunStep:
 
 @dataclass(frozen=True)
 class MoveStep:
-    """A copy to another device."""
+    """A copy to another device; `fetched`: to the host, for segments there and not for the caller."""
 
     copy: Copy
     operand: int
     result: int
     dead: tuple[int, ...] = ()
+    fetched: bool = False
 
 
 Step = Union[RunStep, MoveStep]
@@ -89,6 +101,8 @@ class _Scheduler:
                 if node.kind != "placeholder":
                     self._move(node)
         outputs = self._outputs()
+        self._note_what_is_fetched(outputs)
+        self.steps = self._in_turn()
         return Schedule(self._letting_go(outputs), self.symbols, outputs, self.size)
 
     def _new(self) -> int:
@@ -123,11 +137,48 @@ class _Scheduler:
             taken.append(position)
         return tuple(taken)
 
+    def _note_what_is_fetched(self, outputs: Sequence[int]) -> None:
+        host = self.placement.machine.host
+        for k, step in enumerate(self.steps):
+            if isinstance(step, MoveStep) and step.copy.destination == host and step.result not in outputs:
+                self.steps[k] = replace(step, fetched=True)
+
+    def _in_turn(self) -> list[Step]:
+        """The steps with those first that keep the host least: each device and each link keeps its order.
+
+        A segment of a device is launched, and what is fetched or copied between devices is queued.  Copying from the host takes its
+        time, and so do its own segments; copies for the caller are waited for.
+        """
+        queues: dict[object, deque[Step]] = {}
+        for step in self.steps:
+            queues.setdefault(self._resource(step), deque()).append(step)
+        there = set(range(len(self.placement.graph.placeholders) + len(self.symbols)))
+        number = {id(step): k for k, step in enumerate(self.steps)}
+        ordered: list[Step] = []
+        while any(queues.values()):
+            ready = [q[0] for q in queues.values() if q and there.issuperset(_read(q[0]))]
+            step = min(ready, key=lambda s: (self._holds_up(s), number[id(s)]))
+            queues[self._resource(step)].popleft()
+            there.update(_made(step))
+            ordered.append(step)
+        return ordered
+
+    def _resource(self, step: Step) -> object:
+        return step.segment.device if isinstance(step, RunStep) else (step.copy.source, step.copy.destination)
+
+    def _holds_up(self, step: Step) -> int:
+        """How long the host is busy with a step: larger is longer."""
+        host = self.placement.machine.host
+        if isinstance(step, RunStep):
+            return 2 if step.segment.device == host else 0
+        if step.copy.source == host:
+            return 1
+        return 3 if step.copy.destination == host and not step.fetched else 0
+
     def _letting_go(self, outputs: Sequence[int]) -> tuple[Step, ...]:
         last: dict[int, int] = {}
         for k, step in enumerate(self.steps):
-            used = (*step.operands, *step.results) if isinstance(step, RunStep) else (step.operand, step.result)
-            last.update(dict.fromkeys(used, k))
+            last.update(dict.fromkeys((*_read(step), *_made(step)), k))
         dead: list[list[int]] = [[] for _ in self.steps]
         for position, k in last.items():
             if position not in outputs:
@@ -135,13 +186,23 @@ class _Scheduler:
         return tuple(replace(step, dead=tuple(sorted(gone))) for step, gone in zip(self.steps, dead))
 
 
-def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: Move) -> Executable:
+def _read(step: Step) -> tuple[int, ...]:
+    return step.operands if isinstance(step, RunStep) else (step.operand,)
+
+
+def _made(step: Step) -> tuple[int, ...]:
+    return step.results if isinstance(step, RunStep) else (step.result,)
+
+
+def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: Move, fetch: Fetch | None = None) -> Executable:
     """A program for the placement's graph.  It takes the inputs where they lie, and gives each output where it is delivered.
 
     backends: by the names of devices.  They are given the graphs of `Placement.segment_graph`, and their programs arrays of their
         device, but 0-d ones that lie on the host (scalars and symbolic sizes), which come as they are
     move: ``move(array, source, destination)`` gives a new array there, in C order; it may return before the copy is done, if what
         uses the array on its device, and what reads it on the host, waits for it
+    fetch: ``fetch(array, source)`` begins a copy to the host that only segments there read, and which is waited for before the
+        first of these; None: `move` does it
 
     Raises BackendError where a device of a segment has no backend.
 
@@ -170,6 +231,7 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
             program = programs[step.segment.number] = _backend(backends, step.segment.device)(part)
             functions[step.segment.number] = native_call(part, program)
     scalars = graph.scalars
+    arriving = {s.result for s in plan.steps if isinstance(s, MoveStep) and s.fetched} if fetch is not None else set()
 
     def call(*arrays: Any) -> tuple[Any, ...]:
         sizes = bind_sizes(graph, arrays)
@@ -178,10 +240,12 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
         for k, name in enumerate(plan.symbols, start=len(arrays)):
             values[k] = np.array(sizes[name], np.int64)
         for step in plan.steps:
-            if isinstance(step, MoveStep):
-                values[step.result] = move(values[step.operand], step.copy.source, step.copy.destination)
+            if isinstance(step, RunStep):
+                _run(functions[step.segment.number], step, values, arriving)
+            elif step.fetched and fetch is not None:
+                values[step.result] = fetch(values[step.operand], step.copy.source)
             else:
-                _run(functions[step.segment.number], step, values)
+                values[step.result] = move(values[step.operand], step.copy.source, step.copy.destination)
             for position in step.dead:
                 values[position] = None
         return tuple(values[k][()] if scalar else values[k] for k, scalar in zip(plan.outputs, scalars))
@@ -195,8 +259,11 @@ def compile_placed(placement: Placement, backends: Mapping[str, Backend], move: 
     )
 
 
-def _run(function: Callable[..., tuple[Any, ...]], step: RunStep, values: list[Any]) -> None:
-    """In a frame of its own: no variable holds a result any longer."""
+def _run(function: Callable[..., tuple[Any, ...]], step: RunStep, values: list[Any], arriving: Collection[int]) -> None:
+    """In a frame of its own: no variable holds a result any longer.  `arriving`: positions of what was fetched."""
+    for k in step.operands:
+        if k in arriving and not isinstance(values[k], np.ndarray):
+            values[k] = values[k].wait()
     for position, result in zip(step.results, function(*(values[k] for k in step.operands))):
         values[position] = result
 
@@ -218,4 +285,4 @@ def _artifacts(placement: Placement, plan: Schedule, programs: Mapping[int, Exec
     return {"placement": placement.describe(), **{name: "\n\n".join(texts) for name, texts in found.items()}}
 
 
-__all__ = ["Move", "MoveStep", "RunStep", "Schedule", "Step", "compile_placed", "schedule"]
+__all__ = ["Arriving", "Fetch", "Move", "MoveStep", "RunStep", "Schedule", "Step", "compile_placed", "schedule"]

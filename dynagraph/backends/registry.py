@@ -68,7 +68,14 @@ def _by_library(backend: Backend, mode: str, device: str | None, graph: Graph) -
         return backend(graph)
     from dynagraph.backends.several import compile_on  # for those who ask for devices
 
-    return compile_on(device, backend, functools.partial(_on_device, mode), graph)
+    return compile_on(device, backend, functools.partial(_on_device, mode), backends_here, graph)
+
+
+def backends_here() -> dict[str, Backend]:
+    """A backend for each device of this machine: "cpu", and "cuda:0", "cuda:1"... for graphs of NumPy arrays."""
+    from dynagraph.backends.several import backends_of  # for those who ask for devices
+
+    return backends_of(cpu, functools.partial(_on_device, "default"))
 
 
 def _on_device(mode: str, graph: Graph) -> Executable:
@@ -160,4 +167,4 @@ def _checked(
     return arrays
 
 
-__all__ = ["BACKENDS", "MODES", "UserBackend", "cpu", "example_inputs", "get_backend"]
+__all__ = ["BACKENDS", "MODES", "UserBackend", "backends_here", "cpu", "example_inputs", "get_backend"]

@@ -25,6 +25,7 @@ class State:
         self.user = 0  # the process that used CUDA
         self.is_lost = False  # this process was forked from it
         self.peaks: dict[int, int] = {}  # device -> bytes
+        self.peers: set[tuple[int, int]] = set()  # pairs of devices that were let reach each other's memory
         self.lock = threading.RLock()  # a garbage collection may come back to it in the same thread
 
 
@@ -49,7 +50,7 @@ def require_cupy() -> Any:
     module = _import()
     count = _count(module)
     with state.lock:
-        state.cupy, state.count, state.user, state.peaks = module, count, os.getpid(), {}
+        state.cupy, state.count, state.user, state.peaks, state.peers = module, count, os.getpid(), {}, set()
     return module
 
 

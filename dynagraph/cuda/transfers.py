@@ -6,6 +6,7 @@ the result has the same order of axes, without gaps.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from dynagraph.array_libraries import NUMPY, library_of
 from dynagraph.cuda.devices import DeviceLike, device_index, on_device
 from dynagraph.cuda.memory import check_dtype, is_pinned, pinned_empty
-from dynagraph.cuda.state import require_cupy
+from dynagraph.cuda.state import require_cupy, state
 from dynagraph.cuda.streams import as_stream, current_stream, hold
 from dynagraph.errors import CudaError
 
@@ -181,6 +182,7 @@ def _to_host(array: Any, source: int, non_blocking: bool, stream: Any) -> np.nda
 
 
 def _between(array: Any, source: int, on: Any) -> Any:
+    _join(source, on.device)
     axes = axes_by_stride(array)
     with on_device(source):
         before = current_stream()
@@ -193,6 +195,19 @@ def _between(array: Any, source: int, on: Any) -> Any:
             result.data.copy_from_device_async(block.data, array.nbytes, on.cupy_stream)
             before.wait_event(on.record())  # what it does to the source from now on comes after the copy
     return result
+
+
+def _join(one: int, other: int) -> None:
+    """Let two devices reach each other's memory, if they can: copies go straight then, and else through the host."""
+    if (one, other) in state.peers:
+        return
+    runtime = require_cupy().cuda.runtime
+    for device, peer in ((one, other), (other, one)):
+        if runtime.deviceCanAccessPeer(device, peer):
+            with on_device(device), contextlib.suppress(runtime.CUDARuntimeError):  # others may have done it
+                runtime.deviceEnablePeerAccess(peer)
+    with state.lock:
+        state.peers |= {(one, other), (other, one)}
 
 
 def _block(array: Any, axes: Sequence[int]) -> Any:

@@ -101,6 +101,7 @@ class Machine:
 
     devices: tuple[Device, ...]
     links: Mapping[tuple[str, str], Link] = field(default_factory=dict)
+    origin: str = "on paper"  # of the numbers
 
     def __post_init__(self) -> None:
         names = [d.name for d in self.devices]
@@ -145,8 +146,9 @@ class Machine:
         self,
         devices: Mapping[str, Mapping[str, Any]] | None = None,
         links: Mapping[tuple[str, str], Mapping[str, Any]] | None = None,
+        origin: str = "measured",
     ) -> "Machine":
-        """The machine with what was measured in place of the numbers on paper, by the names of their fields.
+        """The machine with what was measured in place of the numbers on paper, by the names of their fields; `origin` says so.
 
         Raises PlacementError for a device or link that it has not, and for a field that is none.
 
@@ -157,7 +159,7 @@ class Machine:
         """
         changed = {name: _replaced(self.device(name), fields) for name, fields in (devices or {}).items()}
         linked = {pair: _replaced(self.link(*pair), fields) for pair, fields in (links or {}).items()}
-        return Machine(tuple(changed.get(d.name, d) for d in self.devices), {**self.links, **linked})
+        return Machine(tuple(changed.get(d.name, d) for d in self.devices), {**self.links, **linked}, origin)
 
 
 def _replaced(what: Any, fields: Mapping[str, Any]) -> Any:

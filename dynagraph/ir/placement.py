@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +81,7 @@ class Placement:
     delivered: tuple[str, ...]
     copies: tuple[Copy, ...]
     exact: bool
+    unshared: float | None = None  # what `makespan` was before GPUs were given parts of each other's work (passes/share.py)
 
     @cached_property
     def device(self) -> dict[Node, str]:
@@ -154,6 +155,29 @@ class Placement:
         new.output([made[node] for node in segment.outputs])
         return new
 
+    def with_groups_on(self, devices: Sequence[str]) -> "Placement":
+        """The same graph with its groups on other devices, which can run them, and the copies that follow.
+
+        Outputs are delivered where they were.  `exact` is False.
+        """
+        groups = tuple(replace(group, device=device) for group, device in zip(self.groups, devices, strict=True))
+        at = {**self.homes, **{node: group.device for group in groups for node in group.nodes}}
+        wanted: dict[Node, dict[str, None]] = {node: {} for node in at}
+        for node, device in at.items():
+            for arg in node.args:
+                if arg in wanted:
+                    wanted[arg][device] = None
+        for node, device in zip(self.graph.outputs, self.delivered):
+            if node in wanted:
+                wanted[node][device] = None
+        copies = []
+        for node, source in at.items():
+            for destination in sorted(wanted[node].keys() - {source}):
+                nbytes = node.meta.hint_nbytes
+                seconds = self.machine.copy_seconds(source, destination, nbytes)
+                copies.append(Copy(node, source, destination, nbytes, seconds))
+        return replace(self, groups=groups, copies=tuple(copies), exact=False)
+
     # -- what they take and give ------------------------------------------------------------------------------------
     def _returned_inputs(self) -> list[tuple[str, Node]]:
         """Outputs that are inputs of the graph and stay where they are: with the device, on which a copy is made."""
@@ -192,11 +216,14 @@ class Placement:
     def describe(self) -> str:
         """What runs where, what it would take on each device, and what is copied; for ``dump --placement``."""
         best = "no placement is cheaper by this model" if self.exact else "the best that was found"
+        if self.unshared is not None:
+            best = f"shared among GPUs, else overlapped {time_text(self.unshared)}"
         many = f"{len(self.copies)} cop{'y' if len(self.copies) == 1 else 'ies'}"
         names = self.machine.names
         parts = [
-            f"placed on {', '.join(names)}: computing {time_text(sum(self.busy.values()))}, {many} {time_text(self.copy_seconds)}, "
-            f"together {time_text(self.seconds)}, overlapped {time_text(self.makespan)}; {best}",
+            f"placed on {', '.join(names)} by costs {self.machine.origin}: computing {time_text(sum(self.busy.values()))}, "
+            f"{many} {time_text(self.copy_seconds)}, together {time_text(self.seconds)}, "
+            f"overlapped {time_text(self.makespan)}; {best}",
             align([("group", "lines", "device", *(f"on {name}" for name in names), "nodes"), *self._group_rows()]),
         ]
         if self.copies:

@@ -72,8 +72,12 @@ def _needs(groups: Sequence["PlacedGroup"]) -> list[set[int]]:
     return [{home[a] for n in group.nodes for a in n.args if a in home} - {k} for k, group in enumerate(groups)]
 
 
-def makespan(placement: "Placement", order: Order) -> float:
-    """Predicted seconds until all is done, where devices and links work at the same time, each on one thing after another."""
+def makespan(placement: "Placement", order: Order, one_host: bool = False) -> float:
+    """Predicted seconds until all is done, where devices and links work at the same time, each on one thing after another.
+
+    one_host: all links of the host carry one thing after another together, as where one thread of it copies.
+    """
+    host = placement.machine.host
     there: dict[tuple[Node, str], float] = dict.fromkeys(placement.homes.items(), 0.0)
     free: defaultdict[object, float] = defaultdict(float)  # when a device or link has nothing to do
 
@@ -81,7 +85,8 @@ def makespan(placement: "Placement", order: Order) -> float:
         made = set(nodes)
         for copy in placement.copies:
             if copy.value in made:
-                link = copy.source, copy.destination
+                ends = copy.source, copy.destination
+                link = "host" if one_host and host in ends else ends
                 free[link] = max(free[link], there[copy.value, copy.source]) + copy.seconds
                 there[copy.value, copy.destination] = free[link]
 

@@ -10,6 +10,7 @@ from dynagraph.tools.cache import cache
 from dynagraph.tools.doctor import doctor
 from dynagraph.tools.dump import dump
 from dynagraph.tools.explain import explain
+from dynagraph.tools.machine import measure
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -18,7 +19,7 @@ def main() -> None:
     """A graph compiler for NumPy: see what it captures and generates, measure it, find out what is wrong."""
 
 
-for command in (dump, explain, bench, cache, doctor):
+for command in (dump, explain, bench, cache, doctor, measure):
     main.add_command(command)
 
 __all__ = ["main"]

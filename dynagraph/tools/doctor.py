@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
-from dynagraph.backends import kernel_cache
+from dynagraph.backends import kernel_cache, machine
 from dynagraph.backends.blas import find_blas
 from dynagraph.backends.cuda import nvrtc
 from dynagraph.backends.toolchain import toolchain
@@ -213,6 +213,18 @@ def check_devices() -> Check:
     return Check(subject, OK, finding)
 
 
+def check_costs() -> Check:
+    """Of what `device="auto"` places programs by."""
+    of = machine.identity()
+    if not of.gpus:
+        return Check("costs", NOTE, "not needed: there is no GPU to place programs on")
+    figures = machine.kept_figures(of)
+    if figures is None:
+        return Check("costs", NOTE, "on paper, of an H200",
+                     "`dynagraph measure`, or the first function that is compiled with device='auto', measures this machine")
+    return Check("costs", OK, f"of device='auto': measured on this machine, {', '.join(figures.devices)}")
+
+
 def has_cupy() -> bool:
     return importlib.util.find_spec("cupy") is not None
 
@@ -235,7 +247,7 @@ def check_switches() -> Check:
 
 CHECKS: list[Callable[[], Check]] = [
     check_python, check_hook, check_numpy, check_compiler, check_flags, check_blas, check_threads, check_cache,
-    check_kernel, check_nvrtc, check_cupy, check_devices, check_switches,
+    check_kernel, check_nvrtc, check_cupy, check_devices, check_costs, check_switches,
 ]  # fmt: skip
 
 

@@ -55,12 +55,15 @@ def artifact_section(name: str) -> Callable[[Captures, Program], str]:
 
 
 def placement_section(captures: Captures, program: Program) -> str:
-    """For the machine of `machines.on_paper`: whatever this one has."""
-    from dynagraph.backends.several import HOST, place_on  # for those who ask for it
+    """For this machine, if it has a GPU, by what was measured on it; else for that of `machines.on_paper`."""
+    from dynagraph.backends.machine import machine_here  # for those who ask for it
+    from dynagraph.backends.several import HOST, place_on
     from dynagraph.ir.machines import on_paper
 
     home = HOST if program.graph.library == "numpy" else "cuda:0"
-    return place_on("auto", run_passes(program.graph), on_paper(), home).describe()
+    here = machine_here()
+    machine = here if len(here.devices) > 1 else on_paper()
+    return place_on("auto", run_passes(program.graph), machine, home).describe()
 
 
 def guards_section(captures: Captures, program: Program) -> str:
@@ -100,7 +103,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "passes": ("The graph after each pass.", passes_section),
     "loops": ("The loop program.", artifact_section("loops")),
     "kernels": ("The generated source.", artifact_section("kernels")),
-    "placement": ("Which device would run which part under device='auto', on a machine with an H200.", placement_section),
+    "placement": ("Which device runs which part under device='auto'; without a GPU here: beside an H200.", placement_section),
     "guards": ("What is checked before the program serves a call.", guards_section),
     "dot": ("The graph for Graphviz.", lambda captures, program: text.dot(program.graph)),
 }

@@ -574,7 +574,7 @@ def test_a_placement_is_described() -> None:
     graph.output([call(graph, "matmul", x, x)])
     text = place(graph, ONE_GPU, outputs=["cpu"]).describe()
     assert text.splitlines() == [
-        "placed on cpu, cuda:0: computing 2.06 ms, 2 copies 2.7 ms, together 4.76 ms, overlapped 4.76 ms; "
+        "placed on cpu, cuda:0 by costs on paper: computing 2.06 ms, 2 copies 2.7 ms, together 4.76 ms, overlapped 4.76 ms; "
         "no placement is cheaper by this model",
         "",
         "group  lines  device  on cpu  on cuda:0  nodes",

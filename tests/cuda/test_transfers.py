@@ -153,6 +153,21 @@ def test_between_devices(two: Any, layout: str) -> None:
     assert_same(back, source)
 
 
+def test_devices_are_let_reach_each_other_once(machine: Any, fake: Any) -> None:
+    """Also where somebody else has done it one way, and where the machine cannot."""
+    with dg.cuda.device(0):
+        fake.cuda.runtime.deviceEnablePeerAccess(1)
+    for _ in range(2):
+        np.testing.assert_array_equal(dg.to_device(dg.to_device(np.arange(5.0), "cuda:0"), "cuda:1").get(), np.arange(5.0))
+    assert machine.peers == {(0, 1), (1, 0)}
+
+
+def test_devices_that_cannot_reach_each_other_copy_all_the_same(machine: Any) -> None:
+    machine.peers_can = False
+    np.testing.assert_array_equal(dg.to_device(dg.to_device(np.arange(5.0), "cuda:1"), "cuda:0").get(), np.arange(5.0))
+    assert machine.peers == set()
+
+
 def test_copies_between_devices_are_ordered_with_the_source(two: Any) -> None:
     here = dg.to_device(X)
     here *= 2

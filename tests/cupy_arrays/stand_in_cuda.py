@@ -22,7 +22,7 @@ __name__ = "cupy.stand_in_cuda"  # its code is left alone, as CuPy's is
 
 UNIT = 512  # bytes: pools round up to it
 SUCCESS, INVALID, NO_MEMORY, NO_INITIALIZATION, OLD_DRIVER, NO_DEVICE, BAD_HANDLE, NOT_READY = 0, 1, 2, 3, 35, 100, 400, 600
-BAD_STATE, BAD_CAPTURE = 401, 901
+BAD_STATE, BAD_CAPTURE, PEER_ALREADY = 401, 901, 704
 _TEXTS = {
     INVALID: "cudaErrorInvalidValue: invalid argument",
     NO_MEMORY: "cudaErrorMemoryAllocation: out of memory",
@@ -55,16 +55,16 @@ class Queue:
 
     def __init__(self, machine: Machine, device: int):
         self.machine, self.device = machine, device
-        self.work: collections.deque[Callable[[], None]] = collections.deque()
-        self.captured: list[Callable[[], None]] | None = None  # while it is capturing
+        self.work: collections.deque[Callable[[], Any]] = collections.deque()
+        self.captured: list[Callable[[], Any]] | None = None  # while it is capturing
 
-    def add(self, step: Callable[[], None]) -> None:
+    def add(self, step: Callable[[], Any]) -> None:
         (self.work if self.captured is None else self.captured).append(step)
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         while self.work and not until():
             step = self.work.popleft()
-            self.machine.milliseconds += 1.0
+            self.machine.milliseconds += self.machine.tick
             step()
 
 
@@ -99,7 +99,11 @@ class Machine:
         self.status, self.driver, self.built = SUCCESS, 13000, 13020
         self.memory: list[int] = [1 << 30] * devices  # bytes
         self.page_locked = 1 << 30  # bytes
-        self.milliseconds = 0.0
+        self.milliseconds, self.tick = 0.0, 1.0  # the time, and what every step takes
+        self.copy_milliseconds: Callable[[str, str, int], float] = lambda source, target, size: 0.0  # what a copy takes besides
+        self.copies: list[tuple[str, str, int]] = []  # that have been made
+        self.peers: set[tuple[int, int]] = set()  # devices that may reach the memory of others
+        self.peers_can = True
         self.user: int | None = None  # the process that uses it: forked ones cannot
         self.mistakes: list[str] = []
         self.blocks: dict[int, int] = {}  # page-locked memory: address -> bytes
@@ -132,6 +136,10 @@ class Machine:
     def queue_at(self, device: int, address: int) -> Queue:
         """The queue of the stream at an address."""
         return self.queues[device] if address == 0 else self.streams[address]
+
+    def copied(self, source: str, target: str, size: int) -> None:
+        self.copies.append((source, target, size))
+        self.milliseconds += self.copy_milliseconds(source, target, size)
 
     def is_page_locked(self, address: int, size: int) -> bool:
         return any(start <= address and address + size <= start + length for start, length in self.blocks.items())
@@ -174,10 +182,11 @@ class MemoryPointer:
         queue, machine = self._queue(stream, writes=True), self._machine
         if not machine.is_page_locked(mem, size):
             data = ctypes.string_at(mem, size)
-            queue.add(lambda: _move(self.ptr, data, size))
+            queue.add(lambda: (_move(self.ptr, data, size), machine.copied("cpu", f"cuda:{self.device_id}", size)))
             return
 
         def copy() -> None:
+            machine.copied("cpu", f"cuda:{self.device_id}", size)
             if machine.is_page_locked(mem, size):
                 ctypes.memmove(self.ptr, mem, size)
             else:
@@ -189,6 +198,7 @@ class MemoryPointer:
         queue, machine, is_locked = self._queue(stream, writes=False), self._machine, self._machine.is_page_locked(mem, size)
 
         def copy() -> None:
+            machine.copied(f"cuda:{self.device_id}", "cpu", size)
             if not is_locked or machine.is_page_locked(mem, size):
                 ctypes.memmove(mem, self.ptr, size)
             else:
@@ -199,7 +209,9 @@ class MemoryPointer:
             queue.run()
 
     def copy_from_device_async(self, src: MemoryPointer, size: int, stream: Any = None) -> None:
-        self._queue(stream, writes=True).add(lambda: _move(self.ptr, src.ptr, size))
+        queue, machine = self._queue(stream, writes=True), self._machine
+        names = [f"cuda:{pointer.device_id}" for pointer in (src, self)]
+        queue.add(lambda: (_move(self.ptr, src.ptr, size), machine.copied(*names, size)))
 
 
 class MemoryPool:
@@ -374,7 +386,7 @@ def _namespace(machine: Machine) -> Any:
                 machine.queue_of(self).add(event._mark.wait)
 
     class Graph:
-        _steps: tuple[Callable[[], None], ...]
+        _steps: tuple[Callable[[], Any], ...]
 
         def __init__(self) -> None:
             raise NotImplementedError("it must be created via stream capture")
@@ -486,6 +498,14 @@ def _runtime(machine: Machine) -> Any:
         for queue in (machine.queues[device], *(q for q in machine.streams.values() if q.device == device)):
             queue.run()
 
+    def deviceCanAccessPeer(device: int, peer: int) -> int:
+        return int(machine.peers_can and device != peer)
+
+    def deviceEnablePeerAccess(peer: int) -> None:
+        pair = machine.thread.device, peer
+        machine.check(SUCCESS if pair not in machine.peers else PEER_ALREADY)
+        machine.peers.add(pair)
+
     def pointerGetAttributes(pointer: int) -> Any:
         is_locked = machine.is_page_locked(pointer, 1)
         return types.SimpleNamespace(type=runtime.memoryTypeHost if is_locked else runtime.memoryTypeUnregistered)
@@ -496,8 +516,10 @@ def _runtime(machine: Machine) -> Any:
     runtime.getDevice, runtime.setDevice = getDevice, setDevice
     runtime.driverGetVersion, runtime.runtimeGetVersion = lambda: machine.driver, lambda: machine.built
     runtime.pointerGetAttributes = pointerGetAttributes
+    runtime.deviceCanAccessPeer, runtime.deviceEnablePeerAccess = deviceCanAccessPeer, deviceEnablePeerAccess
     runtime.deviceGetAttribute = lambda attribute, device: list(attributes.values())[attribute]
     runtime.getDeviceProperties = lambda device: {
         "name": f"Stand-in {device}".encode(), "major": 9, "minor": 0, "totalGlobalMem": machine.memory[device],
+        "uuid": bytes([device] * 16),
     }  # fmt: skip
     return runtime
