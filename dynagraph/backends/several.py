@@ -11,7 +11,7 @@ import numpy as np
 from dynagraph.array_libraries import ArrayLibrary, CuPy
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.placed import compile_placed
-from dynagraph.cuda.devices import device_index
+from dynagraph.cuda.devices import device_index, on_device
 from dynagraph.cuda.state import device_count, require_cupy
 from dynagraph.cuda.transfers import to_device
 from dynagraph.ir.graph import Graph, Node
@@ -55,8 +55,12 @@ def _as_arrays_of(library: ArrayLibrary, backend: Backend, graph: Graph) -> Exec
 
 
 def _move(array: Any, source: str, destination: str) -> Any:
+    """In C order, whatever the order of the array's axes is."""
     moved = to_device(array, destination)
-    return np.asarray(moved, order="C") if destination == HOST else moved
+    if destination == HOST:
+        return np.asarray(moved, order="C")
+    with on_device(device_index(destination)):
+        return require_cupy().ascontiguousarray(moved)
 
 
 __all__ = ["HOST", "compile_on", "place_on"]

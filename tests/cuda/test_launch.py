@@ -113,6 +113,16 @@ def test_numbers_of_the_hosts_stay_there(device: CountingDevice, fake: Any) -> N
         assert type(number) is np.float64 and number == s * 2
 
 
+def test_temporaries_may_all_be_empty(device: CountingDevice, fake: Any) -> None:
+    """There is no memory for them then, neither for kernels nor for CuPy's functions."""
+    compiled = dg.compile(lambda x: (fake.sort(x * 2) + 1, fake.cumsum(x + 1).sum(), fake.concatenate([x.sum(axis=1), x[0]])))
+    for _ in range(3):
+        sorts, total, joined = compiled(put(np.zeros((2, 0))))
+        assert sorts.shape == (2, 0) and total.get() == 0
+        np.testing.assert_array_equal(joined.get(), np.zeros(2))
+    assert compiled.stats.fallbacks == compiled.stats.refusals == 0 and not compiled.stats.breaks
+
+
 def test_sizes_are_parameters(device: CountingDevice, fake: Any) -> None:
     compiled = dg.compile(lambda x: ((x - x.mean(axis=0)).sum(axis=1), x.T + 1, fake.cumsum(x, axis=1)), dynamic=True)
     for shape in ((3, 4), (40, 7), (2, 600), (33, 33), (1, 1), (0, 3)):

@@ -298,7 +298,8 @@ class DeviceProgram:
 
     def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
         if buffer.role == "temp":
-            return int(arrays[""].data.ptr) + self.program.offsets[buffer.name].evaluate(sizes)
+            memory = arrays.get("")  # there is none where all temporaries are empty
+            return (0 if memory is None else int(memory.data.ptr)) + self.program.offsets[buffer.name].evaluate(sizes)
         return int(arrays[buffer.name].data.ptr)
 
     def _extent(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> tuple[int, int]:
@@ -350,13 +351,15 @@ class DeviceProgram:
 
     def _operand(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> Any:
         """A matrix, or many, as an array of the library's."""
+        shape = concrete(operand.shape, sizes)
+        if 0 in shape:  # of temporaries there may be no memory
+            return self.library.module.empty(shape, operand.dtype.numpy)
         buffer = self.program.buffers[operand.buffer]
         itemsize = operand.dtype.itemsize
         offset = operand.offset.evaluate(sizes) * itemsize
         owner = arrays["" if buffer.role == "temp" else buffer.name]
         if buffer.role == "temp":
             offset += self.program.offsets[buffer.name].evaluate(sizes)
-        shape = concrete(operand.shape, sizes)
         strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
 
