@@ -63,6 +63,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "sum": (lambda x: x.sum(), (normal(300000),), Rows),
     "positions": (lambda x: (x.argmax(axis=1), x.argmin(axis=1)), (np.round(normal(40, 300)),), Rows),
     "position": (lambda x: x.argmax(), (np.round(normal(5000)),), Rows),
+    "rows of one element": (lambda x: (x.max(axis=1), x * 2), (normal(300, 1),), Rows),
+    "one row of one element": (lambda x: (x.min(), x > 0), (normal(1),), Rows),
     "columns": (lambda x: x.sum(axis=0), (normal(300, 100),), Columns),
     "few columns": (lambda x: x.max(axis=0), (normal(1000, 5),), Columns),
     "columns in batches": (lambda x: x.sum(axis=1), (normal(4, 50, 40),), Columns),
