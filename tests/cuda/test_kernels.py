@@ -80,6 +80,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "gathered": (lambda x, k: x[k] + 1, (normal(50, 4), RNG.integers(0, 50, 70)), Map),
     "halves": (lambda x: (softmax(x), x.sum(axis=0)), (normal(20, 64, dtype=np.float16),), Rows),
     "complex": (lambda x: (x * x.conj(), x.sum(axis=1)), (normal(20, 30) + 1j * normal(20, 30),), Rows),
+    "complex rows of a block": (lambda x: x.sum(), (normal(8, 300) + 1j * normal(8, 300),), Rows),
+    "complex columns": (lambda x: x.sum(axis=0), (normal(300, 40) + 1j * normal(300, 40),), Columns),
     "bytes": (lambda x: ((x > 1).any(axis=1), x * 2), (RNG.integers(0, 4, (30, 40)).astype(np.uint8),), Rows),
 }
 
