@@ -56,9 +56,11 @@ VALUES: tuple[tuple[str, str], ...] = (
     ("{a}[:, {j}]", ""), ("{a}[{j}, {j}]", ""), ("{a}[{j}[:, None], {j}]", ""), ("xp.tril({a})", ""), ("xp.diagonal({a})", ""),
     ("{a}.copy()", ""), ("{a} @ {b}", ""), ("{a} @ {a}.T", ""), ("xp.sort({a}, axis={i})", ORDER), ("{a}.flatten()", ""),
     ("xp.pad({a}, 1)", ""), ("xp.outer({a}, {b})", ""), ("xp.zeros_like({a})", ""), ("xp.arange({a}.shape[0])", ""),
-    ("xp.full({a}.shape, 2.0)", ""), ("{a} * {a}.shape[0]", ""), ("{a} - {a}.mean(axis=-1, keepdims=True)", ROUNDS), ("{a}", ""),
+    ("xp.full({a}.shape, 2.0)", ""), ("{a} * {a}.shape[0]", ""), ("{a} - {a}.mean(axis=-1, keepdims=True)", ROUNDS),
+    ("{a}", ""),
     ("xp.expand_dims({a}, 1)", ""), ("xp.where(xp.arange({a}.shape[0]) > 1, {a}, {b})", ""), ("{a}[{a} > 0]", EXACT + ORDER),
-    ("np.add({a}, {b})", ""), ("np.sum({a}, axis={x})", ""), ("xp.nan_to_num({a})", ""), ("xp.exp({a} - {a}.max())", ORDER + ROUNDS),
+    ("np.add({a}, {b})", ""), ("np.sum({a}, axis={x})", ""), ("xp.nan_to_num({a})", ""),
+    ("xp.exp({a} - {a}.max())", ORDER + ROUNDS),
 )  # fmt: skip
 WRITES: tuple[tuple[str, str], ...] = (
     ("{a} += {b}", ""), ("{a} -= {b}", ""), ("{a} *= 2", ""), ("{a}[{s}] = {b}[{s}]", ""), ("{a}[1:] = {a}[:-1]", ""),

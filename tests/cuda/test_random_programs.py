@@ -66,7 +66,7 @@ def _check_calls(made: Program, way: str, module: Any) -> dict[str, Any]:
 
 
 def check_graph(made: Program, mode: str, order: str) -> bool:
-    """The graph of a call on the host by kernels, without what would have it refuse (indices out of bounds); whether there is one."""
+    """The graph of a call on the host by kernels, without what would have it refuse (bad indices); whether there is one."""
     made = replace(made, arguments=tuple(replace(a, alias=None) for a in made.arguments))
     sizes, function = made.sizes[0], made.function(np)
     compiled = dg.compile(function)

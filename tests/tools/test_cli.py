@@ -178,7 +178,7 @@ def test_a_program_without_kernels_says_so(tmp_path: Path) -> None:
     (("dump", "nothing.py"), "there is no file 'nothing.py'"),
     (("dump", "MODEL:nothing"), "model.py has no function 'nothing'; it defines branches, forward, plain"),
     (("dump", "MODEL", "--shapes", "f32[3]"), "--args and --shapes are arguments of one function: give FILE.py:FUNC"),
-    (("dump", "MODEL:forward", "--args", "np.ones(3)"), "forward: missing a required argument: 'w'; it takes (x, w), and was given 1"),
+    (("dump", "MODEL:forward", "--args", "1"), "forward: missing a required argument: 'w'; it takes (x, w), and was given 1"),
     (("dump", "MODEL:forward", "--shapes", ""), "forward: missing a required argument: 'x'"),
     (("dump", "MODEL:plain", "--shapes", "f32[3]", "--args", "1"), "give one of them"),
     (("dump", "MODEL:plain", "--shapes", "f64"), "'f64' is neither a shape, such as f32[3,4] or f64[] for one value, nor"),

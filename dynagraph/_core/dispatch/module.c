@@ -117,6 +117,13 @@ static PyObject *py_set_full_tracebacks(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_of_signal(PyObject *module, PyObject *function)
+{
+    if (dg_set_of_signal(function) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
 {
     void *tools = PyLong_AsVoidPtr(address);
@@ -139,6 +146,8 @@ static PyMethodDef methods[] = {
      "before the first call no \"errstate\" guard holds"},
     {"set_monitoring_tools", py_set_monitoring_tools, METH_O,
      "set_monitoring_tools(address): where the names of sys.monitoring's tools stand (_frame_hook.monitoring_tools())"},
+    {"set_of_signal", py_set_of_signal, METH_O,
+     "set_of_signal(function): what tells of an exception whether a signal's handler raised it; before, none did"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},
