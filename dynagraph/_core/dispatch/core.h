@@ -44,6 +44,7 @@ int64_t dg_size_run(const dg_size *size, const int64_t *symbols);
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
+unsigned int dg_type_version(PyTypeObject *type); /* another one when it or a base has been modified; 0: it can have none */
 typedef struct dg_guards dg_guards;
 enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
 
