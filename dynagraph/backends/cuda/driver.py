@@ -119,6 +119,7 @@ class LaunchError(BackendError):
 
 
 def launch_error(driver: Driver, kernel: str, error: int) -> LaunchError:
+    """What CUDA's number of an error means for a kernel."""
     return LaunchError(f"kernel {kernel} was not launched: CUDA error {error}, {driver.describe(error)}")
 
 
