@@ -16,6 +16,7 @@ from dynagraph.compilation import Compilation, Options, Program, RecompileLimitW
 from dynagraph.control import collecting, disable, reset, stance
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
+from dynagraph.errors import CudaError
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.capture import capture
 from dynagraph.frontend.markers import allow_in_graph, graph_break, is_compiling
@@ -102,7 +103,10 @@ def _check_device(device: Any, backend: Any) -> None:
         raise ValueError(f"compile: device={device!r}: {expected}")
     if not isinstance(backend, str):
         raise ValueError(f"compile: device={device!r} with a backend of your own, which decides that itself; leave one of them out")
-    require_cupy()
+    try:
+        require_cupy()
+    except CudaError as error:
+        raise CudaError(f"compile: device={device!r}: {error}") from error
     if device != "auto":
         device_index(device)
 

@@ -8,6 +8,7 @@ Whatever cannot be captured runs as it always did.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import logging
 import threading
@@ -268,6 +269,11 @@ class Compilation:
         return None
 
     def _compile(self, function: types.FunctionType, values: tuple) -> Any | None:
+        with contextlib.suppress(_Changed):  # a finalizer or another thread came between: once more
+            return self._compile_once(function, values)
+        return self._compile_once(function, values)
+
+    def _compile_once(self, function: types.FunctionType, values: tuple) -> Any | None:
         start = time.perf_counter()
         captured = capture(
             self.target or function,
@@ -286,6 +292,9 @@ class Compilation:
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
+        changed = captured.guards.changed_class()
+        if changed is not None:
+            raise _Changed(f"class {changed.__name__} was changed while its attributes were looked at")
         if captured.stop is not None:
             self.stats.breaks[str(captured.stop)] += 1
             _log.info("%s breaks: %s", function.__qualname__, captured.stop)
@@ -431,11 +440,15 @@ def _call_with(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
     return function(*values[:n], *more, **named)
 
 
+class _Changed(AssertionError):
+    """A guard does not hold on the frame that made it: a bug, unless what it guards has changed since."""
+
+
 def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
-    """Guards that do not hold on the frame that made them: a bug, unless the floating-point error state asks for errors."""
+    """Why a guard does not hold on the frame that made it, where the floating-point error state may ask for errors."""
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
-    return AssertionError(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
+    return _Changed(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
 
 
 def _capturable(function: types.FunctionType) -> bool:

@@ -18,6 +18,7 @@ from dynagraph.backends.blas import find_blas
 from dynagraph.compilation import compilations
 from dynagraph.frontend.objects import shown_namespace
 from dynagraph.frontend.watch import may_be_captured
+from dynagraph.signals import is_of_signal
 
 try:
     from dynagraph._core import _frame_hook
@@ -65,6 +66,7 @@ def start() -> None:
         _dispatch.set_monitoring_tools(_frame_hook.monitoring_tools())
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_forget_locks)
+    _dispatch.set_of_signal(is_of_signal)
     _dispatch.set_errstate(getattr(umath, "_extobj_contextvar", None), _only_warns)
     for name in ("threads", "pool_limit", "log"):
         if getattr(config, name):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import signal
 import traceback
+import types
+from typing import Any
 
 
 def is_of_signal(error: BaseException) -> bool:
@@ -13,8 +16,17 @@ def is_of_signal(error: BaseException) -> bool:
     False
     """
     handlers = map(signal.getsignal, signal.valid_signals())
-    codes = {id(getattr(getattr(h, "__func__", h), "__code__", h)) for h in handlers if callable(h)}
+    codes = {id(_code_of(h)) for h in handlers if callable(h)}
     return any(id(frame.f_code) in codes for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+def _code_of(handler: Any) -> Any:
+    """The code that a call of it runs first, where that is Python's."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    if not isinstance(handler, (types.FunctionType, types.MethodType)):
+        handler = type(handler).__call__
+    return getattr(getattr(handler, "__func__", handler), "__code__", handler)
 
 
 __all__ = ["is_of_signal"]

@@ -189,6 +189,12 @@ def pool_set_limit(n_bytes: int, /) -> None: ...
 def set_monitoring_tools(address: int, /) -> None:
     """`_frame_hook.monitoring_tools()`: while there is a debugger or a coverage tool, calls run the plain functions."""
 
+def type_version(type: type, /) -> int:
+    """A number that is another one when the type or a base has been modified; 0 for one that can have none."""
+
+def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
+    """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's refusal."""
+
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""
 

@@ -42,6 +42,11 @@ class Executable:
         return self.call(*arrays)
 
 
+def make_final(error: Exception) -> None:
+    """Have what a program raises leave the compiled function, which would run plainly otherwise."""
+    error.dynagraph_is_final = True  # type: ignore[attr-defined]  # see is_final in plan.c
+
+
 Backend = Callable[[Graph], Executable]
 
-__all__ = ["Backend", "Executable", "NativeProgram"]
+__all__ = ["Backend", "Executable", "NativeProgram", "make_final"]

@@ -83,8 +83,12 @@ def _on_device(number: int, library: ArrayLibrary, backend: Backend, graph: Grap
 
 
 def _move(array: Any, source: str, destination: str) -> Any:
+    """In C order, whatever the order of the array's axes is."""
     moved = to_device(array, destination)
-    return np.asarray(moved, order="C") if destination == HOST else moved
+    if destination == HOST:
+        return np.asarray(moved, order="C")
+    with on_device(device_index(destination)):
+        return require_cupy().ascontiguousarray(moved)
 
 
 @dataclass(frozen=True)

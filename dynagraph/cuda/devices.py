@@ -63,6 +63,12 @@ def current_device() -> int:
     return device_index()
 
 
+def check_flag(what: str, name: str, value: Any) -> None:
+    """A stream or a device in its place would be taken for True."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{what}: {name}={value!r}: expected True or False; name the other arguments: device=, stream=")
+
+
 class _Thread(threading.local):
     """The devices that were current before the blocks that this thread is in."""
 
@@ -175,8 +181,15 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 def check_same_device(arrays: Iterable[Any], what: str) -> int | None:
     """The device that all arrays lie on: its number, -1 for the host, None where nothing is an array of NumPy's or CuPy's.
 
-    Raises CudaError where two lie on different devices, the host counting as one: `what`, both devices, and the cure.
+    what: the operation, for the message.
+    Raises CudaError where two lie on different devices, the host counting as one: `what`, both devices, and the cure; TypeError
+    where `what` is no text, as where arrays are arguments of their own.
+
+    >>> check_same_device([np.ones(2), 3.0], "add")
+    -1
     """
+    if not isinstance(what, str):
+        raise TypeError(f"check_same_device: expected a list of arrays and the operation's name, got {type(what).__name__} for it")
     first, where = -1, None
     for position, array in enumerate(arrays):
         library = library_of(type(array))

@@ -8,7 +8,7 @@ from collections import deque
 from types import TracebackType
 from typing import Any
 
-from dynagraph.cuda.devices import DeviceLike, device_index, enter_device, leave_device, on_device
+from dynagraph.cuda.devices import DeviceLike, check_flag, device_index, enter_device, leave_device, on_device
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import CudaError
 
@@ -44,7 +44,7 @@ class Stream:
     goes to it.  Blocks nest.  Streams are equal where they are the same one of CUDA.
 
     A stream is destroyed by `close()`, or when nothing refers to it any more, in both cases only after its work is done.
-    Raises CudaError where there is no device, and wherever it is used after `close()`.
+    Raises CudaError where there is no device, and wherever it is used after `close()`; TypeError where `non_blocking` is no bool.
 
     >>> stream = dg.cuda.Stream()
     >>> with stream:
@@ -53,6 +53,7 @@ class Stream:
     """
 
     def __init__(self, non_blocking: bool = True, device: DeviceLike = None) -> None:
+        check_flag("Stream", "non_blocking", non_blocking)
         with on_device(device) as scope:
             self._set(state.cupy.cuda.Stream(non_blocking=non_blocking), scope.index, True)
         _streams[self._key] = self

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.array_libraries import NUMPY, library_of
-from dynagraph.cuda.devices import DeviceLike, device_index, on_device
+from dynagraph.cuda.devices import DeviceLike, check_flag, device_index, on_device
 from dynagraph.cuda.memory import check_dtype, is_pinned, pinned_empty
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.cuda.streams import as_stream, current_stream, hold
@@ -42,7 +42,8 @@ def to_device(array: Any, device: DeviceLike = "cuda:0", non_blocking: bool = Fa
     given later comes after the copy.
 
     Raises CudaError where CuPy, a driver or the device is missing and for a stream of another device, DTypeError for other dtypes,
-    TypeError for what is no array, ValueError for what is no device's name.  CuPy's OutOfMemoryError comes as it is.
+    TypeError for what is no array and where `non_blocking` is no bool,
+    ValueError for what is no device's name.  CuPy's OutOfMemoryError comes as it is.
 
     >>> x = dg.to_device(np.ones(1000), "cuda:0")
     >>> y = dg.to_device(cupy.exp(x), "cpu")
@@ -51,15 +52,23 @@ def to_device(array: Any, device: DeviceLike = "cuda:0", non_blocking: bool = Fa
     if library is None:
         raise TypeError(f"to_device: {_refusal(array)}")
     check_dtype("to_device", array.dtype)
+    check_flag("to_device", "non_blocking", non_blocking)
     source = library.device_of(array)
     if isinstance(device, str) and device == "cpu":
         return array if library is NUMPY else _to_host(array, source, non_blocking, stream)
-    target = device_index(device)
+    target = _target(device)
     if source == target:
         return array
     with on_device(target):
         on = _stream_of(stream, target)
         return _from_host(array, on, non_blocking) if library is NUMPY else _between(array, source, on)
+
+
+def _target(device: DeviceLike) -> int:
+    try:
+        return device_index(device)
+    except ValueError as error:
+        raise ValueError(f"to_device: {error}, or 'cpu'") from None
 
 
 def _refusal(array: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.array_libraries import NUMPY, library_of
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import (
@@ -47,6 +48,7 @@ class GuardList:
         self._registers: dict[Source, int] = {}
         self._sources: dict[int, Source] = {}
         self._tail: list[tuple[Instruction, str]] = []
+        self._versions: dict[type, int] = {}  # of classes when they were first looked at
 
     # -- asking for guards --------------------------------------------------------------------------------------------
     def register(self, source: Source) -> int:
@@ -110,9 +112,17 @@ class GuardList:
                 if is_volatile(base):
                     self._holds_the_same(base)
                 elif base.__flags__ & HEAP_TYPE:
-                    self._add(("unmodified", base), f"class {base.__name__} is unchanged")
+                    self._stays(base)
         elif cls.__flags__ & HEAP_TYPE:
-            self._add(("unmodified", cls), f"class {cls.__name__} is unchanged")
+            self._stays(cls)
+
+    def _stays(self, cls: type) -> None:
+        self._versions.setdefault(cls, _dispatch.type_version(cls))
+        self._add(("unmodified", cls), f"class {cls.__name__} is unchanged")
+
+    def changed_class(self) -> type | None:
+        """A class that has changed since it was first looked at: an entry takes classes as they are when it is made."""
+        return next((cls for cls, version in self._versions.items() if _dispatch.type_version(cls) != version), None)
 
     def _holds_the_same(self, cls: type) -> None:
         """All attributes of the class itself are as they are now, but for those that captured code sets."""
@@ -128,6 +138,7 @@ class GuardList:
             self.add("type", source, cls, says=f" is a {cls.__name__}")
             self.unmodified(cls)
         else:
+            self._versions.setdefault(cls, _dispatch.type_version(cls))
             self.add("type_version", source, cls, says=f" is an unchanged {cls.__name__}")
 
     def token(self, function: Any, name: str | None = None) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
@@ -44,9 +46,12 @@ def captures_of(target: Target, expression: str | None, shapes: str | None,
     file runs as a script, and what its compiled functions captured meanwhile is collected. Raises click's errors, which
     say what is missing, where there is nothing to show.
     """
-    if target.function is None and (expression or shapes):
+    if expression is not None and shapes is not None:
+        raise click.UsageError("--args and --shapes both say what to call the function with: give one of them")
+    asked = expression is not None or shapes is not None
+    if target.function is None and asked:
         raise click.UsageError("--args and --shapes are arguments of one function: give FILE.py:FUNC")
-    if target.function is not None and (expression or shapes or offers_arguments(target.path)):
+    if target.function is not None and (asked or offers_arguments(target.path)):
         found = _capture_call(target, expression, shapes)
         if found is not None:
             return [found]
@@ -77,9 +82,9 @@ def _capture_call(target: Target, expression: str | None, shapes: str | None) ->
     namespace = vars(load_module(target.path))
     function = find_function(namespace, target)
     arguments: tuple[Any, ...] | None
-    if expression:
+    if expression is not None:
         arguments = arguments_from_expression(expression, namespace)
-    elif shapes:
+    elif shapes is not None:
         arguments = arguments_from_shapes(shapes)
     else:
         arguments = example_arguments(function, str(target.function), namespace)
@@ -88,6 +93,7 @@ def _capture_call(target: Target, expression: str | None, shapes: str | None) ->
 
 def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captures:
     """One capture, which runs nothing of the function for effect."""
+    _check_fit(name, plain(function), arguments)
     try:
         explanation = api.explain(function)(*arguments)
     except (DynagraphError, TypeError) as error:
@@ -100,6 +106,15 @@ def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captur
     if explanation.reason is not None:
         found.breaks[explanation.reason] = 1
     return found
+
+
+def _check_fit(name: str, function: Any, arguments: tuple[Any, ...]) -> None:
+    if isinstance(function, FunctionType):
+        signature = inspect.signature(function)
+        try:
+            signature.bind(*arguments)
+        except TypeError as error:
+            raise click.ClickException(f"{name}: {error}; it takes {signature}, and was given {len(arguments)}") from None
 
 
 def plain(function: Any) -> Any:

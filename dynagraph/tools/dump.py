@@ -172,6 +172,8 @@ def show(captures: Captures, names: tuple[str, ...], sections: Mapping[str, Sect
                 print_section(f"{captures.name}{which}: {name}", body, _LEXERS.get(name))
     if "breaks" in names:
         print_section(f"{captures.name}: breaks", breaks_section(captures))
+    elif captures.programs and captures.breaks:
+        click.echo(f"{captures.name}: this is not all of it; --breaks says where it breaks, and why", err=True)
 
 
 def print_section(title: str, body: str, lexer: str | None = None) -> None:

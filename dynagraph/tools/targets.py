@@ -96,10 +96,10 @@ def _faults_of(path: Path) -> Iterator[None]:
 
 
 def user_traceback(error: BaseException, path: Path) -> str:
-    """The traceback without the frames above the user's file."""
+    """The traceback without the frames above the user's file; of a file that does not even begin, without any."""
     lines = traceback.TracebackException.from_exception(error)
     frames = lines.stack
-    first = next((k for k, f in enumerate(frames) if os.path.abspath(f.filename) == str(path.resolve())), 0)
+    first = next((k for k, f in enumerate(frames) if os.path.abspath(f.filename) == str(path.resolve())), len(frames))
     lines.stack = traceback.StackSummary.from_list(list(frames)[first:])
     return "".join(lines.format()).rstrip()
 
@@ -146,7 +146,8 @@ def _argument_from_shape(text: str, seed: int) -> Any:
         try:
             return ast.literal_eval(text)
         except (ValueError, SyntaxError):
-            raise click.UsageError(f"--shapes: {text!r} is neither a shape, f32[3,4], nor a Python literal") from None
+            shape = "neither a shape, such as f32[3,4] or f64[] for one value, nor a Python literal"
+            raise click.UsageError(f"--shapes: {text!r} is {shape}") from None
     name = _SHORT_NAMES.get(found["dtype"], found["dtype"])
     if name not in dtypes.BY_NAME:
         known = ", ".join((*_SHORT_NAMES, *dtypes.BY_NAME))
@@ -154,7 +155,10 @@ def _argument_from_shape(text: str, seed: int) -> Any:
     sizes = [size.strip() for size in found["sizes"].split(",") if size.strip()]
     if not all(size.isdigit() for size in sizes):
         raise click.UsageError(f"--shapes: {text!r}: sizes must be whole numbers, such as f32[3,4]")
-    return random_array(dtypes.BY_NAME[name], tuple(map(int, sizes)), seed)
+    try:
+        return random_array(dtypes.BY_NAME[name], tuple(map(int, sizes)), seed)
+    except (MemoryError, ValueError) as error:
+        raise click.UsageError(f"--shapes: {text!r}: {error}; the array is made here, so give a smaller one") from None
 
 
 def random_array(dtype: dtypes.DType, shape: tuple[int, ...], seed: int) -> np.ndarray:

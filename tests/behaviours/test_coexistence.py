@@ -26,6 +26,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph.frontend.capture import capture
 
 HERE = os.path.abspath(__file__)
 X = np.arange(4.0)
@@ -773,6 +774,39 @@ def test_everything_dies_with_the_last_reference(factory, backend):
     del things, thing, held, plain, f, x
     gc.collect()
     assert [text for ref, text in refs if ref() is not None] == []
+
+
+class Scale:
+    factor = 1.0
+
+    def __del__(self):
+        Scale.factor += 1.0
+
+
+@pytest.mark.parametrize("changes, failures", [(1, 0), (9, 1)], ids=["once", "each time"])
+def test_a_finalizer_that_changes_what_is_guarded_while_it_is_captured(monkeypatch, changes, failures):
+    def interrupted(*args, **kwargs):
+        captured = capture(*args, **kwargs)
+        if Scale.factor <= changes:
+            garbage = Scale()
+            garbage.itself = garbage
+            del garbage
+            gc.collect()
+        return captured
+
+    def f(x):
+        return x * Scale.factor
+
+    Scale.factor = 1.0
+    monkeypatch.setattr("dynagraph.compilation.capture", interrupted)
+    compiled = dg.compile(f)
+    np.testing.assert_array_equal(compiled(X), X * Scale.factor)
+    assert Scale.factor == 2.0 + failures
+    assert compiled.stats.fallbacks == failures and compiled.stats.compiles == 1 - failures
+    assert ("class Scale was changed while" in str(compiled.stats.last_error)) == bool(failures)
+    monkeypatch.undo()
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(X), X * Scale.factor)
 
 
 def test_arguments_and_results_die_at_once():

@@ -1135,3 +1135,18 @@ def test_guards_leak_nothing() -> None:
     del e, bad
     gc.collect()
     assert [sys.getrefcount(x) for x in (thing, name, names, array)] == before
+
+
+def test_versions_of_types_tell_of_changes_of_bases() -> None:
+    class Base:
+        x = 1
+
+    class Derived(Base):
+        pass
+
+    before = _dispatch.type_version(Derived)
+    assert before == _dispatch.type_version(Derived) != 0
+    Base.x = 2
+    assert _dispatch.type_version(Derived) not in (0, before)
+    with pytest.raises(TypeError, match=r"^type_version: expected a class, got 3$"):
+        _dispatch.type_version(3)  # type: ignore[arg-type]

@@ -287,6 +287,19 @@ def test_arrays_of_one_device(two: Any) -> None:
         dg.cuda.check_same_device([np.ones(3), y], "add")
 
 
+def test_arguments_in_the_wrong_place_are_said(cp: Any) -> None:
+    """Where they would be taken for others."""
+    with pytest.raises(TypeError, match=r"^Stream: non_blocking='cuda:1': expected True or False; name the other arguments"):
+        dg.cuda.Stream("cuda:1")  # type: ignore[arg-type]
+    stream = dg.cuda.Stream()
+    with pytest.raises(TypeError, match=r"^to_device: non_blocking=<Stream .*>: expected True or False; name the other"):
+        dg.to_device(np.ones(3), "cuda", stream)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^check_same_device: expected a list of arrays and the operation's name, got ndarray"):
+        dg.cuda.check_same_device(np.ones(2), np.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^to_device: device 'gpu': expected 'cuda', .*, or a number, or 'cpu'$"):
+        dg.to_device(np.ones(3), "gpu")
+
+
 # -- streams -----------------------------------------------------------------------------------------------------------
 
 

@@ -45,6 +45,20 @@ def test_a_function_computes_on_the_device_that_is_asked_for(device: QueuedDevic
     assert dg.cuda.current_device() == 0 and device.sources
 
 
+@pytest.mark.parametrize("where", ["cuda", "cuda:1", "auto"])
+def test_arguments_lie_in_any_way(device: QueuedDevice, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def f(x: Any, y: Any) -> Any:
+        return x.reshape(-1) * 2, np.cumsum(x, axis=1) + y
+
+    monkeypatch.setattr("dynagraph.backends.several.seconds_on", lambda nodes, on: 1.0 if on.name == "cpu" else 0.0)
+    compiled = dg.compile(f, device=where, fullgraph=True)
+    for x in (X, np.asfortranarray(X), X.repeat(2, 1)[:, ::2], np.asfortranarray(X)[::-1]):
+        for _ in range(2):
+            for got, want in zip(compiled(x, np.asfortranarray(X)), f(x, X)):
+                np.testing.assert_allclose(got, want)
+    assert compiled.stats.fallbacks == compiled.stats.refusals == 0 and device.sources
+
+
 def test_what_only_the_host_can_do_is_done_there(device: QueuedDevice) -> None:
     def f(a: Any, b: Any) -> Any:
         x = np.linalg.solve(a @ a.T + 10 * np.eye(20), b)
@@ -136,6 +150,6 @@ def test_bad_devices(fake: Any) -> None:
 
 def test_cuda_that_is_not_there_is_said_at_once(machine: Any) -> None:
     machine.status = 100
-    with pytest.raises(dg.CudaError, match=r"^the driver sees no CUDA device: .*dynagraph doctor"):
+    with pytest.raises(dg.CudaError, match=r"^compile: device='auto': the driver sees no CUDA device: .*dynagraph doctor"):
         dg.compile(layer, device="auto")
     machine.status = 0

@@ -80,6 +80,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "sum": (lambda x: x.sum(), (normal(300000),), Rows),
     "positions": (lambda x: (x.argmax(axis=1), x.argmin(axis=1)), (np.round(normal(40, 300)),), Rows),
     "position": (lambda x: x.argmax(), (np.round(normal(5000)),), Rows),
+    "rows of one element": (lambda x: (x.max(axis=1), x * 2), (normal(300, 1),), Rows),
+    "one row of one element": (lambda x: (x.min(), x > 0), (normal(1),), Rows),
     "columns": (lambda x: x.sum(axis=0), (normal(300, 100),), Columns),
     "few columns": (lambda x: x.max(axis=0), (normal(1000, 5),), Columns),
     "columns in batches": (lambda x: x.sum(axis=1), (normal(4, 50, 40),), Columns),
@@ -104,6 +106,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "halves": (lambda x: (softmax(x), x.sum(axis=0)), (normal(20, 64, dtype=np.float16),), Rows),
     "running sums of complex numbers": (lambda x: np.cumsum(x, axis=1), (normal(3, 700) + 1j * normal(3, 700),), Scanned),
     "complex": (lambda x: (x * x.conj(), x.sum(axis=1)), (normal(20, 30) + 1j * normal(20, 30),), Rows),
+    "complex rows of a block": (lambda x: x.sum(), (normal(8, 300) + 1j * normal(8, 300),), Rows),
+    "complex columns": (lambda x: x.sum(axis=0), (normal(300, 40) + 1j * normal(300, 40),), Columns),
     "bytes": (lambda x: ((x > 1).any(axis=1), x * 2), (RNG.integers(0, 4, (30, 40)).astype(np.uint8),), Rows),
 }
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+import signal
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.backend import NotForDevice, compile_graph
 from dynagraph.backends.cuda.driver import CuPyDriver, LaunchFunction, Loaded
+from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.cuda.state import state
 from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall, Slot
@@ -111,6 +114,16 @@ def test_numbers_of_the_hosts_stay_there(device: CountingDevice, fake: Any) -> N
         array, number = compiled(put(X), s)
         np.testing.assert_array_equal(array.get(), X + s)
         assert type(number) is np.float64 and number == s * 2
+
+
+def test_temporaries_may_all_be_empty(device: CountingDevice, fake: Any) -> None:
+    """There is no memory for them then, neither for kernels nor for CuPy's functions."""
+    compiled = dg.compile(lambda x: (fake.sort(x * 2) + 1, fake.cumsum(x + 1).sum(), fake.concatenate([x.sum(axis=1), x[0]])))
+    for _ in range(3):
+        sorts, total, joined = compiled(put(np.zeros((2, 0))))
+        assert sorts.shape == (2, 0) and total.get() == 0
+        np.testing.assert_array_equal(joined.get(), np.zeros(2))
+    assert compiled.stats.fallbacks == compiled.stats.refusals == 0 and not compiled.stats.breaks
 
 
 def test_sizes_are_parameters(device: CountingDevice, fake: Any) -> None:
@@ -307,3 +320,79 @@ def test_kernels_that_are_not_compiled_are_said_once(device: CountingDevice, fak
     for _ in range(4):
         np.testing.assert_array_equal(compiled(put(X)).get(), X * 2 + 1)
     assert len(tried) == 1 and caplog.text.count("its kernels were not compiled: found no NVRTC") == 1
+
+
+# -- signals -------------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def handler_raises() -> Iterator[None]:
+    def handler(number: int, frame: Any) -> None:
+        raise TimeoutError("enough")
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def raises_after(function: Any, calls: int) -> Any:
+    """The function, behind whose `calls`-th call a signal comes."""
+    left = iter(range(calls - 1, -1, -1))
+
+    def disturbed(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if next(left, None) == 0:
+            signal.raise_signal(signal.SIGUSR1)
+        return result
+
+    return disturbed
+
+
+def times_heard(compiled: Any, want: np.ndarray) -> int:
+    heard = 0
+    with handler_raises():
+        for _ in range(4):
+            try:
+                np.testing.assert_array_equal(compiled(put(X)).get(), want)
+            except TimeoutError:
+                heard += 1
+    return heard
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_handler_that_raises_in_a_function_of_cupys_is_heard(
+    device: CountingDevice, fake: Any, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    monkeypatch.setattr(fake, "sort", raises_after(fake.sort, call))
+    assert times_heard(dg.compile(lambda x: fake.sort(x * 2) + 1), np.sort(X * 2) + 1) == 1
+
+
+@pytest.mark.parametrize("at", ["device", "stream"])
+def test_a_handler_that_raises_before_the_launches_is_heard(
+    device: CountingDevice, fake: Any, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    monkeypatch.setattr(device, at, raises_after(getattr(device, at), 3))
+    assert times_heard(dg.compile(lambda x: x + 1), X + 1) == 1
+
+
+@pytest.mark.parametrize("name", ["_start", "_start_all", "_run", "_prepare_call"])
+@pytest.mark.parametrize("second", [False, True], ids=["first step", "second step"])
+def test_a_handler_that_raises_has_nothing_written_twice(
+    device: CountingDevice, fake: Any, monkeypatch: pytest.MonkeyPatch, name: str, second: bool
+) -> None:
+    def step(w: Any, g: Any) -> Any:
+        total = (w * g).sum()
+        w -= g
+        return total
+
+    compiled = dg.compile(step)
+    memory = np.zeros(61)
+    compiled(put(memory)[1:], put(memory)[1:])  # which begin at no multiple of 16: the dispatcher does not launch by itself
+    plain, calls = getattr(DeviceProgram, name), 1 + second * (name == "_start")
+    monkeypatch.setattr(DeviceProgram, name, raises_after(plain, calls))
+    w, g = put(memory)[1:], put(memory + 1)[1:]
+    with handler_raises(), pytest.raises(TimeoutError):
+        compiled(w, g)
+    assert w.get()[0] in (0, -1) and (w.get() == w.get()[0]).all()

@@ -154,11 +154,36 @@ def test_what_was_not_captured_is_explained(model: Path) -> None:
     assert "model.py:13" in out
 
 
+def test_kernels_for_a_device_are_shown_without_one(model: Path) -> None:
+    target = (f"{model}:plain", "--shapes", "f32[30,40]", "--device", "cuda")
+    kernels = good("dump", *target, "--kernels")
+    assert "// compiled for sm_90\n// k0<<<" in kernels and "registers, no spills" in kernels
+    assert "__global__" in kernels and "model.py:18" in kernels
+    assert "// compiled for sm_80\n" in good("dump", *target, "--kernels", "--arch", "80")
+    assert "// compiled to PTX: NVRTC " in good("dump", *target, "--kernels", "--arch", "91")
+    assert "newer, not for sm_50; " in good("dump", *target, "--kernels", "--arch", "50")
+    with dg.config.override(nvrtc="/nowhere"):
+        assert "// not compiled: config.nvrtc='/nowhere' is no NVRTC" in good("dump", *target, "--kernels")
+
+
+def test_a_program_without_kernels_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "texts.py"
+    path.write_text("import numpy as np\ndef f(x):\n    y = x + 1\n    return np.array(['a'])\n")
+    result = run("dump", f"{path}:f", "--shapes", "f32[3]", "--device", "cuda", "--kernels")
+    assert result.exit_code == 0 and "// no kernels: nothing is computed" in result.stdout
+    assert result.stderr == "f: this is not all of it; --breaks says where it breaks, and why\n"
+
+
 @pytest.mark.parametrize("arguments, message", [
     (("dump", "nothing.py"), "there is no file 'nothing.py'"),
     (("dump", "MODEL:nothing"), "model.py has no function 'nothing'; it defines branches, forward, plain"),
     (("dump", "MODEL", "--shapes", "f32[3]"), "--args and --shapes are arguments of one function: give FILE.py:FUNC"),
-    (("dump", "MODEL:forward", "--args", "np.ones(3)"), "forward: "),
+    (("dump", "MODEL:forward", "--args", "1"), "forward: missing a required argument: 'w'; it takes (x, w), and was given 1"),
+    (("dump", "MODEL:forward", "--shapes", ""), "forward: missing a required argument: 'x'"),
+    (("dump", "MODEL:plain", "--shapes", "f32[3]", "--args", "1"), "give one of them"),
+    (("dump", "MODEL:plain", "--shapes", "f64"), "'f64' is neither a shape, such as f32[3,4] or f64[] for one value, nor"),
+    (("dump", "MODEL:plain", "--shapes", "f64[1000000000000000]"), "'f64[1000000000000000]': Unable to allocate"),
+    (("dump", "MODEL:plain", "--shapes", "f64[100000000000000000000]"), "give a smaller one"),
     (("dump", "MODEL:plain"), "it is not decorated with @dynagraph.compile, so running the file captured nothing"),
     (("bench", "MODEL:plain"), "no arguments to call it with; give --args or --shapes"),
     (("explain",), "give FILE.py or FILE.py:FUNC, --reason NAME, or --reasons"),

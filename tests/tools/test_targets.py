@@ -120,7 +120,7 @@ def test_arguments_from_shapes() -> None:
 
 @pytest.mark.parametrize("text, message", [
     ("f8[3]", r"'f8\[3\]': unknown dtype 'f8'; known are b1, b, i8"), ("f32[n]", "sizes must be whole numbers"),
-    ("f32[-1]", "sizes must be whole numbers"), ("what", "'what' is neither a shape, f32"),
+    ("f32[-1]", "sizes must be whole numbers"), ("what", "'what' is neither a shape, such as f32"),
 ])  # fmt: skip
 def test_faults_of_shapes_are_said(text: str, message: str) -> None:
     with pytest.raises(click.UsageError, match=message):

@@ -44,6 +44,7 @@ int64_t dg_size_run(const dg_size *size, const int64_t *symbols);
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
+unsigned int dg_type_version(PyTypeObject *type); /* another one when it or a base has been modified; 0: it can have none */
 typedef struct dg_guards dg_guards;
 enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
 
@@ -117,6 +118,8 @@ typedef struct {
 } dg_raised;
 int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is none of a handler's, this is not the main thread */
 void dg_drop_raised(dg_raised *raised);
+int dg_set_of_signal(PyObject *function); /* what tells of an exception whether a signal's handler raised it */
+int dg_is_of_signal(void); /* whether the exception that is set is one of a handler's */
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
 
 /* -- call_out.c: Python functions that generated code calls -- */

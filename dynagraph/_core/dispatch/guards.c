@@ -95,7 +95,7 @@ static int errstate_holds(void)
 
 /* -- versions of types -------------------------------------------------------------------------------------------------- */
 
-static unsigned int type_version(PyTypeObject *type)
+unsigned int dg_type_version(PyTypeObject *type)
 {
 #if PY_VERSION_HEX >= 0x030C0000
     if (!PyUnstable_Type_AssignVersionTag(type))
@@ -125,7 +125,7 @@ static inline int type_unchanged(const instruction *g, PyTypeObject *type)
 static int take_version(instruction *g)
 {
     PyTypeObject *type = (PyTypeObject *)g->object;
-    if ((g->type_version = type_version(type)))
+    if ((g->type_version = dg_type_version(type)))
         return 0;
     PyErr_Format(PyExc_ValueError, "guard program: type %s has no version: changes to it would go unseen", type->tp_name);
     return -1;

@@ -117,6 +117,20 @@ static PyObject *py_set_full_tracebacks(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_type_version(PyObject *module, PyObject *type)
+{
+    if (!PyType_Check(type))
+        return PyErr_Format(PyExc_TypeError, "type_version: expected a class, got %R", type);
+    return PyLong_FromUnsignedLong(dg_type_version((PyTypeObject *)type));
+}
+
+static PyObject *py_set_of_signal(PyObject *module, PyObject *function)
+{
+    if (dg_set_of_signal(function) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
 {
     void *tools = PyLong_AsVoidPtr(address);
@@ -139,6 +153,10 @@ static PyMethodDef methods[] = {
      "before the first call no \"errstate\" guard holds"},
     {"set_monitoring_tools", py_set_monitoring_tools, METH_O,
      "set_monitoring_tools(address): where the names of sys.monitoring's tools stand (_frame_hook.monitoring_tools())"},
+    {"type_version", py_type_version, METH_O,
+     "type_version(type): a number that is another one when the type or a base has been modified; 0: it can have none"},
+    {"set_of_signal", py_set_of_signal, METH_O,
+     "set_of_signal(function): what tells of an exception whether a signal's handler raised it; before, none did"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

@@ -538,11 +538,17 @@ static int is_final(void)
     return final;
 }
 
-/* Leaves the call to the plain function where the program may refuse it: the user's code raises the error at its own place. */
+/* Leaves the call to the plain function where the program may refuse it: the user's code raises the error at its own place, and what
+   a signal's handler has raised as well. */
 static void refuse_if_may(const dg_plan *plan)
 {
-    if (plan->may_refuse && PyErr_ExceptionMatches(PyExc_Exception) && !is_final())
+    dg_raised raised;
+    if (!plan->may_refuse || !PyErr_ExceptionMatches(PyExc_Exception) || is_final())
+        return;
+    if (!dg_is_of_signal())
         PyErr_Clear();
+    else if (dg_take_raised(&raised))
+        dg_raise_later(&raised);
 }
 
 /* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,

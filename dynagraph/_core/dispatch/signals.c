@@ -22,6 +22,40 @@ void dg_drop_raised(dg_raised *raised)
     Py_XDECREF(raised->traceback);
 }
 
+static PyObject *of_signal;
+
+int dg_set_of_signal(PyObject *function)
+{
+    if (!PyCallable_Check(function)) {
+        PyErr_Format(PyExc_TypeError, "set_of_signal: expected a function of an exception, got %R", function);
+        return -1;
+    }
+    Py_XSETREF(of_signal, Py_NewRef(function));
+    return 0;
+}
+
+int dg_is_of_signal(void)
+{
+    if (!of_signal || !_PyOS_IsMainThread())
+        return 0;
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    if (traceback)
+        PyException_SetTraceback(error, traceback);
+    PyObject *answer = PyObject_CallOneArg(of_signal, error);
+    if (answer) {
+        PyErr_Restore(type, error, traceback);
+    } else { /* another signal came: its exception is set, in place of the first as in any other code */
+        Py_XDECREF(type);
+        Py_XDECREF(error);
+        Py_XDECREF(traceback);
+    }
+    int is = answer != Py_False;
+    Py_XDECREF(answer);
+    return is;
+}
+
 static int raise_now(void *argument)
 {
     dg_raised *raised = argument;

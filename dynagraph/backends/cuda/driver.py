@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.executable import make_final
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import BackendError, CudaError
 
@@ -72,7 +73,7 @@ class CuPyDriver:
             try:
                 require_cupy()  # says why
             except CudaError as error:
-                error.dynagraph_is_final = True  # type: ignore[attr-defined]  # the plain run would only say it worse
+                make_final(error)  # the plain run would only say it worse
                 raise
         if not hasattr(self._thread, "has_context"):
             self.cuda.runtime.free(0)  # without a context of its own, the driver refuses a thread's launches
@@ -113,8 +114,13 @@ def _of_cupy(module: ModuleType) -> Driver | None:
         return None
 
 
-def launch_error(driver: Driver, kernel: str, error: int) -> BackendError:
-    return BackendError(f"kernel {kernel} was not launched: CUDA error {error}, {driver.describe(error)}")
+class LaunchError(BackendError):
+    """A kernel was not launched: nothing of it has run."""
 
 
-__all__ = ["CuPyDriver", "Driver", "LaunchFunction", "Loaded", "driver_of", "install", "launch_error"]
+def launch_error(driver: Driver, kernel: str, error: int) -> LaunchError:
+    """What CUDA's number of an error means for a kernel."""
+    return LaunchError(f"kernel {kernel} was not launched: CUDA error {error}, {driver.describe(error)}")
+
+
+__all__ = ["CuPyDriver", "Driver", "LaunchError", "LaunchFunction", "Loaded", "driver_of", "install", "launch_error"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynagraph.backends.cuda.backend import lower_graph
-from dynagraph.backends.cuda.nvrtc import Cubin, Resources, compile_cuda
+from dynagraph.backends.cuda.nvrtc import Cubin, Resources, compile_cuda, find
 from dynagraph.backends.cuda.printer import CudaSource, Launch, print_program
 from dynagraph.backends.cuda.program import complete_source
 from dynagraph.errors import CompilerError
@@ -34,8 +34,14 @@ def kernels(graph: Graph, architecture: int = ARCHITECTURE) -> str:
     except CompilerError as error:
         head = [f"not compiled: {error}"]
     else:
-        head = [f"compiled for sm_{architecture}", *_rows(source, cubin)]
+        head = [_compiled_for(architecture, cubin), *(_rows(source, cubin) or ["no kernels: nothing is computed"])]
     return "\n".join([*(f"// {line}" for line in head), "", source.text.rstrip()])
+
+
+def _compiled_for(architecture: int, cubin: Cubin) -> str:
+    if cubin.kind == "cubin":
+        return f"compiled for sm_{architecture}"
+    return f"compiled to PTX: {find().name} does not know sm_{architecture}, whose driver says what kernels take"
 
 
 def _rows(source: CudaSource, cubin: Cubin) -> list[str]:
@@ -43,7 +49,8 @@ def _rows(source: CudaSource, cubin: Cubin) -> list[str]:
     for step in source.steps:
         if isinstance(step, Launch):
             blocks = f"ceil(({step.n}) / {step.per_block})" if step.per_block > 1 else f"{step.n}"
-            rows.append(f"{step.kernel}<<<{blocks}, {step.threads}>>>: {describe(cubin.resources[step.kernel])}")
+            takes = f": {describe(cubin.resources[step.kernel])}" if step.kernel in cubin.resources else ""
+            rows.append(f"{step.kernel}<<<{blocks}, {step.threads}>>>{takes}")
         else:
             rows.append(f"call: {step.comment}")
     return rows

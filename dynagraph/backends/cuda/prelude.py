@@ -12,7 +12,7 @@ from importlib import resources
 
 from dynagraph.backends.prelude import definitions
 
-_OF_FLOATS = {  # in the prelude's words and CUDA's, where they differ; the number of operands
+_OF_FLOATS = {  # functions that CUDA has by itself: the number of operands
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "arcsin": 1,
     "arccos": 1, "arctan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "arcsinh": 1, "arccosh": 1, "arctanh": 1, "cbrt": 1, "erf": 1,
     "pow": 2, "hypot": 2, "arctan2": 2, "fmod": 2, "nextafter": 2,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +14,13 @@ import numpy as np
 
 from dynagraph._core._dispatch import Launcher
 from dynagraph.array_libraries import ArrayLibrary
-from dynagraph.backends.cuda.driver import Driver, LaunchFunction, Loaded, launch_error
+from dynagraph.backends.cuda.driver import Driver, LaunchError, LaunchFunction, Loaded, launch_error
 from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
 from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
+from dynagraph.backends.executable import make_final
 from dynagraph.errors import BackendError, CompilerError, KernelError
 from dynagraph.ir.callouts import selected
 from dynagraph.ir.graph import Graph, Node
@@ -30,6 +30,7 @@ from dynagraph.ir.loops import Buffer, CallOut, Kernel, LibraryCall, LoopProgram
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import SymInt, expr_of, numel
 from dynagraph.ir.size_programs import size_program
+from dynagraph.signals import is_of_signal
 
 _log = logging.getLogger("dynagraph.kernels")
 Sizes = Mapping[str, int]
@@ -89,11 +90,16 @@ class DeviceProgram:
         sizes = bind_sizes(self.graph, inputs)
         arrays: list[Any] = [x for x in inputs if isinstance(x, self.library.array_type)]
         cuda: Any = self.library.module.cuda
-        device = self.library.device_of(arrays[0]) if arrays else self.driver.device()
-        numbers = iter(interpret(self.host, inputs) if any(self.scalars) else ())
-        with cuda.Device(device):
-            outputs = iter(self._run(inputs, sizes, device))
-        return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
+        try:
+            device = self.library.device_of(arrays[0]) if arrays else self.driver.device()
+            numbers = iter(interpret(self.host, inputs) if any(self.scalars) else ())
+            with cuda.Device(device):
+                outputs = iter(self._run(inputs, sizes, device))
+            return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
+        except Exception as error:
+            if self._first_write < len(self.source.steps) and is_of_signal(error):
+                make_final(error)  # it may have come behind the launches
+            raise
 
     def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
         outputs, _, start = self._prepare_call(inputs, sizes, device)
@@ -126,24 +132,23 @@ class DeviceProgram:
         return outputs, arrays.get(""), functools.partial(self._start_all, code, arrays, sizes, variant)
 
     def _start_all(self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant) -> None:
-        stream = self.driver.stream()
-        for which, step in enumerate(code.source.steps):
-            with self._final_behind_writes(which):
+        stream, begun = self.driver.stream(), 0
+        try:
+            for which, step in enumerate(code.source.steps):
+                begun = which
                 if isinstance(step, Launch):
                     self._start(step, code, arrays, sizes, variant, stream)
                 else:
                     self._call(step, arrays, sizes)
-
-    @contextlib.contextmanager
-    def _final_behind_writes(self, which: int) -> Iterator[None]:
-        """What a step raises is the caller's where an argument has been written to: the plain run would write to it again."""
-        try:
-            yield
         except Exception as error:
-            begun = not isinstance(self.source.steps[which], Launch)  # what is not launched has not begun
-            if which > self._first_write or (begun and which == self._first_write):
-                error.dynagraph_is_final = True  # type: ignore[attr-defined]
+            self._final_behind_writes(begun, error)
             raise
+
+    def _final_behind_writes(self, which: int, error: Exception) -> None:
+        """What a step raises is the caller's where an argument has been written to: the plain run would write to it again."""
+        begun = not isinstance(error, LaunchError)
+        if which > self._first_write or (begun and which == self._first_write):
+            make_final(error)
 
     # -- variants -----------------------------------------------------------------------------------------------------
     def _variant(self, inputs: Sequence[Any], sizes: Sizes) -> Variant:
@@ -252,14 +257,20 @@ class DeviceProgram:
         workspace: Any,
         sizes: Sequence[int],
     ) -> None:
-        arrays = {b.name: inputs[b.position] for b in self.program.buffers.values() if b.role == "input"}
-        arrays |= {b.name: result for b, result in zip(self._outputs, results)}
-        with self._final_behind_writes(which):
+        try:
+            arrays = {b.name: inputs[b.position] for b in self.program.buffers.values() if b.role == "input"}
+            arrays |= {b.name: result for b, result in zip(self._outputs, results)}
             self._call(step, {**arrays, "": workspace}, {f"s{k}": size for k, size in enumerate(sizes)})
+        except Exception as error:
+            self._final_behind_writes(which, error)
+            raise
 
-    def _refuse_launch(self, which: int, error: int) -> None:
-        with self._final_behind_writes(which):
-            self._refuse(self.source.steps[which], error)
+    def _refuse_launch(self, which: int, number: int) -> None:
+        try:
+            self._refuse(self.source.steps[which], number)
+        except Exception as error:
+            self._final_behind_writes(which, error)
+            raise
 
     def _refuse(self, step: CudaStep, error: int) -> None:
         assert isinstance(step, Launch)
@@ -298,7 +309,8 @@ class DeviceProgram:
 
     def _address(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> int:
         if buffer.role == "temp":
-            return int(arrays[""].data.ptr) + self.program.offsets[buffer.name].evaluate(sizes)
+            memory = arrays.get("")  # there is none where all temporaries are empty
+            return (0 if memory is None else int(memory.data.ptr)) + self.program.offsets[buffer.name].evaluate(sizes)
         return int(arrays[buffer.name].data.ptr)
 
     def _extent(self, buffer: Buffer, arrays: Mapping[str, Any], sizes: Sizes) -> tuple[int, int]:
@@ -350,13 +362,15 @@ class DeviceProgram:
 
     def _operand(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> Any:
         """A matrix, or many, as an array of the library's."""
+        shape = concrete(operand.shape, sizes)
+        if 0 in shape:  # of temporaries there may be no memory
+            return self.library.module.empty(shape, operand.dtype.numpy)
         buffer = self.program.buffers[operand.buffer]
         itemsize = operand.dtype.itemsize
         offset = operand.offset.evaluate(sizes) * itemsize
         owner = arrays["" if buffer.role == "temp" else buffer.name]
         if buffer.role == "temp":
             offset += self.program.offsets[buffer.name].evaluate(sizes)
-        shape = concrete(operand.shape, sizes)
         strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
 

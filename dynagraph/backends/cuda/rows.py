@@ -73,12 +73,15 @@ class RowsPrinter(KernelPrinter[Rows]):
             if k + 1 < len(items) and isinstance(items[k + 1], Store) == isinstance(item, Store):
                 continue
             if isinstance(item, Store):
-                tests = ["lane == 0"] * (plan.team > 1) + ["is_own"] * self._is_shared
-                with self.where(tests):
-                    self.block(run, Scope(scope))
+                self._store_for_row(run, scope, plan)
             else:
                 self.block(run, scope)
             run.clear()
+
+    def _store_for_row(self, stores: Sequence[Define | Store], scope: Scope, plan: Rows) -> None:
+        tests = ["lane == 0"] * (plan.team > 1) + ["is_own"] * self._is_shared
+        with self.where(tests if stores else []):
+            self.block(stores, Scope(scope))
 
     def _for_own_rows(self) -> contextlib.AbstractContextManager[None]:
         return self.where(["is_own"] * self._is_shared)
@@ -164,7 +167,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             if _is_position(a):
                 self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
         if not s.axes:
-            self._single(s)
+            self._single(s, plan)
         else:
             self._walk(s, s.axes, [*_steps(s.accumulators), *s.stores], plan, kept)
             self._combine_team(s.accumulators, plan)
@@ -250,7 +253,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             else:
                 self.out.line(f"{a.name} = {self.combine(a, a.name, name)};")
 
-    def _single(self, s: Reduce) -> None:
+    def _single(self, s: Reduce, plan: Rows) -> None:
         """Every reduced size is 1."""
         scope = Scope()
         self.block(_steps(s.accumulators), scope)
@@ -259,7 +262,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             if a.kind == "sum" and a.dtype.is_inexact:
                 text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
             self.out.line(f"{a.name} = {'0' if _is_position(a) else text};")
-        self.block(s.stores, scope)
+        self._store_for_row(s.stores, scope, plan)
 
     def _combine_team(self, accumulators: Sequence[Accumulator], plan: Rows) -> None:
         """Every thread of the team gets what all have accumulated, in an order that is always the same."""
