@@ -2,11 +2,18 @@
 #define DG_IMPORTS_NUMPY
 #include "core.h"
 
+/* that of ml_dtypes: its elements are 16 bits and no more, and there is one descriptor of it */
+static int is_bfloat16(PyArray_Descr *descr)
+{
+    return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 && !PyDataType_REFCHK(descr) &&
+           strcmp(descr->typeobj->tp_name, "ml_dtypes.bfloat16") == 0;
+}
+
 int dg_plain_dtype(PyArray_Descr *descr)
 {
     int type = descr->type_num;
-    if (((type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA) &&
-        PyArray_ISNBO(descr->byteorder))
+    int plain = (type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA;
+    if ((plain || is_bfloat16(descr)) && PyArray_ISNBO(descr->byteorder))
         return 1;
     PyErr_Format(PyExc_ValueError, "%R: only numbers, bools and times in native byte order are taken", descr);
     return 0;

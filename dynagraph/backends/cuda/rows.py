@@ -169,7 +169,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             self._walk(s, s.axes, [*_steps(s.accumulators), *s.stores], plan, kept)
             self._combine_team(s.accumulators, plan)
         for a in s.accumulators:
-            if a.dtype is dtypes.float16:
+            if a.dtype.is_half:
                 self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
 
     def _walk(

@@ -100,7 +100,7 @@ def resolve(
     except TypeError as error:
         raise numpy_error(f"{name}: {error}") from error
     # loops of int64 with uint64 take operands as long long, which is the same here; results keep what they are
-    operands_as = tuple(np.dtype(d.str) for d in resolved[: ufunc.nin])
+    operands_as = tuple(np.dtype(d.str) if d.kind in "iu" else d for d in resolved[: ufunc.nin])
     return tuple(known_dtype(d, f"{name}: operand or result") for d in operands_as + resolved[ufunc.nin :])
 
 
@@ -298,7 +298,7 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        wide = b.cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x
+        wide = b.cast(x, dtypes.float32) if x.dtype.is_half else x
         return b.cast(b.call("multiply", wide, b.scalar(float(factor(wide.dtype.numpy.type)), wide.dtype)), x.dtype)
 
     return emit
@@ -316,6 +316,14 @@ def _copy(b: Builder, call: Call) -> Node:
 def _conjugate(b: Builder, call: Call) -> Node:
     (x,) = call.nodes(b)
     return b.call("conjugate" if x.dtype.is_complex else "copy", x)
+
+
+def _sign(b: Builder, call: Call) -> Node:
+    (x,) = call.nodes(b)
+    sign = b.call("sign", x)
+    if x.dtype is not dtypes.bfloat16 or b.check_op is not None:
+        return sign
+    return b.call("where", b.call("equal", x, b.scalar(0, x.dtype)), x, sign)  # ml_dtypes keeps that of -0.0
 
 
 def _divmod(b: Builder, call: Call) -> Result:
@@ -340,7 +348,7 @@ def _power(b: Builder, call: Call) -> Node:
         if not is_weak(exponent):
             check_exponents(b, nodes[1])
         return b.call("power_int", *nodes)
-    if dtype.is_complex or dtype is dtypes.float16:
+    if dtype.is_complex or dtype.is_half:
         return b.call("power", *call.nodes(b))
     if type(exponent) not in (int, float, bool):
         return _power_of_nodes(b, *call.nodes(b))
@@ -400,7 +408,7 @@ def _ldexp(b: Builder, call: Call) -> Node:
 def _spacing(b: Builder, call: Call) -> Node:
     """How far the next number away from zero is; that of -0.0 is the one of 0.0."""
     (x,) = call.nodes(b)
-    only(x.dtype is not dtypes.float16, "spacing", "x", x.dtype, "NumPy's halves have another spacing than the next number")
+    only(not x.dtype.is_half, "spacing", "x", x.dtype, "NumPy's halves have another spacing than the next number")
     zero, end = b.scalar(0.0, x.dtype), b.scalar(math.inf, x.dtype)
     x = b.call("where", b.call("equal", x, zero), zero, x)
     return b.call("subtract", b.call("nextafter", x, b.call("copysign", end, x)), x)  # inf - inf is nan
@@ -425,7 +433,7 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.conjugate: _conjugate,
     np.absolute: op("absolute"),
     np.fabs: op("absolute"),
-    np.sign: op("sign"),
+    np.sign: _sign,
     np.reciprocal: op("reciprocal"),
     np.square: op("square"),
     np.heaviside: op("heaviside"),

@@ -107,7 +107,7 @@ numpy_method("dot", at_default=("out",))(dot)
 def _scaled(b: Builder, x: Node, y: Node) -> Node:
     """A product with a single number: of matrices by BLAS, of all else by np.multiply."""
     product = apply(b, np.multiply, x, y)
-    by_blas = product.dtype.is_inexact and product.dtype is not dtypes.float16 and product.ndim <= 2
+    by_blas = product.dtype.is_inexact and not product.dtype.is_half and product.ndim <= 2
     return _in_c_order(b, product) if by_blas else product
 
 
