@@ -2,11 +2,27 @@
 #define DG_IMPORTS_NUMPY
 #include "core.h"
 
-/* that of ml_dtypes: its elements are 16 bits and no more, and there is one descriptor of it */
+int dg_is_bfloat16(PyTypeObject *type) { return strcmp(type->tp_name, "ml_dtypes.bfloat16") == 0; }
+
+int dg_scalar_value(PyObject *scalar, void *to)
+{
+    if (!dg_is_bfloat16(Py_TYPE(scalar))) {
+        PyArray_ScalarAsCtype(scalar, to);
+        return 1;
+    }
+    PyObject *array = PyArray_FromAny(scalar, NULL, 0, 0, 0, NULL); /* where in the object its value stands is its own affair */
+    int plain = array && PyArray_NBYTES((PyArrayObject *)array) == 2;
+    if (plain)
+        memcpy(to, PyArray_DATA((PyArrayObject *)array), 2);
+    Py_XDECREF(array);
+    PyErr_Clear();
+    return plain;
+}
+
 static int is_bfloat16(PyArray_Descr *descr)
 {
     return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 && !PyDataType_REFCHK(descr) &&
-           strcmp(descr->typeobj->tp_name, "ml_dtypes.bfloat16") == 0;
+           dg_is_bfloat16(descr->typeobj);
 }
 
 int dg_plain_dtype(PyArray_Descr *descr)
