@@ -392,6 +392,35 @@ def test_without_ml_dtypes_the_cure_is_said(monkeypatch: pytest.MonkeyPatch) -> 
     assert dtypes.from_numpy("V2") is None
 
 
+# -- gradients ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda x, y: (x * y).astype(np.float32).sum(), lambda x, y: np.mean(np.square(x @ y.T)), lambda x, y: (x / 2 + x**2).sum(),
+        lambda x, y: (np.tanh(x) * np.exp(y)).max(), lambda x, y: np.where(x > 0, x, y).mean(axis=0)[2],
+        lambda x, y: (abs(x[1:]) * 0.5).sum(), lambda x, y: np.sum(x[::2] + y[0]),
+    ],
+)  # fmt: skip
+def test_gradients_are_the_exact_ones_rounded(loss: Callable[..., Any]) -> None:
+    of = dg.grad(loss, argnums=(0, 1))
+    want = of(X.astype(np.float64), Y.astype(np.float64))
+    for gradient in (of, dg.compile(of)):
+        for got, exact in zip(gradient(X, Y), want):
+            assert got.dtype == BF16 and got.shape == exact.shape
+            np.testing.assert_allclose(got.astype(np.float32), exact, rtol=0.02, atol=0.02 * abs(exact).max())
+
+
+def test_a_gradient_in_one_graph() -> None:
+    loss = lambda x: (np.tanh(x) * x).astype(np.float32).sum()  # noqa: E731
+    step = dg.compile(lambda x: x - 0.5 * dg.grad(loss)(x), fullgraph=True)
+    assert step(X).dtype == np.float32
+    value, (tangent,) = dg.vjp(lambda x: x * x, X)[0], dg.vjp(lambda x: x * x, X)[1](np.ones_like(X))
+    assert_same(value, X * X)
+    assert_same(tangent, X + X)
+
+
 def test_a_constant_of_the_program() -> None:
     table = X[0].copy()
     check(lambda x: x * table + table[3], X)

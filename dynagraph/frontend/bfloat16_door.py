@@ -36,29 +36,36 @@ _MADE_AND_MOVED = [
     "ndarray.swapaxes", "ndarray.to_device", "ndarray.transpose",
 ]  # fmt: skip
 _CHOOSING = ["amax", "amin", "max", "min", "argmax", "argmin", "any", "all", "ndarray.any", "ndarray.all"]
-IN_NUMPY = frozenset((*_OPERATORS, *_ELEMENTWISE, *_MADE_AND_MOVED, *_CHOOSING, "divmod", "degrees", "radians", "@", "matmul"))
-# CuPy's kernels sum in float32, as ours do
-ON_DEVICE = frozenset((*_OPERATORS, *_ELEMENTWISE, *_MADE_AND_MOVED, *_CHOOSING, "sum", "prod", "mean", "@", "matmul"))
+_SUMS = ["sum", "prod", "mean"]
+_ANYWHERE = [*_OPERATORS, *_ELEMENTWISE, *_MADE_AND_MOVED, *_CHOOSING, "@", "matmul"]
+IN_NUMPY = frozenset((*_ANYWHERE, "divmod", "degrees", "radians"))
+ON_DEVICE = frozenset((*_ANYWHERE, *_SUMS))  # CuPy's kernels sum in float32, as ours do
+ON_TAPE = IN_NUMPY | ON_DEVICE  # where values are those of the plain run, and only gradients are computed otherwise
 # of CuPy's where operands are of one dtype: which one it makes of two is its own affair
 _OF_ONE_DTYPE = frozenset(("where", "concatenate", "stack", "vstack", "hstack", "@", "matmul"))
 
 
-def check(door: Door, given: Any, result: Any, on_device: bool, is_scalar: Callable[[Node], bool]) -> None:
-    """Refuse a call that takes or gives bfloat16 and may mean something else than what the door has made of it."""
+def check(
+    door: Door, given: Any, result: Any, names: frozenset[str], is_scalar: Callable[[Node], bool]
+) -> None:
+    """Refuse a call that takes or gives bfloat16 and may mean something else than what the door has made of it.
+
+    `names`: the doors that are open: `IN_NUMPY`, `ON_DEVICE` or `ON_TAPE`.
+    """
     nodes = [x for x in leaves(given) if isinstance(x, Node)]
     operands = [n for n in nodes if n.dtype is dtypes.bfloat16]
     made = [x.data if isinstance(x, Chosen) else x for x in leaves(result) if isinstance(x, (Node, Chosen))]
     if not operands and not any(n.dtype is dtypes.bfloat16 for n in made):
         return
-    if door.name not in (ON_DEVICE if on_device else IN_NUMPY):
+    if door.name not in names:
         raise Unsupported("UNSUPPORTED_DTYPE", f"{door.name}: of bfloat16")
     if isinstance(result, Chosen):
         raise Unsupported("UNSUPPORTED_DTYPE", f"{door.name}: what a mask chooses of an array of bfloat16")
-    if operands and all(map(is_scalar, nodes)):
+    if operands and all(map(is_scalar, nodes)) and names is not ON_TAPE:
         raise Unsupported("UNSUPPORTED_DTYPE", f"{door.name}: of scalars of bfloat16 alone, which are ml_dtypes' affair")
     mixed = any(n.dtype not in (dtypes.bfloat16, dtypes.bool_) for n in nodes) or any(type(x) in (float, complex) for x in leaves(given))
-    if on_device and door.name in _OF_ONE_DTYPE and (mixed or any(map(is_weak, leaves(given)))):
+    if names is ON_DEVICE and door.name in _OF_ONE_DTYPE and (mixed or any(map(is_weak, leaves(given)))):
         raise Unsupported("UNSUPPORTED_DTYPE", f"CuPy: {door.name} of bfloat16 and another dtype")
 
 
-__all__ = ["IN_NUMPY", "ON_DEVICE", "check"]
+__all__ = ["IN_NUMPY", "ON_DEVICE", "ON_TAPE", "check"]

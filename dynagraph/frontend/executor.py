@@ -235,6 +235,7 @@ class Executor:
         self.creating = False  # while a function of CuPy's makes an array of none
         self.library = NUMPY  # whose arrays the capture is of
         self.device = -1  # where these lie, once one has been seen
+        self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
         self.shown: set[int] = set()  # objects whose repr is under way
         self.main = self._main_frame(program)
         self.running = [self.main]  # the frames that run, innermost last
@@ -432,7 +433,8 @@ class Executor:
                 raise
             throw(error)
         taken = (*given, *named.values())
-        bfloat16_door.check(door, taken, result, self.library is not NUMPY, self.scalars.__contains__)
+        of_bfloat16 = self.of_bfloat16 if self.library is NUMPY else bfloat16_door.ON_DEVICE
+        bfloat16_door.check(door, taken, result, of_bfloat16, self.scalars.__contains__)
         kind = door.returns
         if kind == "same":
             first = next((x for x in taken if isinstance(x, Node)), None)
