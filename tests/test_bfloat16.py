@@ -94,7 +94,7 @@ def test_every_ufunc_of_every_number(ufunc: np.ufunc) -> None:
     operands = (EVERY, OTHER)[: ufunc.nin]
     if ufunc.__name__ in WITHOUT_LOOPS:
         for function in (ufunc, dg.compile(lambda *xs: ufunc(*xs))):
-            with pytest.raises(TypeError, match="not supported for the input types|only defined for"):
+            with pytest.raises(TypeError, match=r"not supported for the input types|only defined for"):
                 function(*operands)
         return
     if ufunc is np.ldexp:
@@ -146,7 +146,8 @@ def test_powers() -> None:
 
 
 def test_choices() -> None:
-    check(lambda x, y: (np.where(x > y, x, y), np.where(x > 0, x, 0), np.where(x > 0, x, 0.5), np.where(x > 0, x, np.float32(1))), X, Y)
+    check(lambda x, y: (np.where(x > y, x, y), np.where(x > 0, x, 0), np.where(x > 0, x, 0.5)), X, Y)
+    check(lambda x: np.where(x > 0, x, np.float32(1)), X)
 
 
 # -- casts ------------------------------------------------------------------------------------------------------------------
@@ -266,7 +267,8 @@ def assert_near(case: Case, got: np.ndarray, want: np.ndarray) -> None:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_views_and_copies(backend: str) -> None:
-    check(lambda x: (x[1:], x[::-1, 2], x.T, x.reshape(8, 6), x.ravel(), x[None], x.real, np.flip(x), x[[3, 0]]), X, backend=backend)
+    check(lambda x: (x[1:], x[::-1, 2], x.T, x.reshape(8, 6), x.ravel(), x[None], x.real), X, backend=backend)
+    check(lambda x: (np.flip(x), x[[3, 0]]), X, backend=backend)
     check(lambda x, y: (np.concatenate([x, y]), np.stack([x, y], 1), np.tile(x, 2), np.roll(x, 3, 1), np.repeat(x, 2, 0)), X, Y)
     check(lambda x: (np.tril(x), np.triu(x, 1), np.diag(x), np.take(x, [2, 1], 1), x.copy(), x.flatten(), np.rot90(x)), X)
     check(lambda x: [part * 2 for part in np.split(x, 2)], X)
@@ -294,10 +296,11 @@ def test_products_are_those_of_float32() -> None:
 @pytest.mark.parametrize(
     "sums",
     [
-        lambda x: x.sum(), lambda x: x.mean(0), lambda x: np.prod(x), lambda x: x.std(), lambda x: np.cumsum(x), lambda x: x.dot(x.T),
-        lambda x: np.add.reduce(x), lambda x: np.trace(x), lambda x: np.sort(x), lambda x: np.clip(x, 0, 1), lambda x: np.median(x),
-        lambda x: np.linalg.norm(x), lambda x: x[x > 0], lambda x: x[x > 0].sum(), lambda x: x.max() + x.min(), lambda x: np.diff(x),
-        lambda x: np.outer(x, x), lambda x: x.astype(np.float32).sum(dtype=BF16), lambda x: x.round(1),
+        lambda x: x.sum(), lambda x: x.mean(0), lambda x: np.prod(x), lambda x: x.std(), lambda x: np.cumsum(x),
+        lambda x: x.dot(x.T), lambda x: np.add.reduce(x), lambda x: np.trace(x), lambda x: np.sort(x),
+        lambda x: np.clip(x, 0, 1), lambda x: np.median(x), lambda x: np.linalg.norm(x), lambda x: x[x > 0],
+        lambda x: x[x > 0].sum(), lambda x: x.max() + x.min(), lambda x: np.diff(x), lambda x: np.outer(x, x),
+        lambda x: x.astype(np.float32).sum(dtype=BF16), lambda x: x.round(1),
     ],
 )  # fmt: skip
 def test_what_is_not_captured_runs_as_it_is(sums: Callable[..., Any]) -> None:
@@ -387,7 +390,7 @@ def test_ml_dtypes_is_imported_by_its_users_alone() -> None:
 def test_without_ml_dtypes_the_cure_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     monkeypatch.delitem(dtypes._NUMPY, "bfloat16", raising=False)
-    with pytest.raises(ImportError, match=r"^bfloat16: NumPy has it from the package ml_dtypes, .*pip install 'dynagraph\[bfloat16\]'"):
+    with pytest.raises(ImportError, match=r"^bfloat16: .* package ml_dtypes, .*; pip install 'dynagraph\[bfloat16\]'$"):
         _ = dtypes.bfloat16.numpy
     assert dtypes.from_numpy("V2") is None
 

@@ -284,7 +284,7 @@ class CStyle:
         if target.is_bool:
             return f"({text} != 0)"
         if target.is_half:
-            direct = source is dtypes.float64 and target is dtypes.float16  # bfloat16 is rounded to float32 before, as ml_dtypes does
+            direct = source is dtypes.float64 and target is dtypes.float16  # to bfloat16 by way of float32, as ml_dtypes has it
             return self.function("cast_f64", target, [text]) if direct else self.rounded(f"(float){text}", target)
         source = _computed_as(source)
         if source.is_float and target.is_integer:

@@ -18,12 +18,13 @@ from dynagraph.ir.graph import Node
 # by the names of doors
 _OPERATORS = ["+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "neg", "pos", "abs", "getitem", "len"]
 _ELEMENTWISE = [
-    "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "ceil", "conjugate",
-    "copysign", "cos", "cosh", "deg2rad", "divide", "equal", "exp", "exp2", "expm1", "fabs", "floor", "floor_divide", "fmax", "fmin",
-    "fmod", "greater", "greater_equal", "heaviside", "hypot", "isfinite", "isinf", "isnan", "less", "less_equal", "log", "log10",
-    "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
-    "multiply", "negative", "nextafter", "not_equal", "positive", "power", "rad2deg", "reciprocal", "remainder", "rint", "sign",
-    "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc",
+    "absolute", "add", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "cbrt", "ceil",
+    "conjugate", "copysign", "cos", "cosh", "deg2rad", "divide", "equal", "exp", "exp2", "expm1", "fabs", "floor",
+    "floor_divide", "fmax", "fmin", "fmod", "greater", "greater_equal", "heaviside", "hypot", "isfinite", "isinf", "isnan",
+    "less", "less_equal", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter", "not_equal", "positive",
+    "power", "rad2deg", "reciprocal", "remainder", "rint", "sign", "signbit", "sin", "sinh", "sqrt", "square", "subtract",
+    "tan", "tanh", "trunc",
 ]  # fmt: skip
 _MADE_AND_MOVED = [
     "where", "zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like", "empty_like", "eye", "identity", "array",
@@ -45,9 +46,7 @@ ON_TAPE = IN_NUMPY | ON_DEVICE  # where values are those of the plain run, and o
 _OF_ONE_DTYPE = frozenset(("where", "concatenate", "stack", "vstack", "hstack", "@", "matmul"))
 
 
-def check(
-    door: Door, given: Any, result: Any, names: frozenset[str], is_scalar: Callable[[Node], bool]
-) -> None:
+def check(door: Door, given: Any, result: Any, names: frozenset[str], is_scalar: Callable[[Node], bool]) -> None:
     """Refuse a call that takes or gives bfloat16 and may mean something else than what the door has made of it.
 
     `names`: the doors that are open: `IN_NUMPY`, `ON_DEVICE` or `ON_TAPE`.
@@ -63,8 +62,8 @@ def check(
         raise Unsupported("UNSUPPORTED_DTYPE", f"{door.name}: what a mask chooses of an array of bfloat16")
     if operands and all(map(is_scalar, nodes)) and names is not ON_TAPE:
         raise Unsupported("UNSUPPORTED_DTYPE", f"{door.name}: of scalars of bfloat16 alone, which are ml_dtypes' affair")
-    mixed = any(n.dtype not in (dtypes.bfloat16, dtypes.bool_) for n in nodes) or any(type(x) in (float, complex) for x in leaves(given))
-    if names is ON_DEVICE and door.name in _OF_ONE_DTYPE and (mixed or any(map(is_weak, leaves(given)))):
+    mixed = any(n.dtype not in (dtypes.bfloat16, dtypes.bool_) for n in nodes) or any(map(is_weak, leaves(given)))
+    if names is ON_DEVICE and door.name in _OF_ONE_DTYPE and mixed:
         raise Unsupported("UNSUPPORTED_DTYPE", f"CuPy: {door.name} of bfloat16 and another dtype")
 
 

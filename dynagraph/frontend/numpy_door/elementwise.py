@@ -131,7 +131,8 @@ def _resolve_as_cupy(ufunc: np.ufunc, given: Sequence[Any], dtype: object, signa
 def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, casting: Any = "same_kind") -> Any:
     """The nodes of a ufunc call."""
     ready = tuple(strong(b, x) for x in operands)
-    return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, resolve(ufunc, ready, dtype, casting, of_cupy=b.check_op is not None))), ready)
+    loop = resolve(ufunc, ready, dtype, casting, of_cupy=b.check_op is not None)
+    return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, loop)), ready)
 
 
 def laid_as_ufunc(b: Builder, result: Any, operands: Sequence[Any], order: Order | None = None) -> Any:

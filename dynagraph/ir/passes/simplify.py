@@ -62,8 +62,10 @@ def has_exact_reciprocal(c: Scalar, root: Node) -> bool:
 # -- casts -------------------------------------------------------------------------------------------------------------
 def _widens(source: DType, target: DType) -> bool:
     """NumPy's safe casts, apart from those of 64-bit integers to float64: 2**53 + 1 has no float64."""
-    if dtypes.bfloat16 in (source, target):  # the upper half of a float32
-        return source.is_bool or (source.is_integer and source.itemsize == 1) or target in (dtypes.float32, dtypes.float64) or target.is_complex
+    if source is dtypes.bfloat16:  # the upper half of a float32
+        return target in (dtypes.float32, dtypes.float64) or target.is_complex
+    if target is dtypes.bfloat16:  # of 8 digits
+        return source.itemsize == 1
     safe = np.can_cast(source.numpy, target.numpy, "safe")
     return safe and not (source.is_integer and target.is_inexact and 8 * source.itemsize > np.finfo(target.numpy).nmant)
 
