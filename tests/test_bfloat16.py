@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -31,6 +32,7 @@ OTHER = RNG.permutation(EVERY)
 X = RNG.normal(size=(6, 8)).astype(BF16)
 Y = RNG.normal(size=(6, 8)).astype(BF16)
 UFUNCS = sorted({u for u in vars(np).values() if isinstance(u, np.ufunc)}, key=lambda u: u.__name__)
+PAGE = (Path(__file__).parents[1] / "docs" / "bfloat16.md").read_text()
 # ml_dtypes has no loop of these, and NumPy takes no other
 WITHOUT_LOOPS = {
     "bitwise_and", "bitwise_count", "bitwise_or", "bitwise_xor", "gcd", "invert", "isnat", "lcm", "left_shift", "right_shift",
@@ -138,6 +140,28 @@ def test_promotion_is_numpys(other: Any) -> None:
 @pytest.mark.parametrize("dtype", [d for d in dtypes.ALL if not d.is_complex], ids=str)
 def test_promotion_with_arrays(dtype: DType) -> None:
     check(lambda x, y: (x + y, y * x, x > y), X, np.arange(8).astype(dtype.numpy))
+
+
+RESULTS = {
+    "x * 2": (2, "bfloat16"), "x * True": (True, "bfloat16"), "x * 2.0": (2.0, "float32"), "x * 1j": (1j, "complex64"),
+    "int8": (np.ones(8, np.int8), "bfloat16"), "uint8": (np.ones(8, np.uint8), "bfloat16"),
+    "int16": (np.ones(8, np.int16), "float32"), "uint16": (np.ones(8, np.uint16), "float32"),
+    "float16": (np.ones(8, np.float16), "float32"), "float32": (np.ones(8, np.float32), "float32"),
+    "larger integers": (np.ones(8, np.int32), "float64"), "float64": (np.ones(8), "float64"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", RESULTS)
+def test_docs_say_which_dtype_comes_out(what: str) -> None:
+    other, dtype = RESULTS[what]
+    assert (X * other).dtype.name == dtype
+    rows = [line.split("|")[1:3] for line in PAGE.splitlines() if line.startswith("| `x")]
+    assert dtype in next(result for operands, result in rows if f"`{what}`" in operands or f"{what}," in f"{operands.strip()},")
+
+
+def test_docs_run() -> None:
+    code = PAGE.split("```python\n")[1].split("```")[0]
+    exec(compile(code, "docs/bfloat16.md", "exec"), {"__name__": "docs"})
 
 
 def test_powers() -> None:
