@@ -57,6 +57,11 @@ def _name(f: Any) -> str:
     return getattr(f, "__qualname__", None) or repr(f)
 
 
+def _has_derivatives(dtype: Any) -> bool:
+    """Whether numbers of NumPy's dtype are floating point, real or complex; bfloat16 is void to NumPy."""
+    return dtype.kind in "fc" or dtype.name == "bfloat16"
+
+
 def _is_differentiable(who: str, name: str, leaf: Any) -> bool:
     """Whether a gradient by this leaf is taken; texts, functions and the like are passed on as they are."""
     dtype = getattr(leaf, "dtype", None)
@@ -64,7 +69,7 @@ def _is_differentiable(who: str, name: str, leaf: Any) -> bool:
         if type(leaf) is int or type(leaf) is bool:
             raise GradientError(f"{who}: {name} is {leaf!r}, and integers have no derivatives; pass a float, or leave it out")
         return type(leaf) is float or type(leaf) is complex
-    if dtype.kind not in "fc":
+    if not _has_derivatives(dtype):
         raise GradientError(
             f"{who}: {name} has dtype {dtype}, which has no derivatives; pass {name}.astype(np.float64), or leave it out"
         )
@@ -126,7 +131,7 @@ def _ones(who: str, value: Any) -> Any:
             f"{who}: the function must return a real number, got an array of shape {np.shape(value)}; "
             "sum it, or use dg.jacobian or dg.vjp"
         )
-    if dtype is not None and dtype.kind != "f":
+    if dtype is not None and (dtype.kind == "c" or not _has_derivatives(dtype)):
         raise GradientError(f"{who}: the function must return a real number, got {dtype}; take its real part, or cast it")
     return (np.float64 if dtype is None else dtype.type)(1)  # a scalar goes with arrays of any library
 
@@ -200,7 +205,7 @@ def _kind_of_leaf(leaf: Any) -> str:
 
 def _is_inexact(leaf: Any) -> bool:
     dtype = getattr(leaf, "dtype", None)
-    return type(leaf) is float or type(leaf) is complex if dtype is None else dtype.kind in "fc"
+    return type(leaf) is float or type(leaf) is complex if dtype is None else _has_derivatives(dtype)
 
 
 def _fitting(who: str, what: str, like: str, trees: Any, given: Any) -> list[Any]:

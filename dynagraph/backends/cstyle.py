@@ -218,7 +218,7 @@ class CStyle:
             return self.loaded(self.element(str(e.value), args[0]), e.dtype)
         if e.op == "cast":
             return self.cast(args[0], e.args[0].dtype, e.dtype)
-        if e.args[-1].dtype is dtypes.float16 and e.op != "nextafter":
+        if e.args[-1].dtype.is_half and e.op != "nextafter":
             return self._of_halves(e, args)
         return self.call(e, args)
 
@@ -232,20 +232,19 @@ class CStyle:
 
     def loaded(self, text: str, dtype: DType) -> str:
         """What stands in memory, as a value."""
-        return self.function("load", dtype, [text]) if dtype is dtypes.float16 else text
+        return self.function("load", dtype, [text]) if dtype.is_half else text
 
     def stored(self, text: str, dtype: DType) -> str:
         """A value as it stands in memory."""
-        return self.function("store", dtype, [text]) if dtype is dtypes.float16 else text
+        return self.function("store", dtype, [text]) if dtype.is_half else text
 
     def rounded(self, text: str, dtype: DType) -> str:
         """What was computed in the type of local values, as a value of the dtype."""
-        return self.function("round", dtype, [text]) if dtype is dtypes.float16 else text
+        return self.function("round", dtype, [text]) if dtype.is_half else text
 
     def _of_halves(self, e: Expr, args: list[str]) -> str:
         """As floats; what a float function makes of halves is rounded."""
-        single = {dtypes.float16: dtypes.float32}
-        wide = replace(e, args=tuple(replace(a, dtype=single.get(a.dtype, a.dtype), _hash=0) for a in e.args), _hash=0)
+        wide = replace(e, args=tuple(replace(a, dtype=_computed_as(a.dtype), _hash=0) for a in e.args), _hash=0)
         text = self.call(wide, args)
         return self.rounded(text, e.dtype) if e.op not in GIVES_HALVES else text
 
@@ -284,11 +283,10 @@ class CStyle:
     def cast(self, text: str, source: DType, target: DType) -> str:
         if target.is_bool:
             return f"({text} != 0)"
-        if target is dtypes.float16:
-            direct = source is dtypes.float64
+        if target.is_half:
+            direct = source is dtypes.float64 and target is dtypes.float16  # to bfloat16 by way of float32, as ml_dtypes has it
             return self.function("cast_f64", target, [text]) if direct else self.rounded(f"(float){text}", target)
-        if source is dtypes.float16:
-            source = dtypes.float32
+        source = _computed_as(source)
         if source.is_float and target.is_integer:
             self.used_functions.add(f"dg_cast_{source.suffix}_{target.suffix}")
             return f"dg_cast_{source.suffix}_{target.suffix}({text})"
@@ -300,7 +298,7 @@ class CStyle:
 
     def number_type(self, dtype: DType) -> str:
         """The type of a local value that is computed with."""
-        return "float" if dtype is dtypes.float16 else self.memory_type(dtype)
+        return self.memory_type(_computed_as(dtype))
 
     def memory_type(self, dtype: DType) -> str:
         """The type of an element in memory."""
@@ -350,6 +348,10 @@ class CStyle:
             self.out.line(f"const {self.index_type} {name}_end = {end};")
             end = f"{name}_end"
         self.out.open(f"for ({self.index_type} {name} = {start}; {name} < {end}; ++{name})")
+
+
+def _computed_as(dtype: DType) -> DType:
+    return dtypes.float32 if dtype.is_half else dtype
 
 
 def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
@@ -421,8 +423,7 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     if kind in ("max", "min"):
         if dtype.is_bool:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        of = dtypes.float32 if dtype is dtypes.float16 else dtype
-        return c.function("maximum" if kind == "max" else "minimum", of, [left, right])
+        return c.function("maximum" if kind == "max" else "minimum", _computed_as(dtype), [left, right])
     if kind in BIT_OPERATORS:
         return f"(({c.memory_type(dtype)})({left} {BIT_OPERATORS[kind]} {right}))"
     operator = "+" if kind == "sum" else "*"

@@ -138,5 +138,8 @@ def _sizes(shape: Any) -> tuple[int, ...]:
 
 
 def check_dtype(who: str, dtype: np.dtype) -> None:
-    if dtype.char not in DTYPES:
-        raise DTypeError(f"{who}: dtype {dtype}: devices have booleans, integers, float16 to float64, complex64 and complex128")
+    is_bfloat16 = dtype.kind == "V" and dtype.name == "bfloat16" and dtype.isnative
+    if dtype.char not in DTYPES and not is_bfloat16:
+        raise DTypeError(
+            f"{who}: dtype {dtype}: devices have booleans, integers, float16 to float64, bfloat16, complex64 and complex128"
+        )

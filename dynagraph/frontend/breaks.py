@@ -60,7 +60,7 @@ _ROWS = (
     Reason(
         "UNSUPPORTED_DTYPE",
         "the dtype is not captured",
-        "use bool, an integer of 8 to 64 bits, float16, float32, float64, complex64 or complex128",
+        "use bool, an integer of 8 to 64 bits, float16, float32, float64, complex64 or complex128; docs/bfloat16.md for bfloat16",
     ),
     Reason("UNSUPPORTED_INDEX", "this way of indexing is not captured", "use integers, slices, None and Ellipsis"),
     Reason(

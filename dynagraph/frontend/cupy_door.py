@@ -22,6 +22,8 @@ from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, method, ope
 from dynagraph.frontend.numpy_door.builder import default_dtype, is_weak, leaves
 from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.numpy_source import DISPATCHER
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
 
 # -- what has NumPy's meaning -------------------------------------------------------------------------------------------------
@@ -263,7 +265,9 @@ def check_loop(own: Names, name: str, given: Sequence[Any], is_scalar: Callable[
     operands = given[: getattr(np, ufunc).nin]
     arrays = [x.dtype.numpy for x in operands if isinstance(x, Node) and not is_scalar(x)]
     for x in operands:  # which NumPy scalars decide the dtype, and which do not, is left to CuPy
-        if isinstance(x, Node) and is_scalar(x):
+        if isinstance(x, Node) and is_scalar(x) and any(d != x.dtype.numpy for d in arrays):
+            if dtypes.bfloat16 in map(_ir_dtype, operands):
+                raise Unsupported("UNSUPPORTED_ARGUMENT", f"CuPy: a NumPy scalar of {x.dtype} with bfloat16")
             weak = np.result_type(*arrays, x.dtype.numpy.type(0).item())
             if np.result_type(*arrays, x.dtype.numpy) != weak:
                 raise Unsupported("UNSUPPORTED_ARGUMENT", f"CuPy: a NumPy scalar of {x.dtype} that decides the dtype of a result")
@@ -271,10 +275,13 @@ def check_loop(own: Names, name: str, given: Sequence[Any], is_scalar: Callable[
         return
     highest = max(_kind(x) for x in operands if isinstance(x, Node))
     wanted = [None if not isinstance(x, Node) and _kind(x) <= highest else _dtype(x) for x in operands]
+    of_bfloat16 = dtypes.bfloat16 in (result.dtype, *(_ir_dtype(x) for x in operands))
     for loop in theirs.types:
         taken, given_back = loop.split("->")
-        if len(taken) == len(wanted) and all(d is None or np.can_cast(d, np.dtype(c)) for d, c in zip(wanted, taken)):
-            if np.dtype(given_back[0]) == result.dtype.numpy:
+        if "E" in loop and not of_bfloat16:
+            continue  # that of float16, before it, takes all else
+        if len(taken) == len(wanted) and all(d is None or np.can_cast(d, _dtype_of(c)) for d, c in zip(wanted, taken)):
+            if _dtype_of(given_back[0]) == result.dtype.numpy:
                 return
             break
     raise Unsupported("UNSUPPORTED_DTYPE", f"CuPy: {name} of these dtypes, which gives another dtype than NumPy's, or is none")
@@ -284,11 +291,20 @@ _KINDS = {"b": 0, "u": 1, "i": 1, "f": 2}
 
 
 def _kind(x: Any) -> int:
-    return _KINDS.get(_dtype(x).kind, 3)
+    return _KINDS.get(_ir_dtype(x).kind, 3)
 
 
 def _dtype(x: Any) -> np.dtype:
-    return x.dtype.numpy if isinstance(x, Node) else default_dtype(x).numpy
+    return _ir_dtype(x).numpy
+
+
+def _ir_dtype(x: Any) -> DType:
+    return x.dtype if isinstance(x, Node) else default_dtype(x)  # type: ignore[no-any-return]
+
+
+def _dtype_of(character: str) -> np.dtype:
+    """CuPy's characters are NumPy's, but for that of bfloat16, of which it has loops where ml_dtypes is installed."""
+    return dtypes.bfloat16.numpy if character == "E" else np.dtype(character)
 
 
 def _check_key(key: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph.array_libraries import NUMPY, ArrayLibrary
-from dynagraph.frontend import array_writes, cupy_door, masks
+from dynagraph.frontend import array_writes, bfloat16_door, cupy_door, masks
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.guards import GuardList, describe_value
@@ -235,6 +235,7 @@ class Executor:
         self.creating = False  # while a function of CuPy's makes an array of none
         self.library = NUMPY  # whose arrays the capture is of
         self.device = -1  # where these lie, once one has been seen
+        self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
         self.shown: set[int] = set()  # objects whose repr is under way
         self.main = self._main_frame(program)
         self.running = [self.main]  # the frames that run, innermost last
@@ -431,11 +432,14 @@ class Executor:
             if error is None:
                 raise
             throw(error)
+        taken = (*given, *named.values())
+        of_bfloat16 = self.of_bfloat16 if self.library is NUMPY else bfloat16_door.ON_DEVICE
+        bfloat16_door.check(door, taken, result, of_bfloat16, self.scalars.__contains__)
         kind = door.returns
         if kind == "same":
-            first = next((x for x in (*given, *named.values()) if isinstance(x, Node)), None)
+            first = next((x for x in taken if isinstance(x, Node)), None)
             kind = "value" if first is not None and first in self.scalars else "array"
-        return result, kind if self.library is NUMPY else self._kind_on_device(door, (*given, *named.values()), result, kind)
+        return result, kind if self.library is NUMPY else self._kind_on_device(door, taken, result, kind)
 
     def _kind_on_device(self, door: Door, given: tuple[Any, ...], result: Any, kind: str) -> str:
         """What 0-d results of CuPy are; NumPy scalars among themselves stay NumPy's affair."""

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.errors import GradientError
+from dynagraph.frontend import bfloat16_door
 from dynagraph.frontend.attributes import load_attribute
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
@@ -54,6 +55,7 @@ class Tape:
 
     def __init__(self) -> None:
         self.ex = Executor(_nothing, decode(_nothing.__code__), (), Profile(False))  # type: ignore[arg-type]
+        self.ex.of_bfloat16 = bfloat16_door.ON_TAPE
         self.frame = self.ex.main
         self.frame.ip = 1
         self.values: dict[Node, np.ndarray] = {}

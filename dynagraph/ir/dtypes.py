@@ -5,7 +5,9 @@ The IR never promotes: the front doors decide (NumPy's NEP 50, PyTorch's rules) 
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,18 +18,25 @@ class DType:
     """One element type.  Instances are singletons: compare with ``is`` or ``==``."""
 
     name: str  # as NumPy names it
-    kind: str  # NumPy's kind: b(ool), i(nt), u(int), f(loat), c(omplex)
+    kind: str  # b(ool), i(nt), u(int), f(loat) or c(omplex): NumPy's kind, but for bfloat16, which is void to NumPy
     itemsize: int  # bytes
     ctype: str  # as C spells it
     suffix: str  # of the prelude's functions: dg_exp_f32
 
     @property
     def numpy(self) -> np.dtype:
-        return _NUMPY[self.name]
+        """NumPy's dtype; ImportError for bfloat16 where ml_dtypes, which has it, is not installed."""
+        found = _NUMPY.get(self.name)
+        return _bfloat16_of_numpy() if found is None else found
 
     @property
     def is_float(self) -> bool:
         return self.kind == "f"
+
+    @property
+    def is_half(self) -> bool:
+        """Floats of 16 bits: stored as their bits and computed as float32, of which each result is rounded."""
+        return self.kind == "f" and self.itemsize == 2
 
     @property
     def is_complex(self) -> bool:
@@ -69,17 +78,19 @@ uint8 = DType("uint8", "u", 1, "uint8_t", "u8")
 uint16 = DType("uint16", "u", 2, "uint16_t", "u16")
 uint32 = DType("uint32", "u", 4, "uint32_t", "u32")
 uint64 = DType("uint64", "u", 8, "uint64_t", "u64")
-float16 = DType("float16", "f", 2, "uint16_t", "f16")  # its bits: it is computed as float
+float16 = DType("float16", "f", 2, "uint16_t", "f16")  # its bits
+bfloat16 = DType("bfloat16", "f", 2, "uint16_t", "bf16")  # of the package ml_dtypes
 float32 = DType("float32", "f", 4, "float", "f32")
 float64 = DType("float64", "f", 8, "double", "f64")
 complex64 = DType("complex64", "c", 8, "float _Complex", "c64")
 complex128 = DType("complex128", "c", 16, "double _Complex", "c128")
 
-ALL: tuple[DType, ...] = (
+ALL: tuple[DType, ...] = (  # that NumPy has by itself
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
 FLOATS: tuple[DType, ...] = (float16, float32, float64)
-BY_NAME: dict[str, DType] = {d.name: d for d in ALL}
+KNOWN: tuple[DType, ...] = (*ALL, bfloat16)  # of which a graph may be
+BY_NAME: dict[str, DType] = {d.name: d for d in KNOWN}
 _NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}
 _FROM_NUMPY: dict[np.dtype, DType] = {_NUMPY[d.name]: d for d in ALL}
 
@@ -91,7 +102,29 @@ def from_numpy(dtype: object) -> DType | None:
     """
     given: np.dtype = np.dtype(dtype)  # type: ignore[call-overload]
     known = _FROM_NUMPY.get(given)
-    return known if known is not None and given.num == known.numpy.num else None
+    if known is None:
+        return _from_void(given) if given.kind == "V" else None
+    return known if given.num == known.numpy.num else None
+
+
+def _from_void(given: np.dtype) -> DType | None:
+    """bfloat16 for that of ml_dtypes, which is not imported for it: who has such an array has imported it."""
+    module = sys.modules.get("ml_dtypes")
+    its = None if module is None else getattr(module, "bfloat16", None)
+    if its is None or given.type is not its or given != _bfloat16_of_numpy():
+        return None
+    return _FROM_NUMPY.setdefault(given, bfloat16)
+
+
+def _bfloat16_of_numpy() -> np.dtype:
+    """ml_dtypes is optional, and imported where the IR's bfloat16 is asked what it is to NumPy."""
+    try:
+        module = importlib.import_module("ml_dtypes")
+    except ImportError as error:
+        raise ImportError(
+            "bfloat16: NumPy has it from the package ml_dtypes, which is not installed; pip install 'dynagraph[bfloat16]'"
+        ) from error
+    return _NUMPY.setdefault("bfloat16", np.dtype(module.bfloat16))
 
 
 def scalar_key(value: bool | int | float | complex) -> tuple[str, str, float, float]:

@@ -14,7 +14,8 @@ from dynagraph.errors import PlacementError
 from dynagraph.ir.dtypes import DType
 
 KINDS = ("cpu", "cuda")
-CLASSES = ("float16", "float32", "float64", "integer")  # of dtypes, by how fast arithmetic is; bools are integers
+# of dtypes, by how fast arithmetic is; bools are integers, and bfloat16 is as fast as float16
+CLASSES = ("float16", "float32", "float64", "integer")
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _replaced(what: Any, fields: Mapping[str, Any]) -> Any:
 
 def rate_class(dtype: DType) -> str:
     """Which of `CLASSES` a dtype belongs to: a complex number to that of its parts."""
-    return dtype.real.name if dtype.is_inexact else "integer"
+    return "float16" if dtype.is_half else dtype.real.name if dtype.is_inexact else "integer"
 
 
 # -- devices on paper -------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from rich.table import Table
 from dynagraph import api
 from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.errors import DynagraphError
+from dynagraph.ir import dtypes
 from dynagraph.tools.measure import Samples, measure, seconds_of
 from dynagraph.tools.targets import (
     Target,
@@ -236,10 +237,13 @@ def largest_difference(name: str, got: Any, expected: Any) -> float:
         raise click.ClickException(f"{name}: the compiled function gave other shapes or dtypes than the plain one")
     worst = 0.0
     for a, b in zip(ours, theirs):
-        both = np.isfinite(a) & np.isfinite(b) if b.dtype.kind == "f" else np.ones(b.shape, bool)
+        known = dtypes.from_numpy(b.dtype)
+        is_float = known is not None and known.is_float
+        both = np.isfinite(a) & np.isfinite(b) if is_float else np.ones(b.shape, bool)
         scale = float(np.abs(b[both].astype(float)).max(initial=0.0)) or 1.0
         difference = float(np.abs(a[both].astype(float) - b[both].astype(float)).max(initial=0.0)) / scale
-        tolerance = 1e3 * np.finfo(b.dtype).eps if b.dtype.kind == "f" else 0.0
+        epsilon = 2.0**-7 if known is dtypes.bfloat16 else np.finfo(b.dtype).eps if is_float else 0.0
+        tolerance = 1e3 * float(epsilon)
         if difference > tolerance or not np.array_equal(np.isnan(a), np.isnan(b)):
             raise click.ClickException(f"{name}: compiled and plain results differ by {difference:.1e} of the largest")
         worst = max(worst, difference)

@@ -22,7 +22,7 @@ import numpy as np
 from dynagraph.ir import dtypes
 
 _SHORT_NAMES = {
-    "b1": "bool", "b": "bool", **{d.suffix: d.name for d in dtypes.ALL if not d.is_bool},
+    "b1": "bool", "b": "bool", **{d.suffix: d.name for d in dtypes.KNOWN if not d.is_bool},
 }  # fmt: skip
 _ARRAY = re.compile(r"(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\]")
 

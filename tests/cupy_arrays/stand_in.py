@@ -291,17 +291,40 @@ def _function(name: str, parameters: str, numpys: Callable[..., Any]) -> Callabl
         positional = dict(zip(names, args)) if not binder.__code__.co_flags & 4 else {}
         with quietly():
             if name in ("dtype", "argmax", "argmin") or "dtype" not in positional:
-                result = numpys(*map(_open, args), **{k: _open(v) for k, v in kwargs.items()})
+                result = summed(name, numpys)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items()})
             else:
                 named = {k: _open(v) for k, v in {**positional, **kwargs}.items()}
                 first = names[0]
-                result = numpys(named.pop(first), **{_spelled(name, k): v for k, v in named.items()})
+                result = summed(name, numpys)(named.pop(first), **{_spelled(name, k): v for k, v in named.items()})
         if name in PYTHON_VALUES:
             return result
         return _close(result, given, name in VIEWS, name in KEEP_ORDER)
 
     function.__name__ = function.__qualname__ = name
     function.__module__ = "cupy._stand_in"
+    return function
+
+
+def _is_bfloat16(value: Any) -> bool:
+    return isinstance(value, (np.ndarray, np.generic)) and value.dtype.name == "bfloat16"
+
+
+def _with_weak_floats(operands: list[Any]) -> list[Any]:
+    """Beside bfloat16 Python's floats are of it; to NumPy float32 comes of them."""
+    halves = [x for x in operands if _is_bfloat16(x)]
+    return [halves[0].dtype.type(x) if halves and type(x) is float else x for x in operands]
+
+
+def summed(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
+    """Sums of bfloat16 are taken in float32, and are bfloat16."""
+
+    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+        if name not in ("sum", "prod", "mean", "matmul") or not _is_bfloat16(x):
+            return numpys(x, *args, **kwargs)
+        if kwargs.get("dtype") == x.dtype:
+            del kwargs["dtype"]
+        return np.asarray(numpys(x.astype(np.float32), *args, **kwargs)).astype(x.dtype)
+
     return function
 
 
@@ -328,7 +351,7 @@ class ufunc:
         _same_device(given)
         with np.errstate(all="ignore"):
             more = {} if dtype is None else {"dtype": dtype}
-            result = getattr(np, self.name)(*map(_open, args[: self.nin]), casting=casting, **more)
+            result = getattr(np, self.name)(*_with_weak_floats([_open(a) for a in args[: self.nin]]), casting=casting, **more)
             if out is None:
                 return _close(result, given, False)
             held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)
@@ -361,7 +384,8 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
         binder(self, *args, **kwargs)
         mine = self._ndarray__held if name == "transpose" else held(self)  # type: ignore[attr-defined]  # which looks at no value
         with quietly():
-            result = getattr(mine, name)(*map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
+            own = summed(name, lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs))
+            result = own(mine, *map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
         keeps = name == "astype"
         return None if result is None else _close(result, [self], name in VIEWS, keeps)
 

@@ -27,7 +27,8 @@ def takes(name: str, dtypes: tuple[str, ...]) -> bool:
         resolved = ufunc.resolve_dtypes((*map(np.dtype, dtypes), *[None] * ufunc.nout))
     except TypeError:
         return False
-    loops = [loop.split("->") for loop in NAMES["ufuncs"][name][2].split()]
+    # of bfloat16, which NumPy has no character for, test_bfloat16.py
+    loops = [loop.split("->") for loop in NAMES["ufuncs"][name][2].split() if "E" not in loop]
     fits = (out for given, out in loops if all(np.can_cast(d, c) for d, c in zip(dtypes, given)))
     return next(fits, None) == "".join(d.char for d in resolved[ufunc.nin :])
 

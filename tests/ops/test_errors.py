@@ -48,7 +48,7 @@ DTYPES = [
         [(f32, ())],
         {"dtype": "float64"},
         "cast: dtype must be one of the IR's (bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, "
-        "float32, float64, complex64, complex128), got 'float64'",
+        "float32, float64, complex64, complex128, bfloat16), got 'float64'",
     ),
     ("sum", [(b1, (2,))], {"axis": (0,)}, "sum: takes numbers, got bool"),
     ("any", [(i64, (2,))], {"axis": (0,)}, "any: takes bool, got int64; compare the operand with 0 first"),
@@ -62,7 +62,7 @@ DTYPES = [
         [],
         {"shape": (2,), "dtype": b1},
         "iota: dtype must be one of the IR's int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, "
-        "float64, got bool",
+        "float64, bfloat16, got bool",
     ),
 ]
 

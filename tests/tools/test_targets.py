@@ -114,6 +114,8 @@ def test_arguments_from_shapes() -> None:
     assert c == 2.5
     assert (d.dtype, d.shape) == (np.bool_, ())
     assert e.size == 0
+    (f,) = arguments_from_shapes("bf16[2, 3]")
+    assert (f.dtype.name, f.shape) == ("bfloat16", (2, 3))
     again = arguments_from_shapes("f32[3, 4]")[0]
     assert np.array_equal(a, again), "the values are the same in every run"
 

@@ -21,6 +21,8 @@ int dg_threads_start(void);
 
 /* dtypes that plans and guards take: numbers, bools and times, in native byte order; else a ValueError */
 int dg_plain_dtype(PyArray_Descr *descr);
+int dg_is_bfloat16(PyTypeObject *type); /* the scalars of ml_dtypes' dtype */
+int dg_scalar_value(PyObject *scalar, void *to); /* the value of a NumPy scalar; 0: it has none that is plain */
 
 /* -- memory_pool.c: recycled blocks for results and workspaces -- */
 void *dg_pool_take(size_t size);

@@ -343,7 +343,7 @@ static int is_scalar_type(PyTypeObject *type)
            type == &PyByteArrType_Type || type == &PyShortArrType_Type || type == &PyIntArrType_Type ||
            type == &PyLongArrType_Type || type == &PyLongLongArrType_Type || type == &PyUByteArrType_Type ||
            type == &PyUShortArrType_Type || type == &PyUIntArrType_Type || type == &PyULongArrType_Type ||
-           type == &PyULongLongArrType_Type;
+           type == &PyULongLongArrType_Type || dg_is_bfloat16(type);
 }
 
 static int parse_equal(instruction *g, PyObject *value)
@@ -892,8 +892,8 @@ static inline int scalar_holds(const instruction *g, PyObject *object, dg_frame 
         if (overflow)
             return 0;
         memcpy(to, &number, 8);
-    } else {
-        PyArray_ScalarAsCtype(object, to);
+    } else if (!dg_scalar_value(object, to)) {
+        return 0;
     }
     frame->inputs[g->slot] = to;
     frame->input_objects[g->slot] = object;

@@ -2,11 +2,34 @@
 #define DG_IMPORTS_NUMPY
 #include "core.h"
 
+int dg_is_bfloat16(PyTypeObject *type) { return strcmp(type->tp_name, "ml_dtypes.bfloat16") == 0; }
+
+int dg_scalar_value(PyObject *scalar, void *to)
+{
+    if (!dg_is_bfloat16(Py_TYPE(scalar))) {
+        PyArray_ScalarAsCtype(scalar, to);
+        return 1;
+    }
+    PyObject *array = PyArray_FromAny(scalar, NULL, 0, 0, 0, NULL); /* where in the object its value stands is its own affair */
+    int plain = array && PyArray_NBYTES((PyArrayObject *)array) == 2;
+    if (plain)
+        memcpy(to, PyArray_DATA((PyArrayObject *)array), 2);
+    Py_XDECREF(array);
+    PyErr_Clear();
+    return plain;
+}
+
+static int is_bfloat16(PyArray_Descr *descr)
+{
+    return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 && !PyDataType_REFCHK(descr) &&
+           dg_is_bfloat16(descr->typeobj);
+}
+
 int dg_plain_dtype(PyArray_Descr *descr)
 {
     int type = descr->type_num;
-    if (((type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA) &&
-        PyArray_ISNBO(descr->byteorder))
+    int plain = (type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA;
+    if ((plain || is_bfloat16(descr)) && PyArray_ISNBO(descr->byteorder))
         return 1;
     PyErr_Format(PyExc_ValueError, "%R: only numbers, bools and times in native byte order are taken", descr);
     return 0;

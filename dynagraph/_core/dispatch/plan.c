@@ -663,9 +663,7 @@ static int bind_input(const step *s, PyObject *given, dg_frame *frame)
         PyArray_Descr *descr = PyArray_DescrFromScalar(given);
         int fits = descr && descr->type_num == type;
         Py_XDECREF(descr);
-        if (fits)
-            PyArray_ScalarAsCtype(given, frame->scalars[s->slot]);
-        return fits;
+        return fits && dg_scalar_value(given, frame->scalars[s->slot]);
     }
     PyArrayObject *array = (PyArrayObject *)given;
     if (!PyArray_CheckExact(given) || PyArray_TYPE(array) != type || !PyArray_IS_C_CONTIGUOUS(array) || !PyArray_ISBEHAVED(array))

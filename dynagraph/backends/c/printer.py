@@ -111,7 +111,7 @@ class _ProgramPrinter:
     def _constant(self, buffer: Buffer) -> None:
         assert buffer.data is not None
         data, dtype = buffer.data, buffer.dtype
-        if dtype is dtypes.float16:
+        if dtype.is_half:
             data, dtype = data.view(np.uint16), dtypes.uint16
         values = ", ".join(self.c.literal(v, dtype) for v in data.ravel().tolist()) or "0"
         self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
@@ -481,7 +481,7 @@ class _KernelPrinter:
             else:
                 self._serial_reduce(r)
         for a in r.accumulators:
-            if a.dtype is dtypes.float16:
+            if a.dtype.is_half:
                 self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
 
     def _single(self, r: Reduce) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dynagraph.backends.cstyle import Scope, initial
 from dynagraph.backends.cuda.kernels import KernelPrinter
 from dynagraph.backends.cuda.schedule import UNROLLED_ROWS, WARP, Pack, Rows, kept_loads, n_iterations, packed, pass_axes, replaced
-from dynagraph.ir import dtypes, expr
+from dynagraph.ir import expr
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import Accumulator, Axis, Define, Loop, Reduce, Store, loaded_buffers, stored_buffers
@@ -172,7 +172,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             self._walk(s, s.axes, [*_steps(s.accumulators), *s.stores], plan, kept)
             self._combine_team(s.accumulators, plan)
         for a in s.accumulators:
-            if a.dtype is dtypes.float16:
+            if a.dtype.is_half:
                 self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
 
     def _walk(

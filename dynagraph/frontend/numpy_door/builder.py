@@ -308,7 +308,7 @@ def known_dtype(dtype: object, who: str) -> DType:
         dtype = of_class()
     known = dtypes.from_numpy(dtype)
     if known is None:
-        supported = ", ".join(d.name for d in dtypes.ALL)
+        supported = ", ".join(d.name for d in dtypes.KNOWN)
         given = np.dtype(dtype)  # type: ignore[call-overload]
         text = f"{given} of C's long long" if given.char in "qQ" else given
         raise Unsupported("UNSUPPORTED_DTYPE", f"{who}: dtype {text} is not captured; the dtypes are {supported}")

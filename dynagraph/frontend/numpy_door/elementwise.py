@@ -83,8 +83,14 @@ def resolve(
     casting: Any = "same_kind",
     signature: Any = None,
     outs: tuple[Node | None, ...] = (),
+    of_cupy: bool = False,
 ) -> tuple[DType, ...]:
-    """The dtypes of the loop that NumPy takes for these operands, and for arrays `outs` that take the results."""
+    """The dtypes of the loop that NumPy takes for these operands, and for arrays `outs` that take the results.
+
+    `of_cupy`: bfloat16 promotes as float16 does; to NumPy a Python float makes float32 of it.
+    """
+    if of_cupy and (loop := _resolve_as_cupy(ufunc, (*operands, *outs), dtype, signature)) is not None:
+        return loop
     name = ufunc.__name__
     options: dict[str, Any] = {"casting": casting}
     if dtype is not None:
@@ -100,8 +106,23 @@ def resolve(
     except TypeError as error:
         raise numpy_error(f"{name}: {error}") from error
     # loops of int64 with uint64 take operands as long long, which is the same here; results keep what they are
-    operands_as = tuple(np.dtype(d.str) for d in resolved[: ufunc.nin])
+    operands_as = tuple(np.dtype(d.str) if d.kind in "iu" else d for d in resolved[: ufunc.nin])
     return tuple(known_dtype(d, f"{name}: operand or result") for d in operands_as + resolved[ufunc.nin :])
+
+
+def _resolve_as_cupy(ufunc: np.ufunc, given: Sequence[Any], dtype: object, signature: Any) -> tuple[DType, ...] | None:
+    """The loop for arrays of bfloat16 and Python numbers; None where there is another array, or a dtype is asked for."""
+    nodes = [x for x in given if isinstance(x, Node)]
+    if dtype is not None or signature is not None or not nodes or any(n.dtype is not dtypes.bfloat16 for n in nodes):
+        return None
+    half = dtypes.float16.numpy
+    operands = [half if isinstance(x, Node) else _for_resolution(x) for x in given[: ufunc.nin]]
+    try:
+        resolved = ufunc.resolve_dtypes((*operands, *(None,) * ufunc.nout))
+    except TypeError as error:
+        raise numpy_error(f"{ufunc.__name__}: {error}") from error
+    found = tuple(known_dtype(d, ufunc.__name__) for d in resolved)
+    return tuple(dtypes.bfloat16 if d is dtypes.float16 else d for d in found)
 
 
 # -- the doors --------------------------------------------------------------------------------------------------------
@@ -110,7 +131,8 @@ def resolve(
 def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, casting: Any = "same_kind") -> Any:
     """The nodes of a ufunc call."""
     ready = tuple(strong(b, x) for x in operands)
-    return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, resolve(ufunc, ready, dtype, casting))), ready)
+    loop = resolve(ufunc, ready, dtype, casting, of_cupy=b.check_op is not None)
+    return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, loop)), ready)
 
 
 def laid_as_ufunc(b: Builder, result: Any, operands: Sequence[Any], order: Order | None = None) -> Any:
@@ -150,7 +172,7 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
         if mask is not None and out is _MISSING and not written:
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: NumPy warns of where= without out=")
         ready = tuple(strong(b, x) for x in operands)
-        loop = resolve(ufunc, ready, dtype, casting, signature, outs)
+        loop = resolve(ufunc, ready, dtype, casting, signature, outs, b.check_op is not None)
         results = UFUNCS[ufunc](b, Call(ufunc, ready, loop))
         given = results if isinstance(results, tuple) else (results,)
         made = tuple(_stored(b, result, target, mask, name) for result, target in zip(given, outs))
@@ -298,7 +320,7 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
     def emit(b: Builder, call: Call) -> Node:
         (x,) = call.nodes(b)
-        wide = b.cast(x, dtypes.float32) if x.dtype is dtypes.float16 else x
+        wide = b.cast(x, dtypes.float32) if x.dtype.is_half else x
         return b.cast(b.call("multiply", wide, b.scalar(float(factor(wide.dtype.numpy.type)), wide.dtype)), x.dtype)
 
     return emit
@@ -316,6 +338,14 @@ def _copy(b: Builder, call: Call) -> Node:
 def _conjugate(b: Builder, call: Call) -> Node:
     (x,) = call.nodes(b)
     return b.call("conjugate" if x.dtype.is_complex else "copy", x)
+
+
+def _sign(b: Builder, call: Call) -> Node:
+    (x,) = call.nodes(b)
+    sign = b.call("sign", x)
+    if x.dtype is not dtypes.bfloat16 or b.check_op is not None:
+        return sign
+    return b.call("where", b.call("equal", x, b.scalar(0, x.dtype)), x, sign)  # ml_dtypes keeps that of -0.0
 
 
 def _divmod(b: Builder, call: Call) -> Result:
@@ -340,7 +370,7 @@ def _power(b: Builder, call: Call) -> Node:
         if not is_weak(exponent):
             check_exponents(b, nodes[1])
         return b.call("power_int", *nodes)
-    if dtype.is_complex or dtype is dtypes.float16:
+    if dtype.is_complex or dtype.is_half:
         return b.call("power", *call.nodes(b))
     if type(exponent) not in (int, float, bool):
         return _power_of_nodes(b, *call.nodes(b))
@@ -400,7 +430,7 @@ def _ldexp(b: Builder, call: Call) -> Node:
 def _spacing(b: Builder, call: Call) -> Node:
     """How far the next number away from zero is; that of -0.0 is the one of 0.0."""
     (x,) = call.nodes(b)
-    only(x.dtype is not dtypes.float16, "spacing", "x", x.dtype, "NumPy's halves have another spacing than the next number")
+    only(not x.dtype.is_half, "spacing", "x", x.dtype, "NumPy's halves have another spacing than the next number")
     zero, end = b.scalar(0.0, x.dtype), b.scalar(math.inf, x.dtype)
     x = b.call("where", b.call("equal", x, zero), zero, x)
     return b.call("subtract", b.call("nextafter", x, b.call("copysign", end, x)), x)  # inf - inf is nan
@@ -425,7 +455,7 @@ UFUNCS: dict[np.ufunc, Emit] = {
     np.conjugate: _conjugate,
     np.absolute: op("absolute"),
     np.fabs: op("absolute"),
-    np.sign: op("sign"),
+    np.sign: _sign,
     np.reciprocal: op("reciprocal"),
     np.square: op("square"),
     np.heaviside: op("heaviside"),

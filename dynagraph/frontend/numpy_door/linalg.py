@@ -27,7 +27,7 @@ def matmul(b: Builder, left: Any, right: Any) -> Node:
     x, y = b.as_node(left), b.as_node(right)
     if x.ndim == 0 or y.ndim == 0:
         raise numpy_error("matmul: takes no 0-d operands; use *")
-    dtype = _product_dtype("matmul", resolve(np.matmul, (x, y))[0])
+    dtype = _product_dtype("matmul", resolve(np.matmul, (x, y), of_cupy=b.check_op is not None)[0])
     return _matmul(b, b.cast(x, dtype), b.cast(y, dtype))
 
 
@@ -107,7 +107,7 @@ numpy_method("dot", at_default=("out",))(dot)
 def _scaled(b: Builder, x: Node, y: Node) -> Node:
     """A product with a single number: of matrices by BLAS, of all else by np.multiply."""
     product = apply(b, np.multiply, x, y)
-    by_blas = product.dtype.is_inexact and product.dtype is not dtypes.float16 and product.ndim <= 2
+    by_blas = product.dtype.is_inexact and not product.dtype.is_half and product.ndim <= 2
     return _in_c_order(b, product) if by_blas else product
 
 

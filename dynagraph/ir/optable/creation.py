@@ -22,7 +22,7 @@ def _dtype_attr(who: str, kinds: str = "biufc") -> Any:
     def rule(metas: Metas, attrs: Attrs) -> DType:
         dtype = attrs["dtype"]
         if not isinstance(dtype, DType) or dtype.kind not in kinds:
-            allowed = ", ".join(d.name for d in dtypes.ALL if d.kind in kinds)
+            allowed = ", ".join(d.name for d in dtypes.KNOWN if d.kind in kinds)
             raise DTypeError(f"{who}: dtype must be one of the IR's {allowed}, got {dtype!r}")
         return dtype
 
@@ -90,7 +90,7 @@ def _iota_eager(xp: Any, shape: tuple[int], start: int | float, step: int | floa
 
 def _of_steps(dtype: DType) -> DType:
     """NumPy steps in float32 where it fills with halves."""
-    return dtypes.float32 if dtype is dtypes.float16 else dtype
+    return dtypes.float32 if dtype.is_half else dtype
 
 
 def _iota_expr(position: Index, attrs: Attrs, out: Meta) -> Expr:

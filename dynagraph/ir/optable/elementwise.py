@@ -475,7 +475,7 @@ def _cast_dtype(metas: Metas, attrs: Attrs) -> DType:
     target = attrs["dtype"]
     if not isinstance(target, DType):
         raise DTypeError(
-            f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.ALL)}), got {target!r}"
+            f"cast: dtype must be one of the IR's ({', '.join(d.name for d in dtypes.KNOWN)}), got {target!r}"
         )
     if metas[0].dtype.is_complex and not (target.is_complex or target.is_bool):
         raise DTypeError(f"cast: of complex numbers to {target}: take the real part")

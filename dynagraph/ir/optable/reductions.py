@@ -363,7 +363,7 @@ def _degrees_of_freedom(graph: Graph, count: Dim, ddof: int | float, dtype: DTyp
 
 
 def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
-    if x.dtype is dtypes.float16:  # NumPy's mean, but not its variance, takes float32 on the way
+    if x.dtype.is_half:  # NumPy's mean, but not its variance, takes float32 on the way
         wide = _plain_mean(graph, graph.call(OPS["cast"], x, dtype=dtypes.float32), axis=axis, keepdims=keepdims)
         return graph.call(OPS["cast"], wide, dtype=x.dtype)
     return _plain_mean(graph, x, axis=axis, keepdims=keepdims)

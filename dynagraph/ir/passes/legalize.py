@@ -40,7 +40,7 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
         if node.kind != "call_function":
             continue
         if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":
-            if node.dtype is dtypes.float16 and not target.has_half_products:
+            if node.dtype.is_half and not target.has_half_products:
                 node = _widened_product(graph, node)
             if node.dtype.is_inexact:
                 _matrix_operands(graph, node)
@@ -120,7 +120,7 @@ def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
     axes = node.attrs["axis"]
     if node.dtype.is_complex and lowering.kind == "prod":
         return  # what infinities become depends on the order
-    if node.dtype is dtypes.float16 and lowering.kind in ("sum", "prod"):
+    if node.dtype.is_half and lowering.kind in ("sum", "prod"):
         return  # it is accumulated in float32, and blocks would be rounded
     if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * target.long:
         return

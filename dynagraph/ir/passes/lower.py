@@ -555,7 +555,7 @@ def _cost(body: Sequence[Statement]) -> float:
 def _widest(body: Sequence[Statement]) -> int:
     """The bytes of the widest element that is computed with: so many fewer fit into a vector.  Scans are not vectorised."""
     values = [e for root in expressions(body) for e in root.walk() if e.op not in ("index", "const")]
-    scalar = any(isinstance(s, Running) for s in body) or any(e.dtype is dtypes.float16 or e.op == "gather" for e in values)
+    scalar = any(isinstance(s, Running) for s in body) or any(e.dtype.is_half or e.op == "gather" for e in values)
     return 8 if scalar else max((e.dtype.itemsize for e in values), default=8)
 
 

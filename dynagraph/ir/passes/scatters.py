@@ -113,7 +113,7 @@ def _is_exact(dtype: DType) -> bool:
 
 def _may_round(function: str, dtype: DType) -> bool:
     """Processors add floats in one step, but no halves; of complex numbers the parts."""
-    return function == "add" and dtype is not dtypes.float16
+    return function == "add" and not dtype.is_half
 
 
 # -- the last one at each place -------------------------------------------------------------------------------------------------

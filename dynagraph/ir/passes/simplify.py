@@ -55,19 +55,23 @@ def without_nan(x: Node) -> bool:
 
 def has_exact_reciprocal(c: Scalar, root: Node) -> bool:
     """A power of two whose reciprocal is a normal number: dividing and multiplying round the same real number."""
-    least = max(2.0**-126, float(np.finfo(root.dtype.numpy).tiny))
+    least = 2.0**-14 if root.dtype is dtypes.float16 else 2.0**-126  # halves, whose exponents are the least
     return math.isfinite(c) and abs(math.frexp(c)[0]) == 0.5 and least <= abs(c) <= 1 / least
 
 
 # -- casts -------------------------------------------------------------------------------------------------------------
 def _widens(source: DType, target: DType) -> bool:
     """NumPy's safe casts, apart from those of 64-bit integers to float64: 2**53 + 1 has no float64."""
+    if source is dtypes.bfloat16:  # the upper half of a float32
+        return target in (dtypes.float32, dtypes.float64) or target.is_complex
+    if target is dtypes.bfloat16:  # of 8 digits
+        return source.itemsize == 1
     safe = np.can_cast(source.numpy, target.numpy, "safe")
     return safe and not (source.is_integer and target.is_inexact and 8 * source.itemsize > np.finfo(target.numpy).nmant)
 
 
 _WIDENS: dict[str, frozenset[str]] = {
-    s.name: frozenset(t.name for t in dtypes.ALL if t is not s and _widens(s, t)) for s in dtypes.ALL
+    s.name: frozenset(t.name for t in dtypes.KNOWN if t is not s and _widens(s, t)) for s in dtypes.KNOWN
 }
 
 

@@ -50,7 +50,7 @@ def _long_scan(kernel: Kernel, parts: Parts) -> Running | None:
     for axis in kernel.axes:
         rows *= axis.hint
     a = running.accumulator
-    exact = a.dtype is not dtypes.float16 and not (a.dtype.is_complex and a.kind not in ("sum", "add"))
+    exact = not a.dtype.is_half and not (a.dtype.is_complex and a.kind not in ("sum", "add"))
     return running if rows < parts.rows and a.kind in REDUCTIONS and exact else None
 
 
