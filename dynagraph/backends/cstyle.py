@@ -11,9 +11,10 @@ import numpy as np
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, walk
+from dynagraph.ir.expr import Expr, var, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
 from dynagraph.ir.loops import Accumulator, Axis, Define, Store, expressions
+from dynagraph.ir.passes.lower import combined
 
 OPERATORS = {
     "add": "+",
@@ -38,6 +39,8 @@ BUILTINS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "c
 
 
 BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
+# what accumulations by elementwise ops begin with
+IDENTITIES = {"fmax": math.nan, "fmin": math.nan, "gcd": 0, "hypot": 0.0, "logaddexp": -math.inf, "logaddexp2": -math.inf}
 # what these give of halves are halves
 GIVES_HALVES = {"neg", "abs", "sign", "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign", "select"}
 
@@ -418,6 +421,8 @@ def _count_uses(roots: Iterable[Expr]) -> Counter[Expr]:
 
 def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     """The text of an accumulator's step."""
+    if kind in IDENTITIES:
+        return c.expr(combined(kind, var(left, dtype), var(right, dtype)), Scope())
     if kind in ("any", "all"):
         return f"({left} {'|' if kind == 'any' else '&'} ({right}))"
     if kind in ("max", "min"):
@@ -437,6 +442,8 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
 
 def initial(c: CStyle, a: Accumulator) -> str:
     """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
+    if a.kind in IDENTITIES:
+        return c.literal(IDENTITIES[a.kind], a.dtype)
     if a.kind == "sum":
         return c.real_literal(0.0, a.dtype) if a.dtype.is_float else "0"
     if a.kind in BIT_OPERATORS:

@@ -16,6 +16,7 @@ from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
+from dynagraph.ir.ops import EXTREMES
 from dynagraph.ir.shapes import Shape
 
 
@@ -107,12 +108,21 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """``name = kind(value over the axes)``; kinds as in `ops.Reduction`."""
+    """``name = kind(value over the axes)``; kinds as in `ops.Reduction`, or the name of an elementwise op that has an identity."""
 
     name: str
     kind: str
     dtype: DType
     value: Expr
+
+    @property
+    def is_position(self) -> bool:
+        """Whether it is where the extreme is: what the extreme is has the name `best`."""
+        return self.kind in EXTREMES
+
+    @property
+    def best(self) -> str:
+        return f"{self.name}_best"
 
 
 @dataclass(frozen=True, eq=False)

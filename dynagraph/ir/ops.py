@@ -179,6 +179,7 @@ class _Required:
 
 REQUIRED = _Required()
 OPS: dict[str, Op] = {}
+EXTREMES = {"argmax": "max", "argmin": "min"}  # kinds of reductions that give where an element is: the kind that gives the element
 
 
 def define_op(name: str, **row: Any) -> Op:
@@ -240,6 +241,7 @@ def strided_of(node: Node) -> Strided:
 
 
 __all__ = [
+    "EXTREMES",
     "OPS",
     "REQUIRED",
     "VJP",

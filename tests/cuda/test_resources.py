@@ -79,6 +79,10 @@ def running(x: Any) -> Any:
     return np.cumsum(x, axis=1)
 
 
+def normalized(x: Any) -> Any:
+    return (x - x.mean(axis=1, keepdims=True)) / x.std(axis=1, keepdims=True)
+
+
 def gelu(x: Any) -> Any:
     return 0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
 
@@ -117,3 +121,36 @@ def test_standard_kernels_are_small(name: str, architecture: int) -> None:
                 assert sum(r.spill_stores for r in found.values()) <= 64, found
             else:
                 assert spilled(found) == []
+
+
+OF_ANY_LENGTH: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "softmax": (softmax, (rows(512, 4096),)),
+    "softmax of short rows": (softmax, (rows(4096, 10),)),
+    "softmax of long rows": (softmax, (rows(512, 50000),)),
+    "layernorm": (layernorm, (rows(512, 1000), rows(1000), rows(1000))),
+    "normalized": (normalized, (rows(512, 4096),)),
+    "sums": (lambda x: x.sum(axis=1), (rows(512, 4096),)),
+    "positions": (lambda x: (x.argmax(axis=1), x.max(axis=1)), (rows(512, 4096),)),
+    "position": (lambda x: x.argmax(), (rows(10**6),)),
+}
+
+
+@pytest.mark.parametrize("name", OF_ANY_LENGTH)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_kernels_for_rows_of_any_length_are_small(name: str, architecture: int) -> None:
+    function, arrays = OF_ANY_LENGTH[name]
+    for dtype in (np.float32, np.float64, np.float16):
+        compiled = dg.compile(function, dynamic=True)
+        compiled(*(a.astype(dtype) for a in arrays))
+        for variant in (Variant(), Variant(packs=False)):
+            found = resources(compiled.last_graph, architecture, variant)
+            assert max(r.registers for r in found.values()) <= 64, found
+            assert spilled(found) == []
+
+
+def test_what_does_not_fit_into_registers_is_read_again() -> None:
+    for n, dtype in ((65536, np.float32), (16384, np.float64)):
+        compiled = dg.compile(softmax)
+        compiled(np.ones((512, n), dtype))
+        (found,) = resources(compiled.last_graph, 90, Variant()).values()
+        assert found.spill_stores <= 16, found  # of hundreds, for more threads at a time

@@ -472,7 +472,7 @@ class _KernelPrinter:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {initial(self.c, a)};")
         if not r.axes:
             self._single(r)
-        elif any(a.kind in ("argmax", "argmin") for a in r.accumulators):
+        elif any(a.is_position for a in r.accumulators):
             self._arg_reduce(r)
         else:
             lanes, cascade = lane_plan(r)
@@ -491,7 +491,7 @@ class _KernelPrinter:
         for a, text in zip(r.accumulators, texts):
             if a.kind == "sum" and a.dtype.is_inexact:
                 text = self._combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
-            self.out.line(f"{a.name} = {'0' if a.kind in ('argmax', 'argmin') else text};")
+            self.out.line(f"{a.name} = {'0' if a.is_position else text};")
         self.c.block(r.stores, scope)
 
     def _serial_reduce(self, r: Reduce) -> None:
@@ -589,7 +589,7 @@ class _KernelPrinter:
         """The position of the first extreme; a NaN is the extreme of all."""
         assert not r.stores
         for a in r.accumulators:
-            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
+            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.best} = 0;")
         self.out.line("int64_t position = 0;")
         for axis in r.axes:
             self.out.open("")
@@ -597,13 +597,13 @@ class _KernelPrinter:
         texts = self.c.values([a.value for a in r.accumulators], Scope())
         for a, text in zip(r.accumulators, texts):
             self.out.line(f"const {self.c.number_type(a.value.dtype)} {a.name}_value = {text};")
-            pair = (expr.var(f"{a.name}_{which}", a.value.dtype) for which in ("value", "best"))
+            pair = (expr.var(name, a.value.dtype) for name in (f"{a.name}_value", a.best))
             comparison = expr.call("gt" if a.kind == "argmax" else "lt", *pair)
             better = self.c.expr(comparison, Scope())
             if a.value.dtype.is_inexact:
-                better = f"({better} || {a.name}_value != {a.name}_value) && {a.name}_best == {a.name}_best"
+                better = f"({better} || {a.name}_value != {a.name}_value) && {a.best} == {a.best}"
             self.out.open(f"if (position == 0 || ({better}))")
-            self.out.line(f"{a.name}_best = {a.name}_value;")
+            self.out.line(f"{a.best} = {a.name}_value;")
             self.out.line(f"{a.name} = position;")
             self.out.close()
         self.out.line("++position;")
@@ -685,7 +685,7 @@ class _KernelPrinter:
 
 def lane_plan(r: Reduce) -> tuple[int, bool]:
     """How many lanes a reduction has (0: none, elements are taken one by one), and whether blocks are combined pairwise."""
-    if not r.axes or any(a.kind in ("argmax", "argmin") for a in r.accumulators):
+    if not r.axes or any(a.is_position for a in r.accumulators):
         return 0, False
     extent = longest(r.axes[-1].extent)
     if (extent or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):

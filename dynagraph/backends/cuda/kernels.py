@@ -85,7 +85,8 @@ class KernelPrinter(ABC, Generic[Plan]):
             parameters.append("int64_t *record")
         self.out.line()
         self.out.line(f"/* {kernel.comment}: {self.described()} */")
-        self.out.line(f'extern "C" __global__ void __launch_bounds__({threads})')
+        bounds = f"{threads}, 1" if self.wants_registers() else str(threads)
+        self.out.line(f'extern "C" __global__ void __launch_bounds__({bounds})')
         self.out.open(f"{kernel.name}({', '.join(parameters)})")
         for b in memory:
             if self._is_number(b):
@@ -108,6 +109,10 @@ class KernelPrinter(ABC, Generic[Plan]):
     @abstractmethod
     def body(self) -> None:
         """Print what the kernel does."""
+
+    def wants_registers(self) -> bool:
+        """Whether registers matter more than threads: else the compiler spills a few, so that a processor takes another block."""
+        return False
 
     def _is_number(self, buffer: Buffer) -> bool:
         return buffer.role == "input" and buffer.position in self.variant.by_value

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dynagraph.backends.cstyle import Scope, initial
 from dynagraph.backends.cuda.kernels import KernelPrinter
-from dynagraph.backends.cuda.schedule import UNROLLED_ROWS, WARP, Pack, Rows, kept_loads, n_iterations, packed, pass_axes, replaced
+from dynagraph.backends.cuda.schedule import (
+    MOST_THREADS,
+    UNROLLED_ROWS,
+    WARP,
+    Pack,
+    Rows,
+    kept_loads,
+    n_iterations,
+    packed,
+    pass_axes,
+    replaced,
+)
 from dynagraph.ir import expr
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr
@@ -24,21 +36,47 @@ class RowsPrinter(KernelPrinter[Rows]):
         return n_iterations(self.kernel.axes), self.plan.block // self.plan.team, self.plan.block
 
     def described(self) -> str:
-        return f"{self.plan.team} threads for a row" + (f", packs of {self.plan.width}" if self.plan.width > 1 else "")
+        ways = [*self.plan.fitting, self.plan]
+        room = max((way.room or 0 for way in self.plan.fitting), default=0)
+        packs = max(way.width for way in ways)
+        texts = [f"{self.plan.team} threads for a row", f"packs of {packs}" * (packs > 1), f"written out up to {room}" * (room > 0)]
+        return ", ".join(filter(None, texts))
+
+    def wants_registers(self) -> bool:
+        lengths = (n_iterations(axes) for s in self.kernel.body if (axes := pass_axes(s)))
+        return self.plan.block == MOST_THREADS and any(length.constant is None for length in lengths)
 
     def body(self) -> None:
         plan = self.plan
         kernel = self.kernel
-        teams = plan.block // plan.team
         accumulators = [a for s in kernel.body if isinstance(s, Reduce) and s.axes for a in s.accumulators]
         if plan.team > WARP:
             for a in accumulators:
                 self.out.line(f"__shared__ {self.c.number_type(a.dtype)} {a.name}_of_warp[{plan.team // WARP}];")
-                if _is_position(a):
+                if a.is_position:
                     kind = self.c.number_type(a.value.dtype)
-                    self.out.line(f"__shared__ {kind} {a.name}_best_of_warp[{plan.team // WARP}];")
+                    self.out.line(f"__shared__ {kind} {a.best}_of_warp[{plan.team // WARP}];")
         self.out.line(f"const int lane = threadIdx.x % {plan.team};")
         self.out.line(f"const dg_index rows = {self.c.integer(n_iterations(kernel.axes))};")
+        if not plan.fitting:
+            self._all_rows(plan)
+            return
+        (length,) = {n_iterations(axes) for s in kernel.body if (axes := pass_axes(s))}
+        self.out.line(f"const dg_index row_length = {self.c.integer(length)};")  # the same for all threads: they stay together
+        for way in plan.fitting:
+            in_packs = way.width > 1 and not _is_whole(length, replace(way, multiple=None))
+            tests = [f"row_length % {way.width} == 0"] * in_packs
+            tests += [f"row_length <= {way.room}"] * (way.turns is not None)
+            self.out.open(f"if ({' && '.join(tests)})")
+            self._all_rows(way)
+            self.out.line("return;")
+            self.out.close()
+        self._all_rows(plan)
+
+    def _all_rows(self, plan: Rows) -> None:
+        """The loop over the rows of a team."""
+        kernel = self.kernel
+        teams = plan.block // plan.team
         self.blocks_over("first_row", "rows", teams)
         self._is_shared = teams > 1
         if teams > 1:  # those behind the last row compute it too, as all threads of a warp take part in what it exchanges
@@ -162,10 +200,10 @@ class RowsPrinter(KernelPrinter[Rows]):
                 self._walk(s, s.axes, [x for x in s.body if isinstance(x, (Define, Store))], plan, kept)
             return
         for a in s.accumulators:
-            start = "-1" if _is_position(a) else initial(self.c, a)
+            start = "-1" if a.is_position else initial(self.c, a)
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {start};")
-            if _is_position(a):
-                self.out.line(f"{self.c.number_type(a.value.dtype)} {a.name}_best = 0;")
+            if a.is_position:
+                self.out.line(f"{self.c.number_type(a.value.dtype)} {a.best} = 0;")
         if not s.axes:
             self._single(s, plan)
         else:
@@ -191,7 +229,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             changed = replaced(items, lambda e: _in_pack_of_one(kept.get(e)))
             self._lane_of_pass([x for x in changed if isinstance(x, (Define, Store))], accumulators, "at")
         else:
-            self._pack_of_pass(items, axes[-1], plan.width, kept, accumulators)
+            self._pack_of_pass(items, axes[-1], plan, kept, accumulators)
         self._close_turns(axes, plan)
 
     def _long_pass(
@@ -203,9 +241,9 @@ class RowsPrinter(KernelPrinter[Rows]):
         self.out.line(f"dg_index at = lane * {plan.width};")
         self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
         self.out.open(f"for (; at + {plan.width} <= {length}; at += {plan.team * plan.width})")
-        self._pack_of_pass(items, axis, plan.width, {}, accumulators)
+        self._pack_of_pass(items, axis, plan, {}, accumulators)
         self.out.close()
-        if any(c % plan.width for c in axis.extent.terms.values()):
+        if not _is_whole(axis.extent, plan):
             self.out.line("#pragma unroll 1")
             self.out.open(f"for (; at < {length}; ++at)")
             self._decode_from("at", [axis])
@@ -217,11 +255,13 @@ class RowsPrinter(KernelPrinter[Rows]):
         self,
         items: Sequence[Define | Store],
         axis: Axis,
-        width: int,
+        plan: Rows,
         kept: dict[Expr, Expr],
         accumulators: dict[str, Accumulator],
     ) -> None:
-        statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), kept)
+        width = plan.width
+        lane = IntExpr.symbol("lane_of_pack", 0, width - 1)
+        statements, loads, stores = packed(items, axis, width, lane, kept, plan.multiple)
         self.load_packs(loads, axis, width, "at")
         for pack in stores:
             self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
@@ -245,9 +285,9 @@ class RowsPrinter(KernelPrinter[Rows]):
         else:
             self.block(items, scope)
         for name, a in accumulators.items():
-            if _is_position(a):
-                self.out.open(f"if ({a.name} < 0 || {self._better(a, name, f'{a.name}_best')})")
-                self.out.line(f"{a.name}_best = {name};")
+            if a.is_position:
+                self.out.open(f"if ({a.name} < 0 || {self._better(a, name, a.best)})")
+                self.out.line(f"{a.best} = {name};")
                 self.out.line(f"{a.name} = {position};")
                 self.out.close()
             else:
@@ -261,7 +301,7 @@ class RowsPrinter(KernelPrinter[Rows]):
             text = f"{a.name}_value"
             if a.kind == "sum" and a.dtype.is_inexact:
                 text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
-            self.out.line(f"{a.name} = {'0' if _is_position(a) else text};")
+            self.out.line(f"{a.name} = {'0' if a.is_position else text};")
         self._store_for_row(s.stores, scope, plan)
 
     def _combine_team(self, accumulators: Sequence[Accumulator], plan: Rows) -> None:
@@ -275,14 +315,14 @@ class RowsPrinter(KernelPrinter[Rows]):
         self.out.open(f"if (lane % {WARP} == 0)")
         for a in accumulators:
             self.out.line(f"{a.name}_of_warp[lane / {WARP}] = {a.name};")
-            if _is_position(a):
-                self.out.line(f"{a.name}_best_of_warp[lane / {WARP}] = {a.name}_best;")
+            if a.is_position:
+                self.out.line(f"{a.best}_of_warp[lane / {WARP}] = {a.best};")
         self.out.close()
         self.out.line("__syncthreads();")
         for a in accumulators:
             self.out.line(f"{a.name} = {a.name}_of_warp[lane % {warps}];")
-            if _is_position(a):
-                self.out.line(f"{a.name}_best = {a.name}_best_of_warp[lane % {warps}];")
+            if a.is_position:
+                self.out.line(f"{a.best} = {a.best}_of_warp[lane % {warps}];")
         self._exchange(accumulators, warps)
 
     def _exchange(self, accumulators: Sequence[Accumulator], width: int) -> None:
@@ -291,10 +331,10 @@ class RowsPrinter(KernelPrinter[Rows]):
         for a in accumulators:
             kind = self.c.number_type(a.dtype)
             self.out.line(f"const {kind} {a.name}_other = dg_from_lane({a.name}, (lane ^ step) % {width}, {width});")
-            if not _is_position(a):
+            if not a.is_position:
                 self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_other')};")
                 continue
-            mine, theirs = f"{a.name}_best", f"{a.name}_best_other"
+            mine, theirs = a.best, f"{a.best}_other"
             self.out.line(
                 f"const {self.c.number_type(a.value.dtype)} {theirs} = dg_from_lane({mine}, (lane ^ step) % {width}, {width});"
             )
@@ -321,8 +361,9 @@ def _steps(accumulators: Sequence[Accumulator]) -> list[Define]:
     return [Define(f"{a.name}_value", a.value) for a in accumulators]
 
 
-def _is_position(a: Accumulator) -> bool:
-    return a.kind in ("argmax", "argmin")
+def _is_whole(length: IntExpr, plan: Rows) -> bool:
+    """Whether packs fill a row, as far as is known when the kernel is printed."""
+    return all(c % plan.width == 0 or plan.multiple in monomial for monomial, c in length.terms.items())
 
 
 def _in_pack_of_one(kept: Expr | None) -> Expr | None:

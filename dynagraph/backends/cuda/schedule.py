@@ -7,7 +7,7 @@ neighbours in memory that one thread moves at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Union
 
 from dynagraph.ir import expr
@@ -38,7 +38,11 @@ MOST_THREADS = 1024  # of a block
 PACK_BYTES = 16  # the widest access of a thread
 PACKS_PER_THREAD = 8  # of a row: with more, more threads take part
 KEPT_BYTES = 256  # of a thread's registers that hold its part of a row from one pass over it to the next
+REGISTER_BYTES = 256 * 1024  # of all threads of a block together,
+KEPT_SHARE = 4  # ... of which one part in so many may be kept
 UNROLLED = 16  # turns of a loop that is written out
+FITTING_BYTES = 64  # of a thread's part of one array, where rows of any length are written out: at most
+FITTING_TURNS = 4  # ... and so many turns at least
 TILE = 32  # elements of a side of a tile of a transposition
 TILE_ROWS = 8  # of threads
 SHARED_BYTES = 48 * 1024  # that a block has without asking for more
@@ -76,14 +80,22 @@ class Tiled:
 class Rows:
     """A team of threads computes one iteration of the outer axes.
 
-    `turns`: how many packs (or elements) each thread has of a row, where that is known and few: then loops over the row are written
-    out, and what several passes load stays in registers.
+    `turns`: how many packs (or elements) each thread has of a row, or has at most, where that is known and few: then loops over the
+    row are written out, and what several passes load stays in registers.  `multiple`: a size that is a multiple of `width`.
+    `fitting`: where the length of a row is known only when the kernel runs: ways for rows that fit; the first that does is taken.
     """
 
     team: int
     block: int
     width: int
     turns: int | None
+    multiple: Symbol | None = None
+    fitting: tuple["Rows", ...] = ()
+
+    @property
+    def room(self) -> int | None:
+        """The elements that a row has at most."""
+        return None if self.turns is None else self.team * self.turns * self.width
 
 
 @dataclass(frozen=True)
@@ -197,16 +209,19 @@ def _power_of_two(n: int) -> int:
 # -- packs --------------------------------------------------------------------------------------------------------------------
 
 
-def moves_as_pack(index: IntExpr, axis: Axis, width: int) -> bool:
-    """Whether `width` neighbours along an axis, the first at a multiple of it, are neighbours in memory at a multiple of it."""
+def moves_as_pack(index: IntExpr, axis: Axis, width: int, multiple: Symbol | None = None) -> bool:
+    """Whether `width` neighbours along an axis, the first at a multiple of it, are neighbours in memory at a multiple of it.
+
+    `multiple`: a size that is a multiple of `width`.
+    """
     (step,) = (index.coefficient(axis.symbol),)
     if step != 1:
         return False
     rest = index - IntExpr({(axis.symbol,): 1})
-    return all(coefficient % width == 0 for coefficient in rest.terms.values())
+    return all(coefficient % width == 0 or multiple in monomial for monomial, coefficient in rest.terms.items())
 
 
-def pack_width(axis: Axis, body: Sequence[Statement]) -> int:
+def pack_width(axis: Axis, body: Sequence[Statement], multiple: Symbol | None = None) -> int:
     """How many neighbours along the last axis one thread takes: as many as fill `PACK_BYTES` with the widest elements."""
     if any(coefficient % PACK_BYTES for coefficient in axis.start.terms.values()):
         return 1
@@ -216,7 +231,7 @@ def pack_width(axis: Axis, body: Sequence[Statement]) -> int:
     if not moved:
         return 1
     width = PACK_BYTES // max(dtype.itemsize for dtype in moved)
-    packed = [d for index, d in (*loads, *stores) if moves_as_pack(index, axis, width)]
+    packed = [d for index, d in (*loads, *stores) if moves_as_pack(index, axis, width, multiple)]
     return width if width > 1 and packed else 1
 
 
@@ -236,7 +251,7 @@ class Pack:
 
 
 def packed(
-    body: Sequence[Statement], axis: Axis, width: int, lane: IntExpr, kept: dict[Expr, Expr]
+    body: Sequence[Statement], axis: Axis, width: int, lane: IntExpr, kept: dict[Expr, Expr], multiple: Symbol | None = None
 ) -> tuple[tuple[Statement, ...], list[Pack], list[Pack]]:
     """The statements for one element of a pack, the packs that they read, and those that they fill.
 
@@ -254,7 +269,7 @@ def packed(
         buffer: str
         index: IntExpr
         buffer, index = e.value  # type: ignore[misc]
-        if not moves_as_pack(index, axis, width):
+        if not moves_as_pack(index, axis, width, multiple):
             return e
         pack = loads.setdefault(e, Pack(f"p{len(loads)}", buffer, e.dtype, index))
         return expr.load(f"{pack.name}.v", lane, e.dtype)
@@ -263,7 +278,7 @@ def packed(
     changed = map_body(body, lambda e: map_expr(e, memo, load))
 
     def store(s: Statement) -> Statement:
-        if isinstance(s, Store) and s.place is None and moves_as_pack(s.index, axis, width):
+        if isinstance(s, Store) and s.place is None and moves_as_pack(s.index, axis, width, multiple):
             pack = stores.setdefault((s.buffer, s.index), Pack(f"q{len(stores)}", s.buffer, s.value.dtype, s.index))
             return Store(f"{pack.name}.v", lane, s.value)
         return s
@@ -285,22 +300,59 @@ def _rows(kernel: Kernel, packs: bool) -> Rows:
         return Rows(1, BLOCK, 1, None)
     lengths = {_length(s) for s in passes}
     hint = max(_hint(s) for s in passes)
-    single = all(len(pass_axes(s) or ()) == 1 for s in passes)
-    plain = not any(a.kind in ("argmax", "argmin") for s in passes if isinstance(s, Reduce) for a in s.accumulators)
-    width = min(pack_width(axes[-1], (s,)) for s in passes if (axes := pass_axes(s))) if packs and single and plain else 1
-    items = -(-hint // width)
+    packs = packs and all(len(pass_axes(s) or ()) == 1 for s in passes)
+    length = next(iter(lengths)) if len(lengths) == 1 else None
+    if length is not None and length.constant is None and not length.symbols() & {axis.symbol for axis in kernel.axes}:
+        return _rows_of_any_length(kernel, passes, length, hint, packs)
+    width = _width(passes) if packs else 1
+    team = _team(kernel, -(-hint // width), PACKS_PER_THREAD, PACKS_PER_THREAD // 2)
+    plan = Rows(team, _block(team), width, None)
+    known = length.constant if length is not None else None
+    if not known or known % width or -(-known // (width * team)) > UNROLLED:
+        return plan
+    written_out = replace(plan, turns=-(-known // (width * team)))
+    keeps_something = kept_loads(kernel, written_out) or not kept_loads(kernel, replace(plan, turns=1))
+    return written_out if keeps_something else plan
+
+
+def _rows_of_any_length(kernel: Kernel, passes: Sequence[Statement], length: IntExpr, hint: int, packs: bool) -> Rows:
+    """Where the length is the same for all rows, but known only when the kernel runs.
+
+    What several passes read of rows of up to about twice the length seen at capture stays in registers, element by element: few of
+    the lengths that come are multiples of a pack, and one more way for these would double the code.  What is read once, or is too
+    long, is moved as packs where the length is a multiple.
+    """
+    loads = {e for root in expressions(passes) for e in unconditional(root) if e.op == "load"}
+    most = FITTING_BYTES // max([4, *(e.dtype.itemsize for e in loads)])
+    team = _team(kernel, hint, most // 2, most // 2)
+    turns = _power_of_two(-(-hint // team))
+    fits = replace(Rows(team, _block(team), 1, None), turns=min(most, max(FITTING_TURNS, 2 * turns)))
+    if turns <= most and kept_loads(kernel, fits):
+        return replace(fits, turns=None, fitting=(fits,))
+    multiple = next((s for s in length.symbols() if length == IntExpr({(s,): 1})), None)
+    usual, width = (_width(passes), _width(passes, multiple)) if packs else (1, 1)
+    team = _team(kernel, -(-hint // width), PACKS_PER_THREAD, PACKS_PER_THREAD // 2)
+    general = Rows(team, _block(team), usual, None)
+    return replace(general, fitting=(replace(general, width=width, multiple=multiple),) if width > usual else ())
+
+
+def _width(passes: Sequence[Statement], multiple: Symbol | None = None) -> int:
+    """How many neighbours of a row a thread moves at once."""
+    return min(pack_width(axes[-1], (s,), multiple) for s in passes if (axes := pass_axes(s)))
+
+
+def _team(kernel: Kernel, items: int, most: int, few: int) -> int:
+    """How many threads compute a row of so many packs: a warp at most where each has `most` then, else so that each has `few`."""
     rows = 1
     for axis in kernel.axes:
         rows *= axis.hint
-    team = min(WARP, _power_of_two(items))
-    if items > WARP * PACKS_PER_THREAD or (rows < WARP and items > WARP):
-        team = min(MOST_THREADS, max(WARP, _power_of_two(-(-items // (PACKS_PER_THREAD // 2)))))
-    length = next(iter(lengths)).constant if len(lengths) == 1 else None
-    turns = None
-    if length and length % width == 0:
-        turns = -(-length // (width * team))
-        turns = turns if turns <= UNROLLED else None
-    return Rows(team, team if team > WARP else BLOCK, width, turns)
+    if items > WARP * most or (rows < WARP and items > WARP):
+        return min(MOST_THREADS, max(WARP, _power_of_two(-(-items // few))))
+    return min(WARP, _power_of_two(items))
+
+
+def _block(team: int) -> int:
+    return team if team > WARP else BLOCK
 
 
 def _length(s: Statement) -> IntExpr:
@@ -321,6 +373,11 @@ def _hint_of(axes: Iterable[Axis]) -> int:
     return total
 
 
+def _room(block: int) -> int:
+    """The bytes that each thread of a block of so many may keep."""
+    return min(KEPT_BYTES, REGISTER_BYTES // KEPT_SHARE // block)
+
+
 def kept_loads(kernel: Kernel, plan: Rows) -> list[Expr]:
     """What several passes over a row load, and each thread keeps."""
     if plan.turns is None:
@@ -337,13 +394,13 @@ def kept_loads(kernel: Kernel, plan: Rows) -> list[Expr]:
             buffer: str
             index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
-            if buffer not in stored and (plan.width == 1 or moves_as_pack(index, axis, plan.width)):
+            if buffer not in stored and (plan.width == 1 or moves_as_pack(index, axis, plan.width, plan.multiple)):
                 seen[e] = seen.get(e, 0) + 1
     found: list[Expr] = []
     size = 0
     for e, uses in sorted(seen.items(), key=lambda pair: (str(pair[0].value), pair[0].dtype.name)):
         bytes_of = max(4, e.dtype.itemsize) * plan.width * plan.turns
-        if uses > 1 and size + bytes_of <= KEPT_BYTES:
+        if uses > 1 and size + bytes_of <= _room(plan.block):
             found.append(e)
             size += bytes_of
     return found
@@ -398,7 +455,7 @@ def replaced(body: Sequence[Statement], spelled: Callable[[Expr], Expr | None]) 
 
 
 __all__ = [
-    "BLOCK", "COLUMNS", "OWNER_BLOCKS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Ordered", "Owned",
-    "Pack", "Rows", "Scanned", "Schedule", "Sorting", "Tiled", "Walked", "has_places", "is_associative", "kept_loads",
+    "BLOCK", "COLUMNS", "MOST_THREADS", "OWNER_BLOCKS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Ordered",
+    "Owned", "Pack", "Rows", "Scanned", "Schedule", "Sorting", "Tiled", "Walked", "has_places", "is_associative", "kept_loads",
     "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced", "schedule",
 ]  # fmt: skip

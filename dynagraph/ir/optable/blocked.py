@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.ir.ops import REQUIRED, Attrs, Composite, Metas, define_op
+from dynagraph.ir import dtypes
+from dynagraph.ir.ops import EXTREMES, REQUIRED, Attrs, Composite, Metas, define_op
 from dynagraph.ir.optable.reductions import BIT_REDUCTIONS
 from dynagraph.ir.shapes import Shape
 
@@ -23,6 +24,9 @@ def _blocked_shape(metas: Metas, attrs: Attrs) -> Shape:
 
 
 def _eager(xp: Any, x: Any, *, kind: str, axis: int, block: int) -> Any:
+    if kind in EXTREMES:
+        of_block = (xp.take(x, range(start, min(start + block, x.shape[axis])), axis) for start in range(0, x.shape[axis], block))
+        return xp.stack([getattr(xp, kind)(part, axis) + block * k for k, part in enumerate(of_block)], axis)
     starts = xp.arange(0, x.shape[axis], block)
     return getattr(xp, _REDUCE[kind]).reduceat(x, starts, axis=axis, dtype=x.dtype)
 
@@ -36,9 +40,9 @@ block_reduce = define_op(
     "block_reduce",
     arity=1,
     attrs={"kind": REQUIRED, "axis": REQUIRED, "block": REQUIRED},
-    dtype=lambda metas, attrs: metas[0].dtype,
+    dtype=lambda metas, attrs: dtypes.int64 if attrs["kind"] in EXTREMES else metas[0].dtype,
     shape=_blocked_shape,
     eager=_eager,
     lowering=Composite(_never),
-    doc="reduce `block` neighbours along one axis at a time",
+    doc="reduce `block` neighbours along one axis at a time; positions (argmax, argmin) count from the axis' beginning",
 )

@@ -33,7 +33,7 @@ def _collapse_inner(s: Statement) -> Statement:
     if isinstance(s, Loop):
         axes, body = _merge(*_divided(s.axes, s.body))
         return replace(s, axes=axes, body=body)
-    if isinstance(s, Reduce) and not any(a.kind in ("argmax", "argmin") for a in s.accumulators):
+    if isinstance(s, Reduce) and not any(a.is_position for a in s.accumulators):
         axes, (merged,) = _merge(s.axes, (s,))
         return replace(merged, axes=axes)  # type: ignore[type-var, arg-type]
     return s

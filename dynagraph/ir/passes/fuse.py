@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dynagraph.ir.expr import FUNCTIONS
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
+from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
 from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
 from dynagraph.ir.passes.inplace import Takeovers
 from dynagraph.ir.rewrite import attribute_key
@@ -180,7 +180,7 @@ class _Fuser:
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
         group = self._own_group(node)
-        if node.is_op("call_out") and self._join_call(node):
+        if (node.is_op("call_out") and self._join_call(node)) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in range(len(self.groups) - 1, earliest - 1, -1):
@@ -202,6 +202,21 @@ class _Fuser:
         for position, group in enumerate(self.groups):
             first = group.members[0]
             if first.is_op("call_out") and first.args == node.args and attribute_key(first.attrs["call"]) == key:
+                group.members.append(node)
+                self.group_of[node] = position
+                return True
+        return False
+
+    def _join_blocks(self, node: Node) -> bool:
+        """What else is made of the same blocks is made in the same pass over them, but for columns, which have one accumulator."""
+        axis, operand = node.attrs["axis"], node.args[0]
+        trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1 :])
+        for position, group in enumerate(self.groups):
+            first = group.members[0]
+            same = first.is_op("block_reduce") and first.args == node.args and first.attrs["axis"] == axis
+            if not same or first.attrs["block"] != node.attrs["block"] or len(group.members) == MAX_REDUCTIONS:
+                continue
+            if trailing or any(m.attrs["kind"] in EXTREMES for m in (first, node)):
                 group.members.append(node)
                 self.group_of[node] = position
                 return True
@@ -349,7 +364,7 @@ def _own_group(node: Node) -> Group:
             return Group("row", outer, inner)
         behind = [node.args[0].shape[k] for k in range(max(axes, default=0) + 1, rank)]
         nothing_reduced = all(same_dim(d, 1) for d in inner)
-        if lowering.kind in ("argmax", "argmin") or hint_numel(behind) < 4 or nothing_reduced:
+        if lowering.kind in EXTREMES or hint_numel(behind) < 4 or nothing_reduced:
             return Group("row", outer, inner, joinable=False)
         return Group("column", outer, inner, joinable=False)
     return Group("row", node.shape, ())

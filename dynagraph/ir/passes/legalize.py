@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Library, Reduction
+from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction
 from dynagraph.ir.passes.fuse import is_matrix_layout, operand_strided
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
+
+LAST_POSITION = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,11 @@ class Target:
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
     has_half_products: bool  # products of halves, which are summed in float32
+    in_order: bool  # few rows are reduced in order where that tells: positions, and products of complex numbers
 
 
 CORES = Target(
-    rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32, has_half_products=False
+    rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32, has_half_products=False, in_order=True
 )
 
 
@@ -117,36 +120,79 @@ def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
     """Reduce in blocks first where the kept dimensions alone give too little to do in parallel."""
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
-    axes = node.attrs["axis"]
-    if node.dtype.is_complex and lowering.kind == "prod":
-        return  # what infinities become depends on the order
-    if node.dtype.is_half and lowering.kind in ("sum", "prod"):
-        return  # it is accumulated in float32, and blocks would be rounded
-    if lowering.kind in ("argmax", "argmin") or not axes or hint_numel(operand.shape) < 2 * target.long:
+    axes, kind = node.attrs["axis"], lowering.kind
+    if target.in_order and (kind in EXTREMES or (node.dtype.is_complex and kind == "prod")):
+        return
+    if not axes or hint_numel(operand.shape) < 2 * target.long:
         return
     if axes != tuple(range(axes[0], axes[-1] + 1)):
+        _reduce_in_turn(graph, node, target)
         return
     before, reduced, behind = (
         operand.shape[: axes[0]],
         operand.shape[axes[0] : axes[-1] + 1],
         operand.shape[axes[-1] + 1 :],
     )
-    block = _block_size(hint_numel(before), hint_numel(reduced), behind, target)
+    along = len(before)
+    block = _block_size(hint_numel(before), hint_numel(reduced), behind, target, kind in EXTREMES)
     if block is None:
         return
     with graph.inserting_before(node):
         flat: Shape = before + (numel(reduced),) + behind
         merged = operand if len(axes) == 1 else graph.call(OPS["reshape"], operand, shape=flat)
-        parts = graph.call(OPS["block_reduce"], merged, kind=lowering.kind, axis=len(before), block=block)
-        result = graph.call(node.op, parts, axis=(len(before),), keepdims=False)
+        if node.dtype.is_half and kind in ("sum", "prod"):  # which are accumulated in float32, and rounded once
+            merged = graph.call(OPS["cast"], merged, dtype=dtypes.float32)
+        parts = graph.call(OPS["block_reduce"], merged, kind=EXTREMES.get(kind, kind), axis=along, block=block)
+        if kind in EXTREMES:
+            positions = graph.call(OPS["block_reduce"], merged, kind=kind, axis=along, block=block)
+            result = _position_of_extreme(graph, parts, positions, along, EXTREMES[kind])
+        else:
+            result = graph.call(node.op, parts, axis=(along,), keepdims=False)
+        if result.dtype is not node.dtype:
+            result = graph.call(OPS["cast"], result, dtype=node.dtype)
         if node.attrs["keepdims"]:
             result = graph.call(OPS["reshape"], result, shape=node.shape)
     node.replace_all_uses_with(result)
     graph.erase(node)
 
 
-def _block_size(rows: int, length: int, behind: tuple[Dim, ...], target: Target) -> int | None:
+def _reduce_in_turn(graph: Graph, node: Node, target: Target) -> None:
+    """Reduce the last axes first, where others that are kept stand between: they are rows too."""
+    axes, operand = node.attrs["axis"], node.args[0]
+    rows = hint_numel(d for k, d in enumerate(operand.shape) if k not in axes)
+    if not 0 < rows < target.rows or hint_numel(operand.shape) < rows * target.long:
+        return
+    last = next(k for k, axis in reversed(list(enumerate(axes))) if axis - 1 not in axes)
+    with graph.inserting_before(node):
+        if node.dtype.is_half and node.is_op("sum", "prod"):
+            operand = graph.call(OPS["cast"], operand, dtype=dtypes.float32)
+        inner = graph.call(node.op, operand, axis=axes[last:], keepdims=False)
+        outer = result = graph.call(node.op, inner, axis=axes[:last], keepdims=False)
+        if result.dtype is not node.dtype:
+            result = graph.call(OPS["cast"], result, dtype=node.dtype)
+        if node.attrs["keepdims"]:
+            result = graph.call(OPS["reshape"], result, shape=node.shape)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+    for part in (inner, outer):
+        _split_reduction(graph, part, target)
+
+
+def _position_of_extreme(graph: Graph, extremes: Node, positions: Node, axis: int, kind: str) -> Node:
+    """Of blocks' extremes and where they are: where the row's is first.  A NaN is the extreme of all."""
+    extreme = graph.call(OPS[kind], extremes, axis=(axis,), keepdims=True)
+    found = graph.call(OPS["equal"], extremes, extreme)
+    if extremes.dtype.is_inexact:
+        found = graph.call(OPS["logical_or"], found, graph.call(OPS["isnan"], extremes))
+    elsewhere = graph.call(OPS["constant"], value=LAST_POSITION, dtype=dtypes.int64)
+    first = graph.call(OPS["where"], found, positions, elsewhere)
+    return graph.call(OPS["min"], first, axis=(axis,), keepdims=False)
+
+
+def _block_size(rows: int, length: int, behind: tuple[Dim, ...], target: Target, position: bool) -> int | None:
     columns = hint_numel(behind)
+    if position:  # of which each column is a row of its own
+        rows, behind = rows * columns, ()
     if all(same_dim(d, 1) for d in behind):
         if rows >= target.rows or length < target.long:
             return None

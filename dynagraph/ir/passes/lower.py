@@ -34,7 +34,20 @@ from dynagraph.ir.loops import (
     expr_cost,
     expressions,
 )
-from dynagraph.ir.ops import OPS, Condition, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, Scatter
+from dynagraph.ir.ops import (
+    EXTREMES,
+    OPS,
+    Condition,
+    Creation,
+    Elementwise,
+    Gather,
+    Index,
+    Library,
+    Movement,
+    Reduction,
+    Scan,
+    Scatter,
+)
 from dynagraph.ir.passes.demand import (
     ZERO,
     broadcast_index,
@@ -202,8 +215,8 @@ class _KernelLowering:
             reductions, stores = self._pass(self.stage)
             body += self.defines
             self.defines.clear()
-            positions = [a for a in reductions if a.kind in ("argmax", "argmin")]
-            lanes = [a for a in reductions if a.kind not in ("argmax", "argmin")]
+            positions = [a for a in reductions if a.is_position]
+            lanes = [a for a in reductions if not a.is_position]
             if positions:
                 body.append(Reduce(axes, tuple(positions)))
             if lanes:
@@ -339,14 +352,19 @@ class _KernelLowering:
             Accumulator(f"r_{m.name}", m.attrs["kind"], m.dtype, self.value(m.args[0], index))
             for m in self.group.members
         ]
-        stores = tuple(
-            Store(self.buffers.of[m].name, self.buffers.flat(m, self.rows), expr.var(f"r_{m.name}", m.dtype))
-            for m in self.group.members
-        )
-        if trailing:
-            return outer_axes, (*self.defines, Reduce((inner,), tuple(accumulators)), *stores)
+        positions = tuple(a for a in accumulators if a.is_position)
+        known = {EXTREMES[a.kind]: expr.var(a.best, a.value.dtype) for a in positions}
+        lanes = tuple(a for a in accumulators if not a.is_position and a.kind not in known)
+        stores = []
+        for m, a in zip(self.group.members, accumulators):
+            value = expr.var(a.name, a.dtype)
+            value = expr.call("add", value, expr.index(start)) if a.is_position else known.get(a.kind, value)
+            stores.append(Store(self.buffers.of[m].name, self.buffers.flat(m, self.rows), value))
+        if trailing or positions:
+            passes = tuple(Reduce((inner,), part) for part in (positions, lanes) if part)
+            return outer_axes, (*self.defines, *passes, *stores)
         column = outer_axes[-1]
-        statement = ColumnReduce((inner,), column, accumulators[0], stores)
+        statement = ColumnReduce((inner,), column, accumulators[0], tuple(stores))
         return outer_axes[:-1], (*self.defines, statement)
 
     # -- reductions over leading axes ---------------------------------------------------------------------------------

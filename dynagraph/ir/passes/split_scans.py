@@ -5,6 +5,7 @@ Comes after `lower` and before `memory_plan`, for targets of hundreds of process
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dynagraph.ir import dtypes, expr
@@ -13,8 +14,17 @@ from dynagraph.ir.intexpr import IntExpr, apply
 from dynagraph.ir.loops import Accumulator, Axis, Buffer, Define, Kernel, LoopProgram, Reduce, Running, Step, Store, map_expr
 from dynagraph.ir.passes.lower import combined
 
-# what the total of a part is, for scans of which parts can be combined
-REDUCTIONS = {"sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "maximum": "max", "minimum": "min"}
+# what the total of a part is, for scans of which parts can be combined; of bools another
+TOTALS = {
+    "sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "maximum": "max", "minimum": "min", "fmax": "fmax",
+    "fmin": "fmin", "gcd": "gcd", "bitwise_and": "all_bits", "bitwise_or": "any_bits", "bitwise_xor": "odd_bits",
+    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "hypot": "hypot",
+}  # fmt: skip
+TOTALS_OF_BOOLS = {
+    "add": "any", "multiply": "all", "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min",
+    **{f"{kind}_and": "all" for kind in ("bitwise", "logical")}, **{f"{kind}_or": "any" for kind in ("bitwise", "logical")},
+    **{f"{kind}_xor": "odd_bits" for kind in ("bitwise", "logical")},
+}  # fmt: skip
 STEPS = {"sum": "add", "prod": "multiply"}  # the op that goes on from one element to the next, where it is no kind itself
 
 
@@ -27,7 +37,7 @@ class Parts:
 
 
 def split_scans(program: LoopProgram, parts: Parts) -> LoopProgram:
-    """Needs: kernels from `lower`.  Leaves: the same values, up to the order in which floats are added and multiplied."""
+    """Needs: kernels from `lower`.  Leaves: the same values, up to the order in which floats are combined."""
     buffers = dict(program.buffers)
     steps: list[Step] = []
     for step in program.steps:
@@ -49,13 +59,37 @@ def _long_scan(kernel: Kernel, parts: Parts) -> Running | None:
     rows = 1
     for axis in kernel.axes:
         rows *= axis.hint
+    return running if rows < parts.rows and _kind_of_totals(running.accumulator) is not None else None
+
+
+def _kind_of_totals(a: Accumulator) -> str | None:
+    if a.dtype.is_complex and a.kind not in ("sum", "add"):  # the order tells what infinities and NaNs become
+        return None
+    kind = (TOTALS_OF_BOOLS if a.dtype.is_bool else TOTALS).get(a.kind)
+    return {"fmax": "max", "fmin": "min"}.get(kind, kind) if kind and a.dtype.is_integer else kind
+
+
+def _widened(running: Running) -> Running:
+    """Halves are combined in float32, and rounded when they are stored."""
     a = running.accumulator
-    exact = not a.dtype.is_half and not (a.dtype.is_complex and a.kind not in ("sum", "add"))
-    return running if rows < parts.rows and a.kind in REDUCTIONS and exact else None
+    if not a.dtype.is_half:
+        return running
+    wide = replace(a, dtype=dtypes.float32, value=expr.cast(a.value, dtypes.float32))
+    rounded = expr.cast(var(a.name, wide.dtype), a.dtype)
+    return replace(running, accumulator=wide, stores=_with(running.stores, var(a.name, a.dtype), rounded))
+
+
+def _with(stores: Sequence[Store], one: Expr, other: Expr) -> tuple[Store, ...]:
+    """The stores with one leaf as another expression."""
+    memo: dict[Expr, Expr] = {}
+    return tuple(replace(s, value=map_expr(s.value, memo, lambda leaf: other if leaf == one else leaf)) for s in stores)
 
 
 def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[Kernel]]:
+    running = _widened(running)
     a, axis = running.accumulator, running.axis
+    kind = _kind_of_totals(a)
+    assert kind is not None
     n_parts = (axis.extent + (length - 1)) // length
     part = IntExpr.symbol(f"{axis.symbol.name}_part", 0, n_parts - 1)
     (symbol,) = part.symbols()
@@ -68,7 +102,7 @@ def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[
     totals = Buffer(f"t_{kernel.name}_totals", a.dtype, size, "temp")
     here = row * n_parts + part
     defines = tuple(s for s in kernel.body if isinstance(s, Define))
-    total = Accumulator(f"{a.name}_total", REDUCTIONS[a.kind], a.dtype, a.value)
+    total = Accumulator(f"{a.name}_total", kind, a.dtype, a.value)
     first = Kernel(
         f"{kernel.name}_totals",
         (*kernel.axes, outer),
@@ -86,11 +120,8 @@ def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[
     known = Expr("choose", (is_first, expr.const(0, a.dtype), expr.load(totals.name, here - 1, a.dtype)), a.dtype)
     mine = var(a.name, a.dtype)
     whole = expr.call("select", is_first, mine, combined(STEPS.get(a.kind, a.kind), var(before.name, a.dtype), mine))
-    memo: dict[Expr, Expr] = {}
-    stores = tuple(replace(s, value=map_expr(s.value, memo, lambda leaf: whole if leaf == mine else leaf)) for s in running.stores)
-    third = replace(
-        kernel, axes=(*kernel.axes, outer), body=(*defines, Define(before.name, known), Running(inner, a, stores))
-    )
+    scan = Running(inner, a, _with(running.stores, mine, whole))
+    third = replace(kernel, axes=(*kernel.axes, outer), body=(*defines, Define(before.name, known), scan))
     return totals, [first, second, third]
 
 
