@@ -36,6 +36,8 @@ from gpu_report import Report, summary
 from gpu_wheels import FOLDER, ROOT, NoWheel, top_level, unpack, wheel_of_tree
 
 TESTS = ("tests/cuda", "tests/cupy_arrays")
+# what runs on the device comes first; the rest has been run without one
+ON_DEVICE = ("tests/cupy_arrays/", "tests/cuda/test_replay_anywhere.py", "tests/cuda/test_transfers.py", "tests/cuda/test_api.py")
 COPIED = ("tests", "benchmarks", "scripts", "docs", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE", "Makefile")
 ROW_SECONDS = 100.0  # a row that takes longer hangs
 GRACE = 5.0  # seconds between asking a process to end and ending it
@@ -206,12 +208,16 @@ def run_tests(report: Report, files: Sequence[str], run: Callable[[str, float], 
 
 
 def test_files(tree: Path, folders: Sequence[str]) -> list[str]:
-    """The files of tests in folders, or files themselves, as paths within the tree; the largest first, as it takes longest."""
+    """The files of tests in folders, or files themselves, as paths within the tree: those that need the device first.
+
+    Of these and of the others the largest, as it takes longest.
+    """
     found = []
     for name in folders:
         path = tree / name
         found += [path] if path.is_file() else path.rglob("test_*.py")
-    return [str(p.relative_to(tree)) for p in sorted(found, key=lambda p: -p.stat().st_size)]
+    by_size = [str(p.relative_to(tree)) for p in sorted(found, key=lambda p: -p.stat().st_size)]
+    return sorted(by_size, key=lambda name: not name.startswith(ON_DEVICE))
 
 
 # -- benchmarks ---------------------------------------------------------------------------------------------------------------
@@ -373,7 +379,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=470.0, help="for all")
     parser.add_argument("--test-seconds", type=float, default=200.0, help="of these, for the tests at most")
-    parser.add_argument("--jobs", type=int, default=max(1, min(4, (os.cpu_count() or 1) // 2)), help="files of tests at once")
+    parser.add_argument("--jobs", type=int, default=max(1, min(8, (os.cpu_count() or 1) // 2)), help="files of tests at once")
     parser.add_argument("--tests", nargs="+", default=list(TESTS), metavar="PATH", help="folders or files")
     parser.add_argument("--only", default="", help="rows whose names hold this")
     parser.add_argument("--shrink", type=int, default=1, help="divide the sizes of the benchmarks by this; bars do not apply then")

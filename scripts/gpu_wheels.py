@@ -23,7 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = "gpu-wheels"
-TEST_NEEDS = ("pytest", "hypothesis")
+TEST_NEEDS = ("pytest", "hypothesis", "mpmath")
 PROVIDED = ("numpy",)  # by whoever has CuPy
 BUILT_FROM = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 MADE = (".so", ".pyc")

@@ -13,6 +13,7 @@ from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import CudaError
 
 _held: deque[tuple[Any, tuple[Any, ...]]] = deque()
+_owned: dict[int, Any] = {}  # CuPy's streams of those made here: a garbage collection would destroy one together with ours
 _streams: weakref.WeakValueDictionary[tuple[int, int], Stream] = weakref.WeakValueDictionary()
 
 
@@ -62,6 +63,8 @@ class Stream:
         self._raw, self._is_owner, self._blocks = raw, is_owner, 0
         self.device = device
         self._key = (device, int(raw.ptr))
+        if is_owner:
+            _owned[id(raw)] = raw
 
     @property
     def cupy_stream(self) -> Any:
@@ -144,6 +147,7 @@ class Stream:
             if self._blocks or require_cupy().cuda.get_current_stream(self.device) is self._raw:
                 raise CudaError(f"{self!r} is current: leave its `with` block before closing it")
             raw, self._raw = self.cupy_stream, None
+            _owned.pop(id(raw), None)
             if _streams.get(self._key) is self:
                 del _streams[self._key]
         with on_device(self.device):
@@ -152,6 +156,7 @@ class Stream:
     def __del__(self) -> None:
         raw = getattr(self, "_raw", None)
         if raw is not None and self._is_owner and not sys.is_finalizing():
+            _owned.pop(id(raw), None)
             hold(raw)  # memory of its arena is reused by the next stream at its address: its work must be done
 
     def __eq__(self, other: object) -> bool:

@@ -9,7 +9,7 @@ eager function is CuPy's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
@@ -106,6 +106,7 @@ _ELEMENTWISE = [
     "where", "cast",
 ]  # fmt: skip
 _REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "var", "std", "cumsum", "cumprod"]
+ALONG_AXES = frozenset((*_REDUCTIONS, "amax", "amin"))
 _VIEWS = ["reshape", "transpose", "broadcast_to", "slice"]
 _MOVES = ["copy", "update_slice", "concatenate", "roll", "repeat", "tile", "gather"]
 _OTHERS = ["call_out", "constant", "full", "iota", "eye", "linspace", "matmul", "variable", "stop_gradient"]
@@ -233,8 +234,11 @@ def ufunc_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> t
 # -- what the graph may hold ------------------------------------------------------------------------------------------------------
 
 
-def check_operands(name: str, given: Iterable[Any], is_scalar: Callable[[Node], bool]) -> None:
+def check_operands(name: str, given: Sequence[Any], is_scalar: Callable[[Node], bool]) -> None:
     """Refuse operands that CuPy does not take: lists, where it wants arrays, and what is neither array nor number."""
+    first, *others = (*given, None)
+    if name in ALONG_AXES and isinstance(first, Node) and first.ndim == 0 and any(type(v) is int for v in others):
+        raise Unsupported("UNSUPPORTED_ARGUMENT", f"cupy.{name}: along an axis of a 0-d array, which NumPy lets pass")
     elementwise = name in BINARY or name in UNARY or name in UFUNCS
     n_arrays = 0 if name in CREATES or name in TAKES_LISTS else ARRAYS.get(name, int(name in FUNCTIONS or name in METHODS))
     for k, value in enumerate(given):

@@ -19,6 +19,8 @@ from tests.cupy_arrays import stand_in
 class EmulatedDevice:
     """A `Driver` whose kernels run on the emulator."""
 
+    workspace = 1000
+
     def __init__(self, module: Any, races: bool = False) -> None:
         self.module, self.races = module, races
         self.sources: list[str] = []  # that were loaded, in order
@@ -40,6 +42,10 @@ class EmulatedDevice:
 
     def describe(self, error: int) -> str:
         return emulator.last_error()
+
+    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
+        assert workspace.nbytes == self.workspace
+        self.module.matmul(left, right, out=out)
 
 
 class QueuedDevice(EmulatedDevice):

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.cuda import state
+from dynagraph.cuda import state, streams
 from tests.cupy_arrays import stand_in, stand_in_cuda
 from tests.cupy_arrays.stand_in import NAMES
 
@@ -456,6 +456,20 @@ def test_a_stream_that_nobody_has_is_destroyed_after_its_work(machine: Any) -> N
     del idle
     dg.cuda.empty_cache()
     assert number not in machine.streams
+
+
+def test_a_stream_in_a_cycle_is_destroyed_after_its_work(machine: Any) -> None:
+    stream, done = dg.cuda.Stream(), []
+    number = stream.cupy_stream.ptr
+    machine.streams[number].work.append(lambda: done.append(1))
+    cycle = [stream]
+    cycle.append(cycle)
+    del stream, cycle
+    gc.collect()  # which ends all that it finds together
+    assert number in machine.streams and not done
+    machine.streams[number].run()
+    dg.cuda.empty_cache()
+    assert number not in machine.streams and done == [1] and not streams._owned
 
 
 def test_a_stream_that_cannot_be_entered_stays_closable(machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import dynagraph as dg
 from dynagraph.backends import kernel_cache
 from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.cuda.nvrtc import OPTIONS, compile_cuda
+from dynagraph.backends.cuda.printer import Launch, Variant, print_program
+from dynagraph.backends.cuda.program import complete_source
 from dynagraph.errors import CompilerError
+from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.tools import doctor
 
 AXPY = """
@@ -96,6 +102,66 @@ def test_a_log_that_says_nothing_of_a_kernel_is_an_error():
     image = compile_cuda(AXPY).image
     with pytest.raises(CompilerError, match="does not say what kernel 'axpy' takes"):
         nvrtc.find()._resources("ptxas info    : 0 bytes gmem", image)
+
+
+KPARAM_INFO = 0x17  # what NVIDIA's tools call EIATTR_KPARAM_INFO: one record for each parameter
+
+
+def sections_of(image: bytes) -> dict[str, bytes]:
+    (table,) = struct.unpack_from("<Q", image, 0x28)
+    width, count, of_names = struct.unpack_from("<HHH", image, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", image, table + k * width) for k in range(count)]  # ..., offset, size
+    names = headers[of_names][4]
+    return {image[names + h[0] : image.index(b"\0", names + h[0])].decode(): image[h[4] : h[4] + h[5]] for h in headers}
+
+
+def parameters_of(image: bytes, kernel: str) -> list[tuple[int, int]]:
+    """The offset and size of each parameter, in order."""
+    info, found, at = sections_of(image)[f".nv.info.{kernel}"], {}, 0
+    while at < len(info):
+        kind, attribute, size = struct.unpack_from("<BBH", info, at)
+        payload = info[at + 4 : at + 4 + size] if kind == 4 else b""  # others hold their value in place of the size
+        if kind == 4 and attribute == KPARAM_INFO:
+            _, ordinal, offset, bits = struct.unpack("<IHHI", payload)
+            found[ordinal] = offset, bits >> 18
+        at += 4 + len(payload)
+    return [found[k] for k in range(len(found))]
+
+
+def test_parameters_are_read_from_the_code():
+    assert parameters_of(compile_cuda(AXPY, 90).image, "axpy") == [(0, 8), (8, 8), (16, 8), (24, 4), (32, 8)]
+
+
+def scaled(x, y, small, number):
+    z = (x * number + small) * y
+    return z - z.sum(axis=1, keepdims=True), z.max(axis=0), np.cumsum(z, axis=1)
+
+
+@pytest.mark.parametrize("architecture", [80, 90])
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("options", [{}, {"wide": True}, {"packs": False}, {"checked": True}], ids=str)
+def test_kernels_take_what_they_are_launched_with(architecture, dynamic, options):
+    compiled = dg.compile(scaled, dynamic=dynamic)
+    compiled(np.ones((400, 600)), np.ones((400, 600)), np.float32(2), np.int16(3))
+    graph = compiled.last_graph
+    numbers = frozenset(k for k, node in enumerate(graph.placeholders) if node.ndim == 0)
+    assert len(numbers) == 2
+    variant = Variant(by_value=numbers, **options)
+    program = lower_graph(run_passes(graph))
+    source = print_program(program, variant)
+    launches = [step for step in source.steps if isinstance(step, Launch)]
+    assert any(step.sizes for step in launches) == dynamic
+    image = compile_cuda(complete_source(source), architecture).image
+    values = 0
+    for step in launches:
+        buffers = [program.buffers[name] for name in step.buffers]
+        is_value = [b.role == "input" and b.position in variant.by_value for b in buffers]
+        wanted = [b.dtype.itemsize if value else 8 for b, value in zip(buffers, is_value)] + [8] * len(step.sizes)
+        if variant.checked:
+            wanted += [8] * (2 * is_value.count(False) + 1)
+        assert [size for _, size in parameters_of(image, step.kernel)] == wanted, step.kernel
+        values += sum(is_value)
+    assert values >= len(numbers)
 
 
 def test_modes_differ_in_what_they_round_and_flush():

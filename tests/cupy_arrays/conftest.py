@@ -45,7 +45,7 @@ def op_by_op() -> Iterator[Any]:
         yield module
 
 
-@pytest.fixture(params=["op by op", "kernels"])
+@pytest.fixture(params=["op by op", "kernels"] if real_cupy() is None else ["device"])
 def cp(request: pytest.FixtureRequest) -> Iterator[Any]:
     """Without a device, graphs run op by op by the stand-in's functions, or by kernels of our own on the emulator."""
     real = real_cupy()

@@ -5,7 +5,8 @@ Op by op, results must agree bit for bit, as both runs call the same functions; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,11 @@ def has_kernels(cp: Any) -> bool:
     """Whether programs run by kernels of our own, which round otherwise than the library's functions."""
     library = library_of(cp.ndarray)
     return library is not None and driver_of(library) is not None
+
+
+def by_turns(cp: Any, choices: Sequence[str], name: str) -> Sequence[str]:
+    """All of them; on a real device, where each kernel of CuPy's and ours is compiled anew, one: another one for another name."""
+    return choices if cp.ndarray is stand_in.ndarray or not choices else [choices[zlib.crc32(name.encode()) % len(choices)]]
 
 
 def put(cp: Any, values: Any, device: int = 0) -> Any:

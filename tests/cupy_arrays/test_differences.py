@@ -48,6 +48,7 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "no such parameter": ("numpy-error", lambda cp, x: cp.sum(x, where=x > 1)),
     "numpys parameter": ("numpy-error", lambda cp, x: np.sum(x, initial=3)),
     "reduction in fortran order": ("unsupported-argument", lambda cp, x: x.reshape(3, 2, 2).T.sum(axis=0)),
+    "axis of an array of no axes": ("unsupported-argument", lambda cp, x: x.sum().max(axis=0)),
     "reshape that copies": ("", lambda cp, x: x.T.reshape(-1) + 1),
     "text": ("unsupported-value", lambda cp, x: f"{x.sum()}"),
     "imag of reals": ("unsupported-function", lambda cp, x: x.imag),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import assert_same_run, put, run
 
 VALUES = (
@@ -65,7 +66,7 @@ def arguments(rng: random.Random) -> list[np.ndarray]:
 @pytest.mark.parametrize("seed", range(8))
 def test_programs_made_at_random(cp: Any, seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(20):
+    for _ in range(20 if cp.ndarray is stand_in.ndarray else 2):  # a device's kernels take long to compile
         source = program(rng)
         scope: dict[str, Any] = {"cp": cp, "np": np}
         exec(source, scope)

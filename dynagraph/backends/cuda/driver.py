@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda.blas import WORKSPACE, CuBlas
 from dynagraph.backends.executable import make_final
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import BackendError, CudaError
@@ -46,9 +47,17 @@ class Driver(Protocol):
     def describe(self, error: int) -> str:
         """CUDA's words for an error."""
 
+    workspace: int
+    """The bytes that `multiply` wants."""
+
+    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
+        """``matmul(left, right, out=out)`` on the current stream, which is captured; the graph goes on using the workspace."""
+
 
 class CuPyDriver:
     """CuPy's current stream and device, kernels compiled by NVRTC with our own options."""
+
+    workspace = WORKSPACE
 
     def __init__(self, module: ModuleType):
         self.cuda: Any = module.cuda
@@ -87,6 +96,15 @@ class CuPyDriver:
         text = ctypes.c_char_p()
         self._library.cuGetErrorString(error, ctypes.byref(text))
         return (text.value or b"unknown error").decode()
+
+    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
+        self._blas.multiply(left, right, out, self.stream(), workspace)
+
+    @functools.cached_property
+    def _blas(self) -> CuBlas:
+        from cupy_backends.cuda.libs import cublas  # an optional dependency
+
+        return CuBlas(self.cuda, ctypes.CDLL(cublas.__file__))
 
 
 _installed: dict[ModuleType, Driver] = {}  # for modules that are no CuPy of a real device

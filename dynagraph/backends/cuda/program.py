@@ -34,6 +34,7 @@ from dynagraph.signals import is_of_signal
 
 _log = logging.getLogger("dynagraph.kernels")
 Sizes = Mapping[str, int]
+PRODUCTS = "products"  # in place of a buffer's name: the workspace of products that are captured
 RECORD = "record"  # in place of a buffer's name: what checked kernels note is wrong (see dg_checked in support.h)
 
 
@@ -109,9 +110,9 @@ class DeviceProgram:
     def _prepare_again(self, inputs: Sequence[Any]) -> Prepared:
         """For a call like one that has been run, on the current device; Python numbers are as they were passed."""
         arrays = [x if hasattr(x, "dtype") else np.asarray(x) for x in inputs]
-        return self._prepare_call(arrays, bind_sizes(self.graph, arrays), self.driver.device())
+        return self._prepare_call(arrays, bind_sizes(self.graph, arrays), self.driver.device(), captured=True)
 
-    def _prepare_call(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> Prepared:
+    def _prepare_call(self, inputs: Sequence[Any], sizes: Sizes, device: int, captured: bool = False) -> Prepared:
         xp: Any = self.library.module
         variant = self._variant(inputs, sizes)
         code = self._code(variant, device)
@@ -129,7 +130,9 @@ class DeviceProgram:
             arrays[""] = xp.empty(nbytes, np.uint8)
         if self.checked:
             arrays[RECORD] = xp.zeros(4, np.int64)
-        return outputs, arrays.get(""), functools.partial(self._start_all, code, arrays, sizes, variant)
+        if captured and any(isinstance(step, LibraryCall) for step in code.source.steps):
+            arrays[PRODUCTS] = xp.empty(self.driver.workspace, np.uint8)
+        return outputs, (arrays.get(""), arrays.get(PRODUCTS)), functools.partial(self._start_all, code, arrays, sizes, variant)
 
     def _start_all(self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant) -> None:
         stream, begun = self.driver.stream(), 0
@@ -204,8 +207,10 @@ class DeviceProgram:
         steps = code.source.steps
         names |= {name for step in steps if not isinstance(step, Launch) for name in _symbols_of(step)}
         symbols = sorted(int(name[1:]) for name in names)
-        # a launch of a graph does not save anything where there is but one launch
-        replayer = self.replayer if len(steps) > 1 or not all(isinstance(s, Launch) for s in steps) else None
+        # a launch of a graph does not save anything where there is but one kernel; what other functions of the library's keep for
+        # themselves, such as plans of Fourier transforms, may be gone when a graph needs it
+        recordable = not any(isinstance(s, CallOut) for s in steps) and not (len(steps) == 1 and isinstance(steps[0], Launch))
+        replayer = self.replayer if recordable else None
         self.launcher.prepare(
             launch_address=self.driver.launch_address,
             n_inputs=len(graph.placeholders),
@@ -357,7 +362,11 @@ class DeviceProgram:
 
     def _multiply(self, step: LibraryCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
         out, left, right = (self._operand(o, arrays, sizes) for o in (step.out, *step.operands))
-        if out.size:
+        if not out.size:
+            return
+        if PRODUCTS in arrays:
+            self.driver.multiply(left, right, out, arrays[PRODUCTS])
+        else:
             self.library.module.matmul(left, right, out=out)
 
     def _operand(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> Any:

@@ -48,7 +48,7 @@ def _references_to_a_variable() -> int:
 # of the memory of a result that nobody else has, in `Recording.take`: the recording, its pointer, and the new array have it too
 UNSHARED = _references_to_a_variable() + 3
 
-# the outputs of a call, its workspace (or None), and what launches its kernels
+# the outputs of a call, its workspaces, and what launches its kernels
 Prepared = tuple[list[Any], Any, Callable[[], None]]
 
 
