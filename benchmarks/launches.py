@@ -22,6 +22,7 @@ import numpy as np
 
 import dynagraph as dg
 from dynagraph.backends.cuda import driver
+from dynagraph.backends.cuda.cublas import CublasLt
 from dynagraph.backends.kernel_cache import get_library
 
 CALLS, ROUNDS = 2000, 15
@@ -72,6 +73,9 @@ class NoDriver:
 
     def describe(self, error: int) -> str:
         return ""
+
+    def cublas(self) -> CublasLt | None:
+        return None
 
 
 def stub_library() -> Any:

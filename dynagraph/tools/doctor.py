@@ -23,7 +23,7 @@ from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache
 from dynagraph.backends.blas import find_blas
-from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda import libraries, nvrtc
 from dynagraph.backends.toolchain import toolchain
 from dynagraph.errors import CompilerError
 from dynagraph.tools.cache import size
@@ -172,11 +172,11 @@ def check_cupy() -> Check:
     if not has_cupy():
         driver = "there" if shutil.which("nvidia-smi") else "not there"
         return Check("CuPy", NOTE, f"not installed; a GPU driver is {driver}",
-                     f"programs run on the CPU; where there is a GPU of NVIDIA's: {nvrtc.CURE}")
+                     f"programs run on the CPU; where there is a GPU of NVIDIA's: {libraries.CURE}")
     try:
         import cupy  # an optional extra, slow to import
     except ImportError as error:
-        return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {nvrtc.CURE}")
+        return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {libraries.CURE}")
     refusal = array_libraries.named("cupy").refusal
     if refusal:
         return Check("CuPy", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
@@ -209,7 +209,7 @@ def check_devices() -> Check:
         return Check(subject, WARNING, finding, "no kernels can be compiled for them: see NVRTC")
     if compiler.version[0] > driver // 1000:
         return Check(subject, WARNING, f"{finding}, which may refuse kernels of {compiler.name}",
-                     f"update the driver, or {nvrtc.CURE}")
+                     f"update the driver, or {libraries.CURE}")
     return Check(subject, OK, finding)
 
 

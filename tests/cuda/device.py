@@ -10,6 +10,7 @@ import numpy as np
 
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend
+from dynagraph.backends.cuda.cublas import CublasLt
 from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
 from dynagraph.ir.graph import Graph
 from tests.cuda import emulator
@@ -17,10 +18,10 @@ from tests.cupy_arrays import stand_in
 
 
 class EmulatedDevice:
-    """A `Driver` whose kernels run on the emulator."""
+    """A `Driver` whose kernels run on the emulator; products of matrices are the stand-in's functions, or `products`."""
 
-    def __init__(self, module: Any, races: bool = False) -> None:
-        self.module, self.races = module, races
+    def __init__(self, module: Any, races: bool = False, products: CublasLt | None = None) -> None:
+        self.module, self.races, self.products = module, races, products
         self.sources: list[str] = []  # that were loaded, in order
 
     @property
@@ -40,6 +41,9 @@ class EmulatedDevice:
 
     def describe(self, error: int) -> str:
         return emulator.last_error()
+
+    def cublas(self) -> CublasLt | None:
+        return self.products
 
 
 class QueuedDevice(EmulatedDevice):

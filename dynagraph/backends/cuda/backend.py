@@ -14,6 +14,7 @@ from dynagraph.ir.callouts import function_of
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
+from dynagraph.ir.passes.epilogues import fuse_epilogues
 from dynagraph.ir.passes.fuse import fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import Target, legalize
@@ -30,13 +31,17 @@ PROCESSORS = Target(
 SCANS = Parts(rows=256, length=8192)
 
 
-def lower_graph(graph: Graph) -> LoopProgram:
-    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory."""
+def lower_graph(graph: Graph, epilogues: str | None = None) -> LoopProgram:
+    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory.
+
+    epilogues: of products, None (there are none), "strict" (those that give the same values) or "fast".
+    """
     legal = legalize(graph.copy(), PROCESSORS)
     takeovers = inplace(legal)
     program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
-    return memory_plan(replace(program, steps=steps))
+    program = replace(program, steps=steps)
+    return memory_plan(program if epilogues is None else fuse_epilogues(program, epilogues == "fast"))
 
 
 class NotForDevice(Exception):
@@ -50,10 +55,11 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     if graph.n_checks or all(scalars):
         raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
-    program = lower_graph(on_device)
     arithmetic = "fast" if mode == "fast" else "strict"
+    cublas = driver.cublas()
+    program = lower_graph(on_device, None if cublas is None else arithmetic)
     checked, replays = config.cuda_check, mode == "reduce-overhead"
-    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays, cublas)
     _check(run, library)
     artifacts = {"loops": str(program), "kernels": run.source.text}
     repeatable = all(position is None for position in graph.into)  # arguments are written to in place

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda.cublas import CublasLt, find_or_none
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import BackendError, CudaError
 
@@ -44,6 +45,9 @@ class Driver(Protocol):
 
     def describe(self, error: int) -> str:
         """CUDA's words for an error."""
+
+    def cublas(self) -> CublasLt | None:
+        """What multiplies matrices; None: functions of the arrays' library do."""
 
 
 class CuPyDriver:
@@ -86,6 +90,9 @@ class CuPyDriver:
         text = ctypes.c_char_p()
         self._library.cuGetErrorString(error, ctypes.byref(text))
         return (text.value or b"unknown error").decode()
+
+    def cublas(self) -> CublasLt | None:
+        return find_or_none()
 
 
 _installed: dict[ModuleType, Driver] = {}  # for modules that are no CuPy of a real device
