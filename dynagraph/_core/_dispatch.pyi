@@ -101,8 +101,8 @@ class Launcher:
         results: tuple[tuple[Any, tuple[Size, ...], int], ...],  # dtype, shape, the input that it is written into or -1
         workspace: Size,  # bytes
         # a function's address, units of work, of which so many for a block, threads of a block, parameters: ("input", position),
-        # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes).  Or
-        # a product: such an f, g(sizes) -> a Product, or None where f is to be called, the symbols that it depends on, and its
+        # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes).
+        # Or a product: such an f, g(sizes) -> a Product, or None where f is to be called, the symbols that it depends on, and its
         # matrices A, B, C, D and bias: None, or a parameter and a number of bytes behind its beginning
         launches: tuple[
             tuple[int, Size, int, int, tuple[tuple[str, Size], ...]]

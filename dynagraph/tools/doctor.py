@@ -23,9 +23,9 @@ from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache
 from dynagraph.backends.blas import find_blas
-from dynagraph.backends.cuda import libraries, nvrtc
+from dynagraph.backends.cuda import cublas, libraries, nvrtc
 from dynagraph.backends.toolchain import toolchain
-from dynagraph.errors import CompilerError
+from dynagraph.errors import BackendError, CompilerError
 from dynagraph.tools.cache import size
 
 OK, NOTE, WARNING, ERROR = "ok", "note", "warning", "error"
@@ -168,6 +168,15 @@ def check_nvrtc() -> Check:
     return Check("NVRTC", OK, f"{found.version[0]}.{found.version[1]} for {architectures} ({found.path})")
 
 
+def check_cublas() -> Check:
+    try:
+        return Check("cuBLASLt", OK, cublas.find().name)
+    except BackendError as error:
+        finding, _, cure = str(error).rpartition("; ")
+        status = WARNING if has_cupy() and config.cublaslt != cublas.OFF else NOTE
+        return Check("cuBLASLt", status, f"{finding}; products of matrices on GPUs are functions of CuPy's", cure)
+
+
 def check_cupy() -> Check:
     if not has_cupy():
         driver = "there" if shutil.which("nvidia-smi") else "not there"
@@ -235,7 +244,7 @@ def check_switches() -> Check:
 
 CHECKS: list[Callable[[], Check]] = [
     check_python, check_hook, check_numpy, check_compiler, check_flags, check_blas, check_threads, check_cache,
-    check_kernel, check_nvrtc, check_cupy, check_devices, check_switches,
+    check_kernel, check_nvrtc, check_cublas, check_cupy, check_devices, check_switches,
 ]  # fmt: skip
 
 

@@ -28,11 +28,12 @@ import numpy as np
 
 from dynagraph import config
 from dynagraph._core._dispatch import Product
-from dynagraph.backends.cuda.libraries import CURE, TOOLKIT, candidates
+from dynagraph.backends.cuda.libraries import TOOLKIT, candidates, preferred
 from dynagraph.errors import BackendError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 
+CURE = "pip install nvidia-cublas-cu12, or nvidia-cublas for CUDA 13"
 SONAMES = ("libcublasLt.so.13", "libcublasLt.so.12")
 OLDEST = 12  # the version that it is tested with
 OFF = "off"
@@ -396,7 +397,7 @@ def _find(chosen: str | None, *toolkits: str | None) -> CublasLt:
 
 def _candidates(*toolkits: str | None) -> Iterator[tuple[str, int]]:
     """Names and paths, and how they are opened: what has been loaded already is not loaded again."""
-    for name in SONAMES:
+    for name in preferred(SONAMES):
         yield name, os.RTLD_NOLOAD | os.RTLD_NOW
     for path in candidates("cublasLt", SONAMES, toolkits):
         yield path, ctypes.DEFAULT_MODE

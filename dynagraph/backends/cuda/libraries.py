@@ -25,11 +25,16 @@ def candidates(name: str, sonames: Sequence[str], toolkits: Sequence[str | None]
     for toolkit in (*toolkits, TOOLKIT):
         if toolkit:
             found += _newest_first(Path(toolkit, "lib64").glob(f"lib{name}.so*"))
-    wanted = cupy_cuda()
-    yield from sorted([*found, *sonames], key=lambda path: wanted not in (None, *_version(os.path.realpath(path))[:1]))
+    yield from preferred([*found, *sonames])
     by_loader = ctypes.util.find_library(name)  # last: it asks ldconfig and the C compiler
     if by_loader is not None:
         yield by_loader
+
+
+def preferred(paths: Sequence[str]) -> list[str]:
+    """Paths or names of libraries in their order, those of the CUDA version of CuPy first."""
+    wanted = cupy_cuda()
+    return sorted(paths, key=lambda path: wanted not in (None, *_version(os.path.realpath(path))[:1]))
 
 
 def packages() -> list[Path]:
@@ -61,4 +66,4 @@ def _version(path: str) -> tuple[int, ...]:
     return tuple(int(n) for n in re.findall(r"\d+", path.rpartition(".so")[2]))
 
 
-__all__ = ["CURE", "TOOLKIT", "candidates", "cupy_cuda", "packages"]
+__all__ = ["CURE", "TOOLKIT", "candidates", "cupy_cuda", "packages", "preferred"]

@@ -313,10 +313,15 @@ class DeviceProgram:
         step = self._calls[which]
         (left, right), out = (self._matrices(o, sizes, packs) for o in step.operands), self._matrices(step.out, sizes, packs)
         finish = PLAIN if step.epilogue is None else self._finish(step.epilogue, sizes, packs)
-        made = self.cublas.plan(device, step.out.dtype, left, right, out, finish, self.mode == "fast")
-        if made is None:
-            _log.info("%s: cuBLASLt does not compute %s of %s by %s, %s.matmul does", self.graph.name, step.out.dtype, left.shape,
-                      right.shape, self.library.name)  # fmt: skip
+        try:
+            made = self.cublas.plan(device, step.out.dtype, left, right, out, finish, self.mode == "fast")
+        except BackendError as error:
+            made = None
+            _log.warning("%s: %s.matmul does what cuBLASLt should: %s", self.graph.name, self.library.name, error)
+        else:
+            if made is None:
+                what = f"{step.out.dtype} of {left.shape} by {right.shape}"
+                _log.info("%s: cuBLASLt does not compute %s, %s.matmul does", self.graph.name, what, self.library.name)
         with self._lock:
             self._products[key] = made
             if len(self._products) > MOST_PRODUCTS * len(self._calls):

@@ -18,7 +18,7 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import Axis, Epilogue, Kernel, LibraryCall, LoopProgram, Operand, Step, Store
 from dynagraph.ir.passes.memory_plan import step_buffers
-from dynagraph.ir.shapes import contiguous_strides, expr_of, numel
+from dynagraph.ir.shapes import Dim, SymInt, contiguous_strides, expr_of, numel, same_dim
 
 EXACT = (dtypes.float32, dtypes.float64)  # they are accumulated in their own dtype
 BIASED = (dtypes.float16, dtypes.float32)  # those for which libraries have biases and activations
@@ -99,7 +99,7 @@ def _epilogue(
 ) -> Epilogue | None:
     """What a kernel does with the elements of a product, in their order; None: something else."""
     out, dtype = product.out, product.out.dtype
-    lies_in_order = out.offset == 0 and all(a == b for a, b in zip(out.strides, contiguous_strides(out.shape)))
+    lies_in_order = out.offset == 0 and all(map(same_dim, out.strides, contiguous_strides(out.shape)))
     same_dtype = store.value.dtype is dtype and program.buffers[store.buffer].dtype is dtype
     if dtype not in (RELAXED if fast else EXACT) or not lies_in_order or not same_dtype or not _visits_all(axes, store.index, out):
         return None
@@ -129,7 +129,7 @@ def _with_rest(epilogue: Epilogue, rest: Sequence[_Term], axes: Sequence[Axis], 
         buffer, place = term.load.value  # type: ignore[misc]
         bias, addend = _bias(buffer, place, axes, out), _addend(buffer, place, axes, store.index, out)
         stored_over = buffer == store.buffer
-        if addend is not None and epilogue.addend is None and _is_factor(term.factor) and (addend.offset == 0 or not stored_over):
+        if addend is not None and epilogue.addend is None and _is_factor(term.factor) and (place == store.index or not stored_over):
             epilogue = replace(epilogue, addend=addend, weight=term.factor)
         elif bias is not None and epilogue.bias is None and term.factor == 1.0 and out.dtype in BIASED and not stored_over:
             epilogue = replace(epilogue, bias=bias)
@@ -150,9 +150,31 @@ def _visits_all(axes: Sequence[Axis], index: IntExpr, out: Operand) -> bool:
 
 
 def _addend(buffer: str, place: IntExpr, axes: Sequence[Axis], index: IntExpr, out: Operand) -> Operand | None:
-    """What lies as the product does."""
+    """What lies as the product does, or has longer rows."""
     offset = place - index
-    return None if _varies(offset, axes) else Operand(buffer, out.dtype, out.shape, out.strides, offset)
+    if not _varies(offset, axes):
+        return Operand(buffer, out.dtype, out.shape, out.strides, offset)
+    if len(axes) != 2 or axes[1].extent != expr_of(out.shape[-1]):
+        return None
+    step, one = (place.coefficient(axis.symbol) for axis in axes)
+    if step is None or step == 0 or one != 1 or _varies(step, axes):
+        return None
+    offset = place - step * IntExpr.symbol(axes[0].symbol.name) - IntExpr.symbol(axes[1].symbol.name)
+    if _varies(offset, axes):
+        return None
+    row = _as_dim(step, out)
+    if row is None:
+        return None
+    strides = tuple(row * dim for dim in contiguous_strides(out.shape[:-1]))
+    return Operand(buffer, out.dtype, out.shape, (*strides, 1), offset)
+
+
+def _as_dim(step: IntExpr, out: Operand) -> Dim | None:
+    """The step as a size among those of a product."""
+    environment = next((dim.env for dim in out.shape if isinstance(dim, SymInt)), None)
+    if step.constant is not None or environment is None:
+        return step.constant
+    return SymInt(step, environment)
 
 
 def _bias(buffer: str, place: IntExpr, axes: Sequence[Axis], out: Operand) -> Operand | None:
