@@ -105,7 +105,7 @@ int check(const Operation &o, const Layout *const layouts[4])
     const int scale = d.type == R_16F ? (int)R_32F : d.type;
     if (o.scale != scale || (o.compute == COMPUTE_64F) != is_double || (o.compute == COMPUTE_32F_FAST_TF32 && d.type != R_32F))
         return NOT_SUPPORTED;
-    if (o.epilogue != EPILOGUE_DEFAULT && (is_double || is_complex))
+    if (o.epilogue != EPILOGUE_DEFAULT && is_complex)
         return NOT_SUPPORTED;
     if ((o.epilogue & EPILOGUE_BIAS) && !o.bias)
         return refuse("a bias without an address");

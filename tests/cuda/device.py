@@ -82,10 +82,10 @@ class QueuedDevice(EmulatedDevice):
         return 0
 
 
-def emulated(graph: Graph, races: bool = False, mode: str = "default") -> Any:
-    """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator."""
+def emulated(graph: Graph, races: bool = False, mode: str = "default", products: CublasLt | None = None) -> Any:
+    """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator; products as there."""
     library = CuPy("cupy", stand_in.module())
-    executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races), mode)
+    executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races, products), mode)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         given = [stand_in.laid(a) if isinstance(a, np.ndarray) else a for a in arrays]

@@ -289,7 +289,7 @@ def test_one_of_two_products_is_added_to_the_other() -> None:
 
 
 @pytest.mark.parametrize("dtype, bias, addend", [
-    (np.float64, None, "product + 1.0 * x"),  # libraries have no biases of them
+    (np.float64, "product + x", "product + 1.0 * x"),
     (np.complex64, None, None),  # beta * C is no product by one: it makes NaN of infinities
     (np.float16, None, None),  # which is added up in float32
 ])  # fmt: skip
@@ -664,12 +664,16 @@ def test_what_the_process_has_loaded_comes_first(monkeypatch: pytest.MonkeyPatch
     loaded = path()
     monkeypatch.setattr(cublas, "SONAMES", (loaded,))
     monkeypatch.setattr(cublas, "candidates", lambda *_: iter([str(tmp_path / "other.so")]))
-    assert stand_in_cublas() and cublas._find(None, str(tmp_path)).path == loaded
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path))
+    assert stand_in_cublas() and cublas.find().path == loaded
     monkeypatch.setattr(cublas, "SONAMES", ("libno-such-thing.so",))
     (tmp_path / "other.so").write_text("no library")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "another key"))
     said = r"^found no cuBLASLt, for products of matrices: .*; .*other\.so does not serve: .*; pip install"
-    with pytest.raises(dg.BackendError, match=said):
-        cublas._find(None, str(tmp_path), "another key")
+    for _ in range(2):
+        with pytest.raises(dg.BackendError, match=said):
+            cublas.find()
+        monkeypatch.setattr(cublas, "candidates", None)  # it has looked
 
 
 def test_old_libraries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -368,20 +368,23 @@ def find() -> CublasLt:
 
     Of several, one of the CUDA version that the installed CuPy is built for comes first.  Raises BackendError where there is none.
     """
-    return _find(config.cublaslt, os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"))
+    found = _find(config.cublaslt, os.environ.get("CUDA_PATH"), os.environ.get("CUDA_HOME"))
+    if isinstance(found, str):
+        raise BackendError(found)
+    return found
 
 
 @functools.lru_cache(maxsize=8)
-def _find(chosen: str | None, *toolkits: str | None) -> CublasLt:
+def _find(chosen: str | None, *toolkits: str | None) -> CublasLt | str:
+    """It, or why there is none: looking takes long, and is done once."""
     if chosen == OFF:
-        raise BackendError(f"cuBLASLt is switched off: config.cublaslt={OFF!r}; unset it (DYNAGRAPH_CUBLASLT)")
+        return f"cuBLASLt is switched off: config.cublaslt={OFF!r}; unset it (DYNAGRAPH_CUBLASLT)"
     if chosen is not None:
         try:
             return CublasLt.load(chosen)
-        except (OSError, AttributeError) as error:
-            raise BackendError(
-                f"config.cublaslt={chosen!r} is no cuBLASLt: {error}; name another libcublasLt.so, or unset it (DYNAGRAPH_CUBLASLT)"
-            ) from error
+        except (OSError, AttributeError, BackendError) as error:
+            cure = "name another libcublasLt.so, or unset it (DYNAGRAPH_CUBLASLT)"
+            return f"config.cublaslt={chosen!r} is no cuBLASLt: {error}; {cure}"
     broken = ""
     for path, mode in _candidates(*toolkits):
         try:
@@ -389,7 +392,7 @@ def _find(chosen: str | None, *toolkits: str | None) -> CublasLt:
         except (OSError, AttributeError, BackendError) as error:
             if os.path.exists(path):
                 broken += f"; {path} does not serve: {error}"
-    raise BackendError(
+    return (
         "found no cuBLASLt, for products of matrices: looked in this process, NVIDIA's pip packages, $CUDA_PATH, $CUDA_HOME, "
         f"{TOOLKIT} and the loader's search{broken}; {CURE}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
@@ -92,6 +93,8 @@ class CuPyDriver:
         return (text.value or b"unknown error").decode()
 
     def cublas(self) -> CublasLt | None:
+        with contextlib.suppress(ImportError):
+            _ = self.cuda.cublas  # CuPy loads its cuBLAS when it is first asked for it, and then it is what is found
         return find_or_none()
 
 

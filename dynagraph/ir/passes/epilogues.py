@@ -21,7 +21,6 @@ from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import Dim, SymInt, contiguous_strides, expr_of, numel, same_dim
 
 EXACT = (dtypes.float32, dtypes.float64)  # they are accumulated in their own dtype
-BIASED = (dtypes.float16, dtypes.float32)  # those for which libraries have biases and activations
 RELAXED = (dtypes.float16, *EXACT)
 
 
@@ -103,7 +102,7 @@ def _epilogue(
     same_dtype = store.value.dtype is dtype and program.buffers[store.buffer].dtype is dtype
     if dtype not in (RELAXED if fast else EXACT) or not lies_in_order or not same_dtype or not _visits_all(axes, store.index, out):
         return None
-    activation, value = _activation(store.value) if fast and dtype in BIASED else ("", store.value)
+    activation, value = _activation(store.value) if fast else ("", store.value)
     terms = list(_terms(value, 1.0))
     roundings = sum(e.op in ("add", "sub", "mul") for e in value.walk())
     if any(t is None for t in terms) or (not fast and (roundings != 1 or any(e.op == "neg" for e in value.walk()))):
@@ -131,7 +130,7 @@ def _with_rest(epilogue: Epilogue, rest: Sequence[_Term], axes: Sequence[Axis], 
         stored_over = buffer == store.buffer
         if addend is not None and epilogue.addend is None and _is_factor(term.factor) and (place == store.index or not stored_over):
             epilogue = replace(epilogue, addend=addend, weight=term.factor)
-        elif bias is not None and epilogue.bias is None and term.factor == 1.0 and out.dtype in BIASED and not stored_over:
+        elif bias is not None and epilogue.bias is None and term.factor == 1.0 and not stored_over:
             epilogue = replace(epilogue, bias=bias)
         else:
             return None
