@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph._core._dispatch import Product
+from dynagraph._core._dispatch import Launcher, Product
 from dynagraph.backends.cuda import cublas, driver
 from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.cuda.cublas import PLAIN, CublasLt, Finish, Matrices
@@ -174,6 +174,39 @@ def test_a_device_has_one_handle_and_each_has_its_own() -> None:
     for number in (0, 0, 1, 0, 1):
         library.plan(number, dtypes.float64, shapes, shapes, shapes)
     assert counted("contexts") == before + 2
+
+
+@pytest.mark.parametrize("wrong, said", [
+    ({"algorithm": b"short"}, r"^Product: an algorithm of 5 bytes, factors of 4 and 4, a workspace of 0$"),
+    ({"alpha": bytes(17)}, r"^Product: an algorithm of 64 bytes, factors of 17 and 4, a workspace of 0$"),
+    ({"workspace": -1}, r"a workspace of -1$"),
+    ({"layouts": (1, 1)}, r"^Product: 2 layouts, not 4$"),
+    ({"turns": ((0, 0),)}, r"a turn is \(a, b, c, d\)"),
+])  # fmt: skip
+def test_plans_are_checked_when_they_are_made(wrong: dict[str, Any], said: str) -> None:
+    right: dict[str, Any] = {"matmul": 1, "set_attribute": 1, "handle": 1, "operation": 1, "layouts": (1, 1, 1, 1), "turns": ()}
+    right |= {"algorithm": bytes(64), "alpha": bytes(4), "beta": bytes(4), "workspace": 0, "keepalive": None}
+    assert Product(**right).run((0, 0, 0, 0, 0), 0, 0) == 0  # of no turns
+    with pytest.raises((ValueError, TypeError), match=said):
+        Product(**right | wrong)
+
+
+@pytest.mark.parametrize("step, said", [
+    ((None, None, (), (None,) * 4), r"^Launcher: a product of 4 matrices, not 5$"),
+    ((None, None, (3,), (None,) * 5), r"^Launcher: symbol 3 of 1$"),
+    ((None, None, (), (("value", 0, 0), *(None,) * 4)), r"^Launcher: a matrix that is a value$"),
+    ((None, None, (), (("input", 7, 0), *(None,) * 4)), r"^Launcher: input 7 of 1$"),
+    ((None, None, (), (("input", 0), *(None,) * 4)), r"a matrix is \(kind, what, begin\)"),
+])  # fmt: skip
+def test_launchers_check_products(step: Any, said: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=said):
+        launching(step)
+
+
+def launching(*steps: Any) -> Launcher:
+    launcher = Launcher()
+    launcher.prepare(1, 1, 1, (), (), 0, steps, (), 1 << 31, 1, 0, np.ndarray, np.dtype(np.uint8), int, int, print, None, ())
+    return launcher
 
 
 def finishing(dtype: Any, m: int = 6, n: int = 8) -> tuple[np.ndarray, ...]:
@@ -437,6 +470,15 @@ def test_sizes_are_planned_once_each(device: EmulatedDevice, without_matmul: Non
     assert first.calls == 2 * len(cases) and again.calls == 4 * len(cases)
     assert first.heuristics >= 2 * len(cases) > 0 == again.heuristics
     assert compiled.stats.refusals == 0
+
+
+def test_what_looks_for_plans_must_give_one(device: EmulatedDevice, fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynagraph.backends.cuda.program.DeviceProgram._product_now", lambda *_: 3)
+    compiled = dg.compile(lambda x, y: x @ y, fullgraph=True)
+    with Calls() as count:
+        for _ in range(3):
+            close(compiled(put(A), put(B)), A @ B)
+    assert compiled.stats.refusals == 2 and count.calls == 1  # the first is Python's
 
 
 def test_few_plans_are_kept(device: EmulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
