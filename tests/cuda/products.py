@@ -36,6 +36,11 @@ def _library() -> ctypes.CDLL:
     return library
 
 
+def is_loaded() -> bool:
+    """Whether anybody has asked for it."""
+    return _library.cache_info().currsize > 0
+
+
 def set_stand_in(workspace: int = 0, heuristic: int = 0, matmul: int = 0) -> None:
     """From here on: the bytes that products need, what the heuristic and products give instead of success."""
     _library().stand_in_set(workspace, heuristic, matmul)
@@ -98,4 +103,4 @@ class _Recorded:
         self._forget(self._call)
 
 
-__all__ = ["Calls", "QueuedProducts", "counted", "path", "set_stand_in", "stand_in_cublas"]
+__all__ = ["Calls", "QueuedProducts", "counted", "is_loaded", "path", "set_stand_in", "stand_in_cublas"]

@@ -23,7 +23,7 @@ from dynagraph.ir.loops import Epilogue, Kernel, LibraryCall
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.tools import doctor
 from tests.cuda.device import EmulatedDevice
-from tests.cuda.products import Calls, QueuedProducts, counted, path, set_stand_in, stand_in_cublas
+from tests.cuda.products import Calls, QueuedProducts, counted, is_loaded, path, set_stand_in, stand_in_cublas
 from tests.cupy_arrays import stand_in
 
 KINDS = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
@@ -34,7 +34,8 @@ RNG = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     yield
-    set_stand_in()
+    if is_loaded():  # tests on a device do without it
+        set_stand_in()
     gc.collect()
 
 
@@ -785,8 +786,6 @@ def test_batches_of_the_device(real: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["default", "fast", "reduce-overhead"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [name for name in CASES if "infinity" not in name])
 def test_epilogues_of_the_device(real: Any, name: str, mode: str) -> None:
-    with np.errstate(all="ignore"):
-        if "infinity" not in name:
-            compare(real, CASES[name][0], (A, B, C, D), mode)
+    compare(real, CASES[name][0], (A, B, C, D), mode)
