@@ -38,15 +38,15 @@ def fuse_epilogues(program: LoopProgram, fast: bool = False) -> LoopProgram:
             found = next((f for source in read if (f := _fused(program, steps, source, position, fast)) is not None), None)
             if found is not None:
                 source, fused = found
-                steps[source], steps[position] = _Gone, fused
+                steps[source], steps[position] = _GONE, fused
                 del products[program.steps[source].out.buffer]  # type: ignore[union-attr]
-    kept = tuple(s for s in steps if s is not _Gone)
+    kept = tuple(s for s in steps if s is not _GONE)
     used = {name for step in kept for names in step_buffers(step) for name in names}
     buffers = {k: b for k, b in program.buffers.items() if b.role != "temp" or k in used}
     return replace(program, buffers=buffers, steps=kept)
 
 
-_Gone = Kernel("", (), ())  # in place of a product that has moved
+_GONE = Kernel("", (), ())  # in place of a product that has moved
 
 
 def _fused(
