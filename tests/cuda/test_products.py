@@ -243,7 +243,7 @@ def test_a_bias_that_is_not_aligned_is_left_to_others() -> None:
 def steps_of(function: Callable[..., Any], *arrays: np.ndarray, fast: bool = False) -> list[Any]:
     compiled = dg.compile(function, fullgraph=True)
     compiled(*arrays)
-    return list(lower_graph(run_passes(compiled.last_graph), "fast" if fast else "strict").steps)
+    return list(lower_graph(run_passes(compiled.last_graph), "fast" if fast else "strict", epilogues=True).steps)
 
 
 def epilogues_of(function: Callable[..., Any], *arrays: np.ndarray, fast: bool = False) -> list[str | None]:
@@ -332,7 +332,7 @@ def test_dtypes_that_have_epilogues(dtype: Any, bias: str | None, addend: str | 
         arrays = finishing(dtype)
         graph = dg.compile(function, fullgraph=True)
         graph(*arrays)
-        steps = lower_graph(run_passes(graph.last_graph), "strict").steps
+        steps = lower_graph(run_passes(graph.last_graph), epilogues=True).steps
         assert [spelled(s) for s in steps if isinstance(s, LibraryCall) and s.epilogue] == ([want] if want else [])
 
 
@@ -374,7 +374,7 @@ def test_sizes_that_are_symbols() -> None:
     for m, n in ((6, 5), (7, 4)):
         square = some(n, n, dtype=np.float32)
         compiled(some(m, n, dtype=np.float32), square, some(m, n, dtype=np.float32), some(n, dtype=np.float32))
-    steps = lower_graph(run_passes(compiled.last_graph), "strict").steps
+    steps = lower_graph(run_passes(compiled.last_graph), epilogues=True).steps
     assert [spelled(s) for s in steps if isinstance(s, LibraryCall)] == ["product + 1.0 * x", "product + x"]
 
 

@@ -31,17 +31,17 @@ PROCESSORS = Target(
 SCANS = Parts(rows=256, length=8192)
 
 
-def lower_graph(graph: Graph, epilogues: str | None = None) -> LoopProgram:
+def lower_graph(graph: Graph, arithmetic: str = "strict", epilogues: bool = False) -> LoopProgram:
     """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory.
 
-    epilogues: of products, None (there are none), "strict" (those that give the same values) or "fast".
+    arithmetic: "strict" or "fast"; epilogues: whether products have them.
     """
     legal = legalize(graph.copy(), PROCESSORS)
     takeovers = inplace(legal)
     program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
     program = replace(program, steps=steps)
-    return memory_plan(program if epilogues is None else fuse_epilogues(program, epilogues == "fast"))
+    return memory_plan(fuse_epilogues(program, arithmetic == "fast") if epilogues else program)
 
 
 class NotForDevice(Exception):
@@ -57,7 +57,7 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
     arithmetic = "fast" if mode == "fast" else "strict"
     cublas = driver.cublas()
-    program = lower_graph(on_device, None if cublas is None else arithmetic)
+    program = lower_graph(on_device, arithmetic, epilogues=cublas is not None)
     checked, replays = config.cuda_check, mode == "reduce-overhead"
     run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays, cublas)
     _check(run, library)

@@ -16,7 +16,7 @@ ARCHITECTURE = 90  # Hopper's
 
 def program_of(graph: Graph) -> LoopProgram:
     """The loops of a captured graph, as they are printed for a GPU with cuBLASLt."""
-    return lower_graph(run_passes(graph), "strict")
+    return lower_graph(run_passes(graph), epilogues=True)
 
 
 def loops(graph: Graph) -> str:
