@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 
 import dynagraph as dg
+from dynagraph._core._dispatch import Product
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.kernel_cache import get_library
 
 CALLS, ROUNDS = 2000, 15
 STUB = "int stub(void *f, int a, int b, int c, int d, int e, int g, int s, void *t, void **p, void **x)"
+PRODUCT = "int stub_product(void) { return 0; }"  # for any arguments
 ADDRESS = 1 << 20  # of all memory
 
 
@@ -42,7 +44,7 @@ class Array:
     __slots__ = ("data", "dtype", "itemsize", "ndim", "shape", "size", "strides")
     memory = Pointer()
     flags, base = types.SimpleNamespace(c_contiguous=True, f_contiguous=True), None
-    __mul__ = __add__ = __sub__ = lambda self, other: None
+    __mul__ = __add__ = __sub__ = __matmul__ = lambda self, other: None
 
     def __init__(self, shape: tuple[int, ...], dtype: Any):
         self.shape, self.dtype, self.data = shape, dtype, self.memory
@@ -54,11 +56,21 @@ class Array:
         return made
 
 
+class NoProducts:
+    """In place of cuBLASLt: plans that do nothing."""
+
+    def __init__(self, stub: int) -> None:
+        self.stub = stub
+
+    def plan(self, *args: Any) -> Product:
+        return Product(self.stub, self.stub, 1, 1, (1, 1, 1, 1), bytes(64), bytes(4), bytes(4), 0, ((0, 0, 0, 0),), None)
+
+
 class NoDriver:
     """Loads nothing and launches nothing."""
 
     def __init__(self) -> None:
-        self.library = get_library(STUB + " { return 0; }")
+        self.library = get_library(f"{STUB} {{ return 0; }}\n{PRODUCT}")
         self.launch_address = self.library.address("stub")
 
     def load(self, source: str, kernels: Sequence[str], device: int, mode: str) -> driver.Loaded:
@@ -72,6 +84,9 @@ class NoDriver:
 
     def describe(self, error: int) -> str:
         return ""
+
+    def cublas(self) -> Any:
+        return NoProducts(self.library.address("stub_product"))
 
 
 def stub_library() -> Any:
@@ -105,8 +120,11 @@ def main() -> None:
     found = {"an array of the stub's": microseconds(lambda: Array((1000,), x.dtype))}
     found["one kernel"] = _measured(lambda x, y: x * y + 1, x, y)
     found["one kernel, three results"] = _measured(lambda x, y: (x * y, x + y, x - y), x, y)
+    m, b = Array.full(64, 64), Array.full(64)
+    found["one product"] = _measured(lambda m, b: m @ m, m, b)
+    found["two products, the first with a bias"] = _measured(lambda m, b: (m @ m + b) @ m, m, b)
     for name, value in found.items():
-        print(f"{name:28s} {value:6.2f} µs")
+        print(f"{name:36s} {value:6.2f} µs")
     if options.json:
         options.json.write_text(json.dumps({"microseconds of host time": found}, indent=2) + "\n")
 

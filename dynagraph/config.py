@@ -118,6 +118,14 @@ SWITCHES: tuple[Switch, ...] = (
         "the compiler of CUDA C; unset: NVIDIA's pip packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search",
     ),
     Switch(
+        "cublaslt",
+        None,
+        _optional(_text),
+        "the path of a libcublasLt, off, or unset",
+        "the library of products of matrices on CUDA devices, off: CuPy's functions; unset: what CuPy has loaded, NVIDIA's pip "
+        "packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search; of programs that are compiled from then on",
+    ),
+    Switch(
         "cuda_check",
         False,
         _flag,

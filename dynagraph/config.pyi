@@ -27,6 +27,7 @@ cache_dir: str | None
 cache_limit: int
 cc: str | None
 nvrtc: str | None
+cublaslt: str | None
 cuda_check: bool
 measure_devices: bool
 entry_limit: int

@@ -58,6 +58,29 @@ class PythonPlan:
     ) -> None: ...
 
 @final
+class Product:
+    """A product of matrices of known sizes by cuBLASLt: descriptors, algorithm and factors."""
+
+    def __init__(
+        self,
+        matmul: int,  # the address of cublasLtMatmul
+        set_attribute: int,  # ... of cublasLtMatmulDescSetAttribute
+        handle: int,
+        operation: int,  # a cublasLtMatmulDesc_t
+        layouts: tuple[int, int, int, int],  # cublasLtMatrixLayout_t of A, B, C and D
+        algorithm: bytes,
+        alpha: bytes,
+        beta: bytes,
+        workspace: int,  # bytes
+        turns: tuple[tuple[int, ...], ...],  # of each call: bytes from the operands' addresses to what it multiplies
+        keepalive: object,
+    ) -> None: ...
+    @property
+    def workspace(self) -> int: ...
+    def run(self, operands: tuple[int, ...], workspace: int, stream: int, /) -> int:
+        """Start it; A, B, C, D and bias are addresses, 0 where there is none.  Gives cuBLASLt's status."""
+
+@final
 class Launcher:
     """The kernels of a program, ready to be launched: it serves the calls of a plan that need no look at their arguments.
 
@@ -78,8 +101,20 @@ class Launcher:
         results: tuple[tuple[Any, tuple[Size, ...], int], ...],  # dtype, shape, the input that it is written into or -1
         workspace: Size,  # bytes
         # a function's address, units of work, of which so many for a block, threads of a block, parameters: ("input", position),
-        # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes)
-        launches: tuple[tuple[int, Size, int, int, tuple[tuple[str, Size], ...]] | Callable[..., Any], ...],
+        # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes).
+        # Or a product: such an f, g(sizes) -> a Product, or None where f is to be called, the symbols that it depends on, and its
+        # matrices A, B, C, D and bias: None, or a parameter and a number of bytes behind its beginning
+        launches: tuple[
+            tuple[int, Size, int, int, tuple[tuple[str, Size], ...]]
+            | tuple[
+                Callable[..., Any],
+                Callable[[tuple[int, ...]], Product | None],
+                tuple[int, ...],
+                tuple[tuple[str, Size, Size] | None, ...],
+            ]
+            | Callable[..., Any],
+            ...,
+        ],
         sizes: tuple[Size, ...],
         reach: int,
         most_blocks: int,
@@ -88,7 +123,7 @@ class Launcher:
         byte_type: object,  # the dtype of the workspace
         current_device: Callable[[], int],
         current_stream: Callable[[], int],
-        on_error: Callable[[int, int], None],  # which launch, CUDA's error; raises
+        on_error: Callable[[int, int], None],  # which launch, CUDA's error or cuBLASLt's status; raises
         keepalive: object,
         symbols: tuple[int, ...],  # those that launches depend on
         # Asked first: takes a key of all that launches depend on, the stream included, and the inputs.  Gives [launch, result...],

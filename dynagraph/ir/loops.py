@@ -182,14 +182,47 @@ class Operand:
 
 
 @dataclass(frozen=True, eq=False)
+class Epilogue:
+    """What becomes of a product before it is stored: ``activation(scale * product + weight * addend + bias)``.
+
+    addend: as large as the product, and may be what it is stored over; bias: one value for each column.  activation: "", "relu", or
+    "gelu" (by tanh).
+    """
+
+    scale: float = 1.0
+    addend: Operand | None = None
+    weight: float = 0.0
+    bias: Operand | None = None
+    activation: str = ""
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return tuple(o for o in (self.addend, self.bias) if o is not None)
+
+    def __str__(self) -> str:
+        text = "product" if self.scale == 1.0 else f"{self.scale!r} * product"
+        if self.addend is not None:
+            text += f" + {self.weight!r} * {self.addend.buffer}"
+        if self.bias is not None:
+            text += f" + {self.bias.buffer}"
+        return f"{self.activation}({text})" if self.activation else text
+
+
+@dataclass(frozen=True, eq=False)
 class LibraryCall:
-    """A routine of a library: ``matmul``: out = left @ right."""
+    """A routine of a library: ``matmul``: out = left @ right, or what an epilogue makes of it."""
 
     routine: str
     out: Operand
     operands: tuple[Operand, ...]
     comment: str = ""
     cost: float = 0.0
+    epilogue: Epilogue | None = None
+
+    @property
+    def read(self) -> tuple[Operand, ...]:
+        """The operands and those of the epilogue."""
+        return self.operands + (() if self.epilogue is None else self.epilogue.operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,7 +415,8 @@ def render(program: LoopProgram) -> str:
         lines.append("")
         if isinstance(step, LibraryCall):
             operands = ", ".join(o.buffer for o in step.operands)
-            lines.append(f"call {step.out.buffer} = {step.routine}({operands})   # {step.comment}")
+            then = "" if step.epilogue is None else f" -> {step.epilogue}"
+            lines.append(f"call {step.out.buffer} = {step.routine}({operands}){then}   # {step.comment}")
             continue
         if isinstance(step, CallOut):
             outs = ", ".join(o.buffer for o in step.outs)

@@ -23,9 +23,9 @@ from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache, machine
 from dynagraph.backends.blas import find_blas
-from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda import cublas, libraries, nvrtc
 from dynagraph.backends.toolchain import toolchain
-from dynagraph.errors import CompilerError
+from dynagraph.errors import BackendError, CompilerError
 from dynagraph.tools.cache import size
 
 OK, NOTE, WARNING, ERROR = "ok", "note", "warning", "error"
@@ -168,15 +168,24 @@ def check_nvrtc() -> Check:
     return Check("NVRTC", OK, f"{found.version[0]}.{found.version[1]} for {architectures} ({found.path})")
 
 
+def check_cublas() -> Check:
+    try:
+        return Check("cuBLASLt", OK, cublas.find().name)
+    except BackendError as error:
+        finding, _, cure = str(error).rpartition("; ")
+        status = WARNING if has_cupy() and config.cublaslt != cublas.OFF else NOTE
+        return Check("cuBLASLt", status, f"{finding}; products of matrices on GPUs are functions of CuPy's", cure)
+
+
 def check_cupy() -> Check:
     if not has_cupy():
         driver = "there" if shutil.which("nvidia-smi") else "not there"
         return Check("CuPy", NOTE, f"not installed; a GPU driver is {driver}",
-                     f"programs run on the CPU; where there is a GPU of NVIDIA's: {nvrtc.CURE}")
+                     f"programs run on the CPU; where there is a GPU of NVIDIA's: {libraries.CURE}")
     try:
         import cupy  # an optional extra, slow to import
     except ImportError as error:
-        return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {nvrtc.CURE}")
+        return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {libraries.CURE}")
     refusal = array_libraries.named("cupy").refusal
     if refusal:
         return Check("CuPy", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
@@ -209,7 +218,7 @@ def check_devices() -> Check:
         return Check(subject, WARNING, finding, "no kernels can be compiled for them: see NVRTC")
     if compiler.version[0] > driver // 1000:
         return Check(subject, WARNING, f"{finding}, which may refuse kernels of {compiler.name}",
-                     f"update the driver, or {nvrtc.CURE}")
+                     f"update the driver, or {libraries.CURE}")
     return Check(subject, OK, finding)
 
 
@@ -247,7 +256,7 @@ def check_switches() -> Check:
 
 CHECKS: list[Callable[[], Check]] = [
     check_python, check_hook, check_numpy, check_compiler, check_flags, check_blas, check_threads, check_cache,
-    check_kernel, check_nvrtc, check_cupy, check_devices, check_costs, check_switches,
+    check_kernel, check_nvrtc, check_cublas, check_cupy, check_devices, check_costs, check_switches,
 ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend
+from dynagraph.backends.cuda.cublas import CublasLt
 from dynagraph.backends.cuda.driver import LaunchFunction, Loaded
 from dynagraph.ir.graph import Graph
 from tests.cuda import emulator
@@ -17,12 +18,10 @@ from tests.cupy_arrays import stand_in
 
 
 class EmulatedDevice:
-    """A `Driver` whose kernels run on the emulator."""
+    """A `Driver` whose kernels run on the emulator; products of matrices are the stand-in's functions, or `products`."""
 
-    workspace = 1000
-
-    def __init__(self, module: Any, races: bool = False) -> None:
-        self.module, self.races = module, races
+    def __init__(self, module: Any, races: bool = False, products: CublasLt | None = None) -> None:
+        self.module, self.races, self.products = module, races, products
         self.sources: list[str] = []  # that were loaded, in order
 
     @property
@@ -43,9 +42,8 @@ class EmulatedDevice:
     def describe(self, error: int) -> str:
         return emulator.last_error()
 
-    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
-        assert workspace.nbytes == self.workspace
-        self.module.matmul(left, right, out=out)
+    def cublas(self) -> CublasLt | None:
+        return self.products
 
 
 class QueuedDevice(EmulatedDevice):
@@ -84,10 +82,10 @@ class QueuedDevice(EmulatedDevice):
         return 0
 
 
-def emulated(graph: Graph, races: bool = False, mode: str = "default") -> Any:
-    """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator."""
+def emulated(graph: Graph, races: bool = False, mode: str = "default", products: CublasLt | None = None) -> Any:
+    """A function of NumPy arrays, and NumPy scalars, that runs the graph's kernels on the emulator; products as there."""
     library = CuPy("cupy", stand_in.module())
-    executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races), mode)
+    executable = backend.compile_graph(graph, library, EmulatedDevice(library.module, races, products), mode)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         given = [stand_in.laid(a) if isinstance(a, np.ndarray) else a for a in arrays]

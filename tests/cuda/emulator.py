@@ -284,6 +284,11 @@ def _libc() -> ctypes.CDLL:
     return libc
 
 
+def stand_in_library(file: Path) -> Path:
+    """The shared library of a C++ file of its own, whose arithmetic is as strict as the kernels'."""
+    return _build(file.name, file.read_text(), [*_MACHINE_FLAGS, "-ffp-contract=off"], [])
+
+
 @functools.cache
 def _machine() -> ctypes.CDLL:
     # for its own tests: fibers as on machines other than x86-64

@@ -138,8 +138,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:
     """Have each kernel changed before it is printed."""
     right = backend.lower_graph
 
-    def wrong(graph: Graph, arithmetic: str) -> LoopProgram:
-        program = right(graph, arithmetic)
+    def wrong(graph: Graph, arithmetic: str, epilogues: bool) -> LoopProgram:
+        program = right(graph, arithmetic, epilogues)
         names = {graph.placeholders[b.position].name: b.name for b in program.buffers.values() if b.role == "input"}
         return replace(program, steps=tuple(change(s, names) if isinstance(s, Kernel) else s for s in program.steps))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dynagraph.ir.ops import Op, Scan
+from dynagraph.backends.cuda.cublas import CublasLt
+from dynagraph.ir.ops import OPS, Op, Scan
 from tests.backends.test_every_op import EITHER_ZERO, SUMS, ULP, chosen, graph_of, tolerance
 from tests.cuda.device import emulated
+from tests.cuda.products import Calls, stand_in_cublas
 from tests.ops.cases import ROWS, Case
 from tests.ops.evaluate import assert_same
 
@@ -41,13 +43,23 @@ BATCH = 24  # cases of an op that one source computes
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)
 def test_kernels_give_what_eager_gives(op: Op) -> None:
+    check(op)
+
+
+def test_products_by_cublas_give_what_eager_gives() -> None:
+    with Calls() as count:
+        check(OPS["matmul"], stand_in_cublas())
+    assert count.calls >= BATCH // 3  # others are of integers, or of no elements
+
+
+def check(op: Op, products: CublasLt | None = None) -> None:
     cases = [case for case in chosen(op) if not order_tells(case)]
     batch = cases[:: len(cases) // BATCH + 1]
     assert batch or op.name in NO_OPERANDS
     if not batch:
         return
     graph, arrays = graph_of(batch)
-    results = emulated(graph)(*arrays)
+    results = emulated(graph, products=products)(*arrays)
     for case, got in zip(batch, results):
         with np.errstate(all="ignore"):
             want = np.asarray(op.eager(np, *case.operands, **op.bind_attrs(case.attrs)))

@@ -16,7 +16,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends import kernel_cache
-from dynagraph.backends.cuda import nvrtc
+from dynagraph.backends.cuda import libraries, nvrtc
 from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.cuda.nvrtc import OPTIONS, compile_cuda
 from dynagraph.backends.cuda.printer import Launch, Variant, print_program
@@ -346,9 +346,9 @@ def test_the_packages_come_first_and_follow_the_cuda_of_cupy(monkeypatch, tmp_pa
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    monkeypatch.setattr(nvrtc, "_packages", lambda: [tmp_path])
-    monkeypatch.setattr(nvrtc, "_cupy_cuda", lambda: cupy)
-    monkeypatch.setattr(nvrtc, "TOOLKIT", str(tmp_path / "none"))
+    monkeypatch.setattr(libraries, "packages", lambda: [tmp_path])
+    monkeypatch.setattr(libraries, "cupy_cuda", lambda: cupy)
+    monkeypatch.setattr(libraries, "TOOLKIT", str(tmp_path / "none"))
     monkeypatch.setattr("ctypes.util.find_library", lambda name: "libnvrtc.so.11")
     found = list(nvrtc._candidates(None, str(tmp_path / "toolkit")))
     assert found[0] == str(tmp_path / first)
@@ -362,21 +362,21 @@ def test_the_cuda_of_cupy_is_known_without_importing_it(monkeypatch, tmp_path):
     installed.write_text("Metadata-Version: 2.1\nName: cupy-cuda12x\nVersion: 14.0.0\n")
     standard_library = [folder for folder in sys.path if "site-packages" not in folder]
     monkeypatch.setattr(sys, "path", [str(tmp_path), *standard_library])
-    assert nvrtc._cupy_cuda() == 12
+    assert libraries.cupy_cuda() == 12
     monkeypatch.setattr(sys, "path", standard_library)
-    assert nvrtc._cupy_cuda() is None
+    assert libraries.cupy_cuda() is None
 
 
 def test_packages_of_nvidia_are_found_where_they_are(monkeypatch, tmp_path):
     (tmp_path / "nvidia" / "cu13").mkdir(parents=True)
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert nvrtc._packages() == [tmp_path / "nvidia"]
+    assert libraries.packages() == [tmp_path / "nvidia"]
     monkeypatch.setitem(sys.modules, "nvidia", type(sys)("nvidia"))  # has no spec
-    assert nvrtc._packages() == []
+    assert libraries.packages() == []
     monkeypatch.delitem(sys.modules, "nvidia")
     monkeypatch.setattr(sys, "path", [])
-    assert nvrtc._packages() == []
+    assert libraries.packages() == []
 
 
 # -- what doctor says ---------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_doctor_tells_of_nvrtc():
 def test_doctor_tells_how_to_get_nvrtc(monkeypatch, cupy, status):
     monkeypatch.setattr(doctor, "has_cupy", lambda: cupy)
     check = doctor.check_nvrtc()
-    assert check.status == status and check.finding.startswith("found no NVRTC") and check.cure == nvrtc.CURE
+    assert check.status == status and check.finding.startswith("found no NVRTC") and check.cure == libraries.CURE
 
 
 def test_doctor_tells_of_a_wrong_switch():
@@ -435,12 +435,12 @@ def test_doctor_tells_of_a_wrong_switch():
 def test_doctor_tells_how_to_get_cupy(monkeypatch):
     monkeypatch.setattr(doctor, "has_cupy", lambda: False)
     check = doctor.check_cupy()
-    assert check.status == "note" and check.finding.startswith("not installed") and nvrtc.CURE in check.cure
+    assert check.status == "note" and check.finding.startswith("not installed") and libraries.CURE in check.cure
     assert doctor.check_devices().finding == "not looked for: that takes CuPy"
 
 
 def test_doctor_prints_brackets_as_they_are(capsys):
-    doctor.print_checks([doctor.Check("NVRTC", "note", "found [none]", nvrtc.CURE)])
+    doctor.print_checks([doctor.Check("NVRTC", "note", "found [none]", libraries.CURE)])
     printed = capsys.readouterr().out
     assert "found [none]" in printed and 'pip install "dynagraph[cuda12]" or "dynagraph[cuda13]"' in printed
 

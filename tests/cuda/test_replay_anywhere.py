@@ -13,26 +13,16 @@ import pytest
 import dynagraph as dg
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.replay import Replayer
-from tests.cuda.device import QueuedDevice
+from tests.cuda.products import QueuedProducts
 
 RNG = np.random.default_rng(0)
 X, Y, W, V = (RNG.standard_normal(shape) for shape in ((6, 12), (6, 12), (12, 7), (7, 3)))
 
 
-class MultiplyingDevice(QueuedDevice):
-    """Products that are captured are queued, too."""
-
-    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
-        arrays = [array._ndarray__held for array in (left, right, out)]
-        queue = self.machine.queue_at(self.device(), self.stream())
-        assert queue.captured is not None
-        queue.add(lambda: np.matmul(arrays[0], arrays[1], out=arrays[2]))
-
-
 @pytest.fixture(autouse=True)
 def device(cp: Any) -> Iterator[Any]:
     if hasattr(cp, "machine"):
-        driver.install(cp, MultiplyingDevice(cp))
+        driver.install(cp, QueuedProducts(cp))
     with dg.config.override(stay_eager=False):
         yield cp
     driver.install(cp, None)

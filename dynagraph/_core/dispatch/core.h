@@ -83,6 +83,14 @@ int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
    may refuse the call.  NULL without an exception: the plan refuses the call, and nothing has happened yet. */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
+/* -- product.c: products of matrices by cuBLASLt -- */
+typedef struct dg_product dg_product;
+extern PyTypeObject dg_ProductType;
+enum { DG_BIAS = 4, DG_OPERANDS }; /* A, B, C, D, then the bias, whose address is null where there is none */
+int64_t dg_product_workspace(const dg_product *product);
+/* starts it and gives cuBLASLt's status; the GIL is held */
+int dg_product_run(const dg_product *product, char *const *operands, void *workspace, void *stream);
+
 /* -- launcher.c: kernels of a device -- */
 typedef struct dg_launcher dg_launcher;
 extern PyTypeObject dg_LauncherType;

@@ -1,11 +1,11 @@
-/* Launchers: the kernels of a program, with everything about their launches that does not change packed beforehand.
+/* Launchers: the kernels and products of a program, with everything about their launches that does not change packed beforehand.
 
    A launcher serves the calls that its program most often gets: memory that begins at multiples of 16 bytes, sizes that fit into 32
    bits, one device, which is the current one.  It leaves all others to the callable of its plan.  Of a call that it serves it first
    asks `replay`, where there is one, for a single launch that does the same. */
 #include "core.h"
 
-enum { PACK_BYTES = 16, VALUE_BYTES = 16, MAX_PARAMETERS = 4 * DG_MAX_ARRAYS };
+enum { PACK_BYTES = 16, VALUE_BYTES = 16, MAX_PARAMETERS = 4 * DG_MAX_ARRAYS, KNOWN_PLANS = 8, WORKSPACE_ALIGNMENT = 256 };
 
 typedef int (*launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                unsigned shared, void *stream, void **parameters, void **extra);
@@ -17,9 +17,27 @@ typedef struct {
     dg_size offset; /* TEMP: in the workspace; CONSTANT: the address itself */
 } parameter;
 
-/* a launch, or where `call` is set a call of Python with the arrays */
+/* a matrix of a product: in the memory of a parameter, `begin` bytes behind its beginning */
+typedef struct {
+    int is_there;
+    parameter memory;
+    dg_size begin;
+} matrix;
+
+/* products of the sizes that came last; `find` knows, or makes, the others */
+typedef struct {
+    PyObject *find; /* (sizes) -> a Product, or None: it is a call of Python */
+    matrix operands[DG_OPERANDS];
+    int n_read, next;
+    unsigned char read[DG_MAX_SYMBOLS]; /* the symbols that it depends on */
+    PyObject *plans[KNOWN_PLANS];       /* or null */
+    int64_t *sizes;                     /* of each plan: n_read values */
+} product;
+
+/* a launch; where `product` is set a product of matrices; where only `call` is set a call of Python with the arrays */
 typedef struct {
     PyObject *call;
+    product *product;
     void *function;
     dg_size n; /* units of work */
     int64_t per_block;
@@ -41,7 +59,7 @@ struct dg_launcher {
     int64_t most_blocks, reach, device;
     PyObject *array_type, *byte_type, *current_device, *current_stream, *on_error, *keepalive;
     PyObject *replay, *replay_failed; /* or null */
-    int n_inputs, n_symbols, n_results, n_launches, n_sizes, n_read;
+    int n_inputs, n_symbols, n_results, n_launches, n_products, n_sizes, n_read;
     unsigned char value_bytes[DG_MAX_ARRAYS]; /* of inputs that are numbers of the host's; 0: an array */
     unsigned char read[DG_MAX_SYMBOLS];       /* the symbols that launches depend on */
     result *results;
@@ -51,6 +69,19 @@ struct dg_launcher {
 };
 
 static PyObject *a_data, *a_ptr;
+
+static void clear_product(product *p)
+{
+    Py_CLEAR(p->find);
+    for (int k = 0; k < DG_OPERANDS; ++k) {
+        dg_size_clear(&p->operands[k].memory.offset);
+        dg_size_clear(&p->operands[k].begin);
+    }
+    for (int k = 0; k < KNOWN_PLANS; ++k)
+        Py_CLEAR(p->plans[k]);
+    PyMem_Free(p->sizes);
+    PyMem_Free(p);
+}
 
 static void clear(dg_launcher *l)
 {
@@ -71,6 +102,8 @@ static void clear(dg_launcher *l)
     for (int k = 0; k < l->n_launches && l->launches; ++k) {
         launch *step = &l->launches[k];
         Py_CLEAR(step->call);
+        if (step->product)
+            clear_product(step->product);
         dg_size_clear(&step->n);
         for (int j = 0; j < step->n_parameters && step->parameters; ++j)
             dg_size_clear(&step->parameters[j].offset);
@@ -85,7 +118,7 @@ static void clear(dg_launcher *l)
     l->results = NULL;
     l->launches = NULL;
     l->sizes = NULL;
-    l->n_results = l->n_launches = l->n_sizes = 0;
+    l->n_results = l->n_launches = l->n_products = l->n_sizes = 0;
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -104,8 +137,11 @@ static int launcher_traverse(dg_launcher *l, visitproc visit, void *arg)
     Py_VISIT(l->keepalive);
     Py_VISIT(l->replay);
     Py_VISIT(l->replay_failed);
-    for (int k = 0; k < l->n_launches; ++k)
+    for (int k = 0; k < l->n_launches; ++k) {
         Py_VISIT(l->launches[k].call);
+        if (l->launches[k].product)
+            Py_VISIT(l->launches[k].product->find);
+    }
     return 0;
 }
 
@@ -179,13 +215,82 @@ static int parse_parameter(dg_launcher *l, parameter *p, PyObject *row)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* a callable, or (function, n, per_block, threads, parameters) */
+static int parse_symbols(dg_launcher *l, PyObject *symbols, unsigned char *read, int *n_read)
+{
+    *n_read = 0;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(symbols); ++k) {
+        long symbol = PyLong_AsLong(PyTuple_GET_ITEM(symbols, k));
+        if (symbol < 0 || symbol >= l->n_symbols || k >= DG_MAX_SYMBOLS) {
+            if (!PyErr_Occurred())
+                PyErr_Format(PyExc_ValueError, "Launcher: symbol %ld of %d", symbol, l->n_symbols);
+            return -1;
+        }
+        read[(*n_read)++] = (unsigned char)symbol;
+    }
+    return 0;
+}
+
+/* (kind, position or size program, begin), or None */
+static int parse_matrix(dg_launcher *l, matrix *m, PyObject *row)
+{
+    if (row == Py_None)
+        return 0;
+    PyObject *kind, *what, *begin;
+    if (!PyArg_ParseTuple(row, "OOO;a matrix is (kind, what, begin)", &kind, &what, &begin))
+        return -1;
+    PyObject *memory = PyTuple_Pack(2, kind, what);
+    int parsed = memory ? parse_parameter(l, &m->memory, memory) : -1;
+    Py_XDECREF(memory);
+    if (parsed < 0 || dg_size_parse(begin, l->n_symbols, &m->begin) < 0)
+        return -1;
+    if (m->memory.kind == VALUE || m->memory.kind == SIZE) {
+        PyErr_Format(PyExc_ValueError, "Launcher: a matrix that is a %U", kind);
+        return -1;
+    }
+    m->is_there = 1;
+    return 0;
+}
+
+/* (call, find, symbols, matrices) */
+static int parse_product(dg_launcher *l, launch *step, PyObject *row)
+{
+    product *p = step->product = PyMem_Calloc(1, sizeof *p);
+    if (!p) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    PyObject *call, *find, *symbols, *matrices;
+    if (!PyArg_ParseTuple(row, "OOO!O!;a product is (call, find, symbols, matrices)", &call, &find, &PyTuple_Type, &symbols,
+                          &PyTuple_Type, &matrices))
+        return -1;
+    step->call = Py_NewRef(call);
+    p->find = Py_NewRef(find);
+    if (PyTuple_GET_SIZE(matrices) != DG_OPERANDS) {
+        PyErr_Format(PyExc_ValueError, "Launcher: a product of %zd matrices, not %d", PyTuple_GET_SIZE(matrices), DG_OPERANDS);
+        return -1;
+    }
+    for (int k = 0; k < DG_OPERANDS; ++k)
+        if (parse_matrix(l, &p->operands[k], PyTuple_GET_ITEM(matrices, k)) < 0)
+            return -1;
+    if (parse_symbols(l, symbols, p->read, &p->n_read) < 0)
+        return -1;
+    if (!(p->sizes = PyMem_Calloc((size_t)KNOWN_PLANS * (size_t)p->n_read + 1, sizeof *p->sizes))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    ++l->n_products;
+    return 0;
+}
+
+/* a callable, (call, find, symbols, matrices), or (function, n, per_block, threads, parameters) */
 static int parse_launch(dg_launcher *l, launch *step, PyObject *row)
 {
     if (!PyTuple_Check(row)) {
         step->call = Py_NewRef(row);
         return 0;
     }
+    if (PyTuple_GET_SIZE(row) == 4)
+        return parse_product(l, step, row);
     PyObject *function, *n, *parameters;
     long long per_block;
     if (!PyArg_ParseTuple(row, "OOLIO!;a launch is (function, n, per_block, threads, parameters)", &function, &n, &per_block,
@@ -220,21 +325,6 @@ static int parse_values(dg_launcher *l, PyObject *values)
             return -1;
         }
         l->value_bytes[position] = (unsigned char)bytes;
-    }
-    return 0;
-}
-
-static int parse_symbols(dg_launcher *l, PyObject *symbols)
-{
-    l->n_read = 0;
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(symbols); ++k) {
-        long symbol = PyLong_AsLong(PyTuple_GET_ITEM(symbols, k));
-        if (symbol < 0 || symbol >= l->n_symbols || k >= DG_MAX_SYMBOLS) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "Launcher: symbol %ld of %d", symbol, l->n_symbols);
-            return -1;
-        }
-        l->read[l->n_read++] = (unsigned char)symbol;
     }
     return 0;
 }
@@ -275,7 +365,7 @@ static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwar
     l->keepalive = Py_NewRef(keepalive);
     l->replay = replay == Py_None ? NULL : Py_NewRef(replay);
     l->replay_failed = replay == Py_None ? NULL : Py_NewRef(replay_failed);
-    if (parse_values(l, values) < 0 || parse_symbols(l, symbols) < 0 || !(l->results = rows_of(results, sizeof *l->results, &l->n_results)))
+    if (parse_values(l, values) < 0 || parse_symbols(l, symbols, l->read, &l->n_read) < 0 || !(l->results = rows_of(results, sizeof *l->results, &l->n_results)))
         goto fail;
     for (int k = 0; k < l->n_results; ++k)
         if (parse_result(l, &l->results[k], PyTuple_GET_ITEM(results, k)) < 0)
@@ -350,16 +440,27 @@ static PyObject *new_array(const dg_launcher *l, PyObject *descr, int ndim, cons
     return made;
 }
 
+static PyObject *sizes_of(const dg_launcher *l, const dg_frame *frame)
+{
+    PyObject *sizes = PyTuple_New(l->n_symbols);
+    for (int k = 0; sizes && k < l->n_symbols; ++k) {
+        PyObject *size = PyLong_FromLongLong(frame->sizes[k]);
+        if (!size)
+            Py_CLEAR(sizes);
+        else
+            PyTuple_SET_ITEM(sizes, k, size);
+    }
+    return sizes;
+}
+
 /* the inputs, the results, the workspace (or None) and the sizes, for a step that is Python's */
 static int call_step(const launch *step, const dg_launcher *l, const dg_frame *frame, PyObject **outputs, PyObject *workspace)
 {
-    PyObject *inputs = PyTuple_New(l->n_inputs), *results = PyTuple_New(l->n_results), *sizes = PyTuple_New(l->n_symbols);
+    PyObject *inputs = PyTuple_New(l->n_inputs), *results = PyTuple_New(l->n_results), *sizes = sizes_of(l, frame);
     for (int k = 0; inputs && k < l->n_inputs; ++k)
         PyTuple_SET_ITEM(inputs, k, Py_NewRef(frame->input_objects[k]));
     for (int k = 0; results && k < l->n_results; ++k)
         PyTuple_SET_ITEM(results, k, Py_NewRef(outputs[k]));
-    for (int k = 0; sizes && k < l->n_symbols; ++k)
-        PyTuple_SET_ITEM(sizes, k, PyLong_FromLongLong(frame->sizes[k]));
     PyObject *done = NULL;
     if (inputs && results && sizes)
         done = PyObject_Vectorcall(step->call, (PyObject *[]){inputs, results, workspace ? workspace : Py_None, sizes}, 4, NULL);
@@ -368,6 +469,27 @@ static int call_step(const launch *step, const dg_launcher *l, const dg_frame *f
     Py_XDECREF(sizes);
     Py_XDECREF(done);
     return done ? 0 : -1;
+}
+
+/* -1, with the exception that `on_error` raises */
+static int refused(const dg_launcher *l, int which, int error)
+{
+    PyObject *raised = PyObject_CallFunction(l->on_error, "ii", which, error);
+    if (raised)
+        PyErr_Format(PyExc_SystemError, "launch %d failed with %d, and on_error raised nothing", which, error);
+    Py_XDECREF(raised);
+    return -1;
+}
+
+/* the memory of INPUT, OUTPUT, TEMP, CONSTANT */
+static uint64_t place_of(const parameter *p, const dg_frame *frame, char *const *addresses, const char *workspace)
+{
+    switch (p->kind) {
+    case INPUT: return (uintptr_t)frame->inputs[p->position];
+    case OUTPUT: return (uintptr_t)addresses[p->position];
+    case TEMP: return (uintptr_t)workspace + (uint64_t)dg_size_run(&p->offset, frame->sizes);
+    default: return (uint64_t)p->offset.constant;
+    }
 }
 
 static int start(const dg_launcher *l, int which, const dg_frame *frame, char *const *addresses, char *workspace, void *stream)
@@ -382,25 +504,86 @@ static int start(const dg_launcher *l, int which, const dg_frame *frame, char *c
         const parameter *p = &step->parameters[k];
         parameters[k] = &words[k];
         switch (p->kind) {
-        case INPUT: words[k] = (uintptr_t)frame->inputs[p->position]; break;
-        case OUTPUT: words[k] = (uintptr_t)addresses[p->position]; break;
-        case TEMP: words[k] = (uintptr_t)workspace + (uint64_t)dg_size_run(&p->offset, frame->sizes); break;
-        case CONSTANT: words[k] = (uint64_t)p->offset.constant; break;
         case VALUE: parameters[k] = frame->inputs[p->position]; break;
         case SIZE: words[k] = (uint64_t)frame->sizes[p->position]; break;
+        default: words[k] = place_of(p, frame, addresses, workspace);
         }
     }
     int64_t blocks = (n + step->per_block - 1) / step->per_block;
     if (blocks > l->most_blocks)
         blocks = l->most_blocks;
     int error = l->function(step->function, (unsigned)blocks, 1, 1, step->threads, 1, 1, 0, stream, parameters, NULL);
-    if (error == 0)
-        return 0;
-    PyObject *raised = PyObject_CallFunction(l->on_error, "ii", which, error);
-    if (raised)
-        PyErr_Format(PyExc_SystemError, "launch %d failed with %d, and on_error raised nothing", which, error);
-    Py_XDECREF(raised);
-    return -1;
+    return error ? refused(l, which, error) : 0;
+}
+
+/* -- products --------------------------------------------------------------------------------------------------------------- */
+
+/* the Product of these sizes, or None, as a new reference: while Python looks for one, another thread may forget this one */
+static PyObject *plan_of(product *p, const dg_launcher *l, const dg_frame *frame)
+{
+    int64_t wanted[DG_MAX_SYMBOLS];
+    size_t nbytes = sizeof *wanted * (size_t)p->n_read;
+    for (int k = 0; k < p->n_read; ++k)
+        wanted[k] = frame->sizes[p->read[k]];
+    for (int k = 0; k < KNOWN_PLANS && p->plans[k]; ++k)
+        if (memcmp(p->sizes + k * p->n_read, wanted, nbytes) == 0)
+            return Py_NewRef(p->plans[k]);
+    PyObject *sizes = sizes_of(l, frame);
+    PyObject *found = sizes ? PyObject_CallOneArg(p->find, sizes) : NULL;
+    Py_XDECREF(sizes);
+    if (!found)
+        return NULL;
+    if (found != Py_None && !Py_IS_TYPE(found, &dg_ProductType)) {
+        PyErr_Format(PyExc_TypeError, "Launcher: find gave %R, not a Product or None", found);
+        Py_DECREF(found);
+        return NULL;
+    }
+    memcpy(p->sizes + p->next * p->n_read, wanted, nbytes);
+    PyObject *forgotten = p->plans[p->next];
+    p->plans[p->next] = Py_NewRef(found);
+    p->next = (p->next + 1) % KNOWN_PLANS;
+    Py_XDECREF(forgotten);
+    return found;
+}
+
+static void drop_plans(const dg_launcher *l, PyObject **plans)
+{
+    for (int k = 0; plans && k < l->n_launches; ++k)
+        Py_XDECREF(plans[k]);
+    PyMem_Free(plans);
+}
+
+/* by step, the Product (or None) of those that are products; *workspace: the bytes that the largest one needs besides */
+static PyObject **plans_of(const dg_launcher *l, const dg_frame *frame, int64_t *workspace)
+{
+    PyObject **plans = PyMem_Calloc((size_t)l->n_launches + 1, sizeof *plans);
+    if (!plans)
+        return (PyObject **)PyErr_NoMemory();
+    for (int k = 0; k < l->n_launches; ++k) {
+        if (!l->launches[k].product)
+            continue;
+        if (!(plans[k] = plan_of(l->launches[k].product, l, frame))) {
+            drop_plans(l, plans);
+            return NULL;
+        }
+        int64_t needed = plans[k] == Py_None ? 0 : dg_product_workspace((dg_product *)plans[k]);
+        *workspace = needed > *workspace ? needed : *workspace;
+    }
+    return plans;
+}
+
+static int multiply(const dg_launcher *l, int which, PyObject *plan, const dg_frame *frame, char *const *addresses, char *workspace,
+                    char *own, void *stream)
+{
+    const product *p = l->launches[which].product;
+    char *operands[DG_OPERANDS];
+    for (int k = 0; k < DG_OPERANDS; ++k) {
+        const matrix *m = &p->operands[k];
+        uint64_t begin = m->is_there ? place_of(&m->memory, frame, addresses, workspace) + (uint64_t)dg_size_run(&m->begin, frame->sizes) : 0;
+        operands[k] = (char *)(uintptr_t)begin;
+    }
+    int error = dg_product_run((dg_product *)plan, operands, own, stream);
+    return error ? refused(l, which, error) : 0;
 }
 
 /* -- replays ---------------------------------------------------------------------------------------------------------------- */
@@ -481,8 +664,11 @@ static int replayed(const dg_launcher *l, const dg_frame *frame, int64_t stream,
 static int launch_all(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs)
 {
     char *addresses[DG_MAX_ARRAYS], *memory = NULL;
-    PyObject *workspace = NULL;
+    PyObject *workspace = NULL, **plans = NULL;
+    int64_t own = 0; /* behind the workspace: memory of the products */
     int made = 0, ok = 0;
+    if (l->n_products && !(plans = plans_of(l, frame, &own)))
+        return -1;
     for (; made < l->n_results; ++made) {
         const result *out = &l->results[made];
         outputs[made] = out->into >= 0 ? Py_NewRef(frame->input_objects[out->into])
@@ -495,16 +681,28 @@ static int launch_all(const dg_launcher *l, const dg_frame *frame, int64_t strea
             goto done;
         }
     }
-    if (dg_size_run(&l->workspace, frame->sizes) > 0) {
-        if (!(workspace = new_array(l, l->byte_type, 1, &l->workspace, frame->sizes)) || !(memory = address_of(workspace)))
+    int64_t nbytes = dg_size_run(&l->workspace, frame->sizes);
+    dg_size whole = {.constant = nbytes + (own ? own + WORKSPACE_ALIGNMENT - 1 : 0)};
+    if (whole.constant > 0) {
+        if (!(workspace = new_array(l, l->byte_type, 1, &whole, frame->sizes)) || !(memory = address_of(workspace)))
             goto done;
     }
-    for (int k = 0; k < l->n_launches; ++k)
-        if ((l->launches[k].call ? call_step(&l->launches[k], l, frame, outputs, workspace)
-                                 : start(l, k, frame, addresses, memory, (void *)(intptr_t)stream)) < 0)
+    char *behind = (char *)(((uintptr_t)memory + (uint64_t)nbytes + WORKSPACE_ALIGNMENT - 1) & ~(uintptr_t)(WORKSPACE_ALIGNMENT - 1));
+    for (int k = 0; k < l->n_launches; ++k) {
+        const launch *step = &l->launches[k];
+        int started;
+        if (step->product && plans[k] != Py_None)
+            started = multiply(l, k, plans[k], frame, addresses, memory, behind, (void *)(intptr_t)stream);
+        else if (step->call)
+            started = call_step(step, l, frame, outputs, workspace);
+        else
+            started = start(l, k, frame, addresses, memory, (void *)(intptr_t)stream);
+        if (started < 0)
             goto done;
+    }
     ok = 1;
 done:
+    drop_plans(l, plans);
     Py_XDECREF(workspace); /* the pool hands it out again to work that comes later on this stream */
     while (!ok && made > 0)
         Py_CLEAR(outputs[--made]);

@@ -15,6 +15,7 @@ from dynagraph.ir.callouts import function_of
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
+from dynagraph.ir.passes.epilogues import fuse_epilogues
 from dynagraph.ir.passes.fuse import fuse
 from dynagraph.ir.passes.inplace import inplace
 from dynagraph.ir.passes.legalize import Target, legalize
@@ -38,14 +39,18 @@ SORTS = 1 << 17  # updates: of fewer, each block of owners finds those that are 
 PART = 1024  # updates that one warp sorts
 
 
-def lower_graph(graph: Graph, arithmetic: str = "strict") -> LoopProgram:
-    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory; "fast": sums in any order."""
+def lower_graph(graph: Graph, arithmetic: str = "strict", epilogues: bool = False) -> LoopProgram:
+    """The loops of a simplified and decomposed graph as a GPU takes them, planned in memory.
+
+    arithmetic: "strict", or "fast": sums in any order; epilogues: whether products have them.
+    """
     legal = legalize(graph.copy(), PROCESSORS)
     takeovers = inplace(legal)
     processors = Processors(CLAIMS, PLACES, SORTS, OWNER_BLOCKS, PART, any_order=arithmetic == "fast")
     program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False, processors=processors), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
-    return memory_plan(replace(program, steps=steps))
+    program = replace(program, steps=steps)
+    return memory_plan(fuse_epilogues(program, arithmetic == "fast") if epilogues else program)
 
 
 class NotForDevice(Exception):
@@ -60,9 +65,10 @@ def compile_graph(graph: Graph, library: ArrayLibrary, driver: Driver, mode: str
         raise NotForDevice("checks before writes" if graph.n_checks else "nothing but numbers of the host's")
     on_device, on_host = (_with_outputs(simple, [scalar == host for scalar in scalars]) for host in (False, True))
     arithmetic = "fast" if mode == "fast" else "strict"
-    program = lower_graph(on_device, arithmetic)
+    cublas = driver.cublas()
+    program = lower_graph(on_device, arithmetic, epilogues=cublas is not None)
     checked, replays = config.cuda_check, mode == "reduce-overhead"
-    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays)
+    run = DeviceProgram(on_device, program, on_host, scalars, library, driver, arithmetic, checked, replays, cublas)
     _check(run, library)
     artifacts = {"loops": str(program), "kernels": run.source.text}
     repeatable = all(position is None for position in graph.into)  # arguments are written to in place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 
 from dynagraph.array_libraries import ArrayLibrary
 from dynagraph.backends.cuda import nvrtc
-from dynagraph.backends.cuda.blas import WORKSPACE, CuBlas
+from dynagraph.backends.cuda.cublas import CublasLt, find_or_none
 from dynagraph.backends.executable import make_final
 from dynagraph.cuda.state import require_cupy, state
 from dynagraph.errors import BackendError, CudaError
@@ -47,17 +48,12 @@ class Driver(Protocol):
     def describe(self, error: int) -> str:
         """CUDA's words for an error."""
 
-    workspace: int
-    """The bytes that `multiply` wants."""
-
-    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
-        """``matmul(left, right, out=out)`` on the current stream, which is captured; the graph goes on using the workspace."""
+    def cublas(self) -> CublasLt | None:
+        """What multiplies matrices; None: functions of the arrays' library do."""
 
 
 class CuPyDriver:
     """CuPy's current stream and device, kernels compiled by NVRTC with our own options."""
-
-    workspace = WORKSPACE
 
     def __init__(self, module: ModuleType):
         self.cuda: Any = module.cuda
@@ -97,14 +93,10 @@ class CuPyDriver:
         self._library.cuGetErrorString(error, ctypes.byref(text))
         return (text.value or b"unknown error").decode()
 
-    def multiply(self, left: Any, right: Any, out: Any, workspace: Any) -> None:
-        self._blas.multiply(left, right, out, self.stream(), workspace)
-
-    @functools.cached_property
-    def _blas(self) -> CuBlas:
-        from cupy_backends.cuda.libs import cublas  # an optional dependency
-
-        return CuBlas(self.cuda, ctypes.CDLL(cublas.__file__))
+    def cublas(self) -> CublasLt | None:
+        with contextlib.suppress(ImportError):
+            _ = self.cuda.cublas  # CuPy loads its cuBLAS when it is first asked for it, and then it is what is found
+        return find_or_none()
 
 
 _installed: dict[ModuleType, Driver] = {}  # for modules that are no CuPy of a real device
@@ -133,7 +125,7 @@ def _of_cupy(module: ModuleType) -> Driver | None:
 
 
 class LaunchError(BackendError):
-    """A kernel was not launched: nothing of it has run."""
+    """A kernel was not launched, or a product not started: nothing of it has run."""
 
 
 def launch_error(driver: Driver, kernel: str, error: int) -> LaunchError:

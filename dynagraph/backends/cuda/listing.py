@@ -8,15 +8,15 @@ from dynagraph.backends.cuda.printer import CudaSource, Launch, print_program
 from dynagraph.backends.cuda.program import complete_source
 from dynagraph.errors import CompilerError
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.loops import LoopProgram, render
+from dynagraph.ir.loops import LibraryCall, LoopProgram, render
 from dynagraph.ir.passes.pipeline import run as run_passes
 
 ARCHITECTURE = 90  # Hopper's
 
 
 def program_of(graph: Graph) -> LoopProgram:
-    """The loops of a captured graph, as they are printed for a GPU."""
-    return lower_graph(run_passes(graph))
+    """The loops of a captured graph, as they are printed for a GPU with cuBLASLt."""
+    return lower_graph(run_passes(graph), epilogues=True)
 
 
 def loops(graph: Graph) -> str:
@@ -52,7 +52,8 @@ def _rows(source: CudaSource, cubin: Cubin) -> list[str]:
             takes = f": {describe(cubin.resources[step.kernel])}" if step.kernel in cubin.resources else ""
             rows.append(f"{step.kernel}<<<{blocks}, {step.threads}>>>{takes}")
         else:
-            rows.append(f"call: {step.comment}")
+            epilogue = step.epilogue if isinstance(step, LibraryCall) else None
+            rows.append(f"call: {step.comment}" + ("" if epilogue is None else f": {epilogue}"))
     return rows
 
 

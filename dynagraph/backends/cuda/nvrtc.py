@@ -6,11 +6,8 @@ It needs neither a GPU nor a driver.  What it made is kept in the disk cache of 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import functools
 import hashlib
-import importlib.metadata
-import importlib.util
 import json
 import logging
 import os
@@ -20,10 +17,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 
 from dynagraph import config
 from dynagraph.backends import kernel_cache
+from dynagraph.backends.cuda.libraries import CURE, TOOLKIT, candidates
 from dynagraph.backends.toolchain import keep_source
 from dynagraph.errors import CompilerError
 
@@ -36,9 +33,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
     "strict": (*COMMON, "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"),
     "fast": (*COMMON, "--fmad=true", "--ftz=true", "--prec-div=false", "--prec-sqrt=false"),
 }
-CURE = 'pip install "dynagraph[cuda12]" or "dynagraph[cuda13]" (the CUDA version that nvidia-smi shows, or an older one)'
 SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
-TOOLKIT = "/usr/local/cuda"
 LEAST_OF_12 = 50  # the oldest architecture that the NVRTC of CUDA 12 compiles for; that of CUDA 13 begins later
 _VERBOSE = "--ptxas-options=-v"
 _log = logging.getLogger("dynagraph.kernels")
@@ -266,45 +261,7 @@ def _find(chosen: str | None, *toolkits: str | None) -> Nvrtc:
 
 
 def _candidates(*toolkits: str | None) -> Iterator[str]:
-    """Paths of libraries, and names for the loader to look up."""
-    found = _newest_first(p for folder in _packages() for p in folder.glob("*/lib/libnvrtc.so*"))
-    for toolkit in (*toolkits, TOOLKIT):
-        if toolkit:
-            found += _newest_first(Path(toolkit, "lib64").glob("libnvrtc.so*"))
-    wanted = _cupy_cuda()
-    yield from sorted([*found, *SONAMES], key=lambda path: wanted not in (None, *_version(os.path.realpath(path))[:1]))
-    by_loader = ctypes.util.find_library("nvrtc")  # last: it asks ldconfig and the C compiler
-    if by_loader is not None:
-        yield by_loader
-
-
-def _packages() -> list[Path]:
-    """Where NVIDIA's pip packages lie: the folders of the namespace package `nvidia`."""
-    try:
-        spec = importlib.util.find_spec("nvidia")
-    except ValueError:  # some other module of this name, which has no spec
-        return []
-    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec is not None else []
-
-
-def _cupy_cuda() -> int | None:
-    """The CUDA version of the installed CuPy package; it is not imported, for that takes long."""
-    for version in (13, 12):
-        try:
-            importlib.metadata.version(f"cupy-cuda{version}x")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return version
-    return None
-
-
-def _newest_first(paths: Iterator[Path]) -> list[str]:
-    return sorted(map(str, paths), key=_version, reverse=True)
-
-
-def _version(path: str) -> tuple[int, ...]:
-    """That in the name of a shared library: (13, 5) of libnvrtc.so.13.5."""
-    return tuple(int(n) for n in re.findall(r"\d+", path.rpartition(".so")[2]))
+    return candidates("nvrtc", SONAMES, toolkits)
 
 
 # -- with the disk cache ------------------------------------------------------------------------------------------------

@@ -5,15 +5,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import math
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dynagraph._core._dispatch import Launcher
+from dynagraph._core._dispatch import Launcher, Product
 from dynagraph.array_libraries import ArrayLibrary
+from dynagraph.backends.cuda.cublas import ALIGNMENT, PLAIN, CublasLt, Finish, Matrices
 from dynagraph.backends.cuda.driver import Driver, LaunchError, LaunchFunction, Loaded, launch_error
 from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.backends.cuda.printer import MOST_BLOCKS, CudaSource, CudaStep, Launch, Variant, print_program
@@ -26,7 +29,7 @@ from dynagraph.ir.callouts import selected
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
 from dynagraph.ir.intexpr import IntExpr, apply
-from dynagraph.ir.loops import Buffer, CallOut, Kernel, LibraryCall, LoopProgram, Operand, stored_buffers
+from dynagraph.ir.loops import Buffer, CallOut, Epilogue, Kernel, LibraryCall, LoopProgram, Operand, stored_buffers
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import SymInt, expr_of, numel
 from dynagraph.ir.size_programs import size_program
@@ -34,7 +37,8 @@ from dynagraph.signals import is_of_signal
 
 _log = logging.getLogger("dynagraph.kernels")
 Sizes = Mapping[str, int]
-PRODUCTS = "products"  # in place of a buffer's name: the workspace of products that are captured
+WORKSPACE_ALIGNMENT = 256  # bytes: of what products need besides their operands
+MOST_PRODUCTS = 64  # plans that are kept of each product, one for each tuple of sizes
 RECORD = "record"  # in place of a buffer's name: what checked kernels note is wrong (see dg_checked in support.h)
 
 
@@ -57,7 +61,8 @@ class DeviceProgram:
 
     `host` computes those outputs that are NumPy scalars, which `scalars` names; `graph` computes the others.  Variants are compiled
     when a call first wants them.  `checked`: each kernel's accesses to memory are checked, and each kernel is waited for.
-    `replays`: calls that come again are launched as CUDA graphs, if they are not checked.
+    `replays`: calls that come again are launched as CUDA graphs, if they are not checked.  `cublas` multiplies matrices; without
+    it, and what it does not support, functions of the library do.
     """
 
     def __init__(
@@ -71,12 +76,15 @@ class DeviceProgram:
         mode: str,
         checked: bool = False,
         replays: bool = False,
+        cublas: CublasLt | None = None,
     ):
         self.graph, self.program, self.host, self.scalars = graph, program, host, tuple(scalars)
         self.library, self.driver, self.mode, self.checked = library, driver, mode, checked
         self.source = print_program(program, Variant(checked=checked))  # of the most likely variant
         self.launcher = Launcher()
         self.replayer = Replayer(library, graph.into, self._prepare_again) if replays else None
+        self.cublas = cublas
+        self._products: OrderedDict[tuple[int, int, bool, tuple[int, ...]], Product | None] = OrderedDict()
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
         self._refused: dict[tuple[int, Variant], CompilerError] = {}
@@ -84,6 +92,8 @@ class DeviceProgram:
         self._outputs = [b for b in program.buffers.values() if b.role == "output"]
         counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
         self._first_write = _first_write(program)
+        self._calls = {k: s for k, s in enumerate(self.source.steps) if isinstance(s, LibraryCall)} if cublas is not None else {}
+        self._read_by = {which: tuple(sorted(_symbols_of(step))) for which, step in self._calls.items()}
         made = [b.size for b in program.buffers.values() if b.role in ("output", "temp", "constant")]
         self._sizes = [*made, *counts, *(_reach_of(node) for node in graph.placeholders)]
 
@@ -110,9 +120,9 @@ class DeviceProgram:
     def _prepare_again(self, inputs: Sequence[Any]) -> Prepared:
         """For a call like one that has been run, on the current device; Python numbers are as they were passed."""
         arrays = [x if hasattr(x, "dtype") else np.asarray(x) for x in inputs]
-        return self._prepare_call(arrays, bind_sizes(self.graph, arrays), self.driver.device(), captured=True)
+        return self._prepare_call(arrays, bind_sizes(self.graph, arrays), self.driver.device())
 
-    def _prepare_call(self, inputs: Sequence[Any], sizes: Sizes, device: int, captured: bool = False) -> Prepared:
+    def _prepare_call(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> Prepared:
         xp: Any = self.library.module
         variant = self._variant(inputs, sizes)
         code = self._code(variant, device)
@@ -125,22 +135,27 @@ class DeviceProgram:
             output = inputs[into] if into is not None else xp.empty(concrete(node.shape, sizes), node.dtype.numpy)
             arrays[buffer.name] = output
             outputs.append(output)
-        nbytes = self.program.workspace.evaluate(sizes)
+        products = {which: self._product(which, device, variant.packs, sizes) for which in self._calls}
+        own = max((product.workspace for product in products.values() if product is not None), default=0)
+        nbytes = self.program.workspace.evaluate(sizes) + (own + WORKSPACE_ALIGNMENT - 1 if own else 0)
         if nbytes:
             arrays[""] = xp.empty(nbytes, np.uint8)
         if self.checked:
             arrays[RECORD] = xp.zeros(4, np.int64)
-        if captured and any(isinstance(step, LibraryCall) for step in code.source.steps):
-            arrays[PRODUCTS] = xp.empty(self.driver.workspace, np.uint8)
-        return outputs, (arrays.get(""), arrays.get(PRODUCTS)), functools.partial(self._start_all, code, arrays, sizes, variant)
+        return outputs, arrays.get(""), functools.partial(self._start_all, code, arrays, sizes, variant, products)
 
-    def _start_all(self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant) -> None:
+    def _start_all(
+        self, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant, products: Mapping[int, Product | None]
+    ) -> None:
         stream, begun = self.driver.stream(), 0
         try:
             for which, step in enumerate(code.source.steps):
                 begun = which
+                product = products.get(which)
                 if isinstance(step, Launch):
                     self._start(step, code, arrays, sizes, variant, stream)
+                elif product is not None:
+                    self._start_product(self._calls[which], product, arrays, sizes, stream)
                 else:
                     self._call(step, arrays, sizes)
         except Exception as error:
@@ -221,7 +236,7 @@ class DeviceProgram:
                 for node, into in zip(graph.outputs, graph.into)
             ),
             workspace=size_program(program.workspace),
-            launches=tuple(self._packed(which, step, code, variant) for which, step in enumerate(steps)),
+            launches=tuple(self._packed(which, step, code, variant, device) for which, step in enumerate(steps)),
             sizes=tuple(size_program(size) for size in self._sizes if size.constant is None),
             reach=INT32_REACH,
             most_blocks=MOST_BLOCKS,
@@ -237,10 +252,15 @@ class DeviceProgram:
             replay_failed=replayer.failed if replayer is not None else None,
         )
 
-    def _packed(self, which: int, step: CudaStep, code: Code, variant: Variant) -> Any:
+    def _packed(self, which: int, step: CudaStep, code: Code, variant: Variant, device: int) -> Any:
         """A step as the dispatcher's launcher takes it."""
         if not isinstance(step, Launch):
-            return functools.partial(self._call_now, which, step)
+            call = functools.partial(self._call_now, which, step)
+            if which not in self._calls:
+                return call
+            find = functools.partial(self._product_now, which, device)
+            symbols = tuple(int(name[1:]) for name in self._read_by[which])
+            return call, find, symbols, tuple(self._matrix(o, code, variant) for o in _operands_of(self._calls[which]))
         parameters = [self._parameter(self.program.buffers[name], code, variant) for name in step.buffers]
         parameters += [("size", int(name[1:])) for name in step.sizes]
         return code.loaded.functions[step.kernel], size_program(step.n), step.per_block, step.threads, tuple(parameters)
@@ -252,6 +272,15 @@ class DeviceProgram:
             return "temp", size_program(self.program.offsets[buffer.name])
         is_value = buffer.role == "input" and buffer.position in variant.by_value
         return "value" if is_value else buffer.role, buffer.position
+
+    def _matrix(self, operand: Operand | None, code: Code, variant: Variant) -> tuple[str, Any, Any] | None:
+        if operand is None:
+            return None
+        kind, what = self._parameter(self.program.buffers[operand.buffer], code, variant)
+        return kind, what, size_program(operand.offset * operand.dtype.itemsize)
+
+    def _product_now(self, which: int, device: int, sizes: Sequence[int]) -> Product | None:
+        return self._product(which, device, True, {f"s{k}": size for k, size in enumerate(sizes)})
 
     def _call_now(
         self,
@@ -278,8 +307,64 @@ class DeviceProgram:
             raise
 
     def _refuse(self, step: CudaStep, error: int) -> None:
-        assert isinstance(step, Launch)
-        raise launch_error(self.driver, step.kernel, error)
+        if isinstance(step, Launch):
+            raise launch_error(self.driver, step.kernel, error)
+        assert self.cublas is not None
+        why = self.cublas.describe(error)
+        raise LaunchError(f"a product was not started: cuBLASLt's status {error}, {why}: {step.comment}")
+
+    # -- products -----------------------------------------------------------------------------------------------------
+    def _product(self, which: int, device: int, packs: bool, sizes: Sizes) -> Product | None:
+        """What runs a product of these sizes on the current device; None: a function of the library's does."""
+        assert self.cublas is not None
+        key = which, device, packs, tuple(sizes[name] for name in self._read_by[which])
+        with self._lock:
+            if key in self._products:
+                self._products.move_to_end(key)
+                return self._products[key]
+        step = self._calls[which]
+        (left, right), out = (self._matrices(o, sizes, packs) for o in step.operands), self._matrices(step.out, sizes, packs)
+        finish = PLAIN if step.epilogue is None else self._finish(step.epilogue, sizes, packs)
+        try:
+            made = self.cublas.plan(device, step.out.dtype, left, right, out, finish, self.mode == "fast")
+        except BackendError as error:
+            made = None
+            _log.warning("%s: %s.matmul does what cuBLASLt should: %s", self.graph.name, self.library.name, error)
+        else:
+            if made is None:
+                what = f"{step.out.dtype} of {left.shape} by {right.shape}"
+                _log.info("%s: cuBLASLt does not compute %s, %s.matmul does", self.graph.name, what, self.library.name)
+        with self._lock:
+            self._products[key] = made
+            if len(self._products) > MOST_PRODUCTS * len(self._calls):
+                self._products.popitem(last=False)
+        return made
+
+    def _matrices(self, operand: Operand, sizes: Sizes, packs: bool) -> Matrices:
+        itemsize = operand.dtype.itemsize
+        alignment = ALIGNMENT if packs or self.program.buffers[operand.buffer].role != "input" else itemsize
+        strides = tuple(expr_of(s).evaluate(sizes) for s in operand.strides)
+        return Matrices(concrete(operand.shape, sizes), strides, math.gcd(alignment, operand.offset.evaluate(sizes) * itemsize))
+
+    def _finish(self, epilogue: Epilogue, sizes: Sizes, packs: bool) -> Finish:
+        addend, bias = (None if o is None else self._matrices(o, sizes, packs) for o in (epilogue.addend, epilogue.bias))
+        return Finish(epilogue.scale, addend, epilogue.weight, bias, epilogue.activation)
+
+    def _start_product(
+        self, step: LibraryCall, product: Product, arrays: Mapping[str, Any], sizes: Sizes, stream: int
+    ) -> None:
+        addresses = tuple(0 if o is None else self._begin(o, arrays, sizes) for o in _operands_of(step))
+        own = 0
+        if product.workspace:
+            behind = int(arrays[""].data.ptr) + self.program.workspace.evaluate(sizes)
+            own = -(-behind // WORKSPACE_ALIGNMENT) * WORKSPACE_ALIGNMENT
+        error = product.run(addresses, own, stream)
+        if error:
+            self._refuse(step, error)
+
+    def _begin(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> int:
+        base = self._address(self.program.buffers[operand.buffer], arrays, sizes)
+        return base + operand.offset.evaluate(sizes) * operand.dtype.itemsize
 
     # -- steps --------------------------------------------------------------------------------------------------------
     def _start(self, step: Launch, code: Code, arrays: Mapping[str, Any], sizes: Sizes, variant: Variant, stream: int) -> None:
@@ -361,13 +446,17 @@ class DeviceProgram:
             out[...] = given
 
     def _multiply(self, step: LibraryCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
+        xp: Any = self.library.module
         out, left, right = (self._operand(o, arrays, sizes) for o in (step.out, *step.operands))
         if not out.size:
             return
-        if PRODUCTS in arrays:
-            self.driver.multiply(left, right, out, arrays[PRODUCTS])
+        if step.epilogue is None:
+            xp.matmul(left, right, out=out)
         else:
-            self.library.module.matmul(left, right, out=out)
+            addend, bias = (
+                None if o is None else self._operand(o, arrays, sizes) for o in (step.epilogue.addend, step.epilogue.bias)
+            )
+            out[...] = finished(xp, xp.matmul(left, right), step.epilogue, addend, bias)
 
     def _operand(self, operand: Operand, arrays: Mapping[str, Any], sizes: Sizes) -> Any:
         """A matrix, or many, as an array of the library's."""
@@ -382,6 +471,29 @@ class DeviceProgram:
             offset += self.program.offsets[buffer.name].evaluate(sizes)
         strides = tuple(expr_of(s).evaluate(sizes) * itemsize for s in operand.strides)
         return self.library.module.ndarray(shape, operand.dtype.numpy, owner.data + offset, strides)
+
+
+def finished(xp: Any, product: Any, epilogue: Epilogue, addend: Any, bias: Any) -> Any:
+    """What an epilogue makes of a product, by functions of `xp`."""
+    number = product.dtype.type
+    value = product if epilogue.scale == 1.0 else product * number(epilogue.scale)
+    if addend is not None:
+        value = value + (addend if epilogue.weight == 1.0 else addend * number(epilogue.weight))
+    if bias is not None:
+        value = value + bias
+    if epilogue.activation == "relu":
+        return xp.maximum(value, number(0))
+    if epilogue.activation == "gelu":
+        inner = number(math.sqrt(2 / math.pi)) * (value + number(0.044715) * value * value * value)
+        return number(0.5) * value * (number(1) + xp.tanh(inner))
+    return value
+
+
+def _operands_of(step: LibraryCall) -> tuple[Operand | None, ...]:
+    """In the order of `Product.run`."""
+    left, right = step.operands
+    addend, bias = (None, None) if step.epilogue is None else (step.epilogue.addend, step.epilogue.bias)
+    return right, left, step.out if addend is None else addend, step.out, bias
 
 
 def _first_write(program: LoopProgram) -> int:
@@ -402,7 +514,8 @@ def _reach_of(node: Node) -> IntExpr:
 def _symbols_of(step: LibraryCall | CallOut) -> set[str]:
     """The symbols in the shapes and places of a call's operands, and in its arguments."""
     outs = step.outs if isinstance(step, CallOut) else (step.out,)
-    numbers: list[Any] = [n for o in (*outs, *step.operands) for n in (o.offset, *o.shape, *o.strides)]
+    read = step.operands if isinstance(step, CallOut) else step.read
+    numbers: list[Any] = [n for o in (*outs, *read) for n in (o.offset, *o.shape, *o.strides)]
     if isinstance(step, CallOut):
         step.call.map(lambda value: numbers.append(value) if isinstance(value, SymInt) else None)
     return {s.name for n in numbers for s in expr_of(n).symbols()}

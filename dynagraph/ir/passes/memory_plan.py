@@ -40,7 +40,7 @@ def memory_plan(program: LoopProgram) -> LoopProgram:
 def step_buffers(step: Step) -> tuple[set[str], set[str]]:
     """The names that a step reads and writes."""
     if isinstance(step, LibraryCall):
-        return {o.buffer for o in step.operands}, {step.out.buffer}
+        return {o.buffer for o in step.read}, {step.out.buffer}
     if isinstance(step, CallOut):
         return {o.buffer for o in step.operands}, {o.buffer for o in step.outs}
     return loaded_buffers(step.body), stored_buffers(step.body)
