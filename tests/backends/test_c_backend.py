@@ -457,6 +457,18 @@ def test_conditions_within_conditions(columns, processor):
         np.testing.assert_array_equal(compiled(x, y), joined(x, y))
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 2, 4, 8, 16])
+def test_constant_arrays_of_repeating_patterns(columns, dtype):
+    """gcc 12 takes vectors of eight ones and eight zeros, of such an array, for sixteen ones."""
+    x = np.ones((6, columns), dtype)
+    for step in (2, 3):
+        expected = np.zeros_like(x)
+        expected[::step] = 1
+        got = dg.compile(dg.grad(lambda x, step=step: np.sum(x[::step])), backend="c")(x)
+        np.testing.assert_array_equal(got, expected)
+
+
 def test_signs_of_constant_nans():
     compiled = dg.compile(lambda x: (np.copysign(x, np.nan), np.copysign(x, -np.nan), np.full(3, -np.nan)), backend="c")
     positive, *negative = compiled(np.ones(3))

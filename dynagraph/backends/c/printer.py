@@ -114,12 +114,20 @@ class _ProgramPrinter:
         if dtype.is_half:
             data, dtype = data.view(np.uint16), dtypes.uint16
         values = ", ".join(self.c.literal(v, dtype) for v in data.ravel().tolist()) or "0"
-        self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}[{max(1, buffer.data.size)}] = {{{values}}};")
+        self.out.line(f"static const {buffer.dtype.ctype} {buffer.name}_data[{max(1, buffer.data.size)}] = {{{values}}};")
+
+    def _hide_constant(self, buffer: Buffer, is_parameter: bool) -> None:
+        """Have a function not know what a constant array holds: gcc 12 takes some vectors of 512 bits of them, such as eight ones
+        and eight zeros, for vectors of equal elements.
+        """
+        if not is_parameter:
+            self.out.line(f"const {buffer.dtype.ctype} *restrict {buffer.name} = {buffer.name}_data;")
+        self.out.line(f'__asm__("" : "+r"({buffer.name}));')
 
     # -- addresses --------------------------------------------------------------------------------------------------
     def address(self, buffer: Buffer) -> str:
         if buffer.role == "constant":
-            return buffer.name
+            return f"{buffer.name}_data"
         if buffer.role == "temp":
             offset = self.c.integer(self.program.offsets[buffer.name])
             return f"((char *)buffers[{self.n_inputs + self.n_outputs}] + {offset})"
@@ -183,6 +191,8 @@ class _ProgramPrinter:
             if buffer.role == "scratch":
                 size = self.c.integer(buffer.size)
                 self.out.line(f"{buffer.dtype.ctype} {name}[{size}] __attribute__((aligned(64)));")
+            elif buffer.role == "constant":
+                self._hide_constant(buffer, buffer in memory)
         _KernelPrinter(self.c, kernel).body()
         self.out.close()
         if self.in_parts:
