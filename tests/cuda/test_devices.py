@@ -11,7 +11,7 @@ import pytest
 import dynagraph as dg
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.several import place_on
-from dynagraph.ir.machines import on_paper
+from dynagraph.ir.machines import CLASSES, on_paper
 from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.cuda.device import QueuedDevice
 
@@ -50,7 +50,9 @@ def test_arguments_lie_in_any_way(device: QueuedDevice, where: str, monkeypatch:
     def f(x: Any, y: Any) -> Any:
         return x.reshape(-1) * 2, np.cumsum(x, axis=1) + y
 
-    monkeypatch.setattr("dynagraph.backends.several.seconds_on", lambda nodes, on: 1.0 if on.name == "cpu" else 0.0)
+    slow = {"bandwidth": 1.0, "additions": dict.fromkeys(CLASSES, 1.0), "products": dict.fromkeys(CLASSES, 1.0)}
+    machine = on_paper(count=2).measured({"cpu": slow})
+    monkeypatch.setattr("dynagraph.backends.several.machine_here", lambda backends: machine)
     compiled = dg.compile(f, device=where, fullgraph=True)
     for x in (X, np.asfortranarray(X), X.repeat(2, 1)[:, ::2], np.asfortranarray(X)[::-1]):
         for _ in range(2):
