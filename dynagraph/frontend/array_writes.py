@@ -73,7 +73,7 @@ def store_at(ex: Executor, array: Array, index: Index, value: Any, combine: str 
     if index.whole and _ndim_of(ex, value) > 1:
         refuse("WOULD_RAISE", "an array of several dimensions is assigned to what a mask chooses")
     new = _assigned(ex, value, wanted)
-    places.check(b, view)
+    places = places.inside(b, view)
     changed = b.call("scatter", view, new, *places.spread, axes=places.axes, at=places.at, combine=combine)
     ex.memories.write(Array(ex.memories.rebased(view)), changed)
 

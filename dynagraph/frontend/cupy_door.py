@@ -54,6 +54,7 @@ FUNCTIONS: dict[str, str] = {
     "moveaxis": "a source destination", "expand_dims": "a axis", "squeeze": "a axis", "broadcast_to": "array shape",
     "concatenate": "tup axis -out -dtype -casting", "stack": "tup axis -out -dtype -casting", "vstack": "tup -dtype -casting",
     "hstack": "tup -dtype -casting", "roll": "a shift axis", "tile": "A reps", "repeat": "a repeats axis",
+    "take": "a indices axis -out",
     "tril": "m k", "triu": "m k", "copy": "a -order", "shape": "a", "ndim": "a",
     "zeros": "shape dtype -order", "ones": "shape dtype -order", "full": "shape fill_value dtype -order",
     "zeros_like": "a dtype -order -subok shape", "ones_like": "a dtype -order -subok shape",
@@ -79,6 +80,7 @@ METHODS: dict[str, str] = {
     "reshape": "*shape -order -copy",
     "transpose": "*axes", "swapaxes": "axis1 axis2", "ravel": "-order", "flatten": "-order", "squeeze": "axis",
     "astype": "dtype -order -casting -subok -copy", "copy": "-order", "dot": "b -out", "repeat": "repeats axis", "fill": "value",
+    "take": "indices axis -out",
 }  # fmt: skip
 BINARY = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "//": "floor_divide", "%": "remainder", "**": "power",
@@ -91,7 +93,7 @@ TAKES_LISTS = ("concatenate", "stack", "vstack", "hstack")  # of arrays
 FROM_NUMBERS = ("array", "asarray")  # which take lists of numbers
 CREATES = ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
 # how many arguments are arrays, and no numbers; else one
-ARRAYS = {"linalg.solve": 2, "dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2}
+ARRAYS = {"linalg.solve": 2, "dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2, "take": 2}
 OWN_DISPATCH = frozenset(FUNCTIONS) - frozenset(CREATES)  # NumPy hands these over to CuPy where an argument is an array of its own
 
 # ops that run on CuPy's arrays as they do on NumPy's; what they do not name is left to the plain run
@@ -108,10 +110,11 @@ _ELEMENTWISE = [
 _REDUCTIONS = ["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean", "var", "std", "cumsum", "cumprod"]
 ALONG_AXES = frozenset((*_REDUCTIONS, "amax", "amin"))
 _VIEWS = ["reshape", "transpose", "broadcast_to", "slice"]
-_MOVES = ["copy", "update_slice", "concatenate", "roll", "repeat", "tile", "gather"]
+_MOVES = ["copy", "update_slice", "concatenate", "roll", "repeat", "tile", "gather", "scatter"]
 _OTHERS = ["call_out", "constant", "full", "iota", "eye", "linspace", "matmul", "variable", "stop_gradient"]
 OPS = frozenset((*_ELEMENTWISE, *_REDUCTIONS, *_VIEWS, *_MOVES, *_OTHERS))
-IN_ANY_ORDER = frozenset((*_ELEMENTWISE, *_VIEWS, "matmul", "copy", "update_slice", *_OTHERS))  # in which operands may lie
+# in which operands may lie
+IN_ANY_ORDER = frozenset((*_ELEMENTWISE, *_VIEWS, "matmul", "copy", "update_slice", "scatter", *_OTHERS))
 POWERS = ("power", "power_int", "square", "multiply")  # what ** may become: sqrt(-inf) is not CuPy's (-inf) ** 0.5
 
 

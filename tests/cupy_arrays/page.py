@@ -29,11 +29,12 @@ raises its own error; `xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, 
 mean CuPy's functions. A NumPy scalar may be an operand where it does not decide the result's dtype.
 
 What CuPy does otherwise than NumPy is followed as CuPy does it: reductions and single elements are 0-d arrays, `x[0]` is a
-view, new arrays lie in C order whatever the operands' order is, `z @= y` binds a new array, nothing warns. What NumPy would
-check and CuPy does not (indices that are data, negative exponents) breaks, and so does what is computed in another way (`x **
-0.5`, `clip`, `arange` of floats), what leaves the device (`.get()`, `float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever
-is not named here. Where CuPy raises, or gives another dtype or shape than was foreseen, the program leaves the call to the
-plain function (`f.stats.refusals`; the log topic `capture` says why).
+view, new arrays lie in C order whatever the operands' order is, places out of bounds (`x[i]`, `x[i] = v` and `take` by arrays of
+int32 or int64) are those modulo the size, `z @= y` binds a new array, nothing warns. What NumPy would check and CuPy does not
+(negative exponents) breaks, and so does what is computed in another way (`x ** 0.5`, `clip`, `arange` of floats), what leaves the
+device (`.get()`, `float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever is not named here. Where CuPy raises, or gives another
+dtype or shape than was foreseen, the program leaves the call to the plain function (`f.stats.refusals`; the log topic `capture`
+says why).
 
 This page is written by `python -m tests.cupy_arrays.page`.
 
@@ -57,7 +58,8 @@ By NumPy's name, too: {dispatched}.
 
 ## Operators
 
-{operators}; those in place as well. Indices: integers, slices, `None`, `...` and lists of integers; assignment also by masks.
+{operators}; those in place as well. Indices: integers, slices, `None`, `...`, lists and arrays of integers; assignment also by
+masks.
 """
 
 

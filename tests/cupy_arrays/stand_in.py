@@ -8,6 +8,7 @@ Functions are done at once, on whatever device; `cupy.cuda`, with two devices an
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import types
 import warnings
@@ -360,6 +361,10 @@ class ufunc:
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
 
+    def at(self, a: Any, indices: Any, b: Any) -> None:
+        own = held(a)
+        getattr(np, self.name).at(own, _key(own.shape, indices), _open(b))
+
 
 def _operator(function: Any, reflected: bool) -> Callable[..., Any]:
     def operator(self: Any, other: Any) -> Any:
@@ -384,7 +389,8 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
         binder(self, *args, **kwargs)
         mine = self._ndarray__held if name == "transpose" else held(self)  # type: ignore[attr-defined]  # which looks at no value
         with quietly():
-            own = summed(name, lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs))
+            wraps = {"mode": "wrap"} if name == "take" else {}
+            own = summed(name, lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs, **wraps))
             result = own(mine, *map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
         keeps = name == "astype"
         return None if result is None else _close(result, [self], name in VIEWS, keeps)
@@ -434,7 +440,8 @@ def module() -> types.ModuleType:
         *module, own = name.split(".")
         theirs, mine = (getattr(np, module[0]), getattr(made, module[0])) if module else (np, made)
         if hasattr(theirs, own):
-            setattr(mine, own, _function(own, parameters, getattr(theirs, own)))
+            numpys = functools.partial(np.take, mode="wrap") if name == "take" else getattr(theirs, own)
+            setattr(mine, own, _function(own, parameters, numpys))
     made.asnumpy = lambda array: array.get() if isinstance(array, ndarray) else np.asarray(array)
     made.get_array_module = lambda *args: made if any(isinstance(a, ndarray) for a in args) else np
     made.array = _array

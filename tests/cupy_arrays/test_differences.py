@@ -29,7 +29,6 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "tolist": ("unsupported-function", lambda cp, x: x.tolist()),
     "mask": ("data-dependent", lambda cp, x: x[x > 3]),
     "mask of another": ("data-dependent", lambda cp, x: cp.where(x > 3)),
-    "places": ("data-dependent", lambda cp, x: x[x[0].astype(int)]),
     "flags": ("unsupported-function", lambda cp, x: (x + 1).flags.c_contiguous),
     "strides": ("unsupported-function", lambda cp, x: x.strides),
     "device": ("unsupported-function", lambda cp, x: x.device.id),

@@ -102,6 +102,7 @@ SAMPLES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "roll": lambda xp, x, y: (xp.roll(x, 1), xp.roll(x, -1, axis=1)),
     "tile": lambda xp, x, y: xp.tile(x, (2, 1)),
     "repeat": lambda xp, x, y: xp.repeat(x, 2, axis=0),
+    "take": lambda xp, x, y: (xp.take(x, (x > 1).astype(np.int64) * 17 - 3), xp.take(x, (x > 1).astype(np.int32), axis=1)),
     "tril": lambda xp, x, y: xp.tril(x),
     "triu": lambda xp, x, y: xp.triu(x, 1),
     "copy": lambda xp, x, y: xp.copy(x),
@@ -147,6 +148,7 @@ OF_METHODS: dict[str, Callable[[Any], Any]] = {
     "ravel": lambda x: x.ravel(), "flatten": lambda x: x.flatten(), "squeeze": lambda x: (x[:1].squeeze(), x[:1].squeeze(0)),
     "astype": lambda x: (x.astype(np.float32), x.astype("int64")), "copy": lambda x: x.copy(), "dot": lambda x: x.dot(x.T),
     "repeat": lambda x: x.repeat(2), "fill": lambda x: x.fill(1),
+    "take": lambda x: (x.take((x > 1).astype("int64") * 17 - 3), x.take((x > 1).astype("int32"), axis=0)),
 }  # fmt: skip
 
 

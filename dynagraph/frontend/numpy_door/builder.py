@@ -155,18 +155,23 @@ class Builder:
         if not self.may_refuse:
             raise Unsupported("RANDOM_DRAW", why)
 
-    def check_index(self, places: Node, size: Dim) -> None:
-        """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
+    def is_within(self, places: Node, size: Dim) -> bool | None:
+        """Whether places, of int64, are in bounds of an axis of `size` elements, counted from its end or not; None: not known."""
         known = self.known(places)
         if known is not None:
-            if known.size and not (-size <= int(known.min()) and size > int(known.max())):
-                raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
-            return
+            return not known.size or bool(-size <= int(known.min()) and size > int(known.max()))
         lowest, highest = known_range(places)
         if _counts_within(places, size) or (isinstance(size, int) and -size <= lowest and highest < size):
-            return
+            return True
         low, high = self.ranges.get(_base_of(places), (None, None))
-        if low is not None and high is not None and -size <= low and high < size:
+        return True if low is not None and high is not None and -size <= low and high < size else None
+
+    def check_index(self, places: Node, size: Dim) -> None:
+        """Have the program refuse places, of int64, that are out of bounds of an axis of `size` elements."""
+        within = self.is_within(places, size)
+        if within is False:
+            raise Unsupported("NUMPY_ERROR", f"an index is out of bounds for an axis of size {size}")
+        if within:
             return
         end, start = self.scalar(size, dtypes.int64), self.scalar(-size, dtypes.int64)
         outside = self.call("logical_or", self.call("greater_equal", places, end), self.call("less", places, start))

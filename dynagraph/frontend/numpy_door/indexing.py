@@ -7,7 +7,7 @@ the places that they choose; how much others choose is data (frontend/masks.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -160,10 +160,13 @@ class Places:
     axes: tuple[int, ...]
     at: int  # how many of the other dimensions stand before those of the arrays
 
-    def check(self, b: Builder, view: Node) -> None:
-        """Have the program refuse places that are out of bounds."""
-        for place, axis in zip(self.given, self.axes):
-            b.check_index(place, view.shape[axis])
+    def inside(self, b: Builder, view: Node) -> Places:
+        """The same places, which the program refuses where they are out of bounds; CuPy takes them modulo the size."""
+        if b.check_op is None:
+            for place, axis in zip(self.given, self.axes):
+                b.check_index(place, view.shape[axis])
+            return self
+        return replace(self, spread=tuple(_wrapped(b, p, view.shape[axis]) for p, axis in zip(self.spread, self.axes)))
 
 
 def holds_arrays(key: Any) -> bool:
@@ -181,6 +184,9 @@ def places_of(b: Builder, index: Index) -> Places:
         shape = broadcast_shapes(*(p.shape for p in nodes), who="indices")
     except ShapeError as error:
         raise numpy_error(str(error)) from None
+    if b.check_op is not None:
+        for node in nodes:
+            _check_of_cupy(b, node)
     given = tuple(b.cast(p, dtypes.int64) for p in nodes)
     spread = tuple(p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in given)
     return Places(index.basic, given, spread, axes, index.at)
@@ -216,9 +222,21 @@ def _gather(b: Builder, x: Node, key: Any, is_array: bool) -> Node | Chosen:
     places = places_of(b, index)
     if (is_array or len(places.axes) < view.ndim) and all(isinstance(e, Node) and b.is_scalar(e) for e, _ in index.arrays):
         raise Unsupported("DATA_DEPENDENT", "a view whose place is the value of an array; index it with a Python integer")
-    gathered = b.call("gather", view, *places.spread, axes=places.axes, at=places.at)
-    places.check(b, view)
-    return gathered
+    return b.call("gather", view, *places.inside(b, view).spread, axes=places.axes, at=places.at)
+
+
+def _check_of_cupy(b: Builder, places: Node) -> None:
+    if places.dtype not in (dtypes.int32, dtypes.int64) and b.known(places) is None:
+        raise Unsupported("UNSUPPORTED_INDEX", f"CuPy: places of {places.dtype}, in which the size may overflow; make them int64")
+
+
+def _wrapped(b: Builder, places: Node, size: Dim) -> Node:
+    """What CuPy takes for places along an axis."""
+    if b.is_within(places, size):
+        return places
+    if size == 0:
+        raise Unsupported("UNSUPPORTED_INDEX", "CuPy: places along an axis without elements")
+    return bounded(b, places, size, "wrap", "index")
 
 
 MODES = ("raise", "wrap", "clip")
@@ -251,8 +269,12 @@ def take_(b: Builder, a: Any, indices: Any, axis: Any = None, out: Any = None, m
         places = b.cast(places, dtypes.int64)
     if not np.can_cast(places.dtype.numpy, np.intp, "same_kind"):
         raise numpy_error(f"take: {places.dtype} is no dtype of indices")
+    if b.check_op is not None:
+        _check_of_cupy(b, places)
     places = bounded(b, places, x.shape[axis], mode, "take")
-    if mode == "raise":
+    if b.check_op is not None:
+        places = _wrapped(b, places, x.shape[axis])
+    elif mode == "raise":
         b.check_index(places, x.shape[axis])
     taken = b.call("gather", x, places, axes=(axis,), at=axis)
     return b.lay(taken, c_order(taken.ndim))
