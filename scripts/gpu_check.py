@@ -37,7 +37,10 @@ from gpu_wheels import FOLDER, ROOT, NoWheel, top_level, unpack, wheel_of_tree
 
 TESTS = ("tests/cuda", "tests/cupy_arrays")
 # what runs on the device comes first; the rest has been run without one
-ON_DEVICE = ("tests/cupy_arrays/", "tests/cuda/test_replay_anywhere.py", "tests/cuda/test_transfers.py", "tests/cuda/test_api.py")
+ON_DEVICE = (
+    "tests/cupy_arrays/",
+    *(f"tests/cuda/test_{name}.py" for name in ("products", "replay_anywhere", "calibration", "transfers", "devices", "api")),
+)
 COPIED = ("tests", "benchmarks", "scripts", "docs", "examples", "pyproject.toml", "setup.py", "README.md", "LICENSE", "Makefile")
 ROW_SECONDS = 100.0  # a row that takes longer hangs
 GRACE = 5.0  # seconds between asking a process to end and ending it

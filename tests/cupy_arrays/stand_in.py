@@ -319,9 +319,12 @@ def _with_weak_floats(operands: list[Any]) -> list[Any]:
 def summed(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
     """Sums of bfloat16 are taken in float32, and are bfloat16."""
 
-    def function(x: Any, *args: Any, **kwargs: Any) -> Any:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        x = args[0] if args else kwargs.get("a")
         if name not in ("sum", "prod", "mean", "matmul") or not _is_bfloat16(x):
-            return numpys(x, *args, **kwargs)
+            return numpys(*args, **kwargs)
+        args = args[1:]
+        kwargs.pop("a", None)
         if kwargs.get("dtype") == x.dtype:
             del kwargs["dtype"]
         return np.asarray(numpys(x.astype(np.float32), *args, **kwargs)).astype(x.dtype)
