@@ -56,6 +56,34 @@ def test_places_are_written_as_plainly(cp: Any, name: str) -> None:
     check(cp, WRITES[name], X, ONCE, dynamic=True)
 
 
+def test_places_far_out_of_bounds(cp: Any) -> None:
+    far = np.array([2**62, -(2**63), 2**63 - 1, -1, 5])
+    check(cp, lambda x, i: x[i] * 2, X, far)
+    check(cp, lambda x, i: x[1:4][i] * 2, X, far)
+
+
+def test_sizes_that_change(cp: Any) -> None:
+    compiled = dg.compile(lambda x, i: x[i] * 2, dynamic=True)
+    for rows, places in ((5, [7, 1]), (2, [7, 1, -9]), (1, [3])):
+        found = compiled(put(cp, X[:rows].copy()), put(cp, np.array(places)))
+        np.testing.assert_array_equal(found.get(), X[:rows][np.array(places) % rows] * 2)
+    assert compiled.stats.fallbacks == 0 and not compiled.stats.breaks
+
+
+def test_writes_through_views_and_to_what_is_read(cp: Any) -> None:
+    def through(x: Any, i: Any) -> Any:
+        y = x[1:]
+        y[i] = 7
+        return x + 0
+
+    def raised(x: Any, i: Any) -> Any:
+        x[i] = x[i] + 1
+        return x * 1
+
+    check(cp, through, X, np.array([3, -5]))
+    check(cp, raised, X, np.array([1, 1, 6]))  # one place, read before it is written
+
+
 def test_small_dtypes_of_places_run_plainly(cp: Any) -> None:
     """CuPy takes them modulo the size in their own dtype, in which the size may overflow."""
     check(cp, lambda x, i: x[i] * 2, X, np.array([1, 2], np.int8), breaks="unsupported-index")
