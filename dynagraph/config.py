@@ -10,6 +10,7 @@ Each switch is also an environment variable, read when dynagraph is imported.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +47,13 @@ def _integer(low: int) -> Callable[[Any], int]:
         return number
 
     return parse
+
+
+def _seconds(value: Any) -> float:
+    number = float(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else value
+    if not isinstance(number, float) or not 0 < number < math.inf:
+        raise ValueError
+    return number
 
 
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -110,6 +118,13 @@ SWITCHES: tuple[Switch, ...] = (
     ),
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
     Switch("cc", None, _optional(_text), "the name or path of a C compiler, or unset", "unset: $CC, cc, gcc, clang"),
+    Switch(
+        "compiler_timeout",
+        120.0,
+        _optional(_seconds),
+        "seconds, a number above 0, or unset",
+        "what the C compiler may take for one program; after that it is stopped, and the function runs eagerly; unset: for ever",
+    ),
     Switch(
         "nvrtc",
         None,

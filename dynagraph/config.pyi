@@ -26,6 +26,7 @@ cache: bool
 cache_dir: str | None
 cache_limit: int
 cc: str | None
+compiler_timeout: float | None
 nvrtc: str | None
 cublaslt: str | None
 cuda_check: bool

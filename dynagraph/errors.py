@@ -35,6 +35,10 @@ class CompilerError(DynagraphError):
     """The C compiler, or NVRTC for CUDA C, is missing or refused generated code."""
 
 
+class CompilerTimeoutError(CompilerError):
+    """The C compiler took longer than it may (`config.compiler_timeout`), and was stopped."""
+
+
 class BackendError(DynagraphError):
     """A backend gave something that is no program for the graph, or an unknown backend was asked for."""
 

@@ -277,8 +277,11 @@ def cache() -> KernelCache:
         return _current[1]
 
 
-def get_library(source: str) -> Library:
-    """Machine code for C source: from the cache, or compiled now.  Raises CompilerError."""
+def get_library(source: str, timeout: float | None = None) -> Library:
+    """Machine code for C source: from the cache, or compiled now.  Raises CompilerError.
+
+    timeout: seconds for the compiler, CompilerTimeoutError after these; None: as the switch `compiler_timeout` says.
+    """
     kept = cache()
     tools = toolchain(kept.root)
     key = hashlib.sha256("\0".join((FORMAT, tools.identity, source)).encode()).hexdigest()
@@ -289,7 +292,7 @@ def get_library(source: str) -> Library:
         except CompilerError as error:
             _log.warning("entry %s does not load, compiled anew: %s", key[:16], error)
     start = time.perf_counter()
-    image = tools.compile(source)
+    image = tools.compile(source, config.compiler_timeout if timeout is None else timeout)
     _log.info("compiled %d bytes of C in %.0f ms", len(source), 1e3 * (time.perf_counter() - start))
     kept.store(key, image)
     return Library(image, from_cache=False)

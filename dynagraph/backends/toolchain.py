@@ -15,13 +15,16 @@ import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dynagraph import config
-from dynagraph.errors import CompilerError
+from dynagraph.errors import CompilerError, CompilerTimeoutError
 
 CANDIDATES = ("cc", "gcc", "clang")
 # -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
@@ -51,49 +54,67 @@ class Toolchain:
     def identity(self) -> str:
         return "\0".join((self.path, self.version, *self.flags, self.target, platform.machine(), cpu_features()))
 
-    def compile(self, source: str) -> bytes:
+    def compile(self, source: str, timeout: float | None = None) -> bytes:
         """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept.
 
-        The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
+        timeout: seconds for all of it; after these the compiler is stopped, with all processes that it started, and
+        CompilerTimeoutError raised.  The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
         """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            return self._compile(source, deadline)
+        except subprocess.TimeoutExpired:
+            limit = f"{timeout:.3g} s that it may (at most config.compiler_timeout)"
+            raise CompilerTimeoutError(f"the C compiler {self.path} took longer than the {limit}, and was stopped") from None
+
+    def _compile(self, source: str, deadline: float | None) -> bytes:
         with tempfile.TemporaryDirectory(prefix="dynagraph-") as folder:
             text, out = os.path.join(folder, "kernel.c"), os.path.join(folder, "kernel.so")
             Path(text).write_text(source)
             n = _n_parts(source)
             if n > 1:
                 objects = [os.path.join(folder, f"part{k}.o") for k in range(n)]
-                self._run(source, *([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", text, "-o", o] for k, o in enumerate(objects)))
-                self._run(source, [*objects, "-o", out, "-lm"])
+                parts = ([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", text, "-o", o] for k, o in enumerate(objects))
+                self._run(source, deadline, *parts)
+                self._run(source, deadline, [*objects, "-o", out, "-lm"])
             else:
-                self._run(source, [text, "-o", out, "-lm"])
+                self._run(source, deadline, [text, "-o", out, "-lm"])
             if not os.path.exists(out):
                 raise CompilerError(f"the C compiler {self.path} made no file, and said nothing")
             return Path(out).read_bytes()
 
-    def _run(self, source: str, *arguments: list[str]) -> None:
-        """Run the compiler once for each list of arguments, all at the same time."""
-        with contextlib.ExitStack() as stack:  # which waits for those that run, whatever happens
+    def _run(self, source: str, deadline: float | None, *arguments: list[str]) -> None:
+        """Run the compiler once for each list of arguments, all at the same time; none of its processes outlives this."""
+        with contextlib.ExitStack() as stack:
             try:
-                running = [
-                    stack.enter_context(
-                        subprocess.Popen(
-                            [self.path, *self.flags, *more],
-                            stdin=subprocess.DEVNULL,
-                            stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE,
-                        )
-                    )
-                    for more in arguments
-                ]
+                running = [stack.enter_context(_process([self.path, *self.flags, *more])) for more in arguments]
+                said = [process.communicate(timeout=_left(deadline))[1] for process in running]
             except OSError as error:
                 raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
-            said = [process.communicate()[1] for process in running]
         for process, words in zip(running, said):
             if process.returncode != 0:
                 raise CompilerError(_refusal(self.path, process.returncode, words, source))
 
     def describe(self) -> dict[str, str]:
         return {"compiler": self.path, "version": self.version, "flags": " ".join(self.flags), "target": self.target}
+
+
+@contextlib.contextmanager
+def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, which is killed where the block ends before the process does."""
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.returncode is None:  # a driver's helpers are in its group
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def _n_parts(source: str) -> int:

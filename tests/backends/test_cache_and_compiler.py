@@ -6,9 +6,12 @@ import ctypes
 import errno
 import logging
 import os
+import re
+import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +20,7 @@ import pytest
 import dynagraph as dg
 from dynagraph.backends import kernel_cache, toolchain
 from dynagraph.backends.kernel_cache import KernelCache, get_library, seal, unseal
-from dynagraph.errors import CompilerError
+from dynagraph.errors import CompilerError, CompilerTimeoutError
 
 SOURCE = "int answer(void) { return 42; }"
 KEY = "k" * 64
@@ -157,6 +160,44 @@ def test_a_broken_compiler_leaves_the_answer_right(tmp_path, folder, caplog, bod
     assert "the compiler failed" in caplog.text
     with dg.config.override(cc=str(tmp_path / "cc"), strict=True), pytest.raises(CompilerError):
         dg.compile(lambda x: x * 2 + 1)(np.ones(3))
+
+
+def test_a_compiler_that_hangs_is_stopped_with_its_helpers(tmp_path, folder, caplog):
+    started = tmp_path / "started"
+    body = f'case "$*" in *kernel.c*) sleep 600 & echo $! >> {started}; wait;; *) exec cc "$@";; esac'
+    hangs = fake_compiler(tmp_path / "cc", body)
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    with dg.config.override(cc=hangs, compiler_timeout=0.5), caplog.at_level(logging.WARNING, "dynagraph"):
+        np.testing.assert_array_equal(compiled(np.ones(3)), 3.0)
+    assert compiled.stats.fallbacks == 1 and isinstance(compiled.stats.last_error, CompilerTimeoutError)
+    assert re.search(r"took longer than the 0.5 s that it may \(at most config.compiler_timeout\), and was stopped", caplog.text)
+    for helper in started.read_text().split():
+        give_up = time.monotonic() + 10
+        while is_running(helper):
+            assert time.monotonic() < give_up
+            time.sleep(0.01)
+
+
+def is_running(pid: str) -> bool:
+    """Not gone, nor dead and waiting for whoever inherits it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_an_interrupted_compilation_leaves_no_process(tmp_path, folder, monkeypatch):
+    tools = toolchain.toolchain()
+    running = []
+
+    def interrupted(process, timeout=None):
+        running.append(process)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tools.compile(SOURCE)
+    assert [p.returncode for p in running] == [-signal.SIGKILL]
 
 
 def test_a_refusal_shows_the_compilers_words_and_keeps_the_source(folder):
