@@ -56,6 +56,7 @@ class Tape:
     def __init__(self) -> None:
         self.ex = Executor(_nothing, decode(_nothing.__code__), (), Profile(False))  # type: ignore[arg-type]
         self.ex.of_bfloat16 = bfloat16_door.ON_TAPE
+        self.ex.builder.observed = self.value_of
         self.frame = self.ex.main
         self.frame.ip = 1
         self.values: dict[Node, np.ndarray] = {}

@@ -53,6 +53,43 @@ def test_creation(function):
         check(lambda: call(getattr(np, function), *args))
 
 
+BETWEEN = (
+    lambda x, y: np.linspace(x, y),
+    lambda x, y: np.linspace(x, y, 7, axis=1),
+    lambda x, y: np.linspace(x, y, 7, axis=-1),
+    lambda x, y: np.linspace(x, 2, 4, endpoint=False),
+    lambda x, y: np.linspace(2.5, y, 4),
+    lambda x, y: np.linspace(x[0], y, 3),
+    lambda x, y: np.linspace(x, y, 1),
+    lambda x, y: np.linspace(x, y, 1, retstep=True)[0],
+    lambda x, y: np.linspace(x, y, 0),
+    lambda x, y: np.linspace(x, x, 4, retstep=True),
+    lambda x, y: np.linspace(x, y, 4, endpoint=False, retstep=True),
+    lambda x, y: np.linspace(x[0, 0], y[0, 0], 4, retstep=True),
+    lambda x, y: np.linspace(x[0, 0], [1.0, 2.0], 4),
+    lambda x, y: np.linspace(x.T, y.T, 4),
+    lambda x, y: np.linspace(x * 0, y * 5e-324, 4),
+    lambda x, y: np.linspace(1, 2, 3, retstep=True),
+    lambda x, y: np.linspace(np.float32(1), 2, 3),
+    lambda x, y: np.linspace(0.0, np.inf, 3),
+    lambda x, y: np.linspace(1j, 2, 3),
+)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float32", "complex64"])
+def test_linspace_between_arrays_of_a_dtype(dtype):
+    check(lambda x, y: np.linspace(abs(x), abs(y), 4, dtype=dtype), sample((2, 3), "float64"), sample((2, 3), "float32", 1))
+
+
+@pytest.mark.parametrize("function", BETWEEN)
+@pytest.mark.parametrize(
+    "dtypes", ["float64 float64", "float32 float32", "int64 float32", "int16 int8", "float16 float16", "complex64 float64"]
+)
+def test_linspace_between_arrays(function, dtypes):
+    with np.errstate(all="ignore"):
+        check(function, *(sample((2, 3), d, k) for k, d in enumerate(dtypes.split())))
+
+
 WRONG = {
     "zeros": [((-1,),), ("a",), ((2,), "nonsense"), (2.5,)],
     "arange": [(1, 5, 0), (0, 10**30)],

@@ -104,6 +104,12 @@ CASES = {
         np.roll(x, 100, 0),
     ),
     "repeat": lambda x: (np.repeat(x, 2), np.repeat(x, 3, axis=1), x.repeat(2, axis=-1), np.repeat(x, 0, axis=0)),
+    "repeat by counts": lambda x: (
+        np.repeat(x, [2] + [1] * (x.shape[0] - 1), axis=0),
+        np.repeat(x, (0,) * (x.shape[-1] - 1) + (3,), axis=-1),
+        np.repeat(x, [2]),
+        x.repeat([1] * x.size),
+    ),
     "tile": lambda x: (
         np.tile(x, 2),
         np.tile(x, (2, 1, 3)),

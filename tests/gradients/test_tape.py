@@ -533,3 +533,11 @@ def test_long_loops_need_no_deep_stack() -> None:
         return np.sum(x)
 
     np.testing.assert_allclose(dg.grad(f)(X), np.full(3, 0.999**3000))
+
+
+def test_real_if_close_is_what_it_is_in_this_run() -> None:
+    def of(imag: float) -> Any:
+        return dg.grad(lambda x: np.abs(np.sum(np.real_if_close(x * (1 + imag * 1j)) ** 2)))(np.array([1.0, 2.0]))
+
+    np.testing.assert_allclose(of(0.0), [2.0, 4.0])
+    np.testing.assert_allclose(of(1.0), [4.0, 8.0])  # abs((1 + 1j) ** 2) is 2

@@ -33,6 +33,10 @@ np.tril_indices_from(m); m[np.triu_indices(4, 1)]; np.mgrid[0:3, 0:4] + x; np.r_
 np.hamming(4) * v; np.kaiser(4, 2.0) * v; np.indices((3, 4))[1] + n; np.ix_([0, 1], [2, 3])[0] + n[:2, :2]
 np.lib.stride_tricks.sliding_window_view(x, 2, axis=1).sum(axis=-1); np.lib.stride_tricks.sliding_window_view(x, (2, 2))
 np.logspace(0, 1, 4) + v; np.fill_diagonal(m, v); np.fill_diagonal(x, 2.0); np.put_along_axis(x, n % 4, 7.0, axis=1)
+np.einsum('ij,kj->ik', x, y, optimize=True); np.einsum('ij,kj,kl->il', x, y, x, optimize='optimal')
+np.einsum(x, [0, 1], optimize=True)
+np.einsum('ij,kj,kl->li', x, y, x, optimize=['einsum_path', (0, 2), (0, 1)]); np.einsum('ij,ij->ji', x, y, optimize=('greedy', 10))
+np.einsum('ii,jk,kj->i', m, x, y.T, optimize=True); np.einsum(x, [0, 1], y, [0, 1], optimize='greedy')
 np.resize(x, (5, 2)); np.array_split(v, 3); np.broadcast(x, v).shape; np.fromfunction(lambda p, q: p * q, (3, 4)) + x
 """
 EXPRESSIONS = [e.strip() for line in FOLLOWED.strip().splitlines() for e in line.split(";")]
@@ -49,6 +53,15 @@ def test_followed(expression):
 )
 def test_in_c(expression):
     support.row(expression, expression, backend="c")
+
+
+def test_einsum_of_a_diagonal_is_a_view():
+    def f(x):
+        return np.einsum("ii->i", x)
+
+    x = np.arange(9.0).reshape(3, 3)
+    view = dg.compile(f, fullgraph=True)(x)
+    assert np.shares_memory(view, x) and view.flags.writeable and view.strides == f(x).strides
 
 
 def test_a_window_is_a_read_only_view():

@@ -80,6 +80,8 @@ class Builder:
         self.is_scalar: Callable[[Node], bool] = is_scalar or _never
         self.placed: Callable[[Node], Node] = placed or _itself
         self._known: dict[Node, np.ndarray] = {}
+        # what a node gives in this run, where the code runs as plain Python meanwhile (on a tape); None in a capture
+        self.observed: Callable[[Node], np.ndarray | None] = _nothing
         self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly
@@ -245,6 +247,10 @@ def _base_of(node: Node) -> Node:
 
 def _never(node: Node) -> bool:
     return False
+
+
+def _nothing(node: Node) -> None:
+    return None
 
 
 def _itself(node: Node) -> Node:

@@ -22,10 +22,10 @@ from dynagraph.frontend.numpy_door.arguments import (
     reshape,
 )
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
-from dynagraph.frontend.numpy_door.elementwise import where
-from dynagraph.frontend.numpy_door.layout import is_packed
+from dynagraph.frontend.numpy_door.elementwise import apply, result_type, strong, where
+from dynagraph.frontend.numpy_door.layout import copy_order, is_packed
 from dynagraph.frontend.numpy_door.reductions import sum_
-from dynagraph.frontend.numpy_door.shapes import diagonal, diagonal_of
+from dynagraph.frontend.numpy_door.shapes import diagonal, diagonal_of, moveaxis
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -202,7 +202,7 @@ def _check_range(first: Dim, step: Dim, size: Dim, dtype: DType) -> None:
             only(size == 0 or low <= value <= high, "arange", "dtype", dtype, f"it holds {low} to {high}")
 
 
-@numpy_function(np.linspace, returns="array", at_default=("retstep", "axis", "device"))
+@numpy_function(np.linspace, at_default=("device",))
 def linspace(
     b: Builder,
     start: Any,
@@ -214,13 +214,56 @@ def linspace(
     axis: Any = 0,
     *,
     device: Any = None,
-) -> Node:
-    chosen = dtypes.float64 if dtype is None else known_dtype(dtype, "linspace")
-    first, last = (as_float(_number(v, "linspace")) for v in (start, stop))
-    only(not chosen.is_bool, "linspace", "dtype", chosen, "numbers")
-    only(math.isfinite(first) and math.isfinite(last), "linspace", "start, stop", (first, last), "finite numbers")
-    sizes = nonnegative((as_dim(num, "linspace"),), "linspace")
-    return b.call("linspace", shape=sizes, start=first, stop=last, endpoint=flag(endpoint, "linspace"), dtype=chosen)
+) -> Any:
+    chosen = None if dtype is None else known_dtype(dtype, "linspace")
+    only(chosen is None or not chosen.is_bool, "linspace", "dtype", chosen, "numbers")
+    (size,) = nonnegative((as_dim(num, "linspace"),), "linspace")
+    last_too, with_step, along = flag(endpoint, "linspace"), flag(retstep, "linspace"), as_index(axis, "linspace")
+    if _is_known(start) and _is_known(stop) and not with_step and along in (0, -1):
+        first, last = as_float(_number(start, "linspace")), as_float(_number(stop, "linspace"))
+        return b.call("linspace", shape=(size,), start=first, stop=last, endpoint=last_too, dtype=chosen or dtypes.float64)
+    only(b.check_op is None, "linspace", "start, stop", (start, stop), "finite Python numbers, with CuPy")
+    made, step = _between(b, strong(b, start), strong(b, stop), size, last_too)
+    made = made if along == 0 else moveaxis(b, made, 0, along)
+    if chosen is not None and chosen.is_integer:
+        made = apply(b, np.floor, made)
+    if chosen is not None:
+        made = converted_copy(b, made, chosen, False)
+    return (made, step) if with_step else made
+
+
+def _is_known(value: Any) -> bool:
+    """Whether it is a finite number that is known at capture, of a dtype that says nothing of the result's."""
+    return type(value) in (bool, int, float, SymInt, np.float64, np.int64) and math.isfinite(as_float(value))
+
+
+def _between(b: Builder, start: Any, stop: Any, size: Dim, endpoint: bool) -> tuple[Node, Any]:
+    """``np.linspace`` along a new first axis, step by step as NumPy computes it, and the distance of two elements."""
+    gaps = size - 1 if endpoint else size
+    dtype = known_dtype(np.result_type(result_type((start, stop), "linspace").numpy, 0.0), "linspace")
+    delta = apply(b, np.subtract, stop, start, dtype=dtype.numpy)
+    ones = (1,) * delta.ndim
+    real = dtype.real
+    counted = b.cast(reshape(b, b.call("iota", shape=(size,), start=0, step=1, dtype=real), (size, *ones)), dtype)
+    if gaps > 0:
+        step = apply(b, np.divide, delta, gaps)
+        none = apply(b, np.equal, step, 0)
+        # where the quotient of a denormal number is zero, NumPy divides first
+        none = b.call("any", none, axis=tuple(range(none.ndim)), keepdims=False) if none.ndim else none
+        by_step = apply(b, np.multiply, counted, step)
+        divided_first = apply(b, np.multiply, apply(b, np.divide, counted, gaps), delta)
+        made = _laid_like(b, b.call("where", none, divided_first, by_step), by_step)
+    else:
+        step, made = math.nan, apply(b, np.multiply, counted, delta)
+    made = _laid_like(b, apply(b, np.add, made, start, dtype=dtype.numpy), made)
+    if endpoint and size > 1:
+        at_end = apply(b, np.equal, counted, size - 1)
+        made = _laid_like(b, b.call("where", at_end, b.as_node(stop, dtype), made), made)
+    return made, step
+
+
+def _laid_like(b: Builder, made: Node, like: Node) -> Node:
+    return b.lay(made, copy_order(b.layout(like)))
 
 
 # -- matrices ---------------------------------------------------------------------------------------------------------

@@ -715,11 +715,14 @@ def angle(b: Builder, z: Any, deg: Any = False) -> Node:
 
 @numpy_function(np.real_if_close, returns="array")
 def real_if_close(b: Builder, a: Any, tol: Any = 100) -> Node:
-    """Real numbers are given back as they are."""
+    """Real numbers are given back as they are; of complex ones the result's dtype depends on the values."""
     x = b.as_node(a)
-    if x.dtype.is_complex:
+    if not x.dtype.is_complex:
+        return x
+    value = b.observed(x)
+    if value is None:
         raise Unsupported("DATA_DEPENDENT", "real_if_close: whether complex numbers are close to real ones depends on the data")
-    return x
+    return b.call("real", x) if np.isrealobj(np.real_if_close(value, tol)) else x
 
 
 @numpy_method("conj", "conjugate", returns="same")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dt
 from dynagraph.frontend.numpy_door.elementwise import apply, resolve
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, iteration_order, steps_of
 from dynagraph.frontend.numpy_door.reductions import reduce
-from dynagraph.frontend.numpy_door.shapes import permute
+from dynagraph.frontend.numpy_door.shapes import diagonal_of, permute
 from dynagraph.frontend.numpy_door.table import Door, numpy_function, numpy_method, register_function
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
@@ -156,11 +157,13 @@ def _tensordot(b: Builder, x: Node, y: Node, axes: Any) -> Node:
 
 # -- einsum -----------------------------------------------------------------------------------------------------------
 
+EINSUM: Any = importlib.import_module("numpy._core.einsumfunc")  # which has the function in C, and what its paths are made of
+_Term = tuple[Node, str]  # an operand, and a letter for each of its axes
+
 
 @numpy_function(np.einsum, at_default=("out", "dtype", "order", "casting"))
 def einsum(
     b: Builder,
-    subscripts: Any,
     *operands: Any,
     out: Any = None,
     optimize: Any = False,
@@ -170,47 +173,83 @@ def einsum(
 ) -> Node:
     """Sums of products, two operands at a time from the left; each pair is one matrix product.
 
-    Captured in the form with a string; an index that is repeated within one operand (a diagonal) is not captured.
+    With a path (`optimize`) NumPy's own source is followed, which asks for one product after the other.
     """
-    only(isinstance(subscripts, str), "einsum", "subscripts", type(subscripts).__name__, "a string such as 'ij,jk->ik'")
-    nodes = _common(b, "einsum", *operands)
+    only(optimize is False, "einsum", "optimize", optimize, "a path is NumPy's to take")
+    return _einsum(b, *operands)
+
+
+@numpy_function(EINSUM.c_einsum, at_default=("out", "dtype", "order", "casting"))
+def _einsum(
+    b: Builder, *operands: Any, out: Any = None, dtype: Any = None, order: Any = "K", casting: Any = "safe"
+) -> Node:
+    subscripts, arrays = _subscripts(operands)
+    nodes = _common(b, "einsum", *arrays)
     if not nodes:
         raise numpy_error("einsum: takes one operand or more")
     inputs, output = _parse(subscripts, nodes)
-    only(
-        len(output) == 1 or not optimize,
-        "einsum",
-        "optimize",
-        optimize,
-        "the path that is taken says how the result lies in memory, and whether one of a single element is a scalar",
-    )
-    terms = list(zip(nodes, inputs))
-    term = _sum_alone(b, *terms[0], needed=_needed(inputs[1:], output))
+    terms = [_diagonals(b, *term) for term in zip(nodes, inputs)]
+    term = _sum_alone(b, *terms[0], needed=_needed(terms[1:], output))
     for position, other in enumerate(terms[1:], start=1):
-        needed = _needed(inputs[position + 1 :], output)
+        needed = _needed(terms[position + 1 :], output)
         term = _multiply_terms(b, term, _sum_alone(b, *other, needed=needed | set(term[1])), needed)
     result, indices = _sum_alone(b, *term, needed=set(output))
     moved = permute(b, result, [indices.index(i) for i in output])
-    if result is nodes[0] or len(output) < 2:
-        return moved  # the operand itself is a view, as in NumPy
-    return b.copy(moved, _order_of_einsum(b, nodes, inputs, output))
+    if result is terms[0][0] or len(output) < 2:
+        return moved  # the operand itself, or its diagonal, is a view, as in NumPy
+    return b.copy(moved, _order_of_einsum(b, terms, output))
 
 
-def _order_of_einsum(b: Builder, nodes: Sequence[Node], inputs: Sequence[str], output: str) -> Order:
+def _subscripts(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
+    """The string and the arrays, also of the form that gives each array with the list of its indices."""
+    if operands and isinstance(operands[0], str):
+        return operands[0], operands[1:]
+    lists = operands[1::2]
+    only(all(isinstance(given, (list, tuple)) for given in lists), "einsum", "subscripts", "of another type", "strings or lists")
+    text = ",".join(_letters(given) for given in lists)
+    if len(operands) % 2:
+        text += "->" + _letters(operands[-1])
+        return text, operands[:-1:2]
+    return text, operands[::2]
+
+
+def _letters(sublist: Any) -> str:
+    only(isinstance(sublist, (list, tuple)), "einsum", "subscripts", type(sublist).__name__, "a list of integers and Ellipsis")
+    return "".join("..." if index is Ellipsis else _letter(as_index(index, "einsum")) for index in sublist)
+
+
+def _letter(index: int) -> str:
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    if not 0 <= index < len(letters):
+        raise numpy_error(f"einsum: the subscript {index} is not in 0 to {len(letters) - 1}")
+    return letters[index]
+
+
+def _diagonals(b: Builder, x: Node, indices: str) -> _Term:
+    """Without repeated indices: the diagonal along their axes."""
+    for i in dict.fromkeys(indices):
+        while indices.count(i) > 1:
+            first = indices.index(i)
+            second = indices.index(i, first + 1)
+            if x.shape[first] != x.shape[second]:
+                raise numpy_error(f"einsum: index {i} has the sizes {x.shape[first]} and {x.shape[second]} in one operand")
+            x = diagonal_of(b, x, "einsum", 0, first, second)
+            indices = indices[:first] + indices[first + 1 : second] + indices[second + 1 :] + i
+    return x, indices
+
+
+def _order_of_einsum(b: Builder, terms: Sequence[_Term], output: str) -> Order:
     """NumPy iterates over the axes of the result and those that are summed, together."""
-    axes = output + "".join(sorted(set().union(*inputs) - set(output)))
+    axes = output + "".join(sorted(set().union(*(letters for _, letters in terms)) - set(output)))
     steps = []
-    for node, letters in zip(nodes, inputs):
+    for node, letters in terms:
         strides = dict(zip(letters, steps_of(b.layout(node), node.ndim)))
         steps.append(tuple(strides.get(i, 0) for i in axes))
     return tuple(k for k in iteration_order(steps, len(axes)) if k < len(output))
 
 
-def _needed(later: Sequence[str], output: str) -> set[str]:
-    return set(output).union(*later)
-
-
-_Term = tuple[Node, str]
+def _needed(later: Sequence[_Term], output: str) -> set[str]:
+    return set(output).union(*(indices for _, indices in later))
 
 
 def _sum_alone(b: Builder, x: Node, indices: str, needed: set[str]) -> _Term:
@@ -285,13 +324,6 @@ def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:
     for term, node in zip(terms, nodes):
         if not set(term) <= set(string.ascii_letters) or len(term) != node.ndim:
             raise numpy_error(f"einsum: {subscripts!r} does not fit an operand of shape {node.shape}")
-        only(
-            len(set(term)) == len(term),
-            "einsum",
-            "subscripts",
-            subscripts,
-            "a diagonal (an index twice in one operand)",
-        )
     letters = "".join(terms)
     named = sorted(i for i in set(letters) - set(broadcast) if letters.count(i) == 1)
     output = right.replace("...", broadcast) if arrow else broadcast + "".join(named)

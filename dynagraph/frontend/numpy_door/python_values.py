@@ -15,6 +15,7 @@ import numpy as np
 from dynagraph.frontend.numpy_door import attributes, callouts, indexing  # noqa: F401  (what stands behind these doors must be there first)
 from dynagraph.frontend.numpy_door.arguments import is_contiguous, numpy_error, only
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, known_dtype
+from dynagraph.frontend.numpy_door.linalg import EINSUM
 from dynagraph.frontend.numpy_door.table import Door, method, register_method
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import SymInt
@@ -36,6 +37,7 @@ PURE = {
     np.linalg: """cholesky cond cross det diagonal eigvalsh inv matrix_norm matrix_power matrix_rank norm multi_dot outer pinv solve
         svdvals tensorinv tensorsolve trace vecdot vector_norm""",
     np.fft: "fftfreq rfftfreq fftshift ifftshift",
+    EINSUM: "_parse_eq_to_batch_matmul _parse_output_order",  # of a subscript and shapes, with caches
 }
 
 

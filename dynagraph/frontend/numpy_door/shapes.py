@@ -27,7 +27,7 @@ from dynagraph.frontend.numpy_door.arguments import (
     take,
 )
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, converted, known_dtype
-from dynagraph.frontend.numpy_door.layout import joined_order, padded_order
+from dynagraph.frontend.numpy_door.layout import c_order, joined_order, padded_order
 from dynagraph.frontend.numpy_door.table import numpy_function, numpy_method
 from dynagraph.ir.graph import Node
 from dynagraph.ir.shapes import Dim, Shape, broadcast_shapes, numel
@@ -476,10 +476,19 @@ def roll(b: Builder, a: Any, shift: Any, axis: Any = None) -> Node:
 @numpy_function(np.repeat, method="repeat", returns="array")
 def repeat(b: Builder, a: Any, repeats: Any, axis: Any = None) -> Node:
     x = b.as_node(a)
-    only(not isinstance(repeats, (list, tuple)), "repeat", "repeats", repeats, "one count for all elements")
     if axis is None:
         x, axis = ravel(b, x), 0
-    return b.call("repeat", x, repeats=as_dim(repeats, "repeat"), axis=one_axis(axis, x.ndim, "repeat"))
+    along = one_axis(axis, x.ndim, "repeat")
+    counts = python_value(repeats)
+    if isinstance(counts, (list, tuple)) and len(counts) == 1:
+        (counts,) = counts
+    if not isinstance(counts, (list, tuple)):
+        return b.call("repeat", x, repeats=as_dim(counts, "repeat"), axis=along)
+    places = np.repeat(np.arange(len(counts)), [as_index(c, "repeat") for c in counts])
+    if x.shape[along] != len(counts):
+        raise numpy_error(f"repeat: {len(counts)} counts for {x.shape[along]} elements")
+    taken = b.call("gather", x, b.graph.constant(places), axes=(along,), at=along)
+    return b.lay(taken, c_order(taken.ndim))
 
 
 @numpy_function(np.tile, returns="array")
@@ -618,4 +627,4 @@ def ndim(b: Builder, a: Any) -> int:
     return b.as_node(a).ndim
 
 
-__all__ = ["diagonal", "diagonal_of", "join", "permute", "read_only", "reverse", "swapaxes"]
+__all__ = ["diagonal", "diagonal_of", "join", "moveaxis", "permute", "read_only", "reverse", "swapaxes"]
