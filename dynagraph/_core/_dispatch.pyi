@@ -1,5 +1,6 @@
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
+from os import PathLike
 from types import CellType, FunctionType, MethodType
 from typing import Any, final, overload
 
@@ -16,6 +17,13 @@ Step = tuple[Recipe] | tuple[Recipe, int, Any, tuple[Size, ...], bool]
 
 class GuardError(RuntimeError):
     """An entry was run on values that its guards refuse."""
+
+@final
+class Library:
+    """Loaded machine code, unloaded when this object goes: what may still run it holds it.  Raises OSError."""
+
+    def __init__(self, path: str | PathLike[str]) -> None: ...
+    def address(self, symbol: str, /) -> int: ...
 
 @final
 class NativePlan:

@@ -9,22 +9,25 @@ or rewritten meanwhile cannot hurt the process.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import hashlib
 import logging
 import os
 import stat
 import struct
-import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+from weakref import WeakValueDictionary
 
 import platformdirs
 
 from dynagraph import config
+from dynagraph._core._dispatch import Library
+from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import toolchain
 from dynagraph.errors import CompilerError
 
@@ -46,38 +49,16 @@ class CacheInfo:
     limit: int
 
 
-class Library:
-    """Loaded machine code; it stays loaded as long as this object lives."""
+@dataclass(frozen=True)
+class Kernels:
+    """Machine code of one source.  `library` is shared by all who ask for the same; `from_cache`: nothing was compiled for it."""
 
-    def __init__(self, image: bytes, from_cache: bool):
-        self.from_cache = from_cache
-        self._file, path = _memory_file(image)
-        try:
-            self._library = ctypes.CDLL(path)
-        except OSError as error:
-            raise CompilerError(f"compiled code does not load: {error}") from error
+    library: Library
+    from_cache: bool
 
     def address(self, symbol: str) -> int:
         """The address of an exported function."""
-        value = ctypes.cast(getattr(self._library, symbol), ctypes.c_void_p).value
-        assert value is not None
-        return value
-
-
-def _memory_file(image: bytes) -> tuple[object, str]:
-    """A file in memory and its path.
-
-    It must stay open: the loader matches libraries by path, so a number that is used again would give the old library.
-    """
-    if hasattr(os, "memfd_create"):
-        fd = os.memfd_create("dynagraph-kernel", os.MFD_CLOEXEC)
-        with open(fd, "wb", closefd=False) as file:
-            file.write(image)
-        return fd, f"/proc/self/fd/{fd}"
-    named = tempfile.NamedTemporaryFile(prefix="dynagraph-", suffix=".so")  # noqa: SIM115  (kept open on purpose)
-    named.write(image)
-    named.flush()
-    return named, named.name
+        return self.library.address(symbol)
 
 
 class KernelCache:
@@ -87,38 +68,50 @@ class KernelCache:
         self.limit = limit
         self._unchecked = 0  # bytes that were written since the whole folder was looked through
         self.root: Path | None = None
-        self._fd = -1
         if root is not None:
             try:
-                self._fd = _open_private(Path(root))
-                self.root = Path(root)
+                absolute = Path(os.path.abspath(root))  # the program may change its working directory
+                os.close(_open_private(absolute))
+                self.root = absolute
             except OSError as error:
-                _log.warning("kernels are not kept on disk: %s", error)
+                _log.warning("kernels are not kept on disk: %s", str(error))
 
-    def __del__(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
+    @contextlib.contextmanager
+    def _folder(self) -> Iterator[int]:
+        """The folder's descriptor, for one operation only: programs close, and use again, numbers that are not theirs.
+
+        Raises OSError, also where nothing is kept.
+        """
+        if self.root is None:
+            raise FileNotFoundError("no kernels are kept on disk")
+        fd = _open_private(self.root)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     # -- reading ----------------------------------------------------------------------------------------------------
     def load(self, key: str, suffix: str = SUFFIX) -> bytes | None:
         """The image of an entry, or None where there is none that can be trusted; `suffix`: another kind than kernels."""
-        if self.root is None:
-            return None
+        # a FIFO would be waited for
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            fd = os.open(key + suffix, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._fd)
+            with self._folder() as folder:
+                fd = os.open(key + suffix, flags, dir_fd=folder)
         except OSError:
             return None
         try:
-            with open(fd, "rb", closefd=True) as file:
-                status = os.fstat(fd)
-                if not _is_private(status) or not stat.S_ISREG(status.st_mode):
-                    _log.warning("entry %s is not private to this user: ignored", key[:16])
-                    return None
+            status = os.fstat(fd)
+            if not _is_private(status) or not stat.S_ISREG(status.st_mode):
+                os.close(fd)
+                _log.warning("entry %s is not a file that is private to this user: ignored", key[:16])
+                return None
+            with open(fd, "rb") as file:
                 data = file.read()
                 with contextlib.suppress(OSError):  # a read-only cache still serves
                     os.utime(fd)
         except OSError as error:
-            _log.debug("entry %s cannot be read: %s", key[:16], error)
+            _log.debug("entry %s cannot be read: %s", key[:16], str(error))
             return None
         image = unseal(key, data)
         if image is None:
@@ -133,17 +126,18 @@ class KernelCache:
         temporary = f".{key[:16]}.{os.getpid()}.{threading.get_ident():x}.{time.monotonic_ns():x}.tmp"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            fd = os.open(temporary, flags, 0o600, dir_fd=self._fd)
-            try:
-                with open(fd, "wb") as file:
-                    file.write(seal(key, image))
-                os.rename(temporary, key + suffix, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=self._fd)
-                raise
+            with self._folder() as folder:
+                fd = os.open(temporary, flags, 0o600, dir_fd=folder)
+                try:
+                    with open(fd, "wb") as file:
+                        file.write(seal(key, image))
+                    os.rename(temporary, key + suffix, src_dir_fd=folder, dst_dir_fd=folder)
+                except BaseException:
+                    with contextlib.suppress(OSError):
+                        os.unlink(temporary, dir_fd=folder)
+                    raise
         except OSError as error:
-            _log.warning("entry %s is not kept: %s", key[:16], error)
+            _log.warning("entry %s is not kept: %s", key[:16], str(error))
             return False
         if suffix != SUFFIX:
             return True
@@ -156,67 +150,68 @@ class KernelCache:
     def _evict(self) -> None:
         """Take out the entries that were used longest ago, down to nine tenths of the limit."""
         self._unchecked = 0
-        rows = self._rows()
-        total = sum(size for _, size, _ in rows)
-        if total <= self.limit:
-            return
-        with self._lock() as mine:
-            if not mine:
+        with contextlib.suppress(OSError), self._folder() as folder:
+            rows = _rows(folder)
+            total = sum(size for _, size, _ in rows)
+            if total <= self.limit or not (lock := _try_lock(folder)):
                 return
-            for _, size, name in sorted(rows):
-                if total <= self.limit * 0.9:
-                    break
-                with contextlib.suppress(OSError):
-                    os.unlink(name, dir_fd=self._fd)
-                total -= size
-
-    @contextlib.contextmanager
-    def _lock(self):  # type: ignore[no-untyped-def]
-        """Whether this process may evict; it never waits for another."""
-        try:
-            fd = os.open(".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600, dir_fd=self._fd)
-        except OSError:
-            yield False
-            return
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield True
-        except BlockingIOError:
-            yield False
-        finally:
-            os.close(fd)
-
-    def _rows(self) -> list[tuple[float, int, str]]:
-        """(time of last use, size, name) of the entries; temporary files of dead processes are taken out."""
-        rows: list[tuple[float, int, str]] = []
-        try:
-            names = os.listdir(self._fd)
-        except OSError:
-            return rows
-        for name in names:
-            try:
-                status = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-                if name.endswith(SUFFIX):
-                    rows.append((status.st_mtime, status.st_size, name))
-                elif name.endswith(".tmp") and time.time() - status.st_mtime > STALE_SECONDS:
-                    os.unlink(name, dir_fd=self._fd)
-            except OSError:
-                continue  # another process took it
-        return rows
+            with lock:
+                for _, size, name in sorted(rows):
+                    if total <= self.limit * 0.9:
+                        break
+                    _remove(name, folder)
+                    total -= size
 
     # -- for people -------------------------------------------------------------------------------------------------
     def info(self) -> CacheInfo:
-        rows = self._rows() if self.root is not None else []
+        rows: list[tuple[float, int, str]] = []
+        with contextlib.suppress(OSError), self._folder() as folder:
+            rows = _rows(folder)
         return CacheInfo(str(self.root) if self.root else None, len(rows), sum(r[1] for r in rows), self.limit)
 
     def clear(self) -> int:
         """Take out all entries; gives how many went."""
         gone = 0
-        for _, _, name in self._rows() if self.root is not None else []:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=self._fd)
-                gone += 1
+        with contextlib.suppress(OSError), self._folder() as folder:
+            gone = sum(_remove(name, folder) for _, _, name in _rows(folder))
         return gone
+
+
+def _rows(folder: int) -> list[tuple[float, int, str]]:
+    """(time of last use, size, name) of the entries; temporary files of dead processes are taken out."""
+    rows: list[tuple[float, int, str]] = []
+    for name in os.listdir(folder):
+        try:
+            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        except OSError:
+            continue  # another process took it
+        if name.endswith(SUFFIX):
+            rows.append((status.st_mtime, status.st_size, name))
+        elif name.endswith(".tmp") and time.time() - status.st_mtime > STALE_SECONDS:
+            _remove(name, folder)
+    return rows
+
+
+def _remove(name: str, folder: int) -> bool:
+    try:
+        os.unlink(name, dir_fd=folder)
+    except OSError:
+        return False
+    return True
+
+
+def _try_lock(folder: int) -> IO[bytes] | None:
+    """The lock of a folder, which closing it gives back; None where another process has it: nobody waits."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = -1
+    try:
+        fd = os.open(".lock", flags, 0o600, dir_fd=folder)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return open(fd, "rb")
+    except OSError:
+        if fd >= 0:
+            os.close(fd)
+        return None
 
 
 def seal(key: str, image: bytes) -> bytes:
@@ -277,22 +272,36 @@ def cache() -> KernelCache:
         return _current[1]
 
 
-def get_library(source: str, timeout: float | None = None) -> Library:
-    """Machine code for C source: from the cache, or compiled now.  Raises CompilerError.
+_loaded: WeakValueDictionary[str, Library] = WeakValueDictionary()  # by key: what programs of this process hold
+
+
+def get_library(source: str, timeout: float | None = None) -> Kernels:
+    """Machine code for C source: what is loaded already, from the cache, or compiled now.  Raises CompilerError.
 
     timeout: seconds for the compiler, CompilerTimeoutError after these; None: as the switch `compiler_timeout` says.
     """
     kept = cache()
     tools = toolchain(kept.root)
     key = hashlib.sha256("\0".join((FORMAT, tools.identity, source)).encode()).hexdigest()
-    image = kept.load(key)
-    if image is not None:
-        try:
-            return Library(image, from_cache=True)
-        except CompilerError as error:
-            _log.warning("entry %s does not load, compiled anew: %s", key[:16], error)
+    library = _loaded.get(key) or _from_disk(kept, key)
+    if library is not None:
+        return Kernels(_loaded.setdefault(key, library), from_cache=True)
     start = time.perf_counter()
     image = tools.compile(source, config.compiler_timeout if timeout is None else timeout)
     _log.info("compiled %d bytes of C in %.0f ms", len(source), 1e3 * (time.perf_counter() - start))
-    kept.store(key, image)
-    return Library(image, from_cache=False)
+    library = _load(image, kept)
+    kept.store(key, image)  # what does not load is not kept
+    return Kernels(_loaded.setdefault(key, library), from_cache=False)
+
+
+def _from_disk(kept: KernelCache, key: str) -> Library | None:
+    image = kept.load(key)
+    try:
+        return None if image is None else _load(image, kept)
+    except CompilerError as error:
+        _log.warning("entry %s does not load, compiled anew: %s", key[:16], str(error))
+        return None
+
+
+def _load(image: bytes, kept: KernelCache) -> Library:
+    return load(image, *([kept.root] if kept.root else []))

@@ -179,7 +179,7 @@ def _probed(path: str, probe_cache: Path | None) -> Toolchain:
             temporary.write_text(json.dumps(asdict(found)))
             temporary.rename(memo)
         except OSError as error:
-            _log.debug("the compiler's probe is not kept: %s", error)
+            _log.debug("the compiler's probe is not kept: %s", str(error))
     return found
 
 

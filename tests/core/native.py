@@ -6,7 +6,8 @@ import functools
 from pathlib import Path
 
 import dynagraph
-from dynagraph.backends.kernel_cache import Library
+from dynagraph._core._dispatch import Library
+from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import toolchain
 
 SOURCE = r"""
@@ -161,7 +162,7 @@ int slow_sum(void *const *p, const int64_t *sizes, const dg_runtime *rt)
 @functools.cache
 def library() -> Library:
     header = (Path(dynagraph.__file__).parent / "_core" / "runtime.h").read_text()
-    return Library(toolchain().compile(header + SOURCE), from_cache=False)
+    return load(toolchain().compile(header + SOURCE))
 
 
 def address(name: str) -> int:

@@ -17,7 +17,7 @@ import pytest
 
 from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import call_watched, is_active, set_watcher
-from dynagraph.backends.kernel_cache import Library
+from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import toolchain
 from dynagraph.frontend.assemble import call_instead
 from tests.frame_hook.watching import watch_one
@@ -81,7 +81,7 @@ void *count_frames(void *thread, void *frame, int throwflag)
 @pytest.fixture
 def other_evaluator() -> Iterator[tuple[ctypes.c_int, Callable[[], int | None]]]:
     """An evaluator that another tool has set: its count of frames, and what tells which evaluator is set."""
-    library = Library(toolchain().compile(OTHER_EVALUATOR), from_cache=False)
+    library = load(toolchain().compile(OTHER_EVALUATOR))
     python = ctypes.pythonapi
     python.PyInterpreterState_Get.restype = ctypes.c_void_p
     python._PyInterpreterState_GetEvalFrameFunc.restype = ctypes.c_void_p
@@ -92,7 +92,7 @@ def other_evaluator() -> Iterator[tuple[ctypes.c_int, Callable[[], int | None]]]
     before = python._PyInterpreterState_GetEvalFrameFunc(interpreter)
     python._PyInterpreterState_SetEvalFrameFunc(interpreter, library.address("count_frames"))
     yield (
-        ctypes.c_int.in_dll(library._library, "n_frames"),
+        ctypes.c_int.from_address(library.address("n_frames")),
         lambda: python._PyInterpreterState_GetEvalFrameFunc(interpreter),
     )
     python._PyInterpreterState_SetEvalFrameFunc(interpreter, before)

@@ -194,7 +194,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
 {
     import_array();
     PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
-                             &dg_LauncherType, &dg_ProductType, &dg_TailType};
+                             &dg_LauncherType, &dg_ProductType, &dg_TailType, &dg_LibraryType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

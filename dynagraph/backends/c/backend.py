@@ -34,10 +34,10 @@ def compile_graph(graph: Graph) -> Executable:
     """A native program for a graph.  Raises CompilerError where the C compiler is missing or refuses the source."""
     program = lower_graph(run_passes(graph))
     source = complete_source(print_program(program))
-    library = get_library(source)
+    kernels = get_library(source)
     native = NativeProgram(
-        address=library.address(ENTRY),
-        keepalive=library,
+        address=kernels.address(ENTRY),
+        keepalive=kernels.library,
         workspace=program.workspace,
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
         call_out=call_out_of(program),
@@ -46,7 +46,7 @@ def compile_graph(graph: Graph) -> Executable:
         call=reference(graph),
         native=native,
         artifacts={"loops": str(program), "kernels": source},
-        cached=library.from_cache,
+        cached=kernels.from_cache,
     )
 
 
