@@ -4,17 +4,25 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
-.PHONY: demo test test-frontend contract lint types imports fuzz soak bench wheel-cp312 gpu-check extensions asan clean
+# worksteal: files that take long do not end up with one worker
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
+
+.PHONY: demo test test-all test-frontend contract lint types imports fuzz soak bench wheel-cp312 gpu-check extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto -m "not fuzz and not soak"
+	$(PYTEST)
 
+# with every case of the tests that `make test` samples
+test-all: $(VENV)/.installed
+	$(PYTEST) --all-cases
+
+# what depends on the version of Python: frame hook, dispatcher, capture
 test-frontend: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto -m "not fuzz and not soak" tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython \
-		tests/door tests/gradients tests/cupy_arrays tests/programs tests/cuda/test_launch.py $(wildcard tests/test_*.py)
+	$(PYTEST) tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython tests/programs tests/cuda/test_launch.py \
+		tests/test_end_to_end.py tests/test_public_api.py
 
 # which class each behaviour of Python and NumPy reaches: one graph, break and resume, eager
 contract: $(VENV)/.installed
@@ -30,10 +38,10 @@ imports: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m pytest -m fuzz
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 -m fuzz --all-cases
 
 soak: $(VENV)/.installed
-	$(BIN)/python -m pytest -m soak
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 -m soak --all-cases
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bars.py

@@ -1,14 +1,47 @@
-"""Shared by all tests: kernels go to a cache of this run's own, never to the user's, and nothing measures devices unasked."""
+"""Shared by all tests: a kernel cache of this run's own, no measuring of devices unasked, and which cases `make test` runs."""
 
 from __future__ import annotations
 
 import atexit
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
 
-# before dynagraph is imported, which reads it; subprocesses of tests inherit it
-_folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
-os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
-os.environ["DYNAGRAPH_MEASURE_DEVICES"] = "0"
-atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+import pytest
+
+from tests import sampling
+
+# Before dynagraph is imported, which reads it.  Workers and subprocesses of tests inherit it: a kernel is compiled once a run.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
+    os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
+    os.environ["DYNAGRAPH_MEASURE_DEVICES"] = "0"
+    atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-cases", action="store_true", help="also the cases that @pytest.mark.sampled leaves out")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    sampling.all_cases = config.getoption("--all-cases")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m and -k: what they leave is no reason to choose others
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not sampling.all_cases:
+        chosen, left_out = sampling.choose(items, config.args)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = chosen
+
+
+@pytest.fixture
+def sigint() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also where Python was started with SIGINT ignored, as by ``nohup`` or ``&`` in a script."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

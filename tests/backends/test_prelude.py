@@ -20,6 +20,8 @@ from dynagraph.backends.toolchain import Toolchain, toolchain
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import FUNCTIONS
 
+pytestmark = pytest.mark.sampled(4)
+
 ROOT = Path(__file__).resolve().parents[2]
 CTYPES = {d.suffix: "_Bool" if d.is_bool else d.ctype for d in dtypes.ALL}
 DTYPES = {d.suffix: d.numpy.type for d in dtypes.ALL}

@@ -12,6 +12,8 @@ from dynagraph.backends.c.backend import lower_graph
 from dynagraph.ir.loops import Kernel, Loop, expressions
 from dynagraph.ir.passes.pipeline import run as run_passes
 
+pytestmark = pytest.mark.sampled(3)
+
 RNG = np.random.default_rng(5)
 
 

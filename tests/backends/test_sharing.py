@@ -15,6 +15,8 @@ from dynagraph.backends.c.printer import lane_plan
 from dynagraph.backends.c.sharing import share
 from dynagraph.ir.passes.pipeline import run as run_passes
 
+pytestmark = pytest.mark.sampled(2)
+
 RNG = np.random.default_rng(5)
 
 

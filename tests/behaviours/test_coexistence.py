@@ -1112,6 +1112,7 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     import numpy as np
     import dynagraph as dg
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where Python starts with SIGINT ignored it installs none
     state = []
 
     @dg.compile

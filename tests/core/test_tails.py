@@ -269,6 +269,7 @@ def test_nothing_leaks() -> None:
 # -- endless and deep --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("sigint")
 @pytest.mark.parametrize("in_python", [True, False])
 def test_an_endless_chain_can_be_interrupted(in_python: bool) -> None:
     cf = compiled(lambda: None)

@@ -18,6 +18,8 @@ from dynagraph.backends.cuda.prelude import prelude_for
 from dynagraph.ir.expr import FUNCTIONS
 from tests.cuda import emulator
 
+pytestmark = pytest.mark.sampled(4)
+
 EXACT: dict[str, Callable[[mp.mpc], mp.mpc]] = {
     "log": mp.log, "log2": lambda z: mp.log(z) / mp.ln2, "log10": lambda z: mp.log(z) / mp.ln10, "sqrt": mp.sqrt,
     "sin": mp.sin, "cos": mp.cos, "tan": mp.tan, "arcsin": mp.asin, "arccos": mp.acos, "arctan": mp.atan,

@@ -23,6 +23,8 @@ from tests.cuda import emulator
 from tests.cuda.device import EmulatedDevice, emulated
 from tests.cupy_arrays import stand_in
 
+pytestmark = pytest.mark.sampled(4)
+
 RNG = np.random.default_rng(3)
 
 

@@ -29,6 +29,8 @@ from dynagraph.ir.segments import earliest_starts, fewest_segments, makespan
 from .placements import NAMES, Fleet, all_costs, model_cost, random_graph, random_machine, random_seconds, structure
 from .simulator import simulate
 
+pytestmark = pytest.mark.sampled(4)
+
 ROOT = Path(__file__).parents[2]
 SEEDS = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 

@@ -27,6 +27,8 @@ from tests.cupy_arrays.conftest import installed
 from tests.cupy_arrays.harness import Run, places, run
 from tests.ir.programs import assert_same_bits, programs, special_values, values
 
+pytestmark = pytest.mark.sampled(6)
+
 WAYS = ("usual", "races", "checked", "replayed", "dynamic", "device", "auto", "sizes then races", "wide", "few blocks")
 BOUNDS = {2: 2e-2, 4: 2e-4, 8: 1e-9}  # of a few operations, in units of the largest value
 

@@ -26,6 +26,8 @@ from tests.cuda.test_kernels import assert_close, graph_of, layernorm, softmax
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed
 
+pytestmark = pytest.mark.sampled(5)
+
 
 def shifted(x: Any) -> Any:
     """Rows that are one shorter, and begin elsewhere than at multiples of 16 bytes."""

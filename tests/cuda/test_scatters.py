@@ -24,6 +24,8 @@ from dynagraph.ir.ops import OPS
 from tests.cuda import emulator
 from tests.cuda.device import QueuedDevice, emulated
 
+pytestmark = pytest.mark.sampled(4)
+
 RNG = np.random.default_rng(5)
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64", "complex64", "complex128")

@@ -17,6 +17,8 @@ from dynagraph.errors import BackendError, CaptureError
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import assert_same, check, put
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.arange(12.0).reshape(3, 4)
 
 BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {

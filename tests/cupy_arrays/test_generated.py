@@ -12,6 +12,8 @@ import dynagraph as dg
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import assert_same_run, put, run
 
+pytestmark = pytest.mark.sampled(4)
+
 VALUES = (
     "{0} + {1}", "{0} * 2", "{0} - {1}", "cp.exp({0} * 0.1)", "np.sin({0})", "cp.maximum({0}, {1})", "{0}.T", "{0}[1:]",
     "{0}[::-1]", "{0}[0]", "{0}.sum()", "{0}.sum(axis=0)", "{0}.reshape(-1)", "cp.where({0} > 1, {0}, 0)", "{0}.copy()",

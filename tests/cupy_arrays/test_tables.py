@@ -20,6 +20,8 @@ from tests.cupy_arrays.page import PAGE, page
 from tests.cupy_arrays.stand_in import NAMES
 from tests.ops.cases import cases
 
+pytestmark = pytest.mark.sampled(4)
+
 
 def parameters(source: str) -> list[str]:
     code = eval(f"lambda {source}: None", {"float": float, "int": int, "bool": bool}).__code__

@@ -13,6 +13,8 @@ from dynagraph.frontend.numpy_door.elementwise import UFUNCS
 
 from .harness import DTYPES, Trace, call, check, check_or_declined, declined, sample
 
+pytestmark = pytest.mark.sampled(3)
+
 UNARY = sorted((u for u in UFUNCS if u.nin == 1), key=lambda u: u.__name__)
 BINARY = sorted((u for u in UFUNCS if u.nin == 2), key=lambda u: u.__name__)
 SCALARS = (True, 0, 1, 2, 3, -1, 7, 300, 2**40, 2**63, -(2**63), 0.0, 0.5, -1.0, 2.0, 2.5, 1e300, float("inf"), float("nan"))

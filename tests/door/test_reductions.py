@@ -9,6 +9,8 @@ import dynagraph as dg
 
 from .harness import DTYPES, check, check_or_declined, declined, sample
 
+pytestmark = pytest.mark.sampled(3)
+
 SHAPES = ((), (5,), (3, 4), (2, 1, 3), (0,), (2, 0))
 AXES = (None, 0, -1, 1, (0, 1), (-1, 0), (0, 0), (), 5)
 REDUCTIONS = (

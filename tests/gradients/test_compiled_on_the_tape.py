@@ -12,6 +12,8 @@ import dynagraph as dg
 from dynagraph import differentiation
 from dynagraph.differentiation import _programs
 
+pytestmark = pytest.mark.sampled(3)
+
 X = np.array([0.3, -1.2, 2.5])
 Y = np.array([1.5, 0.4, -0.7])
 

@@ -32,6 +32,7 @@ MAX_CASES = 120
 TAKES_OPERANDS = [op for op in ROWS if not isinstance(op.lowering, Creation)]
 
 pytestmark = [
+    pytest.mark.sampled(3),
     pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:Degrees of freedom:RuntimeWarning"),
 ]

@@ -15,6 +15,8 @@ from dynagraph.ir.terms import Term
 from tests.ir.gradients import Differentiable, Program, check_gradients, check_tangents, gradients_of
 from tests.ops.cases import Case, cases
 
+pytestmark = pytest.mark.sampled(3)
+
 F64, C128 = dtypes.float64, dtypes.complex128
 NARROW = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 COMPOSITE = [op for op in OPS.values() if isinstance(op.lowering, Composite) and op.name != "block_reduce"]

@@ -31,6 +31,8 @@ from dynagraph.ir.shapes import ShapeEnv
 
 from .programs import assert_same_bits, instances, values
 
+pytestmark = pytest.mark.sampled(3)
+
 x, y = variable("x"), variable("y")
 
 

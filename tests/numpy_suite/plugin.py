@@ -16,6 +16,7 @@ import functools
 import json
 import time
 import types
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ SHOWN = 25  # lines of a failure
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--journal", type=Path, required=True)
+    parser.addoption("--one-in", type=int, default=1, help="run one in so many tests, chosen by their names")
     parser.addoption("--runs", type=int, default=2, help="of each compiled test: later ones meet what the first compiled")
     parser.addoption("--control", action="store_true", help="compile nothing")
     parser.addoption("--seconds", type=float, default=60.0, help="for one run of a test")
@@ -61,6 +63,7 @@ class Runs:
         self.journal.flush()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if zlib.crc32(name_of(item).encode()) % self.options.one_in == 0]
         items[:] = [item for item in items if name_of(item) not in self.done]
         for module in {item.getparent(pytest.Module).obj for item in items}:
             if hasattr(module, "HAS_REFCOUNT"):  # programs, and the parts behind breaks, hold what they were given

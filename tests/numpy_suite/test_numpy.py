@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests import sampling
 from tests.suites import fail_with, output_of
 
 FILES = (
@@ -26,12 +27,14 @@ MORE = (
     "linalg/tests/test_linalg.py", "random/tests/test_generator_mt19937.py", "random/tests/test_randomstate.py",
 )  # with `make fuzz`
 SECONDS = 1200
+ONE_IN = 12  # of a file's tests
 
 
 @pytest.mark.parametrize("file", [*FILES, *(pytest.param(f, marks=pytest.mark.fuzz) for f in MORE)])
 def test_compiled_tests_pass(file: str) -> None:
     if not (Path(np.__file__).parent / file).exists():
         pytest.skip("this NumPy comes without the test")
-    (report,) = json.loads(output_of(Path(__file__).with_name("run.py"), file, "--json", seconds=SECONDS))
+    arguments = [] if sampling.all_cases else ["--one-in", str(ONE_IN)]
+    (report,) = json.loads(output_of(Path(__file__).with_name("run.py"), file, "--json", *arguments, seconds=SECONDS))
     assert report["passed"] > 0, report["plainly_failed"]
     fail_with(report["failures"], report["passed"] + len(report["failures"]))

@@ -1,0 +1,64 @@
+"""Which cases of a test with many parameters run in `make test`; `make test-all` (``--all-cases``) runs all of them.
+
+    @pytest.mark.sampled(8)  # one case in eight; of a module's tests by `pytestmark`
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("ufunc", UFUNCS)
+    def test_...
+
+The choice depends on the cases' names alone, so it is the same in every run and on every machine.  Where cases have several
+parameters, each value of each of them is in it at least once; and so is everything that once found a defect: see past_defects.py.
+Loops within a test run over `some` of their values.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import pytest
+
+from tests.past_defects import PROOFS
+
+T = TypeVar("T")
+LONG = ("fuzz", "soak")
+all_cases = False  # --all-cases was given
+
+
+def choose(items: Sequence[pytest.Item], asked: Iterable[str] = ()) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """Those that run and those that are left out, in order; what the command line names (`asked`) runs."""
+    always = {*PROOFS, *asked}
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec") and item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, LONG)):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    left_out = {item for of_one_test in cases.values() for item in _left_out(of_one_test) if item.nodeid not in always}
+    return [item for item in items if item not in left_out], [item for item in items if item in left_out]
+
+
+def _left_out(cases: list[pytest.Item]) -> set[pytest.Item]:
+    marker = cases[0].get_closest_marker("sampled")
+    assert marker is not None
+    (one_in,) = marker.args
+    shuffled = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    chosen, seen = set(), set()
+    for item in shuffled:
+        values = {(name, id(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
+        if len(values) > 1 and not values <= seen:
+            seen |= values
+            chosen.add(item)
+    for item in shuffled:
+        if len(chosen) * one_in >= len(cases):
+            break
+        chosen.add(item)
+    return set(cases) - chosen
+
+
+def some(values: Iterable[T], one_in: int, of: object) -> list[T]:
+    """One in `one_in` of what a test loops over, all of it with ``--all-cases``.
+
+    Which ones depends on `of`, a parameter of the test: tests with other parameters take others, and together they take all.
+    """
+    first = 0 if all_cases else zlib.crc32(str(of).encode()) % one_in
+    return list(values)[first :: 1 if all_cases else one_in]
