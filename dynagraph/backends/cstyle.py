@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +42,14 @@ BUILTINS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "c
 BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
 # what accumulations by elementwise ops begin with
 IDENTITIES = {"fmax": math.nan, "fmin": math.nan, "gcd": 0, "hypot": 0.0, "logaddexp": -math.inf, "logaddexp2": -math.inf}
+EXTREMES = {"maximum", "minimum", "fmax", "fmin"}
 # what these give of halves are halves
 GIVES_HALVES = {"neg", "abs", "sign", "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign", "select"}
+
+
+def has_zero(value: Any) -> bool:
+    """Whether a constant, or one of its parts, is 0.0 and not -0.0."""
+    return any(part == 0 and math.copysign(1, part) > 0 for part in (value.real, value.imag)[: 1 + isinstance(value, complex)])
 
 
 class Writer:
@@ -248,6 +255,8 @@ class CStyle:
     def _of_halves(self, e: Expr, args: list[str]) -> str:
         """As floats; what a float function makes of halves is rounded."""
         wide = replace(e, args=tuple(replace(a, dtype=_computed_as(a.dtype), _hash=0) for a in e.args), _hash=0)
+        if e.op in EXTREMES and e.dtype is dtypes.float16:
+            args = args[::-1]  # of zeros with two signs NumPy takes the first of halves, the second of wider floats
         text = self.call(wide, args)
         return self.rounded(text, e.dtype) if e.op not in GIVES_HALVES else text
 
@@ -266,12 +275,29 @@ class CStyle:
         if e.op in WRAPPING and operand.is_integer:
             unsigned = UNSIGNED[operand.name]
             return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
+        if e.op == "sub" and operand.is_inexact and e.args[0].op == "const" and has_zero(e.args[0].value):
+            return self.less_from_zero(e.args[0].value, args[1], operand)
         by_parts = operand.is_complex and e.op in ("add", "sub")
         if e.op in OPERATORS and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
             return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
         if e.op in BUILTINS and operand.is_float:
             return self.builtin(BUILTINS[e.op], operand, args)
         return self.function(e.op, e.args[-1].dtype, args)
+
+    def less_from_zero(self, constant: Any, x: str, dtype: DType) -> str:
+        """A constant with a part of 0.0, less a number.
+
+        gcc makes -x of 0.0 - x where x is never -0.0 (converted integers, absolute values), although 0.0 - 0.0 is 0.0.
+        """
+        if not dtype.is_complex:
+            return f"({{ const {self.type(dtype)} x_ = {x}; {self._part_less(constant, 'x_', dtype)}; }})"
+        real = self._part_less(constant.real, "__real__ x_", dtype.real)
+        made = self.complex_literal(real, self._part_less(constant.imag, "__imag__ x_", dtype.real), dtype)
+        return f"({{ const {self.type(dtype)} x_ = {x}; {made}; }})"
+
+    def _part_less(self, value: float, x: str, dtype: DType) -> str:
+        less = f"{self.real_literal(value, dtype)} - {x}"
+        return f"{x} == 0 ? {self.real_literal(0.0, dtype)} : -({x})" if has_zero(value) else less
 
     def builtin(self, name: str, dtype: DType, args: Sequence[str]) -> str:
         """A call of a function of the compiler's, of floats or doubles."""

@@ -512,7 +512,7 @@ class Executor:
             return masks.masked(self, result)
         if isinstance(result, (tuple, list)):
             return Sequence(type(result), [self.from_door(r, returns) for r in result])
-        return Const(result)
+        return Number(result.node) if isinstance(result, WeakFloat) else Const(result)
 
     def _from_node(self, node: Node, returns: str) -> Array:
         known = self.arrays.get(node)

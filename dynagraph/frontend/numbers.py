@@ -12,9 +12,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dynagraph.frontend.exceptions import refuse
+from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor
-from dynagraph.frontend.values import Const, Number, Value
+from dynagraph.frontend.values import Array, Const, Number, Value
 from dynagraph.frontend.wrapping import input_slot
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta
@@ -25,6 +25,11 @@ BEFORE: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
     "//": operator.floordiv, "%": operator.mod,
 }  # fmt: skip
+ANSWERED_BY_COMPLEX: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+EXACT_OF_COMPLEX = {"+": "add", "-": "subtract", "*": "multiply"}  # that Python and the program round alike
 EXACT = 1 << 53  # integers below are floats
 OF_FLOATS = frozenset(
     getattr(math, name)
@@ -62,6 +67,33 @@ def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
     if symbol not in BEFORE:
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
     return before_program(ex, BEFORE[symbol], (left, right), finite=symbol == "**" and _shrinks(ex, left, right))
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a value is a Python complex number."""
+    if isinstance(value, Number):
+        return value.node.dtype.is_complex
+    return isinstance(value, Const) and type(value.value) is complex
+
+
+def complex_answer(ex: Executor, symbol: str, left: Any, right: Array) -> Any:
+    """``left symbol right`` where Python's complex answers: np.float64 is a float, and no subclass of complex goes first.
+
+    None where complex declines, so that NumPy's scalar is asked.
+    """
+    if symbol not in ANSWERED_BY_COMPLEX:
+        return None
+    known = ex.known(right)
+    if known is not None and isinstance(left, Const):
+        try:
+            return Const(ANSWERED_BY_COMPLEX[symbol](left.value, float(known)))
+        except ArithmeticError as error:
+            throw(error)
+    if symbol not in EXACT_OF_COMPLEX:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a Python complex number and a np.float64")
+    number = left.node if isinstance(left, Number) else ex.builder.scalar(left.value, dtypes.complex128)
+    other = ex.builder.cast(ex.memories.present(right), dtypes.complex128)
+    return Number(ex.builder.call(EXACT_OF_COMPLEX[symbol], number, other))
 
 
 def _shrinks(ex: Executor, base: Any, exponent: Any) -> bool:
@@ -157,4 +189,4 @@ class _Careful:
         return result if type(result) is float else math.nan
 
 
-__all__ = ["BEFORE", "arithmetic", "is_changing_int", "is_number", "of_floats"]
+__all__ = ["BEFORE", "arithmetic", "complex_answer", "is_changing_int", "is_complex", "is_number", "of_floats"]

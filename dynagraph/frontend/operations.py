@@ -20,7 +20,7 @@ from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import EQUAL, Flat, held_items, items_of, iterate, says_itself
-from dynagraph.frontend.numbers import BEFORE, arithmetic, is_changing_int, is_number
+from dynagraph.frontend.numbers import BEFORE, arithmetic, complex_answer, is_changing_int, is_complex, is_number
 from dynagraph.frontend.numpy_door import operator_door
 from dynagraph.frontend.numpy_door.indexing import ARRAY_ITEM
 from dynagraph.frontend.objects import (
@@ -60,6 +60,7 @@ from dynagraph.frontend.values import (
     Value,
 )
 from dynagraph.frontend.wrapping import KEYS, acts_as_array, base_of_value, behind, complete, guard_order, held_value, is_container
+from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import SymInt, expr_of
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
@@ -116,6 +117,10 @@ def binary(frame: Frame, symbol: str, left: Any, right: Any) -> Value:
         return _of_identities(symbol, left, right)
     if symbol == "%" and isinstance(left, Const) and type(left.value) is str and not isinstance(right, Array):
         return texts_of(frame, left.value.__mod__, [right], {})
+    if is_complex(left) and isinstance(right, Array) and right.is_scalar and right.node.dtype is dtypes.float64:
+        answer = complex_answer(ex, symbol, left, right)
+        if answer is not None:
+            return answer
     if isinstance(left, (Array, Masked)) or isinstance(right, (Array, Masked)):
         return _of_arrays(frame, symbol, left, right)
     if isinstance(left, Number) or isinstance(right, Number) or _makes_changing_float(ex, symbol, left, right):

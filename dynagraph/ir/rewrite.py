@@ -29,7 +29,7 @@ Scalar = Union[bool, int, float]
 Bindings = dict[str, Any]
 
 # Swapping the operands changes no bit of the result (NaN payloads apart).  Not maximum and minimum of floating point:
-# NumPy's give the first of two zeros of different sign.
+# NumPy's tell which of two zeros of different sign is taken by the order.
 COMMUTATIVE = frozenset({
     "add", "multiply", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
     "bitwise_and", "bitwise_or", "bitwise_xor",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.ir.dtypes import DType
@@ -26,6 +27,10 @@ class CudaStyle(CStyle):
         """`checked`: the numbers of the buffers of which each access is checked."""
         super().__init__(writer)
         self.checked = checked
+
+    def less_from_zero(self, constant: Any, x: str, dtype: DType) -> str:
+        """NVRTC keeps signs of zeros."""
+        return f"({self.literal(constant, dtype)} - {x})"
 
     def element(self, buffer: str, index: str) -> str:
         number = self.checked.get(buffer)

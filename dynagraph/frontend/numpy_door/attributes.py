@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import numpy_error
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, default_dtype
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, default_dtype, is_weak
 from dynagraph.frontend.numpy_door.elementwise import strong
 from dynagraph.frontend.numpy_door.shapes import permute, read_only
 from dynagraph.frontend.numpy_door.table import Door, attribute, numpy_function, numpy_method, register_function, register_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.shapes import Dim, Shape, numel
+from dynagraph.ir.shapes import Dim, Shape, SymInt, numel
 
 # -- attributes -------------------------------------------------------------------------------------------------------
 
@@ -148,20 +148,26 @@ def _is_complex(b: Builder, x: Any) -> bool:
 
 @numpy_function(np.real, returns="same")
 def _real_part(b: Builder, val: Any) -> Any:
-    return val.real if type(val) in _PYTHON_NUMBERS else _real(b, b.as_node(val))
+    """Of Python numbers NumPy gives their own attribute: a Python number."""
+    if isinstance(val, WeakFloat):
+        return WeakFloat(b.call("real", val.node)) if val.node.dtype.is_complex else val
+    return val if isinstance(val, SymInt) else val.real if is_weak(val) else _real(b, b.as_node(val))
 
 
 @numpy_function(np.imag, returns="same")
 def _imaginary_part(b: Builder, val: Any) -> Any:
-    return val.imag if type(val) in _PYTHON_NUMBERS else _imag(b, b.as_node(val))
-
-
-_PYTHON_NUMBERS = (bool, int, float, complex)
+    if isinstance(val, WeakFloat):
+        return WeakFloat(b.call("imag", val.node)) if val.node.dtype.is_complex else 0.0
+    return 0 if isinstance(val, SymInt) else val.imag if is_weak(val) else _imag(b, b.as_node(val))
 
 
 @numpy_function(np.isreal)
-def _isreal(b: Builder, x: Any) -> Node:
-    return b.call("logical_not", _iscomplex(b, x))
+def _isreal(b: Builder, x: Any) -> Any:
+    """``np.imag(x) == 0``, as NumPy has it: of Python numbers a Python bool."""
+    if isinstance(x, WeakFloat) and x.node.dtype.is_complex:
+        raise Unsupported("DATA_DEPENDENT", "isreal: a Python bool that depends on a number that changes")
+    part = _imaginary_part(b, b.as_node(x) if isinstance(x, (list, tuple)) else x)
+    return b.call("equal", part, b.scalar(0, part.dtype)) if isinstance(part, Node) else part == 0
 
 
 @numpy_function(np.iscomplex)

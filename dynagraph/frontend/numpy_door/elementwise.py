@@ -92,6 +92,8 @@ def resolve(
     if of_cupy and (loop := _resolve_as_cupy(ufunc, (*operands, *outs), dtype, signature)) is not None:
         return loop
     name = ufunc.__name__
+    if ufunc.nin == 1 and type(operands[0]) is int and not LIMITS[dtypes.int64][0] <= operands[0] <= LIMITS[dtypes.uint64][1]:
+        raise numpy_error(f"{name}: of {operands[0]}, which is an object to NumPy")
     options: dict[str, Any] = {"casting": casting}
     if dtype is not None:
         if signature is not None:
@@ -327,7 +329,11 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
 
 def _between(b: Builder, call: Call) -> Node:
+    """Of zeros with two signs NumPy keeps the element where both bounds are single numbers, and takes the bound of arrays."""
     x, low, high = call.nodes(b)
+    keeps = x.dtype.is_float and x.dtype is not dtypes.float16 and b.check_op is None  # of halves the first operand is taken
+    if keeps and low.ndim == high.ndim == 0:
+        return b.call("minimum", high, b.call("maximum", low, x))
     return b.call("minimum", b.call("maximum", x, low), high)
 
 
@@ -381,18 +387,32 @@ def _power(b: Builder, call: Call) -> Node:
 def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
     """NumPy takes the square root where one exponent of 0.5 serves all elements: sqrt(-0.0) is -0.0, pow's is 0.0."""
     result = b.call("power", base, exponent)
-    if exponent.ndim > 0 or base.ndim == 0:
+    if exponent.ndim > 0:
         return result
     half = b.call("equal", exponent, b.scalar(0.5, exponent.dtype))
     return b.call("where", half, b.call("sqrt", base), result)
 
 
 def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
-    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on some dtypes."""
+    """``base ** exponent``: of arrays and some Python numbers another function than np.power, on some dtypes; of scalars pow."""
+    if all(is_weak(x) or (isinstance(x, Node) and b.is_scalar(x)) for x in (base, exponent)):
+        return _power_of_scalars(b, strong(b, base), strong(b, exponent))
     short = _SHORT.get((type(exponent), exponent)) if type(exponent) in (int, float) else None
     if short is not None and isinstance(base, Node) and not b.is_scalar(base) and (short is np.square or base.dtype in _LONG_WAY):
         return apply(b, short, base)
     return apply(b, np.power, base, exponent)
+
+
+def _power_of_scalars(b: Builder, base: Any, exponent: Any) -> Any:
+    """NumPy's scalars have none of the short ways of np.power: pow(-0.0, 0.5) is 0.0, sqrt(-0.0) is -0.0."""
+    loop = resolve(np.power, (base, exponent), of_cupy=b.check_op is not None)
+    if not loop[0].is_float or loop[0].is_half:
+        return apply(b, np.power, base, exponent)
+    x, y = b.as_node(base, loop[0]), b.as_node(exponent, loop[1])
+    root = b.call("equal", y, b.scalar(0.5, y.dtype))
+    found = b.call("logical_or", b.call("equal", x, b.scalar(0.0, x.dtype)), b.call("equal", x, b.scalar(-math.inf, x.dtype)))
+    positive = b.call("where", b.call("logical_and", root, found), b.call("absolute", x), x)  # where a root differs from pow
+    return b.call("power", positive, y)
 
 
 _LONG_WAY = (dtypes.float16, dtypes.complex64, dtypes.complex128)  # that np.power goes whatever the exponent

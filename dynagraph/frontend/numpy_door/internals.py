@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from numpy.lib import array_utils
@@ -43,7 +44,17 @@ def array_wrap(b: Builder, a: Node, array: Any, context: Any = None, return_scal
 def _add_operators() -> None:
     """``x.__add__(y)`` is ``x + y`` for what operators take."""
     for symbol, name in METHODS.items():
-        register_method(f"__{name}__", Door(f"ndarray.__{name}__", operator_door(symbol).implementation))
+        register_method(f"__{name}__", Door(f"ndarray.__{name}__", _as_method(name, operator_door(symbol).implementation)))
+
+
+def _as_method(name: str, operator: Callable[..., Any]) -> Callable[..., Any]:
+    def call(b: Builder, x: Node, /, *others: Any) -> Any:
+        for other in others:
+            alone = not b.is_scalar(x) or not isinstance(other, Node) or other.dtype is x.dtype
+            only(alone, f"__{name}__", "other", other, "a NumPy scalar may leave it to one of another dtype (NotImplemented)")
+        return operator(b, x, *others)
+
+    return call
 
 
 def _add_functions_in_c() -> None:
