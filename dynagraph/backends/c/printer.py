@@ -7,7 +7,7 @@ calls them in order, through the runtime's thread pool where there is enough wor
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dynagraph.backends.c.sharing import Call, Shared, longest, share
 from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, initial
 from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
 from dynagraph.ir import dtypes, expr
+from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import (
@@ -42,6 +43,7 @@ from dynagraph.ir.loops import (
     map_expr,
     stored_buffers,
 )
+from dynagraph.ir.ops import EXTREMES
 from dynagraph.ir.passes.lower import combined
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
@@ -51,6 +53,10 @@ ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
 SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
 CASCADE_STEPS = 8  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
+SEARCH_BLOCK = 32768  # bytes in which an extreme is found before where it is
+KEPT_BLOCK = 1024  # ... or elements, where they are kept
+SEARCH_STEP = 64  # ... and of which one is looked for at a time
+SEARCHED_COST = 2.0  # in additions: dearer values are kept until it is known where the extreme is
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
@@ -596,39 +602,209 @@ class _KernelPrinter:
         self.out.close()
 
     def _arg_reduce(self, r: Reduce) -> None:
-        """The position of the first extreme; a NaN is the extreme of all."""
+        """The positions of first extremes; a NaN is the extreme of all."""
         assert not r.stores
         for a in r.accumulators:
-            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.best} = 0;")
+            self.out.line(f"{self.c.number_type(a.value.dtype)} {a.best} = {initial(self.c, _extreme(a))};")
+            self.out.open("")
+            if len(r.axes) == 1 and _searched(a, r.axes[0]):
+                self._search(r.axes[0], a)
+            else:
+                self._first_extreme_in_order(r.axes, a)
+            self.out.close()
+
+    def _first_extreme_in_order(self, axes: Sequence[Axis], a: Accumulator) -> None:
+        """One element after the other: short rows, and complex numbers, of which the imaginary part hardly ever tells."""
         self.out.line("int64_t position = 0;")
-        for axis in r.axes:
+        for axis in axes:
             self.out.open("")
             self.c.open_loop(axis)
-        texts = self.c.values([a.value for a in r.accumulators], Scope())
-        for a, text in zip(r.accumulators, texts):
-            self.out.line(f"const {self.c.number_type(a.value.dtype)} {a.name}_value = {text};")
-            pair = (expr.var(name, a.value.dtype) for name in (f"{a.name}_value", a.best))
-            comparison = expr.call("gt" if a.kind == "argmax" else "lt", *pair)
-            better = self.c.expr(comparison, Scope())
-            if a.value.dtype.is_inexact:
-                better = f"({better} || {a.name}_value != {a.name}_value) && {a.best} == {a.best}"
+        (text,) = self.c.values([a.value], Scope())
+        self.out.line(f"const {self.c.number_type(a.value.dtype)} value = {text};")
+        better = self._better(a, "value", a.best)
+        if a.value.dtype.is_inexact:
+            better = f"({better} || value != value) && {a.best} == {a.best}"
+        if a.value.dtype.is_complex:
+            worse = "<" if a.kind == "argmax" else ">"
+            likely = f"!(__real__ value {worse} __real__ {a.best}) | (__imag__ value != __imag__ value)"
+            self.out.open(f"if (__builtin_expect({likely}, 0) && (position == 0 || ({better})))")
+        else:
             self.out.open(f"if (position == 0 || ({better}))")
-            self.out.line(f"{a.best} = {a.name}_value;")
-            self.out.line(f"{a.name} = position;")
-            self.out.close()
+        self.out.line(f"{a.best} = value;")
+        self.out.line(f"{a.name} = position;")
+        self.out.close()
         self.out.line("++position;")
-        for _ in r.axes:
+        for _ in axes:
             self.out.close()
             self.out.close()
 
-    # -- reductions along columns, scans ------------------------------------------------------------------------------
+    def _better(self, a: Accumulator, left: str, right: str) -> str:
+        pair = (var(text, a.value.dtype) for text in (left, right))
+        return self.c.expr(expr.call("gt" if a.kind == "argmax" else "lt", *pair), Scope())
+
+    def _search(self, axis: Axis, a: Accumulator) -> None:
+        """The extreme of each block, and then the first element of the block with the best one that is equal to it.
+
+        Values that cost something are kept: of the block that is looked at, and of the best one so far.  What is the extreme of
+        bools is known beforehand.
+        """
+        name, dtype = axis.symbol.name, a.value.dtype
+        start, end = self.c.bounds(axis)
+        self.out.line(f"const int64_t {name}_end = {end};")
+        if dtype.is_bool:
+            self.out.line(f"{a.best} = {int(a.kind == 'argmax')};")
+            self._find(a, axis, a.value, start, f"{name}_end")
+            self.out.line(f"{a.best} = found ? {a.best} : !{a.best};")
+            return
+        kept = expr_cost([a.value]) > SEARCHED_COST
+        size = KEPT_BLOCK if kept else SEARCH_BLOCK // _as_wide(dtype)
+        self.out.line(f"int64_t best_at = {start};")
+        value = a.value
+        if kept:
+            value = var(f"kept[turn][{name} - {name}_at]", dtype)
+            self.out.line(f"{self.c.number_type(dtype)} kept[2][{size}] __attribute__((aligned(64)));")
+            self.out.line("int turn = 0;")
+        self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {size})")
+        self.out.line(f"const int64_t {name}_stop = {name}_at + {size} < {name}_end ? {name}_at + {size} : {name}_end;")
+        if kept:
+            self.out.open(f"for (int64_t {name} = {name}_at; {name} < {name}_stop; ++{name})")
+            (text,) = self.c.values([a.value], Scope())
+            self.out.line(f"{value.value} = {text};")
+            self.out.close()
+        self._extreme_lanes([replace(_extreme(a), value=value)], axis, f"{name}_at", f"{name}_stop")
+        here = f"{_extreme(a).name}_lane[0]"
+        better = self._better(a, here, a.best)
+        self.out.open(f"if ({better} || {here} != {here})" if dtype.is_inexact else f"if ({better})")
+        self.out.line(f"{a.best} = {here};")
+        self.out.line(f"best_at = {name}_at;")
+        if kept:
+            self.out.line("turn ^= 1;")
+        if dtype.is_inexact:  # nothing is better than NaN
+            self.out.line(f"if ({a.best} != {a.best})")
+            self.out.line("    break;")
+        self.out.close()
+        self.out.close()
+        if kept:
+            value = var(f"kept[turn ^ 1][{name} - best_at]", dtype)
+        self._find(a, axis, value, "best_at", f"(best_at + {size} < {name}_end ? best_at + {size} : {name}_end)")
+
+    def _find(self, a: Accumulator, axis: Axis, value: Expr, start: str, end: str) -> None:
+        """The first element that is the extreme: first a piece that holds it, in a loop without an end of its own, so vectorised."""
+        name = axis.symbol.name
+        self.out.line("int found = 0;")
+        self.out.line(f"const int64_t search_end = {end};")
+        self.out.line(f"int64_t {name}_base = {start};")
+        equal = f"== {a.best}"
+        if a.value.dtype.is_inexact:
+            self.out.open(f"if ({a.best} != {a.best})")
+            self._find_in_order(a, axis, value, "!= value", f"{name}_base", "search_end")
+            self.out.line(f"{name}_base = search_end;")
+            self.out.close()
+        self.out.open(f"for (; {name}_base + {SEARCH_STEP} <= search_end; {name}_base += {SEARCH_STEP})")
+        self.out.open(f"for (int l = 0; l < {SEARCH_STEP}; ++l)")
+        self.out.line(f"const int64_t {name} = {name}_base + l;")
+        (text,) = self.c.values([value], Scope())
+        self.out.line(f"found |= {text} {equal};")
+        self.out.close()
+        self.out.line("if (found)")
+        self.out.line("    break;")
+        self.out.close()
+        self._find_in_order(a, axis, value, equal, f"{name}_base", "search_end")
+
+    def _find_in_order(self, a: Accumulator, axis: Axis, value: Expr, test: str, start: str, end: str) -> None:
+        name = axis.symbol.name
+        self.out.open(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})")
+        (text,) = self.c.values([value], Scope())
+        self.out.line(f"const {self.c.number_type(a.value.dtype)} value = {text};")
+        self.out.open(f"if (value {test})")
+        self.out.line("found = 1;")
+        self.out.line(f"{a.name} = {name} - ({self.c.bounds(axis)[0]});")
+        self.out.line("break;")
+        self.out.close()
+        self.out.close()
+
+    def _extreme_lanes(self, extremes: Sequence[Accumulator], axis: Axis, start: str, end: str) -> None:
+        """The extremes between two places, in the first lanes.  The last elements are taken twice: it makes no difference."""
+        name = axis.symbol.name
+        lanes = lane_plan(Reduce((axis,), tuple(extremes)))[0]
+        for a in extremes:
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}] __attribute__((aligned(64)));")
+            self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {initial(self.c, a)};")
+        r = Reduce((axis,), tuple(extremes))
+        self.out.open(f"if ({end} - {start} >= {lanes})")
+        self.out.line(f"int64_t {name}_base = {start};")
+        self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
+        self._lane_step(r, axis, str(lanes))
+        self.out.close()
+        self.out.open(f"if ({name}_base < {end})")
+        self.out.line(f"{name}_base = {end} - {lanes};")
+        self._lane_step(r, axis, str(lanes))
+        self.out.close()
+        width = lanes // 2
+        while width:
+            for a in extremes:
+                joined = self._combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + {width}]")
+                self.out.line("#pragma GCC unroll 1")  # else gcc writes it out before it vectorises
+                self.out.line(f"for (int l = 0; l < {width}; ++l) {a.name}_lane[l] = {joined};")
+            width //= 2
+        self.out.close(" else {")
+        self.out.depth += 1
+        self.out.open(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})")
+        for a, text in zip(extremes, self.c.values([a.value for a in extremes], Scope())):
+            self.out.line(f"{a.name}_lane[0] = {self._combine(a, f'{a.name}_lane[0]', text)};")
+        self.out.close()
+        self.out.close()
+
+    def _column_positions(self, r: ColumnReduce) -> None:
+        """Where the extremes of columns are: of each the best so far, and its row."""
+        a, name = r.accumulator, r.column.symbol.name
+        dtype, ctype = a.value.dtype, self.c.number_type(a.value.dtype)
+        rows = IntExpr.of(1)
+        for axis in r.axes:
+            rows = rows * axis.extent
+        narrow = (rows.bounds()[1] or 2**31) < 2**31 and _as_wide(dtype) < 8  # so that as many fit into a vector
+        counter = "int32_t" if narrow else "int64_t"
+        self._open_columns(r)
+        self.out.line(f"{ctype} best[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
+        self.out.line(f"{counter} where[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
+        self.out.line(f"for (int l = 0; l < width; ++l) best[l] = {initial(self.c, _extreme(a))};")
+        self.out.line("for (int l = 0; l < width; ++l) where[l] = 0;")
+        self.out.line(f"{counter} row = 0;")
+        for axis in r.axes:
+            self.out.open("")
+            self.c.open_loop(axis)
+        self.out.open("for (int l = 0; l < width; ++l)")
+        self.out.line(f"const int64_t {name} = first + l;")
+        (text,) = self.c.values([a.value], Scope())
+        self.out.line(f"const {ctype} value = {text}, old = best[l];")
+        better = self._better(a, "value", "old")
+        if dtype.is_inexact:
+            better = f"({better} | ((value != value) & (old == old)))"
+        self.out.line(f"const _Bool better = {better};")
+        self.out.line("best[l] = better ? value : old;")
+        self.out.line("where[l] = better ? row : where[l];")
+        self.out.close()
+        self.out.line("++row;")
+        for _ in r.axes:
+            self.out.close()
+            self.out.close()
+        self.out.open("for (int l = 0; l < width; ++l)")
+        self.out.line(f"const int64_t {name} = first + l;")
+        self.out.line(f"const int64_t {a.name} = where[l];")
+        self.c.block(r.stores, Scope())
+        self.out.close()
+
+    def _open_columns(self, r: ColumnReduce) -> None:
+        extent = self.c.integer(r.column.extent)
+        self.out.line(f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});")
+
     def _column_reduce(self, r: ColumnReduce) -> None:
         a, column = r.accumulator, r.column
+        if a.is_position:
+            self._column_positions(r)
+            return
         name = column.symbol.name
-        extent = self.c.integer(column.extent)
-        self.out.line(
-            f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});"
-        )
+        self._open_columns(r)
         self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
         self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {initial(self.c, a)};")
         *outer, last = r.axes
@@ -700,7 +876,7 @@ def lane_plan(r: Reduce) -> tuple[int, bool]:
     extent = longest(r.axes[-1].extent)
     if (extent or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
         return 0, False
-    widest = max(max(4, a.dtype.itemsize) if a.dtype.is_float else a.dtype.itemsize for a in r.accumulators)
+    widest = max(_as_wide(a.dtype) for a in r.accumulators)
     lanes = LANE_BYTES // widest
     while extent is not None and lanes > 4 and lanes * 4 > extent:
         lanes //= 2
@@ -710,6 +886,21 @@ def lane_plan(r: Reduce) -> tuple[int, bool]:
         and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
     )
     return lanes, cascade
+
+
+def _extreme(a: Accumulator) -> Accumulator:
+    """What a position is of."""
+    return replace(a, name=f"{a.name}_extreme", kind=EXTREMES[a.kind], dtype=a.value.dtype)
+
+
+def _searched(a: Accumulator, axis: Axis) -> bool:
+    """Whether the extreme is found first, and then where it is."""
+    return lane_plan(Reduce((axis,), (_extreme(a),)))[0] > 0
+
+
+def _as_wide(dtype: DType) -> int:
+    """Bytes of a value as it is computed with."""
+    return max(4, dtype.itemsize) if dtype.is_float else dtype.itemsize
 
 
 def _in_order(a: Accumulator) -> bool:

@@ -364,7 +364,7 @@ def _own_group(node: Node) -> Group:
             return Group("row", outer, inner)
         behind = [node.args[0].shape[k] for k in range(max(axes, default=0) + 1, rank)]
         nothing_reduced = all(same_dim(d, 1) for d in inner)
-        if lowering.kind in EXTREMES or hint_numel(behind) < 4 or nothing_reduced:
+        if hint_numel(behind) < 4 or nothing_reduced:
             return Group("row", outer, inner, joinable=False)
         return Group("column", outer, inner, joinable=False)
     return Group("row", node.shape, ())

@@ -77,11 +77,13 @@ def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Pr
     """Needs: a fused graph.  Leaves: the same values as loops; loads and stores are within their buffers by construction.
 
     `keep_rows`: what is dear and wanted in several passes over a row is kept in a row of scratch memory.  `processors`: of a target
-    where many share the work of a scatter; else it is one loop in order.
+    where many share the work of a scatter, and each takes a column of positions; else it is one loop in order.
     """
     buffers = Buffers(graph, plan)
     steps: list[Step] = []
     for position, group in enumerate(plan.groups):
+        if group.kind == "column" and processors is not None and is_position(group.members[0]):
+            group = replace(group, kind="row")
         if group.kind == "library":
             steps.append(_library_step(group, plan, buffers))
         else:
@@ -93,6 +95,11 @@ def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Pr
 def is_scatter(group: Group) -> bool:
     """Whether a group stores at places that are computed."""
     return group.kind == "update" and isinstance(group.members[0].op.lowering, Scatter)
+
+
+def is_position(node: Node) -> bool:
+    """Whether a node is a reduction that gives where an extreme is."""
+    return isinstance(node.op.lowering, Reduction) and node.op.lowering.kind in EXTREMES
 
 
 class Buffers:
