@@ -2,9 +2,9 @@
 
     python benchmarks/op_rows.py [--quick] [--only TEXT] [--sizes 16,1000,1000000] [--json out.json] [--below 0.95]
 
-A row is one expression on one kind of arrays.  Both sides run in turn, round after round, and results are dropped at once, so that
-each side reuses its memory.  A figure is how many times as fast as NumPy the compiled call is: by the least time of either side, and by
-their medians.  Rows below the bar are measured again, with more rounds, before they are believed.
+A row is one expression on one kind of arrays.  Both sides run in turn, round after round, and results are dropped at once, so
+that each side reuses its memory.  A figure is how many times as fast as NumPy the compiled call is: by the least time of either
+side, and by their medians.  Rows below the bar are measured again, with more rounds, before they are believed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import dynagraph as dg
-import dynagraph.ir.optable  # noqa: F401  (fills OPS)
+import dynagraph.ir.optable  # fills OPS
 from dynagraph.errors import DTypeError
 from dynagraph.ir.dtypes import from_numpy
 from dynagraph.ir.graph import Meta
@@ -36,7 +36,7 @@ BAR = 0.95
 SAMPLE_SECONDS = 4e-4  # of one timing
 AXES = ("", "axis=0", "axis=1")
 
-# rows whose NumPy spelling is not the ufunc of their name; x, y: arrays of the dtype, c: of bools, k: places, n: the number of elements
+# rows whose NumPy spelling is not the ufunc of their name; x, y: arrays of the dtype, c: of bools, k: places
 SPELLED: dict[str, tuple[str, ...]] = {
     "power_int": ("np.power(x, y)",),
     "frexp_mantissa": ("np.frexp(x)",),
@@ -44,7 +44,10 @@ SPELLED: dict[str, tuple[str, ...]] = {
     "real": ("np.real(x).copy()",),
     "imag": ("np.imag(x).copy()",),
     "where": ("np.where(c, x, y)",),
-    "cast": tuple(f"x.astype(np.{t})" for t in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool_", "complex128")),
+    "cast": tuple(
+        f"x.astype(np.{t})"
+        for t in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool_", "complex128")
+    ),
     "all_bits": tuple(f"np.bitwise_and.reduce(x, {a or 'axis=None'})" for a in AXES),
     "any_bits": tuple(f"np.bitwise_or.reduce(x, {a or 'axis=None'})" for a in AXES),
     "odd_bits": tuple(f"np.bitwise_xor.reduce(x, {a or 'axis=None'})" for a in AXES),
@@ -82,8 +85,8 @@ COMMON: dict[str, tuple[str, ...]] = {
     "argmax-kin": ("np.argmax(abs(x))", "np.argmax(x + y, axis=0)"),
 }
 ONE_DTYPE = {"full", "iota", "eye", "linspace"}
-NOT_MEASURED = {"erf", "constant", "block_reduce", "windows", "variable", "stop_gradient", "again", "frexp_exponent", "update_slice",
-                "complex_accumulate"}  # fmt: skip
+NOT_MEASURED = {"erf", "constant", "block_reduce", "windows", "variable", "stop_gradient", "again", "frexp_exponent",
+                "update_slice", "complex_accumulate"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,8 @@ class Figure:
     numpy: float
 
     def __str__(self) -> str:
-        return f"{self.row} {self.size:8}  {self.least:6.2f}  {self.median:6.2f}  {1e6 * self.ours:10.2f} µs  {1e6 * self.numpy:10.2f} µs"
+        times = f"{1e6 * self.ours:10.2f} µs  {1e6 * self.numpy:10.2f} µs"
+        return f"{self.row} {self.size:8}  {self.least:6.2f}  {self.median:6.2f}  {times}"
 
 
 def rows() -> Iterator[Row]:
@@ -117,7 +121,7 @@ def rows() -> Iterator[Row]:
                 for dtype in ("float64",) if op.name in ONE_DTYPE else DTYPES:
                     if dtype == "complex128" and op.name == "cast" and "complex" not in text and "bool" not in text:
                         continue  # NumPy warns
-                    if op.name in SPELLED and not isinstance(op.lowering, Elementwise) or _takes(op, dtype):
+                    if (op.name in SPELLED and not isinstance(op.lowering, Elementwise)) or _takes(op, dtype):
                         yield Row(op.name, text, dtype, op.domain)
     for name, texts in COMMON.items():
         for text in texts:

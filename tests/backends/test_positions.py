@@ -17,7 +17,8 @@ def contents(dtype: str, shape: tuple[int, ...]) -> list[np.ndarray]:
         x = (rng.standard_normal(shape) + (1j * rng.standard_normal(shape) if dtype[0] == "c" else 0)).astype(dtype)
         with_nan = x.copy()
         with_nan.flat[rng.integers(0, x.size, 3)] = np.nan
-        return [x, with_nan, np.where(x.real > 0, 0.0, -0.0).astype(dtype), np.full(shape, -np.inf, dtype), np.full(shape, np.nan, dtype)]
+        equal = [np.full(shape, value, dtype) for value in (-np.inf, np.nan)]
+        return [x, with_nan, np.where(x.real > 0, 0.0, -0.0).astype(dtype), *equal]
     low, high = (0, 1) if dtype == "?" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     return [rng.integers(0, 100, shape).astype(dtype), *(np.full(shape, value, dtype) for value in (low, high))]
 

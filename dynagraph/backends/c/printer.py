@@ -55,6 +55,7 @@ SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
 CASCADE_STEPS = 8  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
 SEARCH_BLOCK = 32768  # bytes in which an extreme is found before where it is
 KEPT_BLOCK = 1024  # ... or elements, where they are kept
+DECIDED_BLOCK = 4096  # elements of which it is asked at a time whether any or all are true
 SEARCH_STEP = 64  # ... and of which one is looked for at a time
 SEARCHED_COST = 2.0  # in additions: dearer values are kept until it is known where the extreme is
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
@@ -492,7 +493,9 @@ class _KernelPrinter:
             self._arg_reduce(r)
         else:
             lanes, cascade = lane_plan(r)
-            if lanes:
+            if lanes and _takes_twice(r):
+                self._extreme_reduce(r)
+            elif lanes:
                 self._lane_reduce(r, lanes, cascade)
             else:
                 self._serial_reduce(r)
@@ -521,6 +524,32 @@ class _KernelPrinter:
         for _ in r.axes:
             self.out.close()
             self.out.close()
+
+    def _extreme_reduce(self, r: Reduce) -> None:
+        """What may take elements twice; where each further element can change nothing, it ends with the block."""
+        *outer, axis = r.axes
+        name = axis.symbol.name
+        start, end = self.c.bounds(axis)
+        self.out.open("")
+        for other in outer:
+            self.c.open_loop(other)
+        self.out.line(f"const int64_t {name}_end = {end};")
+        decided = [_decided(a) for a in r.accumulators]
+        ends = all(decided)
+        if ends:
+            self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {DECIDED_BLOCK})")
+            stop = f"{name}_at + {DECIDED_BLOCK}"
+            self.out.line(f"const int64_t {name}_stop = {stop} < {name}_end ? {stop} : {name}_end;")
+        self._extreme_lanes(r.accumulators, axis, *((f"{name}_at", f"{name}_stop") if ends else (start, f"{name}_end")))
+        for a in r.accumulators:
+            self.out.line(f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]')};")
+        if ends:
+            self.out.line(f"if ({' && '.join(decided)})")
+            self.out.line("    break;")
+            self.out.close()
+        for _ in outer:
+            self.out.close()
+        self.out.close()
 
     def _lane_reduce(self, r: Reduce, lanes: int, cascade: bool) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
@@ -689,7 +718,7 @@ class _KernelPrinter:
         self._find(a, axis, value, "best_at", f"(best_at + {size} < {name}_end ? best_at + {size} : {name}_end)")
 
     def _find(self, a: Accumulator, axis: Axis, value: Expr, start: str, end: str) -> None:
-        """The first element that is the extreme: first a piece that holds it, in a loop without an end of its own, so vectorised."""
+        """The first element that is the extreme: first the piece that holds it, by loops that vectorise."""
         name = axis.symbol.name
         self.out.line("int found = 0;")
         self.out.line(f"const int64_t search_end = {end};")
@@ -886,6 +915,19 @@ def lane_plan(r: Reduce) -> tuple[int, bool]:
         and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
     )
     return lanes, cascade
+
+
+def _takes_twice(r: Reduce) -> bool:
+    """Whether it makes no difference that elements are taken twice."""
+    kinds = ("max", "min", "any", "all", "all_bits", "any_bits")
+    return not r.stores and all(a.kind in kinds and not a.dtype.is_complex for a in r.accumulators)
+
+
+def _decided(a: Accumulator) -> str:
+    """The condition under which further elements change nothing, if there is one."""
+    if not a.dtype.is_bool:
+        return ""
+    return a.name if a.kind in ("any", "max", "any_bits") else f"!{a.name}"
 
 
 def _extreme(a: Accumulator) -> Accumulator:
