@@ -21,14 +21,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from dynagraph import config, control
 from dynagraph._core import _dispatch
-from dynagraph.array_libraries import is_array
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
 from dynagraph.errors import CaptureError
+from dynagraph.failures import Failures
 from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
@@ -49,7 +47,6 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
 REMEMBERED_MISSES = 100
-REMEMBERED_BREAKS = 256  # kinds of arguments, per function, whose break is remembered
 
 
 class RecompileLimitWarning(UserWarning):
@@ -154,7 +151,7 @@ class Compilation:
         self.lock = threading.Lock()
         compilations.add(self)
         self.profile = Profile(options.dynamic)
-        self.broken: dict[tuple, list[int]] = {}  # kind of arguments -> [calls since the last try, calls to wait]
+        self.failures = Failures()
         self.programs: list[Program] = root.programs if root else []
         self.full = False
         self.refused = False  # a generator or coroutine: never captured
@@ -229,7 +226,7 @@ class Compilation:
             callee.resumes = Resumes(callee._part, self.root)
         entry = callee.entry_for(function, values)
         if entry is None:
-            return None if len(callee.broken) < 2 else _frame_hook.SKIP
+            return None if len(callee.failures) < 2 else _frame_hook.SKIP
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
         if not callee.captures[entry].graph.may_refuse:
@@ -244,26 +241,25 @@ class Compilation:
                 for entry in self.compiled.entries:  # another thread may have made it meanwhile
                     if entry.check(values) is None:
                         return entry
-                kind = _kind(values)
-                if self._shall_wait(kind) or self._is_full(function):
+                if self.failures.shall_wait(values) or self._is_full(function):
                     return None
                 self._note_misses(function, values)
-                return self._try(function, values, kind)
+                return self._try(function, values)
         finally:
             _thread.compiling = False
 
-    def _try(self, function: types.FunctionType, values: tuple, kind: tuple) -> Any | None:
+    def _try(self, function: types.FunctionType, values: tuple) -> Any | None:
         start = time.perf_counter()
         try:
             return self._compile(function, values)
         except Break as stop:
-            self._note_break(function, bare(stop), kind)
+            self._note_break(function, bare(stop), values)
         except RecursionError:  # the caller's stack is nearly full
-            self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), kind)
+            self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), values)
         except Exception as error:
             if is_of_signal(error):
                 raise
-            self._note_failure(function, error, kind)
+            self._note_failure(function, error, values)
         finally:
             self.stats.compile_seconds += time.perf_counter() - start
         return None
@@ -325,19 +321,19 @@ class Compilation:
         return list(self.root.misses)
 
     # -- what goes wrong --------------------------------------------------------------------------------------------
-    def _note_break(self, function: types.FunctionType, stop: Break, kind: tuple) -> None:
+    def _note_break(self, function: types.FunctionType, stop: Break, values: tuple) -> None:
         if self is self.root or stop.reason.name != "NOTHING_TO_COMPILE":  # a part without arrays is no news
             self.stats.breaks[str(stop)] += 1
-        self._remember(kind)
+        self._remember(values)
         _log.info("%s runs eagerly: %s", function.__qualname__, stop)
         # a call without array operations is whole as it is
         if self.options.fullgraph and stop.reason.name != "NOTHING_TO_COMPILE":
             raise CaptureError(f"{function.__qualname__}: {stop}") from None
 
-    def _note_failure(self, function: types.FunctionType, error: Exception, kind: tuple) -> None:
+    def _note_failure(self, function: types.FunctionType, error: Exception, values: tuple) -> None:
         self.stats.fallbacks += 1
         self.stats.last_error = error
-        self._remember(kind)
+        self._remember(values)
         if self.options.fullgraph or config.strict:
             raise error
         _log.warning("%s runs eagerly: the compiler failed", function.__qualname__, exc_info=error)
@@ -349,22 +345,9 @@ class Compilation:
         self.stats.breaks[reason] += 1
         self.refused, self.compiled.enabled = True, False
 
-    def _shall_wait(self, kind: tuple) -> bool:
-        """Whether a break of this kind of arguments is too recent to try again: the waits double."""
-        state = self.broken.get(kind)
-        if state is None:
-            return False
-        state[0] += 1
-        if state[0] < state[1]:
-            return True
-        state[0], state[1] = 0, state[1] * 2
-        return False
-
-    def _remember(self, kind: tuple) -> None:
-        if kind not in self.broken and not self.options.fullgraph:
-            if len(self.broken) >= REMEMBERED_BREAKS:
-                self.broken.clear()
-            self.broken[kind] = [0, 8]
+    def _remember(self, values: tuple) -> None:
+        if not self.options.fullgraph:
+            self.failures.remember(values)
 
     def _is_full(self, function: types.FunctionType) -> bool:
         if len(self.compiled.entries) < config.entry_limit:
@@ -382,7 +365,7 @@ class Compilation:
         """Forget all programs and what was learnt about breaks."""
         with self.lock:
             self.compiled.clear()
-            self.broken.clear()
+            self.failures.clear()
             self.programs.clear()
             self.captures.clear()
             self.misses.clear()
@@ -454,19 +437,3 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
 def _capturable(function: types.FunctionType) -> bool:
     flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
     return not function.__code__.co_flags & flags
-
-
-def _kind(values: tuple) -> tuple:
-    """What distinguishes calls for the memory of breaks: layouts of arrays, values of small scalars, types of the rest."""
-    parts: list[Any] = []
-    for value in values:
-        kind = type(value)  # isinstance would ask the object
-        if issubclass(kind, np.ndarray):
-            parts.append((kind, value.dtype, value.ndim, value.flags.num))
-        elif is_array(value):
-            parts.append((kind, value.dtype, value.ndim, value.flags.c_contiguous))
-        elif kind in (bool, int, str, type(None)):
-            parts.append((kind, value))
-        else:
-            parts.append(kind)
-    return tuple(parts)
