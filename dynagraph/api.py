@@ -12,7 +12,7 @@ from typing import Any, Union
 from dynagraph import control, runtime
 from dynagraph._core import _dispatch
 from dynagraph.backends.registry import MODES, get_backend
-from dynagraph.compilation import Compilation, Options, Program, RecompileLimitWarning
+from dynagraph.compilation import Compilation, CompileBudgetWarning, Options, Program, RecompileLimitWarning
 from dynagraph.control import collecting, disable, reset, stance
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
@@ -24,6 +24,7 @@ from dynagraph.frontend.profile import mark_dynamic
 from dynagraph.frontend.resume import Resumes
 
 __all__ = [
+    "CompileBudgetWarning",
     "Explanation",
     "Program",
     "RecompileLimitWarning",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 
+UNLIMITED = "max"  # the mode in which compiling may cost what it likes
+
+
 def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
             backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default", device: str | None = None) -> Any:
     """Compile a NumPy function: the first call of each kind of arguments captures it, later ones run machine code.
@@ -49,11 +53,13 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     dynamic: None makes sizes of arrays and Python numbers symbolic once they change; True makes all sizes symbolic at once, False
     none. backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
     mode: how programs of CuPy arrays run; those of NumPy arrays, and backends of your own, run as in "default" always.
-    "default": every operation rounds as IEEE 754 says. "fast": x*y + z may round once, division and square root may be 2 ULP off,
-    and float32 denormals are flushed to zero. "reduce-overhead": values are those of "default"; where calls come again with arrays
-    at the same addresses, of the same sizes, with the same numbers and on the same stream, their kernels are launched at once, as a
-    CUDA graph; other calls launch them one by one. Each thread keeps the memory of two sets of results for the last eight of such
-    calls; results that are still in use, or views of which are, are not written again.
+    "default": every operation rounds as IEEE 754 says. "max": as that, and compiling may take any time; in other modes it costs at
+    most 0.5 s more than plain calls have taken (`dg.config.compile_budget`), and what would cost more is put off till then.
+    "fast": x*y + z may round once, division and square root may be 2 ULP off, and float32 denormals are flushed to zero.
+    "reduce-overhead": values are those of "default"; where calls come again with arrays at the same addresses, of the same sizes,
+    with the same numbers and on the same stream, their kernels are launched at once, as a CUDA graph; other calls launch them one
+    by one. Each thread keeps the memory of two sets of results for the last eight of such calls; results that are still in use, or
+    views of which are, are not written again.
 
     device: where functions of NumPy arrays compute; those of CuPy arrays compute where these lie.  None or "cpu": on the host.
     "cuda", "cuda:1"...: on that device, but for what only the host can do.  "auto": each part where it is estimated to be fastest,
@@ -84,13 +90,14 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str, dev
     for name, value, allowed in (("fullgraph", fullgraph, (True, False)), ("dynamic", dynamic, (True, False, None))):
         if not any(value is a for a in allowed):
             raise TypeError(f"compile: {name}={value!r}: expected {' or '.join(map(repr, allowed))}")
-    if mode not in MODES:
-        raise ValueError(f"compile: mode={mode!r}: expected {' or '.join(map(repr, MODES))}")
+    if mode not in (*MODES, UNLIMITED):
+        raise ValueError(f"compile: mode={mode!r}: expected {' or '.join(map(repr, (*MODES, UNLIMITED)))}")
     if not isinstance(backend, str) and not callable(backend):
         raise TypeError(f"compile: backend={backend!r}: expected a name or a callable(graph, example_inputs)")
     _check_device(device, backend)
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
-    return Options(fullgraph, dynamic, get_backend(backend, mode, device), name)
+    found = get_backend(backend, "default" if mode == UNLIMITED else mode, device)
+    return Options(fullgraph, dynamic, found, name, limited=mode != UNLIMITED)
 
 
 def _check_device(device: Any, backend: Any) -> None:

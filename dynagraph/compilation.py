@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from dynagraph import config, control
+from dynagraph import config, control, deadline
 from dynagraph._core import _dispatch
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
+from dynagraph.bargain import LEAST, Account, Needs
 from dynagraph.errors import CaptureError
-from dynagraph.failures import Failures
+from dynagraph.failures import Failures, Kind, types_of
 from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
@@ -47,6 +48,11 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
 REMEMBERED_MISSES = 100
+REST = 0.0003  # seconds of plain calls, by which a look at one that is not compiled is worth little
+
+
+class CompileBudgetWarning(UserWarning):
+    """Compiling a function was put off, as it would cost more than plain calls have earned."""
 
 
 class RecompileLimitWarning(UserWarning):
@@ -65,13 +71,15 @@ class Stats:
 
     hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
     index was out of bounds, or a function that it calls raised; stayed_eager: calls that ran plainly although a program could have
-    served them, as that is faster (`config.stay_eager`); compiles: programs made, those of the parts behind breaks included;
-    fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds: time spent on capture and compilation;
-    breaks: reasons why captures ended before the function did, with counts.
+    served them, as that is faster (`config.stay_eager`); put_off: how often compiling was put off, or ended at its deadline, as
+    plain calls had not earned its cost (`config.compile_budget`); earned_seconds: what they have earned; compiles: programs made,
+    those of the parts behind breaks included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds:
+    time spent on capture and compilation; breaks: reasons why captures ended before the function did, with counts.
     """
 
     def __init__(self, compiled: Any):
         self._compiled = weakref.ref(compiled)
+        self.put_off = 0
         self.compiles = 0
         self.fallbacks = 0
         self.compile_seconds = 0.0
@@ -99,6 +107,12 @@ class Stats:
         return self._counter("stayed_eager")
 
     @property
+    def earned_seconds(self) -> float:
+        """What the calls so far took plainly, or would have taken, as far as that is known."""
+        compiled = self._compiled()
+        return compiled.earned if compiled is not None else 0.0
+
+    @property
     def entries(self) -> int:
         compiled = self._compiled()
         return len(compiled.entries) if compiled is not None else 0
@@ -106,7 +120,8 @@ class Stats:
     def __repr__(self) -> str:
         return (
             f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
-            f"fallbacks {self.fallbacks}, breaks {sum(self.breaks.values())}, compile seconds {self.compile_seconds:.3f}>"
+            f"fallbacks {self.fallbacks}, breaks {sum(self.breaks.values())}, put off {self.put_off}, "
+            f"compile seconds {self.compile_seconds:.3f}, earned seconds {self.earned_seconds:.3f}>"
         )
 
 
@@ -129,13 +144,17 @@ class Program:
 
 @dataclass
 class Options:
-    """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning."""
+    """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning.
+
+    `limited`: compiling may cost what plain calls have earned, see bargain.py.
+    """
 
     fullgraph: bool = False
     dynamic: bool | None = None
     backend: Backend = field(default_factory=lambda: get_backend("cpu"))
     backend_name: str = "cpu"
     whole: bool = False
+    limited: bool = True
 
 
 class Compilation:
@@ -152,6 +171,9 @@ class Compilation:
         compilations.add(self)
         self.profile = Profile(options.dynamic)
         self.failures = Failures()
+        self.account = root.account if root else Account(function.__code__, options.limited)
+        self.needs = Needs()
+        self.warned = False
         self.programs: list[Program] = root.programs if root else []
         self.full = False
         self.refused = False  # a generator or coroutine: never captured
@@ -179,26 +201,29 @@ class Compilation:
     def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
         """Run a call that no entry serves: capture it if that may help, else just call the function.
 
-        Gives a `Tail`, so that no frame of dynagraph's stands between the caller and the user's code: debuggers stop in each.
+        Gives a `Tail`, or PLAINLY, so that no frame of dynagraph's stands between the caller and the user's code: debuggers stop in
+        each.
         """
         function = compiled.__wrapped__
-        plainly = _dispatch.Tail(partial(function, **kwargs) if kwargs else function, *args)
         if self.full or control.is_disabled() or is_compiling():
-            return plainly
+            return _dispatch.PLAINLY
         if self._declines(control.current_stance()):
-            return plainly
+            return _dispatch.PLAINLY
         if tapes_alive() and not self.options.whole and holds_boxes((args, kwargs)):
             return _dispatch.Tail(CALL_COMPILED[0], compiled, args, kwargs or {})
         if not _capturable(function):
             self._refuse(function)
-            return plainly
+            return _dispatch.PLAINLY
         try:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
-            return plainly  # which raises the right error
+            return _dispatch.PLAINLY  # which raises the right error
         entry = self._entry_if_there_is_room(function, values)
+        if entry is None:
+            return _dispatch.PLAINLY
         # another thread may have changed what the guards look at meanwhile
-        return plainly if entry is None else _dispatch.Tail(entry.run_or, values, plainly)
+        plainly = _dispatch.Tail(partial(function, **kwargs) if kwargs else function, *args)
+        return _dispatch.Tail(entry.run_or, values, plainly)
 
     def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
         """`entry_for`, or None where the stack has no room for it.  A miss may be in a broken part's extent: the compiler itself is
@@ -236,22 +261,68 @@ class Compilation:
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
         _thread.compiling = True
+        start = time.perf_counter()
         try:
             with self.lock:
                 for entry in self.compiled.entries:  # another thread may have made it meanwhile
                     if entry.check(values) is None:
                         return entry
+                self.root.account.settle(self.root.compiled.earned)
                 if self.failures.shall_wait(values) or self._is_full(function):
+                    self._rest()
+                    return None
+                left, kind = self.account.left(), types_of(values)
+                if left is not None and left < self.needs.of(kind):
+                    self._put_off(function, kind, left)
                     return None
                 self._note_misses(function, values)
-                return self._try(function, values)
+                made = self._try(function, values, kind, left)
+                if made is None:
+                    self._rest()
+                return made
         finally:
             _thread.compiling = False
+            took = time.perf_counter() - start
+            self.account.spend(took)
+            _dispatch.note_compiling(took)
 
-    def _try(self, function: types.FunctionType, values: tuple) -> Any | None:
+    def _rest(self, seconds: float = 0.0) -> None:
+        """Leave calls that no entry serves alone until they have run for as long: a look at each would cost too much."""
+        if self.account.left() is not None:
+            self.compiled.put_off(max(seconds, REST))
+
+    def _put_off(self, function: types.FunctionType, kind: Kind, left: float) -> None:
+        """Compiling has to wait until plain calls have earned what it needs."""
+        if self.needs.wait(kind):
+            self.stats.put_off += 1
+            self._warn_of_budget(function, self.needs.of(kind) - left)
+        self._rest(LEAST - left)  # other kinds may need less
+
+    def _note_deadline(self, function: types.FunctionType, kind: Kind, seconds: float) -> None:
+        self.needs.exceeded(kind, seconds)
+        self.stats.breaks[str(Break("COMPILE_BUDGET", None, f"after {seconds:.2g} s"))] += 1
+        self._put_off(function, kind, (self.account.left() or 0.0) - seconds)
+
+    def _warn_of_budget(self, function: types.FunctionType, missing: float) -> None:
+        if self.root.warned:
+            return
+        self.root.warned = True
+        warnings.warn(
+            f"{function.__qualname__}: compiling would cost more than its calls have taken so far, and is put off until they have "
+            f"run plainly for {missing:.2f} s more. To compile at any price: mode='max', or dg.config.compile_budget = None.",
+            CompileBudgetWarning,
+            stacklevel=4,
+        )
+
+    def _try(self, function: types.FunctionType, values: tuple, kind: Kind, left: float | None) -> Any | None:
         start = time.perf_counter()
         try:
-            return self._compile(function, values)
+            with deadline.within(left):
+                entry = self._compile(function, values)
+            self.needs.made(kind, entry, time.perf_counter() - start)
+            return entry
+        except deadline.OutOfTime:
+            self._note_deadline(function, kind, time.perf_counter() - start)
         except Break as stop:
             self._note_break(function, bare(stop), values)
         except RecursionError:  # the caller's stack is nearly full
@@ -264,12 +335,12 @@ class Compilation:
             self.stats.compile_seconds += time.perf_counter() - start
         return None
 
-    def _compile(self, function: types.FunctionType, values: tuple) -> Any | None:
+    def _compile(self, function: types.FunctionType, values: tuple) -> Any:
         with contextlib.suppress(_Changed):  # a finalizer or another thread came between: once more
             return self._compile_once(function, values)
         return self._compile_once(function, values)
 
-    def _compile_once(self, function: types.FunctionType, values: tuple) -> Any | None:
+    def _compile_once(self, function: types.FunctionType, values: tuple) -> Any:
         start = time.perf_counter()
         captured = capture(
             self.target or function,
@@ -366,6 +437,7 @@ class Compilation:
         with self.lock:
             self.compiled.clear()
             self.failures.clear()
+            self.needs = Needs()
             self.programs.clear()
             self.captures.clear()
             self.misses.clear()

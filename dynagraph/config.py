@@ -56,6 +56,10 @@ def _seconds(value: Any) -> float:
     return number
 
 
+def _or_unlimited(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None or value == "unlimited" else parse(value)
+
+
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: None if value is None or value == "" else parse(value)
 
@@ -176,6 +180,14 @@ SWITCHES: tuple[Switch, ...] = (
         _flag,
         "0 or 1",
         "let functions that break, or call out to NumPy, run plainly where some calls show that to be faster",
+    ),
+    Switch(
+        "compile_budget",
+        0.5,
+        _or_unlimited(_seconds),
+        "seconds, a number above 0, or unlimited",
+        "what compiling one function may cost beyond the time that plain calls have taken, and 20 times as much for all functions "
+        "of the process; compiling that would cost more is put off until plain calls have taken as long",
     ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),

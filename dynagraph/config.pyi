@@ -34,6 +34,7 @@ measure_devices: bool
 entry_limit: int
 break_limit: int
 stay_eager: bool
+compile_budget: float | None
 unroll_limit: int
 inline_depth: int
 pool_limit: int | None

@@ -38,7 +38,7 @@ class Failures:
         return len(self._waits)
 
     def _key(self, values: tuple) -> Kind:
-        types = _types(values)
+        types = types_of(values)
         return types if self._values[types] >= MAX_VALUES else (types, _small(values))
 
     def shall_wait(self, values: tuple) -> bool:
@@ -60,7 +60,7 @@ class Failures:
         if len(self._waits) >= MAX_KINDS:
             self.clear()
         self._waits[key] = _Wait()
-        types = _types(values)
+        types = types_of(values)
         if key != types:
             self._values[types] += 1
             if self._values[types] == MAX_VALUES:
@@ -77,7 +77,7 @@ class Failures:
         self._values.clear()
 
 
-def _types(values: tuple) -> Kind:
+def types_of(values: tuple) -> Kind:
     """Layouts of arrays, types of the rest."""
     parts: list[Any] = []
     for value in values:
@@ -95,4 +95,4 @@ def _small(values: tuple) -> Kind:
     return tuple((k, value) for k, value in enumerate(values) if type(value) in (bool, int, str))
 
 
-__all__ = ["Failures"]
+__all__ = ["Failures", "Kind", "types_of"]

@@ -186,6 +186,11 @@ class _Tails:
 
 tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; signals are looked for behind a call, not behind this
 
+PLAINLY: object  # what `on_miss` gives for a plain call of the function, which is timed
+
+def note_compiling(seconds: float, /) -> None:
+    """So much of the time of the calls under way in this thread went into compiling."""
+
 @final
 class CompiledFunction:
     """A function whose calls are served by the first entry whose guards hold; where none does, by `on_miss`."""
@@ -202,6 +207,11 @@ class CompiledFunction:
     def add_entry(self, entry: Entry, /) -> None:
         """It is tried first by the next call."""
     def clear(self) -> None: ...
+    def put_off(self, seconds: float, /) -> None:
+        """Calls that no entry serves run plainly until these have taken so long; then `on_miss` is asked again."""
+    @property
+    def earned(self) -> float:
+        """Seconds that the calls so far would have taken plainly, as far as that is known."""
     def counters(self) -> dict[str, int]:
         """`hits`; `misses`: calls that no entry served; `refusals`: calls that a program refused, for a check that failed;
         `stayed_eager`: calls that an entry could have served and that ran plainly, to measure that or because it is faster.

@@ -25,11 +25,11 @@ from weakref import WeakValueDictionary
 
 import platformdirs
 
-from dynagraph import config
+from dynagraph import config, deadline
 from dynagraph._core._dispatch import Library
 from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import toolchain
-from dynagraph.errors import CompilerError
+from dynagraph.errors import CompilerError, CompilerTimeoutError
 
 FORMAT = "1"  # of entries and keys: a change makes all older entries misses
 MAGIC = b"DGK1"
@@ -287,7 +287,12 @@ def get_library(source: str, timeout: float | None = None) -> Kernels:
     if library is not None:
         return Kernels(_loaded.setdefault(key, library), from_cache=True)
     start = time.perf_counter()
-    image = tools.compile(source, config.compiler_timeout if timeout is None else timeout)
+    limit = config.compiler_timeout if timeout is None else timeout
+    try:
+        image = tools.compile(source, min(limit, deadline.seconds_left()))
+    except CompilerTimeoutError:
+        deadline.check()  # it may be that of whoever compiles
+        raise
     _log.info("compiled %d bytes of C in %.0f ms", len(source), 1e3 * (time.perf_counter() - start))
     library = _load(image, kept)
     kept.store(key, image)  # what does not load is not kept

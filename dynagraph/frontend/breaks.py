@@ -107,6 +107,12 @@ _ROWS = (
         "random numbers are drawn, which cannot be taken back, and an error that depends on data may have to be raised",
         "draw from a generator that is made in the function, or draw first and index in a function of its own",
     ),
+    Reason(
+        "COMPILE_BUDGET",
+        "compiling takes longer than plain calls have earned so far, and is put off",
+        "nothing where calls go on for long; else unroll less (arrays for Python loops), or compile at any price: mode=\"max\", or "
+        "dg.config.compile_budget = None",
+    ),
     Reason("DISABLED", "dg.disable was applied to this function", "take the decorator off"),
 )
 REASONS: dict[str, Reason] = {r.name: r for r in _ROWS}

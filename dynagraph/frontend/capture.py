@@ -13,7 +13,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from dynagraph import config
+from dynagraph import config, deadline
 from dynagraph.array_libraries import NUMPY
 from dynagraph.frontend import gradients, handlers, markers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.breaks import Break, Reason, bare
@@ -114,6 +114,10 @@ def capture(
             if resumes is None or stop is not None:
                 raise
             stop_at, stop = ex.steps, bare(reason)
+        except deadline.OutOfTime:
+            if suspects is not None:
+                suspects.acquit()
+            raise
         finally:
             ex.release()
     raise stop or Break("RECURSION", None, "too many attempts")
@@ -129,7 +133,10 @@ class _Suspects:
     def acquit_if_same(self, step: int, reason: Reason) -> None:
         """They were not the cause if the capture ends at the same step as constants, too."""
         if step == self.step and reason is self.reason:
-            self.profile.specialised -= self.floats
+            self.acquit()
+
+    def acquit(self) -> None:
+        self.profile.specialised -= self.floats
 
 
 def _target(function: types.FunctionType) -> Target:
@@ -216,6 +223,7 @@ def _order(node: Node) -> Order | None:
 def _settle(graph: Graph) -> None:
     """From here on nodes are values, which backends lay out as they like, and sizes are what the guards came to say of them."""
     for node in graph.nodes:
+        deadline.check()
         strides = None if node.kind == "call_function" else _settled(node.meta.strides)
         node.meta = replace(node.meta, shape=_settled(node.shape), strides=strides)
         node.attrs = {name: _settled(value) for name, value in node.attrs.items()}

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph import config
+from dynagraph import config, deadline
 from dynagraph.array_libraries import NUMPY, ArrayLibrary
 from dynagraph.frontend import array_writes, bfloat16_door, cupy_door, masks
 from dynagraph.frontend.breaks import Break
@@ -125,6 +125,7 @@ class Frame:
         return self.result
 
     def step(self, index: int) -> None:
+        deadline.check()
         instruction = self.instructions[index]
         graph = self.ex.graph
         location = graph.location if self.is_ours else Location(self.code.co_filename, instruction.line)

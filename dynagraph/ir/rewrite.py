@@ -18,6 +18,7 @@ from typing import Any, Union
 
 import numpy as np
 
+from dynagraph import deadline
 from dynagraph.errors import RewriteError
 from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType, scalar_key
@@ -421,6 +422,7 @@ def rewrite(graph: Graph, rules: Sequence[Rule]) -> list[str]:
     limit = STEPS_PER_NODE * (len(pending) + 10)
     fired: list[str] = []
     while pending:
+        deadline.check()
         node = pending.popleft()
         queued.discard(node)
         if not node.users:

@@ -4,7 +4,7 @@
 #include <structmember.h>
 #include <time.h>
 
-PyObject *dg_GuardError;
+PyObject *dg_GuardError, *dg_plainly;
 
 /* the result of a plan, calling what is left to be called; takes both references */
 static PyObject *finish(PyObject *result, PyObject *callee)
@@ -94,7 +94,7 @@ enum { WARM_CALLS = 16, MAX_PLAIN = 5 };
 struct trial {
     entry_object *entry; /* a reference; null: no measured entry serves it */
     int plain;
-    double start;
+    double start, compiling;
 };
 
 static double nanoseconds(void)
@@ -117,11 +117,20 @@ static char chosen(const entry_object *entry)
     return entry->best_plain < entry->best_compiled ? STAYS_EAGER : SERVES;
 }
 
+/* Nanoseconds of this thread that no call may count as its own: compiling, and those that calls within it have counted. */
+static _Thread_local double compiling, counted;
+
+void dg_note_compiling(double took)
+{
+    compiling += took;
+    counted += took;
+}
+
 static void end_trial(trial *measured, int succeeded)
 {
     entry_object *entry = measured->entry;
     if (succeeded && entry->choice == MEASURED) {
-        double took = nanoseconds() - measured->start;
+        double took = nanoseconds() - measured->start - (compiling - measured->compiling);
         double *best = measured->plain ? &entry->best_plain : &entry->best_compiled;
         *best = *best == 0 || took < *best ? took : *best;
         entry->n_plain += measured->plain;
@@ -396,6 +405,8 @@ typedef struct {
     int n_entries, capacity, recent;
     char enabled, measures; /* measures: some entry is being measured */
     unsigned long long hits, misses, refusals, stayed_eager;
+    double plain; /* nanoseconds of plain calls that were timed */
+    double put_off; /* plain calls have to take so many before on_miss is asked again */
 } compiled_function;
 
 static void clear_entries(compiled_function *self)
@@ -410,11 +421,27 @@ static void clear_entries(compiled_function *self)
     PyMem_Free(entries);
 }
 
+/* Times a plain call: `start` and `before` are the clock and `counted` when it began. */
+static void count_plain(compiled_function *self, double start, double before)
+{
+    double took = nanoseconds() - start - (counted - before);
+    took = took > 0 ? took : 0;
+    counted += took;
+    self->plain += took;
+    self->put_off = self->put_off > took ? self->put_off - took : 0;
+}
+
 static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     ++self->misses;
     if (!self->on_miss) /* the garbage collector has cleared it */
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+    if (self->put_off > 0) {
+        double start = nanoseconds(), before = counted;
+        PyObject *result = PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+        count_plain(self, start, before);
+        return result;
+    }
     PyObject *positional = PyTuple_New(n_args), *keywords = NULL, *result = NULL;
     if (!positional)
         return NULL;
@@ -432,6 +459,12 @@ static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t
     dg_raised raised;
     if (!result && !PyErr_ExceptionMatches(PyExc_Exception) && dg_take_raised(&raised) && dg_raise_later(&raised) == 0)
         result = PyObject_Call(self->function, positional, keywords); /* a KeyboardInterrupt: raised there at once */
+    if (result == dg_plainly) {
+        Py_DECREF(result);
+        double start = nanoseconds(), before = counted;
+        result = PyObject_Call(self->function, positional, keywords);
+        count_plain(self, start, before);
+    }
 done:
     Py_XDECREF(keywords);
     Py_DECREF(positional);
@@ -562,7 +595,7 @@ static void note_measuring(compiled_function *self)
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     int quiet;
-    trial measured = {NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0};
+    trial measured = {NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0, compiling};
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
     if (measured.entry) {
         end_trial(&measured, result != NULL);
@@ -663,6 +696,24 @@ static PyObject *counters(compiled_function *self, PyObject *ignored)
                          "stayed_eager", self->stayed_eager);
 }
 
+static PyObject *put_off(compiled_function *self, PyObject *value)
+{
+    double seconds = PyFloat_AsDouble(value);
+    if (PyErr_Occurred())
+        return NULL;
+    self->put_off = 1e9 * seconds;
+    Py_RETURN_NONE;
+}
+
+/* what the calls so far would have taken plainly, as far as that was measured, by the least of each entry */
+static PyObject *earned(compiled_function *self, void *ignored)
+{
+    double total = self->plain;
+    for (int k = 0; k < self->n_entries; ++k)
+        total += (double)self->entries[k]->hits * self->entries[k]->best_plain;
+    return PyFloat_FromDouble(1e-9 * total);
+}
+
 static PyObject *reduce(compiled_function *self, PyObject *ignored)
 {
     return PyObject_GetAttrString((PyObject *)self, "__qualname__"); /* by reference, as functions are */
@@ -683,6 +734,8 @@ static PyMethodDef function_methods[] = {
     {"add_entry", (PyCFunction)add_entry, METH_O, "add_entry(entry): it is tried first by the next call"},
     {"clear", (PyCFunction)clear_method, METH_NOARGS, "clear(): forget all entries"},
     {"counters", (PyCFunction)counters, METH_NOARGS, "counters() -> {'hits': ..., 'misses': ..., 'refusals': ..., 'stayed_eager': ...}"},
+    {"put_off", (PyCFunction)put_off, METH_O,
+     "put_off(seconds): calls that no entry serves run plainly until they have taken so long; then on_miss is asked again"},
     {"__reduce__", (PyCFunction)reduce, METH_NOARGS, NULL},
     {"__copy__", copy_method, METH_NOARGS, NULL},
     {"__deepcopy__", copy_method, METH_O, NULL},
@@ -697,6 +750,7 @@ static PyMemberDef function_members[] = {
 
 static PyGetSetDef function_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {"earned", (getter)earned, NULL, "seconds that the calls so far would have taken plainly, as far as that is known", NULL},
     {"entries", (getter)get_entries, NULL, "the entries in the order in which they are tried", NULL},
     {0},
 };

@@ -120,6 +120,8 @@ typedef struct {
     PyObject *function;
     PyObject *args[1];
 } dg_tail;
+extern PyObject *dg_plainly; /* what on_miss gives for a plain call of the function */
+void dg_note_compiling(double nanoseconds);
 extern PyTypeObject dg_TailType;
 PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 

@@ -163,6 +163,15 @@ static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_note_compiling(PyObject *module, PyObject *value)
+{
+    double seconds = PyFloat_AsDouble(value);
+    if (PyErr_Occurred())
+        return NULL;
+    dg_note_compiling(1e9 * seconds);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"bind", py_bind, METH_VARARGS, "bind(function, args, kwargs=None) -> bound parameters in order of co_varnames"},
     {"set_threads", py_set_threads, METH_O, "set_threads(n): 0 for as many as this process has processors"},
@@ -180,6 +189,8 @@ static PyMethodDef methods[] = {
      "type_version(type): a number that is another one when the type or a base has been modified; 0: it can have none"},
     {"set_of_signal", py_set_of_signal, METH_O,
      "set_of_signal(function): what tells of an exception whether a signal's handler raised it; before, none did"},
+    {"note_compiling", py_note_compiling, METH_O,
+     "note_compiling(seconds): so much of the time of the calls under way in this thread went into compiling"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},
@@ -203,6 +214,9 @@ PyMODINIT_FUNC PyInit__dispatch(void)
             goto fail;
     dg_GuardError = PyErr_NewExceptionWithDoc("dynagraph._core._dispatch.GuardError",
                                               "An entry was run on values that its guards refuse.", PyExc_RuntimeError, NULL);
+    dg_plainly = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    if (!dg_plainly || PyModule_AddObjectRef(module, "PLAINLY", dg_plainly) < 0)
+        goto fail;
     PyObject *tails = dg_tails_new();
     int added = tails ? PyModule_AddObjectRef(module, "tails", tails) : -1;
     Py_XDECREF(tails);

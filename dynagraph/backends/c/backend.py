@@ -10,6 +10,7 @@ from dataclasses import replace
 from importlib import resources
 from itertools import chain
 
+from dynagraph import deadline
 from dynagraph.backends.c.call_outs import call_out_of
 from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
@@ -34,6 +35,7 @@ def compile_graph(graph: Graph) -> Executable:
     """A native program for a graph.  Raises CompilerError where the C compiler is missing or refuses the source."""
     program = lower_graph(run_passes(graph))
     source = complete_source(print_program(program))
+    deadline.check()
     kernels = get_library(source)
     native = NativeProgram(
         address=kernels.address(ENTRY),

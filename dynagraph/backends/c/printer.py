@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dynagraph import deadline
 from dynagraph.backends.c.sharing import Call, Shared, longest, share
 from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, initial
 from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
@@ -105,6 +106,7 @@ class _ProgramPrinter:
             if buffer.role == "constant":
                 self._constant(buffer)
         for step in self.program.steps:
+            deadline.check()
             if isinstance(step, Kernel):
                 call = self.calls.get(step)
                 if call is None:
@@ -216,6 +218,7 @@ class _ProgramPrinter:
         self._size_arguments()
         checked = self.program.n_checks == 0
         for step in self.program.steps:
+            deadline.check()
             if not checked and self._writes_input(step):
                 self._refuse()
                 checked = True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dynagraph import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, var
@@ -68,6 +69,7 @@ def share(program: LoopProgram, choice: Choice) -> dict[Kernel, Call]:
     kernels that share a function agree."""
     alike: dict[Hashable, list[_Walk]] = {}
     for step in program.steps:
+        deadline.check()
         if isinstance(step, Kernel):
             walk = _Walk(program, step, choice)
             walk.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dynagraph import deadline
 from dynagraph.ir.intexpr import Apply, IntExpr, apply
 from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
 
@@ -16,6 +17,7 @@ TILE = 32  # elements of a side of a tile of a transposition
 
 def collapse(kernel: Kernel) -> Kernel:
     """Needs: a kernel from `lower`.  Leaves: the same stores in another loop structure; merged loops, blocks for cores."""
+    deadline.check()
     kernel = merge_loops(kernel)
     if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in kernel.body):
         return kernel

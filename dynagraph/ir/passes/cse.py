@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dynagraph import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.rewrite import attribute_key, is_commutative, replace, uniform_value
 
@@ -18,6 +19,7 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     known: dict[Any, Node] = {}
     position: dict[Node, int] = {}
     for node in graph.nodes:
+        deadline.check()
         position[node] = len(position)
         key = _key(node, position)
         if key is None:

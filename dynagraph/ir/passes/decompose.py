@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import count, groupby
 
+from dynagraph import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Composite, Reduction
@@ -28,6 +29,7 @@ def decompose(graph: Graph) -> Graph:
         if not composites:
             break
         for node in composites:
+            deadline.check()
             _expand(node)
     else:
         names = ", ".join(sorted({n.op.name for n in composites}))

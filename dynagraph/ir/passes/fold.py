@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import Creation
@@ -26,6 +27,7 @@ def fold_constants(graph: Graph) -> Graph:
     """
     values: dict[Node, np.ndarray] = {}
     for node in graph.nodes:
+        deadline.check()
         value = _value(node, values)
         if value is None:
             continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dynagraph import deadline
 from dynagraph.ir.expr import FUNCTIONS
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
@@ -80,6 +81,7 @@ class _Fuser:
     def run(self) -> FusionPlan:
         self._choose_real()
         for node in self.nodes:
+            deadline.check()
             if node in self.real:
                 self._place(node)
         stored = dict.fromkeys(self.graph.outputs)
@@ -106,6 +108,7 @@ class _Fuser:
                 if not is_input(base):
                     self.real.add(base)
         for node in self.nodes:
+            deadline.check()
             lowering = node.op.lowering
             always = isinstance(lowering, (Reduction, Scan, Library)) or node.is_op("block_reduce") or self._worth_gathering(node)
             if node in outputs or always or node in self.real or (isinstance(lowering, Elementwise) and self._worth_keeping(node)):

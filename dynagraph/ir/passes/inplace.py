@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dynagraph import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import below
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
@@ -62,6 +63,7 @@ class _Planner:
         self._find_ways()
         self._copy_strided()
         for node in list(self.graph.nodes):
+            deadline.check()
             if node.is_op(*UPDATES):
                 self._update(node)
             elif node in self.writable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dynagraph import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction
@@ -40,6 +41,7 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
     """Needs: a decomposed graph.  Leaves: what `fuse` needs; values of exact arithmetic are unchanged."""
     _share_reshaped(graph)
     for node in list(graph.nodes):
+        deadline.check()
         if node.kind != "call_function":
             continue
         if isinstance(node.op.lowering, Library) and node.op.lowering.routine == "matmul":

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
+from dynagraph import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.expr import Expr
@@ -82,6 +83,7 @@ def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Pr
     buffers = Buffers(graph, plan)
     steps: list[Step] = []
     for position, group in enumerate(plan.groups):
+        deadline.check()
         if group.kind == "column" and processors is not None and is_position(group.members[0]):
             group = replace(group, kind="row")
         if group.kind == "library":

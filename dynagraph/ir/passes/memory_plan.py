@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from dynagraph import deadline
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import Buffer, CallOut, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
 
@@ -50,6 +51,7 @@ def _lifetimes(program: LoopProgram) -> list[Lifetime]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for position, step in enumerate(program.steps):
+        deadline.check()
         reads, writes = step_buffers(step)
         for name in sorted(reads | writes):
             first.setdefault(name, position)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 
+from dynagraph import deadline
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
@@ -24,6 +25,7 @@ MOST_LOOPS = 128  # ... and loops within them
 
 def segment(kernel: Kernel) -> list[Kernel]:
     """Needs: a collapsed kernel.  Leaves: one or more that store the same, in order."""
+    deadline.check()
     if not any(e.op == "choose" for root in expressions(kernel.body) for e in root.walk()):
         return [kernel]
     kernels = [kernel]

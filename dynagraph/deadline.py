@@ -1,0 +1,54 @@
+"""How long a thread may go on compiling: set around the work, checked where time goes.
+
+Nothing else ends a capture or a pass in the middle; what is raised passes through the compiler like a KeyboardInterrupt, and
+nothing of the work stays.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class OutOfTime(BaseException):
+    """The deadline of this thread has passed.  No `Exception`: handlers of errors must not take it for one."""
+
+
+class _Thread(threading.local):
+    end = math.inf
+
+
+_thread = _Thread()
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Have `check` raise OutOfTime in this block once so many seconds have passed; None: never.
+
+    >>> with within(3600):
+    ...     check()
+    """
+    before = _thread.end
+    _thread.end = math.inf if seconds is None else time.perf_counter() + seconds
+    try:
+        yield
+    finally:
+        _thread.end = before
+
+
+def check() -> None:
+    """Raise OutOfTime behind the deadline, once: what cleans up after it has the time that it takes."""
+    if time.perf_counter() > _thread.end:
+        _thread.end = math.inf
+        raise OutOfTime
+
+
+def seconds_left() -> float:
+    """Until the deadline; infinity where there is none."""
+    return _thread.end - time.perf_counter()
+
+
+__all__ = ["OutOfTime", "check", "seconds_left", "within"]
