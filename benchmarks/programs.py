@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests are
 from tests.programs.table import PROGRAMS, Program
 from tests.programs.test_programs import reached, same
 
+dg.config.compile_budget = None  # it is programs that are measured, whatever they cost
 ROUNDS = 9
 SEEDS = (1, 2)
 WARM_CALLS = 40  # behind which every choice between compiled and plain calls is made, ...

@@ -9,6 +9,7 @@ def f(x, y):
 
 from dynagraph import config, cuda
 from dynagraph.api import (
+    CompileBudgetWarning,
     Explanation,
     RecompileLimitWarning,
     allow_in_graph,
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 __all__ = [
     "BackendError",
     "CaptureError",
+    "CompileBudgetWarning",
     "CompilerError",
     "ConfigError",
     "CudaError",

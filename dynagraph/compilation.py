@@ -49,6 +49,7 @@ MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are 
 MAX_CALLEES = 256
 REMEMBERED_MISSES = 100
 REST = 0.0003  # seconds of plain calls, by which a look at one that is not compiled is worth little
+LONGEST_REST = 1.0  # other functions may earn meanwhile
 
 
 class CompileBudgetWarning(UserWarning):
@@ -171,7 +172,7 @@ class Compilation:
         compilations.add(self)
         self.profile = Profile(options.dynamic)
         self.failures = Failures()
-        self.account = root.account if root else Account(function.__code__, options.limited)
+        self.account: Account = root.account if root else Account(function.__code__, options.limited)
         self.needs = Needs()
         self.warned = False
         self.programs: list[Program] = root.programs if root else []
@@ -289,7 +290,7 @@ class Compilation:
     def _rest(self, seconds: float = 0.0) -> None:
         """Leave calls that no entry serves alone until they have run for as long: a look at each would cost too much."""
         if self.account.left() is not None:
-            self.compiled.put_off(max(seconds, REST))
+            self.compiled.put_off(min(max(seconds, REST), LONGEST_REST))
 
     def _put_off(self, function: types.FunctionType, kind: Kind, left: float) -> None:
         """Compiling has to wait until plain calls have earned what it needs."""

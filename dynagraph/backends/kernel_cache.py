@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import logging
+import math
 import os
 import stat
 import struct
@@ -289,7 +290,7 @@ def get_library(source: str, timeout: float | None = None) -> Kernels:
     start = time.perf_counter()
     limit = config.compiler_timeout if timeout is None else timeout
     try:
-        image = tools.compile(source, min(limit, deadline.seconds_left()))
+        image = tools.compile(source, min(math.inf if limit is None else limit, deadline.seconds_left()))
     except CompilerTimeoutError:
         deadline.check()  # it may be that of whoever compiles
         raise

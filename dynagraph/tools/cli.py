@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import dynagraph
+from dynagraph import config
 from dynagraph.tools.bench import bench
 from dynagraph.tools.cache import cache
 from dynagraph.tools.doctor import doctor
@@ -17,6 +18,7 @@ from dynagraph.tools.machine import measure
 @click.version_option(dynagraph.__version__, prog_name="dynagraph")
 def main() -> None:
     """A graph compiler for NumPy: see what it captures and generates, measure it, find out what is wrong."""
+    config.compile_budget = None  # tools show what compiling gives, whatever it costs
 
 
 for command in (dump, explain, bench, cache, doctor, measure):

@@ -1,0 +1,233 @@
+"""What compiling may cost: plain calls have to earn what exceeds the allowance (`config.compile_budget`)."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph import bargain, deadline
+from dynagraph.bargain import Account, Ledger, Needs
+
+X = np.arange(4.0)
+MEAN = 0.25  # seconds by which a call on a loaded machine may be late
+
+
+@pytest.fixture(autouse=True)
+def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The default of half a second, and a process that has compiled nothing so far."""
+    monkeypatch.setattr(bargain, "PROCESS", Ledger(bargain.FUNCTIONS_WORTH))
+    monkeypatch.setattr(bargain, "_of_code", {})
+    with dg.config.override(compile_budget=0.5), warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.CompileBudgetWarning)
+        yield
+
+
+def unrolled(x: Any, n: int) -> Any:
+    """Takes long to compile: every turn is another step."""
+    for k in range(n):
+        x = np.abs(x) * 0.5 - x[::-1] / (k + 2)
+    return x
+
+
+def edit_distance(a: str, b: str) -> Any:
+    d = np.zeros((len(a) + 1, len(b) + 1))
+    d[:, 0] = np.arange(len(a) + 1)
+    d[0] = np.arange(len(b) + 1)
+    for i in range(1, len(a) + 1):
+        for j in range(1, len(b) + 1):
+            d[i, j] = min(d[i - 1, j] + 1, d[i, j - 1] + 1, d[i - 1, j - 1] + (a[i - 1] != b[j - 1]))
+    return d[-1, -1]
+
+
+def descent(x: Any, y: Any, steps: int) -> Any:
+    w = np.zeros(x.shape[1])
+    for _ in range(steps):
+        w = w - 0.1 * x.T @ (x @ w - y) / len(y)
+    return w
+
+
+def durbin(r: Any) -> Any:
+    y = np.zeros_like(r)
+    alpha, beta, y[0] = -r[0], 1.0, -r[0]
+    for k in range(1, len(r)):
+        beta = (1 - alpha * alpha) * beta
+        alpha = -(r[k] + r[k - 1 :: -1][:k] @ y[:k]) / beta
+        y[:k] = y[:k] + alpha * y[k - 1 :: -1][:k]
+        y[k] = alpha
+    return y
+
+
+def new_strings(k: int) -> tuple[str, str]:
+    rng = np.random.default_rng(k)
+    return "".join(rng.choice(list("abcd"), 8 + k % 7)), "".join(rng.choice(list("abcd"), 9))
+
+
+def data(k: int) -> tuple[Any, Any, int]:
+    rng = np.random.default_rng(k)
+    return rng.random((20, 3)), rng.random(20), 1000
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple], int]] = {
+    "strings of changing lengths": (edit_distance, new_strings, 300),
+    "a thousand steps": (descent, data, 20),
+    "a recursion over changing lengths": (durbin, lambda k: (0.5 ** np.arange(1.0, 35 + k % 9),), 100),
+    "an unrolled loop of changing length": (unrolled, lambda k: (X, 700 + k), 50),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_function_costs_at_most_twice_the_plain_calls_and_half_a_second(name: str) -> None:
+    function, arguments, n = CASES[name]
+    compiled = dg.compile(function)
+    spent = plain = worst = 0.0
+    for k in range(n):
+        args = arguments(k)
+        start = time.perf_counter()
+        got = compiled(*args)
+        between = time.perf_counter()
+        want = function(*args)
+        plain += time.perf_counter() - between
+        spent += between - start
+        worst = max(worst, spent - 2 * plain)
+        np.testing.assert_allclose(got, want, rtol=1e-9)
+    assert worst < 0.5 + MEAN, f"{spent:.2f} s against {plain:.2f} s, {compiled.stats}"
+
+
+def test_what_takes_too_long_is_put_off_and_said_once() -> None:
+    compiled = dg.compile(unrolled)
+    with dg.config.override(compile_budget=0.05), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            compiled(X, 1000)
+    stats = compiled.stats
+    assert stats.compiles == 0 and stats.hits == 0 and stats.put_off >= 1 and stats.compile_seconds < 0.05 + MEAN
+    assert [w.category for w in said] == [dg.CompileBudgetWarning]
+    assert "unrolled: compiling would cost more than its calls have taken so far" in str(said[0].message)
+    assert "mode='max'" in str(said[0].message)
+    assert any("compiling takes longer than plain calls have earned" in reason for reason in stats.breaks)
+
+
+def test_what_was_put_off_is_compiled_when_it_is_earned() -> None:
+    compiled = dg.compile(lambda x: unrolled(x, 60))
+    with dg.config.override(compile_budget=0.03, stay_eager=False):
+        compiled(X)
+        assert compiled.stats.compiles == 0
+        end = time.perf_counter() + 60
+        while not compiled.stats.compiles and time.perf_counter() < end:
+            compiled(X)
+    assert compiled.stats.compiles == 1
+    assert compiled.stats.compile_seconds < compiled.stats.earned_seconds + 0.03 + MEAN
+
+
+def test_nothing_limits_mode_max() -> None:
+    compiled = dg.compile(unrolled, mode="max")
+    with dg.config.override(compile_budget=0.001):
+        np.testing.assert_array_equal(compiled(X, 30), unrolled(X, 30))
+    assert compiled.stats.compiles == 1 and compiled.stats.put_off == 0
+
+
+def test_nothing_limits_where_the_budget_is_unlimited() -> None:
+    compiled = dg.compile(unrolled)
+    with dg.config.override(compile_budget=None):
+        compiled(X, 31)
+    assert compiled.stats.compiles == 1
+
+
+def test_an_abandoned_attempt_leaves_nothing() -> None:
+    """The state of a program that was given up is that of one that was never begun."""
+    compiled = dg.compile(unrolled)
+    with dg.config.override(compile_budget=0.04):
+        for _ in range(3):
+            np.testing.assert_array_equal(compiled(X, 500), unrolled(X, 500))
+    compilation = compiled.compilation
+    assert compiled.stats.fallbacks == 0 and not compiled.entries and not compiled.programs and not compilation.parts
+    assert deadline.seconds_left() == float("inf")
+    with dg.config.override(compile_budget=None):
+        for _ in range(100):  # it still rests for some of them
+            np.testing.assert_array_equal(compiled(X, 20), unrolled(X, 20))
+    assert compiled.stats.compiles == 1
+
+
+def test_closures_of_one_code_have_one_allowance() -> None:
+    def closure(n: int) -> Callable[..., Any]:
+        return dg.compile(lambda x: unrolled(x, n))
+
+    start = time.perf_counter()
+    with dg.config.override(compile_budget=0.1):
+        for k in range(30):
+            closure(300 + k)(X)
+    assert time.perf_counter() - start < 0.1 + 4 * MEAN
+
+
+def test_all_functions_of_a_process_have_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Ledger(bargain.FUNCTIONS_WORTH, spent=100.0)
+    monkeypatch.setattr(bargain, "PROCESS", process)
+    compiled = dg.compile(lambda x: x + 1)
+    compiled(X)
+    assert compiled.stats.compiles == 0 and compiled.stats.put_off == 1
+    process.earned += 100.0
+    while not compiled.stats.compiles:
+        compiled(X)
+
+
+def test_fullgraph_is_put_off_too() -> None:
+    compiled = dg.compile(unrolled, fullgraph=True)
+    with dg.config.override(compile_budget=0.03):
+        np.testing.assert_array_equal(compiled(X, 800), unrolled(X, 800))
+    assert compiled.stats.put_off == 1
+
+
+def test_plain_calls_within_one_another_earn_once() -> None:
+    def nap(n: int, x: Any) -> Any:
+        time.sleep(0.01)
+        return compiled(n - 1, x) if n else x + 1
+
+    compiled = dg.compile(nap)
+    with dg.config.override(compile_budget=1e-6):
+        start = time.perf_counter()
+        compiled(5, X)
+        took = time.perf_counter() - start
+    assert 0.05 < compiled.stats.earned_seconds <= took
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_passes_once() -> None:
+    with deadline.within(0.0):
+        with pytest.raises(deadline.OutOfTime):
+            deadline.check()
+        deadline.check()  # what cleans up is not disturbed
+    deadline.check()
+
+
+def test_needs_double_where_attempts_fail_and_where_programs_serve_nobody() -> None:
+    class Entry:
+        hits = 0
+
+    needs = Needs()
+    assert needs.wait(("kind",)) and not needs.wait(("kind",))
+    needs.exceeded(("kind",), 0.4)
+    assert needs.of(("kind",)) == 0.8
+    first, second, third = Entry(), Entry(), Entry()
+    needs.made(("kind",), first, 0.5)  # type: ignore[arg-type]
+    needs.made(("kind",), second, 0.5)  # type: ignore[arg-type]
+    assert needs.of(("kind",)) == 1.0
+    second.hits = 3
+    needs.made(("kind",), third, 0.5)  # type: ignore[arg-type]
+    assert needs.of(("kind",)) == 0.5
+
+
+def test_programs_that_are_dropped_take_no_credit_away() -> None:
+    account = Account(unrolled.__code__.replace(co_name="another"), True)
+    before = account.ledger.earned
+    account.settle(2.0)
+    account.settle(0.5)  # after a reset
+    account.settle(0.75)
+    assert account.ledger.earned - before == 2.25
