@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import re
 import time
 import types
@@ -127,10 +129,8 @@ def compile_as(fn: Any, options: Options) -> Any:
     if isinstance(fn, _dispatch.CompiledFunction):
         fn = fn.__wrapped__
     if not isinstance(fn, types.FunctionType):
-        raise TypeError(
-            f"compile: expected a function written in Python, got {fn!r} of type {type(fn).__name__}; "
-            "for an object, compile its method: obj.method = dg.compile(obj.method)"
-        )
+        kind = type(fn).__name__
+        raise TypeError(f"compile: expected a function written in Python, got {fn!r} of type {kind}; {_instead_of(fn)}")
     compilation = Compilation(fn, options)
     compiled = compilation.compiled
     for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
@@ -144,6 +144,21 @@ def compile_as(fn: Any, options: Options) -> Any:
     compiled.compilation = compilation
     control.register(compiled)
     return compiled
+
+
+def _instead_of(thing: Any) -> str:
+    """What to give `compile` in place of what it does not take."""
+    if isinstance(thing, functools.partial):
+        return "compile its function: functools.partial(dg.compile(p.func), *p.args, **p.keywords)"
+    if isinstance(inspect.unwrap(thing) if callable(thing) else thing, types.FunctionType):
+        return "compile the function that it wraps, and wrap the result"
+    if inspect.isclass(thing):
+        return "compile its methods, or a function that makes and uses it"
+    if not callable(thing):
+        return "which cannot be called"
+    if isinstance(inspect.getattr_static(type(thing), "__call__"), types.FunctionType):
+        return "compile a function that calls it: dg.compile(lambda *args: obj(*args)), or the class's __call__"
+    return "it is compiled code already: compile the Python function that calls it"
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,10 @@ class Compilation:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
             return _dispatch.PLAINLY  # which raises the right error
-        entry = self._entry_if_there_is_room(function, values)
+        try:
+            entry = self._entry_if_there_is_room(function, values)
+        except _WouldRaise as refusal:
+            return _dispatch.Tail(_raise_as_plain, str(refusal), partial(function, **kwargs) if kwargs else function, *args)
         if entry is None:
             return _dispatch.PLAINLY
         # another thread may have changed what the guards look at meanwhile
@@ -301,7 +304,7 @@ class Compilation:
 
     def _note_deadline(self, function: types.FunctionType, kind: Kind, seconds: float) -> None:
         self.needs.exceeded(kind, seconds)
-        self.stats.breaks[str(Break("COMPILE_BUDGET", None, f"after {seconds:.2g} s"))] += 1
+        self.stats.breaks[Break("COMPILE_BUDGET", None, f"after {seconds:.2g} s").line] += 1
         self._put_off(function, kind, (self.account.left() or 0.0) - seconds)
 
     def _warn_of_budget(self, function: types.FunctionType, missing: float) -> None:
@@ -327,7 +330,7 @@ class Compilation:
         except Break as stop:
             self._note_break(function, bare(stop), values)
         except RecursionError:  # the caller's stack is nearly full
-            self._note_break(function, Break("RECURSION", None, "the stack is nearly full"), values)
+            self._note_break(function, Break("STACK_FULL"), values)
         except Exception as error:
             if is_of_signal(error):
                 raise
@@ -364,7 +367,7 @@ class Compilation:
         if changed is not None:
             raise _Changed(f"class {changed.__name__} was changed while its attributes were looked at")
         if captured.stop is not None:
-            self.stats.breaks[str(captured.stop)] += 1
+            self.stats.breaks[captured.stop.line] += 1
             _log.info("%s breaks: %s", function.__qualname__, captured.stop)
         self.stats.compiles += 1
         self.programs.append(Program(captured, executable, captured_at - start, time.perf_counter() - captured_at))
@@ -395,12 +398,13 @@ class Compilation:
     # -- what goes wrong --------------------------------------------------------------------------------------------
     def _note_break(self, function: types.FunctionType, stop: Break, values: tuple) -> None:
         if self is self.root or stop.reason.name != "NOTHING_TO_COMPILE":  # a part without arrays is no news
-            self.stats.breaks[str(stop)] += 1
+            self.stats.breaks[stop.line] += 1
         self._remember(values)
         _log.info("%s runs eagerly: %s", function.__qualname__, stop)
         # a call without array operations is whole as it is
         if self.options.fullgraph and stop.reason.name != "NOTHING_TO_COMPILE":
-            raise CaptureError(f"{function.__qualname__}: {stop}") from None
+            kind_of_error = _WouldRaise if stop.reason.raises else CaptureError
+            raise kind_of_error(f"{function.__qualname__}: {stop}") from None
 
     def _note_failure(self, function: types.FunctionType, error: Exception, values: tuple) -> None:
         self.stats.fallbacks += 1
@@ -477,6 +481,16 @@ def make_entry(
             captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out, captured.prologue,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured)
+
+
+class _WouldRaise(CaptureError):
+    """Under ``fullgraph=True``: the program itself raises here."""
+
+
+def _raise_as_plain(refusal: str, plain: Any, *args: Any) -> Any:
+    """Have the plain run raise the program's own exception, which says more than that there is no graph."""
+    plain(*args)
+    raise CaptureError(refusal)  # it did not
 
 
 def _call_or_plainly(entry: Any, function: types.FunctionType, values: tuple[Any, ...]) -> Any:

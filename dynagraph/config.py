@@ -10,9 +10,11 @@ Each switch is also an environment variable, read when dynagraph is imported.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from typing import Any
 
 from dynagraph.errors import ConfigError
 
+PREFIX = "DYNAGRAPH_"  # of environment variables
 LOG_TOPICS = ("dispatch", "capture", "passes", "kernels", "cache")
 
 
@@ -36,13 +39,17 @@ class Switch:
 
     @property
     def variable(self) -> str:
-        return f"DYNAGRAPH_{self.name.upper()}"
+        return f"{PREFIX}{self.name.upper()}"
 
 
-def _integer(low: int) -> Callable[[Any], int]:
+MOST = 2**63 - 1  # what C code takes
+MOST_THREADS = 1000
+
+
+def _integer(low: int, high: int = MOST) -> Callable[[Any], int]:
     def parse(value: Any) -> int:
         number = int(value) if isinstance(value, str) else value
-        if isinstance(number, bool) or not isinstance(number, int) or number < low:
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
             raise ValueError
         return number
 
@@ -61,12 +68,14 @@ def _or_unlimited(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None or value == "" else parse(value)
+    return lambda value: None if value is None or (isinstance(value, str) and not value) else parse(value)
 
 
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
+    if not isinstance(value, (str, int)):
+        raise ValueError
     return {
         "1": True,
         "true": True,
@@ -81,13 +90,16 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)):
+    text = os.fspath(value)
+    if not isinstance(text, str):
         raise ValueError
-    return os.fspath(value)  # type: ignore[return-value]
+    return text
 
 
 def _topics(value: Any) -> frozenset[str]:
-    names = value.split(",") if isinstance(value, str) else value
+    names = value.split(",") if isinstance(value, str) else list(value)
+    if not all(isinstance(n, str) for n in names):
+        raise ValueError
     topics = frozenset(n.strip() for n in names if n.strip())
     if "all" in topics:
         return frozenset(LOG_TOPICS)
@@ -102,8 +114,8 @@ SWITCHES: tuple[Switch, ...] = (
     Switch(
         "threads",
         None,
-        _optional(_integer(1)),
-        "an integer of at least 1, or unset",
+        _optional(_integer(1, MOST_THREADS)),
+        f"an integer of 1 to {MOST_THREADS}, or unset",
         "threads that one compiled call may use; unset: the processors that this process may run on",
     ),
     Switch(
@@ -213,6 +225,11 @@ class Config(ModuleType):
         for listener in self._listeners:
             listener(name)
 
+    def __delattr__(self, name: str) -> None:
+        if name in BY_NAME:
+            raise AttributeError(f"config.{name}: a switch cannot be deleted; its default is {BY_NAME[name].default!r}")
+        super().__delattr__(name)
+
     def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__["_values"][name]
@@ -249,7 +266,8 @@ class Config(ModuleType):
 
 
 def _unknown(name: str) -> str:
-    return f"config has no switch {name!r}; it has {', '.join(BY_NAME)}"
+    close = difflib.get_close_matches(name, BY_NAME, n=1)
+    return f"config has no switch {name!r}; {f'did you mean {close[0]}? ' if close else ''}it has {', '.join(BY_NAME)}"
 
 
 def _switch(name: str) -> Switch:
@@ -262,7 +280,7 @@ def _switch(name: str) -> Switch:
 def _parse(switch: Switch, who: str, value: Any) -> Any:
     try:
         return switch.parse(value)
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         raise ConfigError(f"{who}={value!r}: expected {switch.expected}") from None
 
 
@@ -271,7 +289,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for switch in SWITCHES:
         text = environment.get(switch.variable)
         values[switch.name] = switch.default if text is None else _parse(switch, switch.variable, text)
+    _warn_of_unknown([name for name in environment if name.startswith(PREFIX)])
     return values
+
+
+def _warn_of_unknown(variables: list[str]) -> None:
+    """Of variables that look like switches and are none; another version of dynagraph may know them, so that they are no errors."""
+    for name in sorted(set(variables) - {s.variable for s in SWITCHES}):
+        close = difflib.get_close_matches(name.removeprefix(PREFIX).lower(), BY_NAME, n=1)
+        hint = f"did you mean {BY_NAME[close[0]].variable}?" if close else f"it knows {', '.join(s.variable for s in SWITCHES)}"
+        warnings.warn(f"the environment variable {name} is none of dynagraph's, and does nothing; {hint}", stacklevel=2)
 
 
 _values: dict[str, Any] = _from_environment(os.environ)

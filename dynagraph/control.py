@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,9 +77,11 @@ def disable(fn: Any = None) -> Any:
         return _disabling()
     if isinstance(fn, _dispatch.CompiledFunction):
         return fn.__wrapped__
-    if not callable(fn):
-        raise TypeError(f"disable: expected a function, or nothing (a context manager), got {fn!r}")
-    fn.__dynagraph_disabled__ = True
+    plain = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    if not isinstance(plain, types.FunctionType):
+        raise TypeError(f"disable: expected a function written in Python, or nothing (a context manager), got {fn!r}; to keep what "
+                        "calls it from being captured, disable the Python function that does")
+    plain.__dynagraph_disabled__ = True  # type: ignore[attr-defined]
     return fn
 
 

@@ -17,7 +17,8 @@ class Reason:
     name: str
     what: str
     cure: str
-    raises: bool = False  # what happens is an exception: outside of try, the whole call runs eagerly
+    raises: bool = False  # what happens is an exception of the user's: outside of try, the whole call runs eagerly, and raises it
+    whole: bool = False  # outside of try, the whole call runs eagerly
 
     @property
     def slug(self) -> str:
@@ -31,7 +32,23 @@ _ROWS = (
         "the branch depends on the value of an array",
         "write it as np.where(cond, a, b), or branch outside the compiled function",
     ),
-    Reason("AMBIGUOUS_TRUTH", "the truth of an array of several elements was asked for", "use np.any(x) or np.all(x)"),
+    Reason(
+        "ARRAY_LOOP",
+        "how often a loop runs depends on the value of an array",
+        "run a fixed number of times, and keep what is done by np.where(done, old, new), or leave the loop outside and compile its "
+        "body",
+    ),
+    Reason(
+        "LOOP_AROUND_BREAK",
+        "a loop that another break has split goes on, one iteration in each part",
+        "mend the other break of this loop, which is listed too",
+    ),
+    Reason(
+        "AMBIGUOUS_TRUTH",
+        "the truth of an array of several elements was asked for",
+        "say np.any(x) or np.all(x), and let np.where choose by it",
+        raises=True,
+    ),
     Reason(
         "DATA_DEPENDENT",
         "a Python value or a shape depends on the values of an array",
@@ -49,11 +66,14 @@ _ROWS = (
     Reason(
         "WOULD_RAISE",
         "the code raises an exception here",
-        "nothing, if that is meant: the exception comes from the plain run",
+        "if it is meant, nothing: the call raises it as the plain function does; else check the arguments",
         raises=True,
     ),
     Reason(
-        "NUMPY_ERROR", "NumPy raises an error here", "nothing, if that is meant: the error comes from the plain run", raises=True
+        "NUMPY_ERROR",
+        "NumPy raises an error here",
+        "if it is meant, nothing: the call raises it as the plain function does; else check shapes, dtypes and axes",
+        raises=True,
     ),
     Reason("UNSUPPORTED_FUNCTION", "this function is not captured", "call it outside the compiled function, or on its result"),
     Reason("UNSUPPORTED_ARGUMENT", "this argument of the function is not captured", "leave it out, or spell the step otherwise"),
@@ -82,14 +102,16 @@ _ROWS = (
     Reason("UNKNOWN_OPCODE", "this Python construct is not captured", "write the array part as a function of its own"),
     Reason("CONTEXT_MANAGER", "a with block of a manager written in C is entered", "enter it outside the compiled function"),
     Reason(
-        "ITERATOR", "an iterator of the caller's is advanced", "pass a list or a range, or iterate outside the compiled function"
+        "ITERATOR",
+        "an iterator that was made outside of the function is advanced",
+        "pass what it iterates over, such as a list, and call iter(), zip() or enumerate() in the compiled function",
     ),
     Reason("METACLASS", "a class is made, or its metaclass decides what a call means", "do this outside the compiled function"),
     Reason(
         "FRAME_ACCESS",
         "code looks at its own frame: eval, exec, vars() or dir()",
         "do this outside the compiled function",
-        raises=True,
+        whole=True,
     ),
     Reason("GRAPH_BREAK", "dg.graph_break() was called", "take the call out"),
     Reason("GENERATOR", "a generator or coroutine is made or run", "use a list, or a plain loop"),
@@ -98,7 +120,12 @@ _ROWS = (
         "the attribute cannot be read without running code that is not followed",
         "read it outside the compiled function and pass the value",
     ),
-    Reason("RECURSION", "calls are nested too deeply to be inlined", "use a loop, or raise dg.config.inline_depth"),
+    Reason(
+        "RECURSION",
+        "calls are nested too deeply to be inlined",
+        "write the recursion as a loop, or raise dg.config.inline_depth",
+    ),
+    Reason("STACK_FULL", "Python's stack has no room for the compiler", "call it from less deep, or raise sys.setrecursionlimit()"),
     Reason("UNROLL_LIMIT", "the loop runs too often to be unrolled", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),
@@ -127,12 +154,19 @@ class Break(Exception):
         self.detail = detail
         super().__init__(reason, location, detail)
 
-    def __str__(self) -> str:
+    @property
+    def happened(self) -> str:
+        """Where, and what."""
         where = f"{self.location}: " if self.location else ""
-        detail = f" ({self.detail})" if self.detail else ""
-        return (
-            f"{where}{self.reason.what}{detail}\n  fix: {self.reason.cure}\n  more: dynagraph explain --reason {self.reason.slug}"
-        )
+        return f"{where}{self.reason.what}{f' ({self.detail})' if self.detail else ''}"
+
+    @property
+    def line(self) -> str:
+        """The break on one line, as `stats.breaks` counts it."""
+        return f"{self.happened}; fix: {self.reason.cure} [{self.reason.slug}]"
+
+    def __str__(self) -> str:
+        return f"{self.happened}\n  fix: {self.reason.cure}\n  more: dynagraph explain --reason {self.reason.slug}"
 
 
 def bare(stop: Break) -> Break:

@@ -443,6 +443,8 @@ def _iterate(frame: Frame, value: Any) -> Iterator:
 
 
 def _of_object(frame: Frame, value: Instance) -> Iterator:
+    if value.source is not None and isinstance(getattr(value.kind, "__next__", None), types.WrapperDescriptorType):
+        return refuse("ITERATOR", f"a {value.kind.__name__}")  # written in C: its state cannot be seen
     if special(frame, value, "__iter__") is not None:
         made = call_special(frame, value, "__iter__")
         if isinstance(made, Iterator):

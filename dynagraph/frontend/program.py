@@ -62,6 +62,7 @@ class Program:
     handlers: tuple[Region | None, ...]
 
 
+CONDITIONAL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")  # on the truth of a value
 JUMPS = frozenset(
     {
         "JUMP",

@@ -9,14 +9,13 @@ from typing import Any
 
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.numpy_source import is_numpys
-from dynagraph.frontend.program import JUMPS, Instruction, Program
+from dynagraph.frontend.program import CONDITIONAL, JUMPS, Instruction, Program
 from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import Array
 from dynagraph.ir import dtypes
 from dynagraph.ir.shapes import numel, same_dim
 
 ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
-CONDITIONAL = ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
 
 
 def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:

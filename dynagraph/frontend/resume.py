@@ -19,6 +19,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.executor import Frame
 from dynagraph.frontend.liveness import live_names, reachable, sees_frame
 from dynagraph.frontend.program import JUMPS, VERSION, Instruction, Program, Region, decode
+from dynagraph.frontend.source import STACK_SLOT
 from dynagraph.frontend.values import NULL, Const, Opaque, Outer
 
 HANDLED = "handled"  # in a shape: what the interpreter keeps on the stack while an exception is handled, which the slot holds
@@ -119,7 +120,7 @@ def break_point(target: Target, frame: Frame, stop: Break) -> BreakPoint:
     i = program.instructions[index]
     if i.op != "FOR_ITER" and (stack_effect(i) is None or i.op in JUMPS):
         raise stop
-    if stop.reason.raises and program.handlers[index] is None:
+    if (stop.reason.raises or stop.reason.whole) and program.handlers[index] is None:
         raise stop
     if sees_frame(program):
         raise stop
@@ -239,7 +240,7 @@ class Resumes:
 
 
 def _slot(k: int) -> str:
-    return f"stack {k}"  # no name that Python code can have
+    return f"{STACK_SLOT}{k}"
 
 
 def _goes_on(k: int) -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import CellType
 from typing import Any, Union
 
+STACK_SLOT = "stack "  # begins the names of parameters that stand for values on the stack: no name that Python code can have
+
 
 @dataclass(frozen=True)
 class Local:
@@ -14,6 +16,11 @@ class Local:
 
     index: int
     name: str
+
+    @property
+    def is_of_stack(self) -> bool:
+        """Whether a break handed it over from the frame's stack."""
+        return self.name.startswith(STACK_SLOT)
 
     def __str__(self) -> str:
         return f"local {self.name}"

@@ -10,8 +10,10 @@ import numpy as np
 
 from dynagraph.frontend.exceptions import refuse
 from dynagraph.frontend.executor import Executor, Frame, Generator
+from dynagraph.frontend.liveness import reachable
 from dynagraph.frontend.numpy_door import Unsupported, operator_door
 from dynagraph.frontend.objects import call_special, special
+from dynagraph.frontend.program import CONDITIONAL, Program
 from dynagraph.frontend.source import Returned
 from dynagraph.frontend.values import (
     Array,
@@ -71,7 +73,21 @@ def _of_array(frame: Frame, value: Array) -> bool:
     except Unsupported as refusal:
         if refusal.reason != "DATA_DEPENDENT":
             raise
-    return refuse("ARRAY_BRANCH", "")
+    return refuse("ARRAY_LOOP" if _leaves_loop(frame.program, frame.ip - 1) else "ARRAY_BRANCH")
+
+
+def _leaves_loop(program: Program, index: int) -> bool:
+    """Whether an instruction is, or makes the truth for, a branch of which one arm comes back to it, and the other does not."""
+    while program.instructions[index].op in ("TO_BOOL", "NOP"):
+        index += 1
+    branch = program.instructions[index]
+    if branch.op not in CONDITIONAL:
+        return False
+    # a `while` asks at its beginning and again at its end: two instructions, which stand at one place in the source
+    same = (k for k, i in enumerate(program.instructions) if i.op in CONDITIONAL and i.positions == branch.positions)
+    twins = {index} if branch.positions is None else set(same)
+    comes_back = [not twins.isdisjoint(reachable(program, arm)) for arm in (index + 1, branch.value)]
+    return comes_back[0] != comes_back[1]
 
 
 def _overridden(kind: type) -> bool:

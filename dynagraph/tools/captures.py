@@ -24,6 +24,7 @@ from dynagraph.tools.targets import (
     run_script,
 )
 
+NEVER_CALLED = "it was never called, or only by compiled functions, whose programs it is part of"
 _OFFERS = frozenset({"example_inputs", "EXAMPLE_INPUTS"})
 
 
@@ -36,6 +37,10 @@ class Captures:
     programs: list[api.Program] = field(default_factory=list)
     breaks: dict[str, int] = field(default_factory=dict)
     counters: str = ""  # of a function that a script called: hits, misses...
+
+    @property
+    def never_called(self) -> bool:
+        return not self.programs and not self.breaks
 
 
 def captures_of(target: Target, expression: str | None, shapes: str | None,
@@ -102,7 +107,7 @@ def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captur
     if explanation.program is not None:
         found.programs.append(explanation.program)
         if explanation.program.captured.stop is not None:
-            found.breaks[str(explanation.program.captured.stop)] = 1
+            found.breaks[explanation.program.captured.stop.line] = 1
     if explanation.reason is not None:
         found.breaks[explanation.reason] = 1
     return found

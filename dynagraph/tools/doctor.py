@@ -279,7 +279,8 @@ def print_checks(checks: list[Check]) -> None:
         table.add_row(check.subject, _MARKS[check.status], escape(check.finding))
         if check.cure:
             table.add_row("", "", f"[dim]-> {escape(check.cure)}[/]")
-    Console(width=None if Console().is_terminal else 160).print(table)
+    # rich takes a pipe for 80 columns wide; where the user says how wide, it is so
+    Console(width=None if Console().is_terminal or "COLUMNS" in os.environ else 160).print(table)
 
 
 __all__ = ["CHECKS", "Check", "doctor", "shorten"]

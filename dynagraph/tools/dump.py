@@ -17,7 +17,7 @@ from dynagraph.frontend.program import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.passes.pipeline import run as run_passes
-from dynagraph.tools.captures import Captures, captures_of
+from dynagraph.tools.captures import NEVER_CALLED, Captures, captures_of
 from dynagraph.tools.targets import parse_target
 
 
@@ -81,7 +81,7 @@ def bytecode_section(captures: Captures, program: Program | None) -> str:
 
 def breaks_section(captures: Captures) -> str:
     lines = [f"{count} x {reason}" for reason, count in captures.breaks.items()]
-    return "\n".join(lines) or "none: no call ran eagerly"
+    return "\n".join(lines) or (NEVER_CALLED if captures.never_called else "none: no call ran eagerly")
 
 
 Section = Callable[[Captures, Program], str]

@@ -8,7 +8,7 @@ import json
 import click
 
 from dynagraph.frontend.breaks import REASONS, Reason
-from dynagraph.tools.captures import Captures, captures_of
+from dynagraph.tools.captures import NEVER_CALLED, Captures, captures_of
 from dynagraph.tools.targets import parse_target
 
 
@@ -68,7 +68,7 @@ def describe(captures: Captures) -> str:
         spent = f"captured in {captured:.1f} ms, compiled in {compiled:.1f} ms"
         lines.append(f"  one graph of {len(program.graph)} nodes, {spent}")
     for reason, count in captures.breaks.items():
-        text = reason.replace("\n", "\n    ")
+        text = reason.replace("; fix: ", "\n    fix: ")
         happened = "breaks, and goes on behind" if reason in resumed(captures) else "ran eagerly"
         lines.append(f"  {happened}{f' ({count} times)' if count > 1 else ''}: {text}")
     if captures.counters:
@@ -78,7 +78,7 @@ def describe(captures: Captures) -> str:
 
 def resumed(captures: Captures) -> set[str]:
     """The breaks that a program goes on behind."""
-    return {str(p.captured.stop) for p in captures.programs if p.captured.stop is not None}
+    return {p.captured.stop.line for p in captures.programs if p.captured.stop is not None}
 
 
 def verdict(captures: Captures) -> str:
@@ -88,7 +88,7 @@ def verdict(captures: Captures) -> str:
         return "compiled for some arguments, eager for others"
     if captures.programs:
         return "compiled"
-    return "runs eagerly" if captures.breaks else "was never called"
+    return "runs eagerly" if captures.breaks else NEVER_CALLED
 
 
 def as_dict(captures: Captures) -> dict[str, object]:

@@ -167,7 +167,7 @@ def check(case: Case, backend: str) -> None:
 
 
 def many(usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    n = int(os.environ.get("DYNAGRAPH_INDICES", usual))
+    n = int(os.environ.get("FUZZ_INDICES", usual))
     ignored = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     return settings(max_examples=n, deadline=None, derandomize=n == usual, suppress_health_check=ignored)
 

@@ -357,7 +357,7 @@ def check(case: Case, backend: str) -> None:
 
 def many(backend: str, usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """As many examples as there is time for."""
-    n = int(os.environ.get("DYNAGRAPH_WRITES", usual))
+    n = int(os.environ.get("FUZZ_WRITES", usual))
     ignored = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
     return settings(max_examples=n, deadline=None, derandomize=n == usual, suppress_health_check=ignored)
 

@@ -292,7 +292,7 @@ def stand_in_library(file: Path) -> Path:
 @functools.cache
 def _machine() -> ctypes.CDLL:
     # for its own tests: fibers as on machines other than x86-64
-    ucontext = ["-DEMU_UCONTEXT"] if os.environ.get("DYNAGRAPH_EMULATOR_FIBERS") == "ucontext" else []
+    ucontext = ["-DEMU_UCONTEXT"] if os.environ.get("EMULATOR_FIBERS") == "ucontext" else []
     try:
         path = _build(_MACHINE.name, _MACHINE.read_text(), [*_MACHINE_FLAGS, *ucontext, f"-I{_HERE}"], [])
     except subprocess.CalledProcessError as error:

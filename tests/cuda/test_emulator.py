@@ -1013,7 +1013,7 @@ for name in ORDERS:
     except EmulatorError as error:
         print(error)
 """
-    process = in_subprocess(code, DYNAGRAPH_EMULATOR_FIBERS="ucontext")
+    process = in_subprocess(code, EMULATOR_FIBERS="ucontext")
     out, words = process.communicate(timeout=120)
     assert (process.returncode, words) == (0, "")
     assert out.count("which is behind the end of the block") == len(ORDERS)

@@ -6,6 +6,7 @@ from dynagraph.frontend.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.iterators import iterate
 from dynagraph.frontend.program import Instruction
 from dynagraph.frontend.rare import branch_truth
+from dynagraph.frontend.source import Local
 from dynagraph.frontend.truth import is_none
 from dynagraph.frontend.values import Iterator
 
@@ -48,7 +49,9 @@ def get_iter(frame: Frame, i: Instruction) -> None:
 def for_iter(frame: Frame, i: Instruction) -> None:
     iterator = frame.stack[-1] = frame.ex.resolve(frame.stack[-1])
     if not isinstance(iterator, Iterator):
-        refuse("ITERATOR", f"a {getattr(iterator, 'kind', type(iterator)).__name__}")
+        source = getattr(iterator, "source", None)
+        handed_over = frame.depth == 0 and isinstance(source, Local) and source.is_of_stack
+        refuse("LOOP_AROUND_BREAK" if handed_over else "ITERATOR", f"a {getattr(iterator, 'kind', type(iterator)).__name__}")
     item = iterator.step(frame)
     if item is NULL:
         frame.pop()

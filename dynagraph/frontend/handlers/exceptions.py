@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
+from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.calls import call
 from dynagraph.frontend.exceptions import Raised, is_exception, throw
 from dynagraph.frontend.executor import Frame, handler, refuse
@@ -92,7 +94,17 @@ def before_with(frame: Frame, i: Instruction) -> None:
             text = f"{manager.kind.__qualname__!r} object does not support the context manager protocol"
             throw(TypeError(text if name == "__enter__" else text + " (missed __exit__ method)"))
     frame.push(bound(frame, manager, in_mro(manager.kind, "__exit__"), "__exit__"))
-    frame.push(call(frame, bound(frame, manager, in_mro(manager.kind, "__enter__"), "__enter__"), [], {}))
+    frame.push(_enter(frame, manager))
+
+
+def _enter(frame: Frame, manager: Object) -> Any:
+    enter = in_mro(manager.kind, "__enter__")
+    try:
+        return call(frame, bound(frame, manager, enter, "__enter__"), [], {})
+    except Break as stop:
+        if isinstance(enter, types.FunctionType) or stop.reason.name != "UNSUPPORTED_FUNCTION":
+            raise
+        raise Break("CONTEXT_MANAGER", None, f"with a {manager.kind.__name__}") from None
 
 
 @handler("WITH_EXCEPT_START")
