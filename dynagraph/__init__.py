@@ -7,6 +7,7 @@ def f(x, y):
     return np.tanh(x) + y
 """
 
+import dynagraph.pickling  # noqa: F401  (says how compiled functions travel)
 from dynagraph import config, cuda
 from dynagraph.api import (
     CompileBudgetWarning,

@@ -133,7 +133,7 @@ def compile_as(fn: Any, options: Options) -> Any:
         raise TypeError(f"compile: expected a function written in Python, got {fn!r} of type {kind}; {_instead_of(fn)}")
     compilation = Compilation(fn, options)
     compiled = compilation.compiled
-    for name in ("__module__", "__name__", "__qualname__", "__doc__", "__annotations__", "__defaults__", "__kwdefaults__"):
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(compiled, name, getattr(fn, name))
     compiled.__dict__.update(fn.__dict__)
     compiled.stats = compilation.stats

@@ -203,6 +203,8 @@ class CompiledFunction:
     @property
     def entries(self) -> list[Entry]:
         """In the order in which they are tried: the one that served last comes first."""
+    @property
+    def _carrier(self) -> Any: ...
     enabled: bool
     def add_entry(self, entry: Entry, /) -> None:
         """It is tried first by the next call."""
@@ -245,6 +247,7 @@ def set_monitoring_tools(address: int, /) -> None:
 def type_version(type: type, /) -> int:
     """A number that is another one when the type or a base has been modified; 0 for one that can have none."""
 
+def set_reducer(reducer: Callable[[CompiledFunction], Any], carrier: Callable[[CompiledFunction], Any], /) -> None: ...
 def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
     """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's refusal."""
 

@@ -239,7 +239,7 @@ CASES = {
     "RANDOM_DRAW": Case(draws_and_indexes, draws_from_its_own, lambda: (X, np.array([1, 2])), same=False),
     "DISABLED": Case(lambda x: disabled(x) + 1, lambda x: not_disabled(x) + 1),
 }
-ELSEWHERE = {"STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES"}  # below
+ELSEWHERE = {"STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES", "COMPILE_BUDGET"}  # below
 
 
 def outcome(function, arguments):
@@ -362,3 +362,23 @@ def test_mixed_libraries():
         got = compiled(cp.asarray(X), cp.asarray(X))
         assert compiled.stats.compiles == 1
         np.testing.assert_array_equal(got.get(), X + X)
+
+
+def test_compile_budget():
+    def unrolled(x):
+        for _ in range(150):
+            x = np.sin(x) + 1
+        return x
+
+    with dg.config.override(compile_budget=0.01), pytest.warns(dg.CompileBudgetWarning):
+        compiled = dg.compile(unrolled)
+        assert_equal(compiled(X), unrolled(X))
+    assert any(line.endswith("[compile-budget]") for line in compiled.stats.breaks)
+    with dg.config.override(compile_budget=0.01):
+        compiled = dg.compile(unrolled, mode="max", fullgraph=True)
+        np.testing.assert_allclose(compiled(X), unrolled(X), rtol=1e-12)
+    assert compiled.stats.compiles == 1 and not compiled.stats.breaks
+    with dg.config.override(compile_budget=None):
+        compiled = dg.compile(unrolled, fullgraph=True)
+        np.testing.assert_allclose(compiled(X), unrolled(X), rtol=1e-12)
+    assert compiled.stats.compiles == 1

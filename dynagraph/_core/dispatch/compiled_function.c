@@ -714,10 +714,35 @@ static PyObject *earned(compiled_function *self, void *ignored)
     return PyFloat_FromDouble(1e-9 * total);
 }
 
+static PyObject *reducer, *carrier;
+
+void dg_set_reducer(PyObject *function, PyObject *carrier_of)
+{
+    Py_XSETREF(reducer, Py_NewRef(function));
+    Py_XSETREF(carrier, Py_NewRef(carrier_of));
+}
+
+static PyObject *get_carrier(compiled_function *self, void *ignored)
+{
+    return carrier ? PyObject_CallOneArg(carrier, (PyObject *)self) : Py_NewRef(Py_None);
+}
+
 static PyObject *reduce(compiled_function *self, PyObject *ignored)
 {
+    if (reducer)
+        return PyObject_CallOneArg(reducer, (PyObject *)self);
     return PyObject_GetAttrString((PyObject *)self, "__qualname__"); /* by reference, as functions are */
 }
+
+/* attributes that are the plain function's own, for inspect and its like: the closure is the attribute's name */
+static PyObject *get_of_function(compiled_function *self, void *name) { return PyObject_GetAttrString(self->function, name); }
+
+static int set_of_function(compiled_function *self, PyObject *value, void *name)
+{
+    return PyObject_SetAttrString(self->function, name, value);
+}
+
+#define OF_FUNCTION(name) {name, (getter)get_of_function, (setter)set_of_function, NULL, name}
 
 static PyObject *copy_method(PyObject *self, PyObject *ignored) { return Py_NewRef(self); }
 
@@ -752,6 +777,13 @@ static PyGetSetDef function_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
     {"earned", (getter)earned, NULL, "seconds that the calls so far would have taken plainly, as far as that is known", NULL},
     {"entries", (getter)get_entries, NULL, "the entries in the order in which they are tried", NULL},
+    {"_carrier", (getter)get_carrier, NULL, "the function that stands for this one in pickles", NULL},
+    OF_FUNCTION("__code__"),
+    OF_FUNCTION("__defaults__"),
+    OF_FUNCTION("__kwdefaults__"),
+    OF_FUNCTION("__annotations__"),
+    {"__globals__", (getter)get_of_function, NULL, NULL, "__globals__"},
+    {"__closure__", (getter)get_of_function, NULL, NULL, "__closure__"},
     {0},
 };
 

@@ -131,6 +131,8 @@ typedef struct {
 } dg_raised;
 int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is none of a handler's, this is not the main thread */
 void dg_drop_raised(dg_raised *raised);
+/* what pickles compiled functions: reducer(compiled) -> as __reduce__ gives it; carrier(compiled) -> its attribute _carrier */
+void dg_set_reducer(PyObject *reducer, PyObject *carrier);
 int dg_set_of_signal(PyObject *function); /* what tells of an exception whether a signal's handler raised it */
 int dg_is_of_signal(void); /* whether the exception that is set is one of a handler's */
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */

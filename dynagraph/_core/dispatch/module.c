@@ -154,6 +154,15 @@ static PyObject *py_set_of_signal(PyObject *module, PyObject *function)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_reducer(PyObject *module, PyObject *args)
+{
+    PyObject *function, *carrier;
+    if (!PyArg_ParseTuple(args, "OO:set_reducer", &function, &carrier))
+        return NULL;
+    dg_set_reducer(function, carrier);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
 {
     void *tools = PyLong_AsVoidPtr(address);
@@ -187,6 +196,9 @@ static PyMethodDef methods[] = {
      "set_monitoring_tools(address): where the names of sys.monitoring's tools stand (_frame_hook.monitoring_tools())"},
     {"type_version", py_type_version, METH_O,
      "type_version(type): a number that is another one when the type or a base has been modified; 0: it can have none"},
+    {"set_reducer", py_set_reducer, METH_VARARGS,
+     "set_reducer(reducer, carrier): what gives, for a CompiledFunction, what its __reduce__ shall give (before, its name), and\n"
+     "its attribute _carrier"},
     {"set_of_signal", py_set_of_signal, METH_O,
      "set_of_signal(function): what tells of an exception whether a signal's handler raised it; before, none did"},
     {"note_compiling", py_note_compiling, METH_O,

@@ -1,0 +1,133 @@
+"""How compiled functions are pickled: by reference where their name leads to them, else by the plain function and the options.
+
+Picklers decide themselves how a plain function travels: pickle by name only, cloudpickle (joblib, dask) by value where a name would
+not do in another process: functions of ``__main__``, lambdas, nested ones.  Compiled functions go the same ways.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import sys
+import types
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+from dynagraph._core import _dispatch
+from dynagraph.api import compile_as
+from dynagraph.compilation import Options
+
+MOST_REBUILT = 64
+SIMPLE = (bool, int, float, complex, str, bytes, type(None))
+
+
+def reduced(compiled: Any) -> Any:
+    """What ``compiled.__reduce__()`` gives."""
+    compilation = getattr(compiled, "compilation", None)
+    if compilation is None:  # one without options: not of `compile`
+        return compiled.__qualname__
+    options = compilation.options
+    if not _is_found(compiled):
+        return rebuild, (compiled.__wrapped__, options)
+    if compiled.__module__ != "__main__" and not _goes_by_value(compiled.__module__):
+        return compiled.__qualname__
+    return rebuild, (compiled._carrier, options)
+
+
+_carriers: "weakref.WeakKeyDictionary[Any, types.FunctionType]" = weakref.WeakKeyDictionary()
+_carried: "weakref.WeakKeyDictionary[types.FunctionType, weakref.ref[Any]]" = weakref.WeakKeyDictionary()
+SUFFIX = "._carrier"
+
+
+def carrier_of(compiled: Any) -> types.FunctionType:
+    """A function like the plain one, under a name that leads to it: pickle takes the name, and cloudpickle the function."""
+    plain = compiled.__wrapped__
+    carrier = _carriers.get(compiled)
+    if carrier is None:
+        carrier = types.FunctionType(plain.__code__, plain.__globals__, plain.__name__, None, plain.__closure__)
+        _carriers[compiled] = carrier
+        _carried[carrier] = weakref.ref(compiled)
+    for name in ("__code__", "__defaults__", "__kwdefaults__", "__annotations__", "__doc__", "__module__"):
+        setattr(carrier, name, getattr(plain, name))
+    carrier.__dict__.update(plain.__dict__)
+    carrier.__qualname__ = compiled.__qualname__ + SUFFIX
+    return carrier
+
+
+def _is_found(compiled: Any) -> bool:
+    try:
+        return named(compiled.__module__, compiled.__qualname__) is compiled
+    except (KeyError, AttributeError):
+        return False
+
+
+def named(module: str, qualname: str) -> Any:
+    """What stands in a module that is imported, under a name with dots."""
+    found: Any = sys.modules[module]
+    for name in qualname.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _goes_by_value(module: str) -> bool:
+    """Whether cloudpickle was told to pickle a module, or a package that it is in, by value."""
+    cloudpickle = sys.modules.get("cloudpickle")
+    registered = set() if cloudpickle is None else cloudpickle.list_registry_pickle_by_value()
+    parts = module.split(".")
+    return any(".".join(parts[: k + 1]) in registered for k in range(len(parts)))
+
+
+# -- unpickling ---------------------------------------------------------------------------------------------------------------
+
+_rebuilt: OrderedDict[tuple[Any, ...], Any] = OrderedDict()  # the last ones
+
+
+def rebuild(function: Any, options: Options) -> Any:
+    """The compiled function: the one that a name led to, or `function` compiled.
+
+    A worker is sent the same function with each task: what is the same in all that it can see is compiled once.
+    """
+    known = _carried.get(function)
+    compiled = None if known is None else known()
+    if compiled is not None:
+        return compiled
+    function.__qualname__ = function.__qualname__.removesuffix(SUFFIX)
+    key = _sees(function)
+    if key is None:
+        return compile_as(function, options)
+    key = (key, options.fullgraph, options.dynamic, options.backend_name, repr(options))
+    found = _rebuilt.pop(key, None)
+    _rebuilt[key] = found = compile_as(function, options) if found is None else found
+    if len(_rebuilt) > MOST_REBUILT:
+        _rebuilt.popitem(last=False)
+    return found
+
+
+def _sees(function: types.FunctionType) -> tuple[Any, ...] | None:
+    """All that a function depends on, as a key; None where another function may see another thing by an equal key."""
+    code = function.__code__
+    if function.__dict__ or code.co_freevars or any(isinstance(c, types.CodeType) for c in code.co_consts):
+        return None
+    steps = list(dis.get_instructions(code))
+    names = {i.argval for i in steps if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    if any("IMPORT" in i.opname or i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") for i in steps):
+        return None
+    if not all(name in function.__globals__ or hasattr(builtins, name) for name in names):
+        return None  # it calls itself, and is not whole yet
+    values = [function.__globals__.get(name, getattr(builtins, name, None)) for name in sorted(names)]
+    values += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    parts = [_as_key(value) for value in values]
+    known = (function.__module__, function.__qualname__, code, tuple(function.__kwdefaults__ or ()), *parts)
+    return None if None in parts else known
+
+
+def _as_key(value: Any) -> Any:
+    if type(value) in SIMPLE:
+        return type(value), repr(value)
+    if isinstance(value, types.ModuleType) or getattr(builtins, getattr(value, "__name__", ""), None) is value:
+        return type(value), id(value)
+    return None
+
+
+_dispatch.set_reducer(reduced, carrier_of)
