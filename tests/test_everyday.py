@@ -63,7 +63,7 @@ LOOKS = [
     inspect.ismethod, inspect.isbuiltin, inspect.isawaitable, inspect.isdatadescriptor, inspect.ismodule, inspect.iscode,
     inspect.signature, inspect.getdoc, inspect.getmodule, inspect.getsource, inspect.getsourcelines, inspect.unwrap, callable,
     inspect.getclosurevars, inspect.getcomments, inspect.getfile, typing.get_type_hints, inspect.get_annotations,
-    lambda f: f.__code__,     lambda f: f.__globals__, lambda f: f.__closure__, lambda f: f.__defaults__, lambda f: f.__kwdefaults__,
+    lambda f: f.__code__, lambda f: f.__globals__, lambda f: f.__closure__, lambda f: f.__defaults__, lambda f: f.__kwdefaults__,
     lambda f: f.__annotations__, lambda f: f.__module__, lambda f: f.__qualname__,
 ]  # fmt: skip
 OF_UNWRAPPED = (inspect.getclosurevars, inspect.getcomments, inspect.getfile)  # ask isinstance(f, FunctionType), and do not unwrap
