@@ -373,7 +373,8 @@ def test_compile_budget():
     with dg.config.override(compile_budget=0.01), pytest.warns(dg.CompileBudgetWarning):
         compiled = dg.compile(unrolled)
         assert_equal(compiled(X), unrolled(X))
-    assert any(line.endswith("[compile-budget]") for line in compiled.stats.breaks)
+    # begun and not ended, or not begun
+    assert compiled.stats.put_off or any(line.endswith("[compile-budget]") for line in compiled.stats.breaks)
     with dg.config.override(compile_budget=0.01):
         compiled = dg.compile(unrolled, mode="max", fullgraph=True)
         np.testing.assert_allclose(compiled(X), unrolled(X), rtol=1e-12)
