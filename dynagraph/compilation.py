@@ -264,6 +264,8 @@ class Compilation:
 
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
+        if is_compiling():  # another greenlet of this thread, which may hold the lock: it goes on when this one waits for something
+            return None
         _thread.compiling = True
         start = time.perf_counter()
         try:

@@ -203,12 +203,50 @@ enum { MARK_SKIP = 1, MARK_DEEP = 2 };
 static Py_ssize_t extra_index = -1;
 static PyObject *watcher;               /* the callback, or NULL */
 static PyObject *skip_answer;           /* what _frame_hook.SKIP is */
-/* The function whose call this thread watches, borrowed: its own frames are not offered. NULL: nothing is watched. */
-static _Thread_local PyObject *watched;
-/* Watched frames nest on the C stack, of which 3.12 grants far less than the recursion limit: in deeper ones nothing is watched. */
-enum { MOST_NESTED = 200 };
-static _Thread_local int nested;
-static _Thread_local PyObject *asked_for; /* what was watched, while the watcher is asked; borrowed */
+
+/* What this thread watches: frames that `caller` calls, for the sake of `function` (owned; null: nothing). Greenlets switch the C stack
+   of a thread anywhere: so this says nothing of frames that another frame calls, and whoever returns to a frame puts back what he knows
+   of it, from his own C stack, not what he found. */
+typedef struct {
+    PyObject *function; /* its own frames are not offered */
+    _PyInterpreterFrame *caller;
+    int depth; /* of watched frames, which nest on the C stack */
+} extent;
+
+static _Thread_local extent now;
+static _Thread_local PyObject *asked_for; /* what was watched, while the watcher is asked; owned */
+enum { MOST_NESTED = 200 }; /* 3.12 grants far less C stack than the recursion limit: in deeper frames nothing is watched */
+
+static _PyInterpreterFrame *current_frame(PyThreadState *ts)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return ts->current_frame;
+#else
+    return ts->cframe->current_frame;
+#endif
+}
+
+static const extent nothing;
+
+/* what is watched of the calls that the current frame makes; the function is borrowed */
+static extent watched_here(PyThreadState *ts)
+{
+    if (!now.function)
+        return nothing;
+    _PyInterpreterFrame *frame = current_frame(ts);
+    /* the interpreter pushes the frames of an __init__, and of what calls it, without the evaluator */
+    for (int hops = 0; frame && frame != now.caller && hops < 2; ++hops)
+        frame = frame->previous;
+    return frame == now.caller ? now : nothing;
+}
+
+static void set_now(extent to)
+{
+    PyObject *before = now.function;
+    Py_XINCREF(to.function);
+    now = to;
+    Py_XDECREF(before);
+}
 
 static int mark_of(PyCodeObject *code)
 {
@@ -221,22 +259,25 @@ static int add_mark(PyCodeObject *code, int mark)
     return set_extra((PyObject *)code, extra_index, (void *)(intptr_t)(mark_of(code) | mark));
 }
 
-/* Where nothing is watched the evaluator is not set either: without it calls are faster, and do not nest on the C stack. */
-static PyObject *stop_watching(void)
+/* Where nothing is watched the evaluator is not set either: without it calls are faster, and do not nest on the C stack.
+   What was watched is kept alive for resume(). */
+static extent suspend(PyThreadState *ts)
 {
-    PyObject *function = watched;
-    if (function) {
-        watched = NULL;
+    extent outer = watched_here(ts);
+    if (outer.function) {
+        Py_INCREF(outer.function);
+        set_now(nothing);
         leave_extent();
     }
-    return function;
+    return outer;
 }
 
-static void watch_again(PyObject *function)
+static void resume(extent outer)
 {
-    if (function) {
+    if (outer.function) {
         enter_extent();
-        watched = function;
+        set_now(outer);
+        Py_DECREF(outer.function);
     }
 }
 
@@ -251,7 +292,7 @@ static int is_traced(void)
     return ts->c_tracefunc != NULL;
 }
 
-static int is_offered(_PyInterpreterFrame *frame, int throwflag)
+static int is_offered(_PyInterpreterFrame *frame, int throwflag, PyObject *watched)
 {
     const int suspends = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR;
     PyObject *function = frame_function(frame);
@@ -265,43 +306,53 @@ static int is_offered(_PyInterpreterFrame *frame, int throwflag)
 static int offer(PyThreadState *ts, _PyInterpreterFrame *frame)
 {
     PyCodeObject *code = frame_code(frame);
-    PyObject *callback = Py_NewRef(watcher), *function = stop_watching(), *outer = asked_for;
+    extent outer = suspend(ts);
+    PyObject *callback = Py_NewRef(watcher), *asked_before = asked_for;
     ++n_offered;
-    asked_for = function;
+    asked_for = Py_NewRef(outer.function);
     PyObject *answer = ask(callback, frame);
-    asked_for = outer;
+    Py_XSETREF(asked_for, asked_before);
     Py_DECREF(callback);
     if (answer && answer == skip_answer) {
         Py_DECREF(answer);
         answer = add_mark(code, MARK_SKIP) < 0 ? NULL : Py_NewRef(Py_None);
     }
     int failed = follow(ts, frame, answer);
-    watch_again(function);
+    resume(outer);
     return failed;
 }
 
 static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int throwflag)
 {
     _PyFrameEvalFunction next = previous ? previous : _PyEval_EvalFrameDefault;
-    if (!watched || !frame_has_code(frame))
+    if (!now.function || !frame_has_code(frame))
         return next(ts, frame, throwflag);
+    extent outer = watched_here(ts);
+    if (!outer.function)
+        return next(ts, frame, throwflag);
+    Py_INCREF(outer.function);
     PyCodeObject *code = frame_code(frame);
     int mark = mark_of(code);
-    if (!mark && is_offered(frame, throwflag)) {
+    if (!mark && is_offered(frame, throwflag, outer.function)) {
         Py_INCREF(code); /* to be swapped for another one */
         throwflag = offer(ts, frame); /* 1: as if the frame's first instruction had raised it */
         mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
         Py_DECREF(code);
     }
-    if (!(mark & MARK_DEEP) && nested < MOST_NESTED) {
-        ++nested;
-        PyObject *result = next(ts, frame, throwflag);
-        --nested;
-        return result;
+    int goes_on = !(mark & MARK_DEEP) && outer.depth < MOST_NESTED;
+    PyObject *result;
+    if (goes_on) {
+        set_now((extent){outer.function, frame, outer.depth + 1});
+        result = next(ts, frame, throwflag);
+        set_now(outer);
+    } else {
+        set_now(nothing);
+        leave_extent();
+        result = next(ts, frame, throwflag);
+        enter_extent();
+        set_now(outer);
     }
-    PyObject *function = stop_watching();
-    PyObject *result = next(ts, frame, throwflag);
-    watch_again(function);
+    Py_DECREF(outer.function);
     return result;
 }
 
@@ -313,14 +364,17 @@ static PyObject *call_watched(PyObject *module, PyObject *const *args, Py_ssize_
         return PyErr_Format(PyExc_TypeError, "call_watched: expected a callable");
     if (PyInterpreterState_Get() != PyInterpreterState_Main())
         return PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
-    PyObject *outer = watched;
-    if (!outer)
+    PyThreadState *ts = PyThreadState_Get();
+    extent outer = watched_here(ts);
+    Py_XINCREF(outer.function);
+    if (!outer.function)
         enter_extent();
-    watched = args[0];
+    set_now((extent){args[0], current_frame(ts), outer.depth});
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
-    watched = outer;
-    if (!outer)
+    set_now(outer);
+    if (!outer.function)
         leave_extent();
+    Py_XDECREF(outer.function);
     return result;
 }
 
@@ -328,9 +382,9 @@ static PyObject *call_unwatched(PyObject *module, PyObject *const *args, Py_ssiz
 {
     if (n_args < 1)
         return PyErr_Format(PyExc_TypeError, "call_unwatched: expected a callable");
-    PyObject *function = stop_watching();
+    extent outer = suspend(PyThreadState_Get());
     PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)n_args - 1, kwnames);
-    watch_again(function);
+    resume(outer);
     return result;
 }
 
@@ -364,7 +418,8 @@ static PyObject *skipped(PyObject *module, PyObject *code)
 
 static PyObject *get_watched(PyObject *module, PyObject *ignored)
 {
-    PyObject *function = watched ? watched : asked_for;
+    extent here = watched_here(PyThreadState_Get());
+    PyObject *function = here.function ? here.function : asked_for;
     return Py_NewRef(function ? function : Py_None);
 }
 
