@@ -258,9 +258,7 @@ class Compilation:
             return None if len(callee.failures) < 2 else _frame_hook.SKIP
         if callee.shim is None or callee.shim[0] is not code:
             callee.shim = code, call_instead(code)
-        if not callee.captures[entry].graph.may_refuse:
-            return callee.shim[1], entry.call
-        return callee.shim[1], partial(_call_or_plainly, entry, function)
+        return callee.shim[1], partial(_call_or_plainly, entry, function)  # any program may find no memory
 
     def entry_for(self, function: types.FunctionType, values: tuple) -> Any | None:
         """An entry that serves these arguments, made now if need be; None: run eagerly."""
@@ -481,6 +479,7 @@ def make_entry(
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
             captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out, captured.prologue,
+            tuple(map(size_program, native.limits)),
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured)
 

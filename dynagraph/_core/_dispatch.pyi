@@ -42,6 +42,7 @@ class NativePlan:
         n_checks: int = 0,
         call_out: Callable[..., None] | None = None,
         prologue: tuple[Step, ...] = (),
+        limits: tuple[Size, ...] = (),  # calls of which one of these does not fit into 64 bits are refused
     ) -> None: ...
 
 @final

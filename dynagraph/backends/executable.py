@@ -23,6 +23,7 @@ class NativeProgram:
     keepalive: object  # what owns the code: it is unloaded when this goes
     workspace: IntExpr  # bytes
     release_gil: bool  # worth letting other Python threads run meanwhile
+    limits: tuple[IntExpr, ...] = ()  # calls of which one of these does not fit into 64 bits run plainly
     call_out: Callable[..., None] | None = None  # (number, sizes, operands, results): functions of NumPy's that the code calls
 
 

@@ -187,13 +187,13 @@ def test_failures_raise_memory_error() -> None:
 
 def test_sizes_that_memory_cannot_hold() -> None:
     for shape in ((2**40, 2**10), (2**62, 2**62), (2**31, 2**31, 2**31), (2**63 - 1,)):
-        with pytest.raises((MemoryError, ValueError)):
+        with pytest.raises((GuardError, ValueError)):
             native("nothing", (), ((F8, shape, False),)).run(())
     guards = (("array", 0, 0, F8, 1, (None,), None, None), ("dim", 0, 0, 0))
     for program in ((0, ("s", 0), "-"), (("s", 0), 2**61, "*"), (("s", 0), 2**40, "*")):
-        with pytest.raises((MemoryError, ValueError)):
+        with pytest.raises((GuardError, ValueError)):
             native("nothing", (None,), ((F8, (program,), False),), n_symbols=1, guards=guards).run((np.zeros(3),))
-    with pytest.raises(MemoryError):
+    with pytest.raises(GuardError):
         native("nothing", (), ((F8, (3,), False),), workspace=2**61).run(())
 
 
@@ -400,7 +400,7 @@ def test_views_stay_inside_of_their_base(recipe: tuple) -> None:
 
 
 def test_views_of_what_is_no_array() -> None:
-    with pytest.raises(SystemError, match="a view of int"):
+    with pytest.raises(TypeError, match="a view of int"):
         making(view(("arg", 0), (1,), (1,)), 5)
 
 
@@ -698,7 +698,7 @@ def test_a_program_with_steps_may_refuse(kind: str) -> None:
 ], ids=repr)  # fmt: skip
 def test_a_step_that_gives_something_else(given: Any) -> None:
     entry = stepping("native", ((("memo", 0, ("const", given)), 0, F8, (4,), False),), ("const", 1))
-    with pytest.raises(SystemError, match="which is not what the program takes"):
+    with pytest.raises(TypeError, match="which is not what the program takes"):
         entry.run((1, 2))
 
 
@@ -715,7 +715,7 @@ def test_a_step_that_gives_a_number(given: Any, dtype: np.dtype, fits: bool) -> 
         result = entry.run((0,))
         assert result[0] is given and result[1] == given
     else:
-        with pytest.raises(SystemError, match="which is not what the program takes"):
+        with pytest.raises(TypeError, match="which is not what the program takes"):
             entry.run((0,))
 
 

@@ -42,7 +42,9 @@ typedef struct {
 } dg_size;
 int dg_size_parse(PyObject *program, int n_symbols, dg_size *out);
 void dg_size_clear(dg_size *size);
-int64_t dg_size_run(const dg_size *size, const int64_t *symbols);
+int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out); /* 0: something in it does not fit into 64 bits */
+/* *out: what it cannot exceed where no symbol is above `bound`, nor anything in it; 0: that does not fit into 64 bits */
+int dg_size_most(const dg_size *size, int64_t bound, int64_t *out);
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
@@ -97,6 +99,7 @@ typedef struct dg_launcher dg_launcher;
 extern PyTypeObject dg_LauncherType;
 int dg_launcher_start(void);
 int dg_launcher_results(PyObject *launcher);
+int dg_launcher_fits(PyObject *launcher, int n_inputs, int n_symbols, int n_outputs); /* whether it is of a plan with these */
 /* 1: `outputs` are filled; 0: this call is not for the launcher, and nothing has happened; -1: an exception is set */
 int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs);
 
@@ -113,6 +116,9 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
 PyObject *dg_recipe_build_last(const dg_recipe *recipe, dg_results *results, PyObject **callee); /* callee: as dg_plan_run's */
 /* marks the registers that the recipe reads; gives the highest one, or -1 */
 int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read);
+/* whether all sizes in it fit into 64 bits, in bytes where they are of views */
+int dg_recipe_fits(const dg_recipe *recipe, const int64_t *sizes);
+int dg_recipe_fits_below(const dg_recipe *recipe, int64_t bound); /* ... where no symbol is above `bound` */
 
 /* -- tail.c: calls to be made by the trampoline -- */
 typedef struct {

@@ -280,8 +280,11 @@ static int parse_layout(instruction *g, PyObject *dims, PyObject *strides, npy_i
             PyErr_Format(PyExc_ValueError, "guard program: negative size in %R", dims);
             return -1;
         }
-        if (g->exact)
-            g->strides[k] = PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) * itemsize;
+        npy_intp stride = g->exact ? PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) : 0;
+        if (__builtin_mul_overflow(stride, itemsize, &g->strides[k])) {
+            PyErr_Format(PyExc_ValueError, "guard program: strides %R are beyond what there is", strides);
+            return -1;
+        }
     }
     return PyErr_Occurred() ? -1 : 0;
 }
@@ -572,7 +575,7 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
         g->object = Py_NewRef(c);
         g->number = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 4));
         if (g->number < (Py_ssize_t)sizeof(PyObject) || g->number % sizeof(PyObject *) ||
-            g->number + (Py_ssize_t)sizeof(PyObject *) > ((PyTypeObject *)c)->tp_basicsize) {
+            g->number > ((PyTypeObject *)c)->tp_basicsize - (Py_ssize_t)sizeof(PyObject *)) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_ValueError, "guard program: %R has no field at %zd", c, g->number);
             return -1;
@@ -648,10 +651,14 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
             PyErr_Format(PyExc_ValueError, "guard program: input %d is given by the plan", g->slot);
             goto fail;
         }
-        if (g->op == G_DISJOINT)
-            for (int slot = 0; slot < n_inputs; ++slot)
-                if (drawn[slot])
-                    PyBytes_AS_STRING(g->object)[slot] = NEW_ARRAY;
+        for (int slot = 0; g->op == G_DISJOINT && slot < n_inputs; ++slot) {
+            if (drawn[slot]) {
+                PyBytes_AS_STRING(g->object)[slot] = NEW_ARRAY;
+            } else if (!bound[slot]) {
+                PyErr_Format(PyExc_ValueError, "guard program: disjoint reads input %d, which no guard before it binds", slot);
+                goto fail;
+            }
+        }
         if (g->op == G_ARRAY || g->op == G_DEVICE_ARRAY)
             bound[g->slot] = (unsigned char)(1 + g->ndim);
         else if (g->op == G_SCALAR)
@@ -1077,7 +1084,9 @@ static PyObject *self_of(PyObject *object, PyObject *name)
 
 static inline int relation_holds(const instruction *g, const int64_t *sizes)
 {
-    int64_t left = dg_size_run(&g->left, sizes), right = dg_size_run(&g->right, sizes);
+    int64_t left, right;
+    if (!dg_size_run(&g->left, sizes, &left) || !dg_size_run(&g->right, sizes, &right))
+        return 0; /* beyond 64 bits: nothing is known of it */
     int is = g->comparison == 0 ? left == right : g->comparison == 1 ? left < right : left <= right;
     return is == g->holds;
 }

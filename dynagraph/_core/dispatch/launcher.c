@@ -66,6 +66,7 @@ struct dg_launcher {
     launch *launches;
     dg_size *sizes; /* none of which may be above `reach` */
     dg_size workspace;
+    int64_t safe; /* where no symbol is above it no size exceeds 64 bits: other calls are left to the callable */
 };
 
 static PyObject *a_data, *a_ptr;
@@ -169,11 +170,19 @@ static void *rows_of(PyObject *rows, size_t size, int *n)
     return made;
 }
 
+/* PyArg_ParseTuple takes others for a mistake of C code */
+static int is_row(PyObject *row)
+{
+    if (!PyTuple_Check(row))
+        PyErr_Format(PyExc_TypeError, "Launcher: expected a tuple, got %R", row);
+    return PyTuple_Check(row);
+}
+
 /* (dtype, shape, into) */
 static int parse_result(dg_launcher *l, result *out, PyObject *row)
 {
     PyObject *shape;
-    if (!PyArg_ParseTuple(row, "OO!i;a result is (dtype, shape, into)", &out->descr, &PyTuple_Type, &shape, &out->into)) {
+    if (!is_row(row) || !PyArg_ParseTuple(row, "OO!i;a result is (dtype, shape, into)", &out->descr, &PyTuple_Type, &shape, &out->into)) {
         out->descr = NULL;
         return -1;
     }
@@ -195,7 +204,7 @@ static int parse_parameter(dg_launcher *l, parameter *p, PyObject *row)
     static const char *const kinds[] = {"input", "output", "temp", "constant", "value", "size"};
     const char *kind;
     PyObject *what;
-    if (!PyArg_ParseTuple(row, "sO;a parameter is (kind, what)", &kind, &what))
+    if (!is_row(row) || !PyArg_ParseTuple(row, "sO;a parameter is (kind, what)", &kind, &what))
         return -1;
     int number = -1;
     for (int k = 0; k < 6; ++k)
@@ -208,10 +217,11 @@ static int parse_parameter(dg_launcher *l, parameter *p, PyObject *row)
     p->kind = number;
     if (number == TEMP || number == CONSTANT)
         return dg_size_parse(what, l->n_symbols, &p->offset);
-    p->position = (int)PyLong_AsLong(what);
+    long position = PyLong_AsLong(what);
     const int limits[] = {l->n_inputs, l->n_results, 0, 0, l->n_inputs, l->n_symbols};
-    if (!PyErr_Occurred() && (p->position < 0 || p->position >= limits[number]))
-        PyErr_Format(PyExc_ValueError, "Launcher: %s %d of %d", kind, p->position, limits[number]);
+    if (!PyErr_Occurred() && (position < 0 || position >= limits[number]))
+        PyErr_Format(PyExc_ValueError, "Launcher: %s %ld of %d", kind, position, limits[number]);
+    p->position = (int)position;
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -236,7 +246,7 @@ static int parse_matrix(dg_launcher *l, matrix *m, PyObject *row)
     if (row == Py_None)
         return 0;
     PyObject *kind, *what, *begin;
-    if (!PyArg_ParseTuple(row, "OOO;a matrix is (kind, what, begin)", &kind, &what, &begin))
+    if (!is_row(row) || !PyArg_ParseTuple(row, "OOO;a matrix is (kind, what, begin)", &kind, &what, &begin))
         return -1;
     PyObject *memory = PyTuple_Pack(2, kind, what);
     int parsed = memory ? parse_parameter(l, &m->memory, memory) : -1;
@@ -318,7 +328,8 @@ static int parse_values(dg_launcher *l, PyObject *values)
     memset(l->value_bytes, 0, sizeof l->value_bytes);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) {
         int position, bytes;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(values, k), "ii;a value is (position, bytes)", &position, &bytes))
+        if (!is_row(PyTuple_GET_ITEM(values, k)) ||
+            !PyArg_ParseTuple(PyTuple_GET_ITEM(values, k), "ii;a value is (position, bytes)", &position, &bytes))
             return -1;
         if (position < 0 || position >= l->n_inputs || bytes < 1 || bytes > VALUE_BYTES) {
             PyErr_Format(PyExc_ValueError, "Launcher: value %d of %d inputs, of %d bytes", position, l->n_inputs, bytes);
@@ -327,6 +338,39 @@ static int parse_values(dg_launcher *l, PyObject *values)
         l->value_bytes[position] = (unsigned char)bytes;
     }
     return 0;
+}
+
+/* whether no size exceeds 64 bits where no symbol is above `bound` */
+static int fits_below(const dg_launcher *l, int64_t bound)
+{
+    int64_t most, elements;
+    int fits = dg_size_most(&l->workspace, bound, &most);
+    for (int k = 0; fits && k < l->n_results; ++k) {
+        elements = VALUE_BYTES;
+        for (int axis = 0; fits && axis < l->results[k].ndim; ++axis)
+            fits = dg_size_most(&l->results[k].shape[axis], bound, &most) && !__builtin_mul_overflow(elements, most, &elements);
+    }
+    for (int k = 0; fits && k < l->n_sizes; ++k)
+        fits = dg_size_most(&l->sizes[k], bound, &most);
+    for (int k = 0; fits && k < l->n_launches; ++k) {
+        const launch *step = &l->launches[k];
+        fits = dg_size_most(&step->n, bound, &most) && !__builtin_add_overflow(most, step->per_block, &most);
+        for (int j = 0; fits && j < step->n_parameters; ++j)
+            fits = step->parameters[j].kind != TEMP || dg_size_most(&step->parameters[j].offset, bound, &most);
+        for (int j = 0; fits && step->product && j < DG_OPERANDS; ++j)
+            fits = dg_size_most(&step->product->operands[j].begin, bound, &most) &&
+                   (step->product->operands[j].memory.kind != TEMP ||
+                    dg_size_most(&step->product->operands[j].memory.offset, bound, &most));
+    }
+    return fits;
+}
+
+/* a size of a call that is served: it fits */
+static int64_t size_now(const dg_size *size, const int64_t *sizes)
+{
+    int64_t value = 0;
+    dg_size_run(size, sizes, &value);
+    return value;
 }
 
 static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwargs)
@@ -382,6 +426,8 @@ static PyObject *launcher_prepare(dg_launcher *l, PyObject *args, PyObject *kwar
             goto fail;
     if (dg_size_parse(workspace, n_symbols, &l->workspace) < 0)
         goto fail;
+    for (l->safe = (int64_t)1 << 62; l->safe && !fits_below(l, l->safe);)
+        l->safe >>= 1;
     l->ready = 1;
     Py_RETURN_NONE;
 fail:
@@ -418,8 +464,11 @@ static int serves(const dg_launcher *l, const dg_frame *frame)
         if (is_array == (l->value_bytes[k] > 0) || (is_array && ((uintptr_t)frame->inputs[k] & (PACK_BYTES - 1))))
             return 0;
     }
+    for (int k = 0; k < l->n_symbols; ++k)
+        if (frame->sizes[k] > l->safe)
+            return 0;
     for (int k = 0; k < l->n_sizes; ++k)
-        if (dg_size_run(&l->sizes[k], frame->sizes) > l->reach)
+        if (size_now(&l->sizes[k], frame->sizes) > l->reach)
             return 0;
     int64_t current = number_from(l->current_device);
     return current == -1 && PyErr_Occurred() ? -1 : current == l->device;
@@ -429,7 +478,7 @@ static PyObject *new_array(const dg_launcher *l, PyObject *descr, int ndim, cons
 {
     PyObject *dims = PyTuple_New(ndim);
     for (int k = 0; dims && k < ndim; ++k) {
-        PyObject *size = PyLong_FromLongLong(dg_size_run(&shape[k], sizes));
+        PyObject *size = PyLong_FromLongLong(size_now(&shape[k], sizes));
         if (!size)
             Py_CLEAR(dims);
         else
@@ -487,7 +536,7 @@ static uint64_t place_of(const parameter *p, const dg_frame *frame, char *const 
     switch (p->kind) {
     case INPUT: return (uintptr_t)frame->inputs[p->position];
     case OUTPUT: return (uintptr_t)addresses[p->position];
-    case TEMP: return (uintptr_t)workspace + (uint64_t)dg_size_run(&p->offset, frame->sizes);
+    case TEMP: return (uintptr_t)workspace + (uint64_t)size_now(&p->offset, frame->sizes);
     default: return (uint64_t)p->offset.constant;
     }
 }
@@ -495,7 +544,7 @@ static uint64_t place_of(const parameter *p, const dg_frame *frame, char *const 
 static int start(const dg_launcher *l, int which, const dg_frame *frame, char *const *addresses, char *workspace, void *stream)
 {
     const launch *step = &l->launches[which];
-    int64_t n = dg_size_run(&step->n, frame->sizes);
+    int64_t n = size_now(&step->n, frame->sizes);
     if (n <= 0)
         return 0;
     uint64_t words[MAX_PARAMETERS];
@@ -579,7 +628,7 @@ static int multiply(const dg_launcher *l, int which, PyObject *plan, const dg_fr
     char *operands[DG_OPERANDS];
     for (int k = 0; k < DG_OPERANDS; ++k) {
         const matrix *m = &p->operands[k];
-        uint64_t begin = m->is_there ? place_of(&m->memory, frame, addresses, workspace) + (uint64_t)dg_size_run(&m->begin, frame->sizes) : 0;
+        uint64_t begin = m->is_there ? place_of(&m->memory, frame, addresses, workspace) + (uint64_t)size_now(&m->begin, frame->sizes) : 0;
         operands[k] = (char *)(uintptr_t)begin;
     }
     int error = dg_product_run((dg_product *)plan, operands, own, stream);
@@ -681,7 +730,7 @@ static int launch_all(const dg_launcher *l, const dg_frame *frame, int64_t strea
             goto done;
         }
     }
-    int64_t nbytes = dg_size_run(&l->workspace, frame->sizes);
+    int64_t nbytes = size_now(&l->workspace, frame->sizes);
     dg_size whole = {.constant = nbytes + (own ? own + WORKSPACE_ALIGNMENT - 1 : 0)};
     if (whole.constant > 0) {
         if (!(workspace = new_array(l, l->byte_type, 1, &whole, frame->sizes)) || !(memory = address_of(workspace)))
@@ -737,6 +786,12 @@ int dg_launcher_run(PyObject *launcher, dg_frame *frame, PyObject **outputs)
         PyErr_Restore(type, error, traceback);
     }
     return done;
+}
+
+int dg_launcher_fits(PyObject *launcher, int n_inputs, int n_symbols, int n_outputs)
+{
+    const dg_launcher *l = (const dg_launcher *)launcher;
+    return !l->ready || (l->n_inputs == n_inputs && l->n_symbols <= n_symbols && l->n_results >= n_outputs);
 }
 
 int dg_launcher_results(PyObject *launcher) { return ((dg_launcher *)launcher)->n_results; }

@@ -204,10 +204,8 @@ PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, si
     if (nbytes < SMALL)
         return PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
     void *data = dg_pool_take(nbytes);
-    if (!data) {
-        Py_DECREF(descr);
-        return PyErr_NoMemory();
-    }
+    if (!data) /* NumPy's own memory, or its own error */
+        return PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, NULL, 0, NULL);
     PyObject *array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, shape, NULL, data, NPY_ARRAY_CARRAY, NULL);
     if (!array) {
         dg_pool_give(data);

@@ -40,6 +40,9 @@ struct dg_plan {
     step *prologue;
     unsigned char drawn[DG_MAX_ARRAYS]; /* inputs that the prologue gives */
     dg_size workspace;
+    int n_limits;
+    dg_size *limits;
+    int64_t safe; /* where no symbol is above it no size of the plan exceeds 64 bits */
     dg_recipe *recipe;
     /* registers that the recipe reads: while a program runs, other code may change what they were loaded from */
     int n_held;
@@ -62,6 +65,59 @@ int dg_plan_reads(PyObject *plan, unsigned char *read)
 }
 
 /* -- making ---------------------------------------------------------------------------------------------------------------- */
+
+/* The bytes of an output: by the sizes of a call, or the most where no symbol is above `bound`; 0: that does not fit into 64 bits, or
+   a size is negative. */
+static int output_bytes(const output *out, const int64_t *sizes, int64_t bound, npy_intp *dims, int64_t *nbytes)
+{
+    int is_empty = 0, fits = 1;
+    *nbytes = PyDataType_ELSIZE(out->descr);
+    for (int k = 0; k < out->ndim && fits; ++k) {
+        int64_t dim;
+        fits = (sizes ? dg_size_run(&out->shape[k], sizes, &dim) : dg_size_most(&out->shape[k], bound, &dim)) && dim >= 0;
+        dims[k] = fits ? (npy_intp)dim : 0;
+        is_empty |= fits && dim == 0;
+        fits = fits && !__builtin_mul_overflow(*nbytes, dim ? dim : 1, nbytes); /* as NumPy does: empty arrays have limits too */
+    }
+    if (is_empty)
+        *nbytes = 0;
+    return fits;
+}
+
+static int one_fits(const dg_size *size, const int64_t *sizes, int64_t bound)
+{
+    int64_t value;
+    return sizes ? dg_size_run(size, sizes, &value) : dg_size_most(size, bound, &value);
+}
+
+/* whether all sizes of the plan fit into 64 bits, for the sizes of a call, or where no symbol is above `bound` */
+static int sizes_fit(const dg_plan *plan, const int64_t *sizes, int64_t bound)
+{
+    npy_intp dims[DG_MAX_DIMS];
+    int64_t nbytes;
+    int fits = one_fits(&plan->workspace, sizes, bound);
+    for (int k = 0; fits && k < plan->n_outputs; ++k)
+        fits = !plan->outputs[k].descr || output_bytes(&plan->outputs[k], sizes, bound, dims, &nbytes);
+    for (int k = 0; fits && k < plan->n_limits; ++k)
+        fits = one_fits(&plan->limits[k], sizes, bound);
+    for (int k = 0; fits && k < plan->n_steps; ++k)
+        fits = sizes ? dg_recipe_fits(plan->prologue[k].recipe, sizes) : dg_recipe_fits_below(plan->prologue[k].recipe, bound);
+    return fits && (sizes ? dg_recipe_fits(plan->recipe, sizes) : dg_recipe_fits_below(plan->recipe, bound));
+}
+
+static void find_safe(dg_plan *plan)
+{
+    for (plan->safe = (int64_t)1 << 62; plan->safe && !sizes_fit(plan, NULL, plan->safe);)
+        plan->safe >>= 1;
+}
+
+static inline int fits_sizes(const dg_plan *plan, const int64_t *sizes)
+{
+    for (int k = 0; k < plan->n_symbols; ++k)
+        if (sizes[k] > plan->safe)
+            return sizes_fit(plan, sizes, 0);
+    return 1;
+}
 
 /* axes: empty, or a permutation of 0 to n - 1 */
 static int parse_axes(output *out, PyObject *axes)
@@ -116,7 +172,6 @@ static int parse_output(output *out, PyObject *row, int n_symbols, int n_inputs)
         return -1;
     out->ndim = (int)PyTuple_GET_SIZE(shape);
     out->fixed = 1;
-    out->nbytes = (size_t)PyDataType_ELSIZE(out->descr);
     for (int k = 0; k < out->ndim; ++k) {
         if (dg_size_parse(PyTuple_GET_ITEM(shape, k), n_symbols, &out->shape[k]) < 0)
             return -1;
@@ -125,9 +180,13 @@ static int parse_output(output *out, PyObject *row, int n_symbols, int n_inputs)
             PyErr_Format(PyExc_ValueError, "plan: an output of negative size %lld", (long long)out->shape[k].constant);
             return -1;
         }
-        out->dims[k] = (npy_intp)out->shape[k].constant;
-        out->nbytes *= (size_t)out->dims[k];
     }
+    int64_t nbytes = 0;
+    if (out->fixed && !output_bytes(out, NULL, 0, out->dims, &nbytes)) {
+        PyErr_Format(PyExc_ValueError, "plan: an output of shape %R, whose size in bytes does not fit into 64 bits", shape);
+        return -1;
+    }
+    out->nbytes = (size_t)nbytes;
     if (out->scalar && (out->ndim != 0 || PyDataType_ELSIZE(out->descr) > SCALAR_SIZE)) {
         PyErr_Format(PyExc_ValueError, "plan: a scalar output is 0-d, of at most %d bytes, not %d-d of %R", SCALAR_SIZE, out->ndim,
                      out->descr);
@@ -158,6 +217,9 @@ static void plan_dealloc(dg_plan *plan)
     }
     PyMem_Free(plan->prologue);
     PyMem_Free(plan->held);
+    for (int k = 0; k < plan->n_limits && plan->limits; ++k)
+        dg_size_clear(&plan->limits[k]);
+    PyMem_Free(plan->limits);
     dg_size_clear(&plan->workspace);
     dg_recipe_free(plan->recipe);
     Py_TYPE(plan)->tp_free(plan);
@@ -192,6 +254,17 @@ static int is_memo(PyObject *recipe)
 {
     PyObject *name = PyTuple_Check(recipe) && PyTuple_GET_SIZE(recipe) ? PyTuple_GET_ITEM(recipe, 0) : NULL;
     return name && PyUnicode_Check(name) && PyUnicode_CompareWithASCIIString(name, "memo") == 0;
+}
+
+static int parse_limits(dg_plan *plan, PyObject *programs)
+{
+    Py_ssize_t n = programs ? PyTuple_GET_SIZE(programs) : 0;
+    if (n && !(plan->limits = PyMem_Calloc((size_t)n, sizeof *plan->limits)))
+        return -1;
+    for (; plan->n_limits < n; ++plan->n_limits)
+        if (dg_size_parse(PyTuple_GET_ITEM(programs, plan->n_limits), plan->n_symbols, &plan->limits[plan->n_limits]) < 0)
+            return -1;
+    return 0;
 }
 
 /* rows (memo,) or (memo, slot, dtype, shape, scalar) */
@@ -250,13 +323,13 @@ static int parse_recipe(dg_plan *plan, PyObject *description, PyObject *prologue
 static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", "n_checks",
-                            "call_out", "prologue", NULL};
+                            "call_out", "prologue", "limits", NULL};
     unsigned long long address;
-    PyObject *keepalive, *outputs, *workspace, *result, *call_out = Py_None, *prologue = NULL;
+    PyObject *keepalive, *outputs, *workspace, *result, *call_out = Py_None, *prologue = NULL, *limits = NULL;
     int n_inputs, release_gil, n_symbols, n_checks = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iOO!:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iOO!O!:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
                                      &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks, &call_out, &PyTuple_Type,
-                                     &prologue))
+                                     &prologue, &PyTuple_Type, &limits))
         return NULL;
     if (call_out != Py_None && !PyCallable_Check(call_out))
         return PyErr_Format(PyExc_TypeError, "NativePlan: call_out=%R is not callable", call_out);
@@ -280,8 +353,10 @@ static PyObject *native_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     for (int k = 0; k < plan->n_outputs; ++k)
         if (parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), n_symbols, n_inputs) < 0)
             goto fail;
-    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_recipe(plan, result, prologue) < 0)
+    if (dg_size_parse(workspace, n_symbols, &plan->workspace) < 0 || parse_limits(plan, limits) < 0 ||
+        parse_recipe(plan, result, prologue) < 0)
         goto fail;
+    find_safe(plan);
     return (PyObject *)plan;
 fail:
     if (!PyErr_Occurred())
@@ -330,12 +405,14 @@ static PyObject *python_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
             goto fail;
     }
     for (int k = 0; k < n_outputs; ++k) {
-        plan->outputs[k].into = into && k < PyTuple_GET_SIZE(into) ? PyLong_AsLong(PyTuple_GET_ITEM(into, k)) : -1;
-        if (PyErr_Occurred() || plan->outputs[k].into >= n_inputs) {
+        long slot = into && k < PyTuple_GET_SIZE(into) ? PyLong_AsLong(PyTuple_GET_ITEM(into, k)) : -1;
+        if (PyErr_Occurred() || slot >= n_inputs) {
             PyErr_Format(PyExc_ValueError, "PythonPlan: outputs into %R of %d inputs", into, n_inputs);
             goto fail;
         }
+        plan->outputs[k].into = slot < 0 ? -1 : (int)slot;
     }
+    find_safe(plan);
     return (PyObject *)plan;
 fail:
     if (!PyErr_Occurred())
@@ -385,15 +462,39 @@ static void transpose(PyArrayObject *array, const signed char *axes)
     PyArray_UpdateFlags(array, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS);
 }
 
-static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
+/* Where memory cannot be had and nothing has happened yet the plan refuses the call: the plain run raises what there is to raise. */
+static void refuse_without_memory(const dg_plan *plan)
+{
+    if (plan->n_steps == 0 && (PyErr_ExceptionMatches(PyExc_MemoryError) || PyErr_ExceptionMatches(PyExc_ValueError)))
+        PyErr_Clear();
+}
+
+static void *take_workspace(int64_t size)
+{
+    void *taken = dg_pool_take((size_t)size);
+    if (taken)
+        return taken;
+    npy_intp shape[] = {(npy_intp)size}; /* for NumPy's error */
+    PyObject *array = PyArray_EMPTY(1, shape, NPY_BYTE, 0);
+    Py_XDECREF(array);
+    if (array)
+        PyErr_NoMemory();
+    return NULL;
+}
+
+/* owner: as dg_plan_run's; it is cleared once all memory is there */
+static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     void *buffers[2 * DG_MAX_ARRAYS + 2];
     PyObject *outputs[DG_MAX_ARRAYS];
     _Alignas(16) char scalars[DG_MAX_ARRAYS][SCALAR_SIZE];
     PyObject *result = NULL;
     int made = 0, n = plan->n_inputs;
-    if (!plan->entry)
+    if (!plan->entry) {
+        if (owner && !plan->may_refuse)
+            Py_CLEAR(*owner);
         return build_result(plan, frame, NULL, callee);
+    }
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
     for (; made < plan->n_outputs; ++made) {
         output *out = &plan->outputs[made];
@@ -411,27 +512,34 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         const npy_intp *shape = out->dims;
         size_t nbytes = out->nbytes;
         if (!out->fixed) {
-            nbytes = (size_t)PyDataType_ELSIZE(out->descr);
-            for (int k = 0; k < out->ndim; ++k) {
-                dims[k] = (npy_intp)dg_size_run(&out->shape[k], frame->sizes);
-                nbytes *= (size_t)dims[k];
+            int64_t needed;
+            if (!output_bytes(out, frame->sizes, 0, dims, &needed)) {
+                if (plan->n_steps)
+                    PyErr_SetString(PyExc_ValueError, "negative dimensions are not allowed");
+                goto done;
             }
+            nbytes = (size_t)needed;
             shape = dims;
         }
         outputs[made] = dg_new_array(out->descr, out->ndim, shape, nbytes);
-        if (!outputs[made])
+        if (!outputs[made]) {
+            refuse_without_memory(plan);
             goto done;
+        }
         buffers[n + made] = PyArray_DATA((PyArrayObject *)outputs[made]);
         if (out->transposed)
             transpose((PyArrayObject *)outputs[made], out->axes);
     }
     void *workspace = NULL;
-    int64_t size = dg_size_run(&plan->workspace, frame->sizes);
+    int64_t size = 0;
+    dg_size_run(&plan->workspace, frame->sizes, &size); /* it fits: fits_sizes has looked */
     _Alignas(64) char small[2048];
-    if (size > (int64_t)sizeof small && !(workspace = dg_pool_take((size_t)size))) {
-        PyErr_NoMemory();
+    if (size > (int64_t)sizeof small && !(workspace = take_workspace(size))) {
+        refuse_without_memory(plan);
         goto done;
     }
+    if (owner && !plan->may_refuse)
+        Py_CLEAR(*owner);
     buffers[n + plan->n_outputs] = workspace ? workspace : small;
     buffers[n + plan->n_outputs + 1] = &plan->callee;
     int failed;
@@ -571,8 +679,12 @@ static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, 
 static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject **result)
 {
     PyObject *outputs[DG_MAX_ARRAYS];
-    int served = dg_launcher_run(plan->launcher, frame, outputs);
     *result = NULL;
+    if (!dg_launcher_fits(plan->launcher, plan->n_inputs, plan->n_symbols, plan->n_outputs)) {
+        PyErr_SetString(PyExc_ValueError, "PythonPlan: its launcher has other inputs, symbols or outputs");
+        return -1;
+    }
+    int served = dg_launcher_run(plan->launcher, frame, outputs);
     if (served > 0) {
         int n = dg_launcher_results(plan->launcher);
         *result = build_result(plan, frame, outputs, callee);
@@ -641,8 +753,11 @@ static int is_of_shape(const output *out, PyArrayObject *array, const int64_t *s
     if (PyArray_NDIM(array) != out->ndim)
         return 0;
     for (int k = 0; k < out->ndim; ++k)
-        if (PyArray_DIM(array, k) != (npy_intp)dg_size_run(&out->shape[k], sizes))
+    {
+        int64_t dim;
+        if (!dg_size_run(&out->shape[k], sizes, &dim) || PyArray_DIM(array, k) != (npy_intp)dim)
             return 0;
+    }
     return 1;
 }
 
@@ -682,7 +797,7 @@ static int run_prologue(dg_plan *plan, dg_frame *frame)
             return -1;
         int fits = s->slot < 0 || bind_input(s, given, frame);
         if (!fits)
-            PyErr_Format(PyExc_SystemError, "a step before the program gave %R, which is not what the program takes", given);
+            PyErr_Format(PyExc_TypeError, "a step before the program gave %R, which is not what the program takes", given);
         Py_DECREF(given); /* the memo holds it */
         if (!fits)
             return -1;
@@ -692,7 +807,7 @@ static int run_prologue(dg_plan *plan, dg_frame *frame)
 
 enum { FEW_MEMOS = 16 };
 
-static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **callee)
+static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     PyObject *few[FEW_MEMOS], *result = NULL;
     size_t size = sizeof *few * (size_t)plan->n_memo;
@@ -700,7 +815,7 @@ static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **calle
         return PyErr_NoMemory();
     memset(frame->memo, 0, size);
     if (run_prologue(plan, frame) == 0)
-        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, callee) : python_run(plan, frame, callee);
+        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, owner, callee) : python_run(plan, frame, callee);
     release_memos(plan, frame);
     if (frame->memo != few)
         PyMem_Free(frame->memo);
@@ -719,9 +834,13 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
     *callee = NULL;
-    if (owner && !p->may_refuse) /* a call that is refused goes on with its arguments */
-        Py_CLEAR(*owner);
-    PyObject *result = run_with_memos(p, frame, callee);
+    PyObject *result = NULL;
+    if (fits_sizes(p, frame->sizes)) {
+        /* a call that is refused goes on with its arguments: a native plan may find no memory */
+        if (owner && !p->may_refuse && !Py_IS_TYPE(plan, &dg_NativePlanType))
+            Py_CLEAR(*owner);
+        result = run_with_memos(p, frame, owner, callee);
+    }
     while (n > 0)
         Py_DECREF(held[--n]);
     return result;

@@ -53,15 +53,17 @@ static int parse_sizes(PyObject *row, int n_symbols, dg_size **out, int *n)
         PyErr_Format(PyExc_TypeError, "recipe: expected a tuple of sizes, got %R", row);
         return -1;
     }
-    *n = (int)PyTuple_GET_SIZE(row);
-    if (*n > DG_MAX_DIMS) {
-        PyErr_Format(PyExc_ValueError, "recipe: a view of %d dimensions; at most %d are possible", *n, DG_MAX_DIMS);
+    Py_ssize_t given = PyTuple_GET_SIZE(row);
+    if (given > DG_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "recipe: a view of %zd dimensions; at most %d are possible", given, DG_MAX_DIMS);
         return -1;
     }
-    if (!(*out = PyMem_Calloc((size_t)*n + 1, sizeof **out))) {
+    /* as many as there can be: sizes and strides are freed together, also where their numbers differ */
+    if (!(*out = PyMem_Calloc(DG_MAX_DIMS, sizeof **out))) {
         PyErr_NoMemory();
         return -1;
     }
+    *n = (int)given;
     for (int k = 0; k < *n; ++k)
         if (dg_size_parse(PyTuple_GET_ITEM(row, k), n_symbols, &(*out)[k]) < 0)
             return -1;
@@ -109,13 +111,14 @@ static int parse(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols,
     PyObject *first = PyTuple_GET_ITEM(row, 1);
     int limit = recipe->kind == R_OUT ? n_outputs : recipe->kind == R_ARG ? DG_MAX_REGISTERS : 256;
     if (recipe->kind == R_OUT || recipe->kind == R_ARG || recipe->kind == R_MEMO) {
-        recipe->number = (int)PyLong_AsLong(first);
+        long number = PyLong_AsLong(first);
         if (PyErr_Occurred())
             return -1;
-        if (recipe->number < 0 || recipe->number >= limit) {
-            PyErr_Format(PyExc_ValueError, "recipe: %s %d is not within 0..%d", name, recipe->number, limit - 1);
+        if (number < 0 || number >= limit) {
+            PyErr_Format(PyExc_ValueError, "recipe: %s %ld is not within 0..%d", name, number, limit - 1);
             return -1;
         }
+        recipe->number = (int)number;
     }
     switch (recipe->kind) {
     case R_CONST:
@@ -228,29 +231,63 @@ int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read)
     return highest;
 }
 
+/* one size: by the symbols, or where none of them is above `bound` */
+static int one_fits(const dg_size *size, const int64_t *sizes, int64_t bound, int64_t factor)
+{
+    int64_t value, product;
+    return (sizes ? dg_size_run(size, sizes, &value) : dg_size_most(size, bound, &value)) && !__builtin_mul_overflow(value, factor, &product);
+}
+
+static int fits(const dg_recipe *recipe, const int64_t *sizes, int64_t bound)
+{
+    int64_t itemsize = recipe->kind == R_VIEW ? PyDataType_ELSIZE((PyArray_Descr *)recipe->object) : 1;
+    int ok = one_fits(&recipe->offset, sizes, bound, itemsize);
+    for (int k = 0; ok && k < recipe->ndim; ++k)
+        ok = one_fits(&recipe->shape[k], sizes, bound, itemsize) && one_fits(&recipe->strides[k], sizes, bound, itemsize);
+    for (int k = 0; ok && k < recipe->n_parts; ++k)
+        ok = fits(recipe->parts[k], sizes, bound);
+    return ok;
+}
+
+int dg_recipe_fits(const dg_recipe *recipe, const int64_t *sizes) { return fits(recipe, sizes, 0); }
+int dg_recipe_fits_below(const dg_recipe *recipe, int64_t bound) { return fits(recipe, NULL, bound); }
+
 /* -- building ------------------------------------------------------------------------------------------------------------ */
 
-/* the bytes that an array reaches, relative to its first element; empty arrays reach none */
-static void reach(int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize, npy_intp *low, npy_intp *high)
+/* The bytes that an array reaches, relative to its first element; empty arrays reach none. 0: more than there are numbers. */
+static int reach(int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize, npy_intp *low, npy_intp *high)
 {
     *low = 0;
     *high = itemsize;
     for (int k = 0; k < ndim; ++k) {
+        npy_intp *end = strides[k] < 0 ? low : high, far;
         if (shape[k] <= 0) {
             *low = *high = 0;
-            return;
+            return shape[k] == 0;
         }
-        *(strides[k] < 0 ? low : high) += (shape[k] - 1) * strides[k];
+        if (__builtin_mul_overflow(shape[k] - 1, strides[k], &far) || __builtin_add_overflow(*end, far, end))
+            return 0;
     }
+    return 1;
 }
 
 static int reaches_outside(PyArrayObject *base, int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize,
                            npy_intp offset)
 {
     npy_intp low, high, base_low, base_high;
-    reach(ndim, shape, strides, itemsize, &low, &high);
-    reach(PyArray_NDIM(base), PyArray_DIMS(base), PyArray_STRIDES(base), PyArray_ITEMSIZE(base), &base_low, &base_high);
-    return high > low && (low + offset < base_low || high + offset > base_high);
+    if (!reach(ndim, shape, strides, itemsize, &low, &high) ||
+        !reach(PyArray_NDIM(base), PyArray_DIMS(base), PyArray_STRIDES(base), PyArray_ITEMSIZE(base), &base_low, &base_high))
+        return 1;
+    if (high == low)
+        return 0;
+    return __builtin_add_overflow(low, offset, &low) || __builtin_add_overflow(high, offset, &high) || low < base_low || high > base_high;
+}
+
+/* elements to bytes; 0: there are too many */
+static int in_bytes(const dg_size *size, const int64_t *sizes, npy_intp itemsize, npy_intp *out)
+{
+    int64_t elements;
+    return dg_size_run(size, sizes, &elements) && !__builtin_mul_overflow(elements, itemsize, out);
 }
 
 static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
@@ -259,17 +296,20 @@ static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
     if (!base)
         return NULL;
     if (!PyArray_Check(base)) {
-        PyErr_Format(PyExc_SystemError, "recipe: a view of %s", Py_TYPE(base)->tp_name);
+        PyErr_Format(PyExc_TypeError, "recipe: a view of %s", Py_TYPE(base)->tp_name);
         Py_DECREF(base);
         return NULL;
     }
-    npy_intp shape[DG_MAX_DIMS], strides[DG_MAX_DIMS], itemsize = PyDataType_ELSIZE((PyArray_Descr *)recipe->object);
-    for (int k = 0; k < recipe->ndim; ++k) {
-        shape[k] = (npy_intp)dg_size_run(&recipe->shape[k], results->frame->sizes);
-        strides[k] = (npy_intp)dg_size_run(&recipe->strides[k], results->frame->sizes) * itemsize;
+    if (!dg_plain_dtype(PyArray_DESCR((PyArrayObject *)base))) {
+        Py_DECREF(base);
+        return NULL;
     }
-    npy_intp offset = (npy_intp)dg_size_run(&recipe->offset, results->frame->sizes) * itemsize;
-    if (reaches_outside((PyArrayObject *)base, recipe->ndim, shape, strides, itemsize, offset)) {
+    npy_intp shape[DG_MAX_DIMS], strides[DG_MAX_DIMS], offset, itemsize = PyDataType_ELSIZE((PyArray_Descr *)recipe->object);
+    const int64_t *sizes = results->frame->sizes;
+    int fits = in_bytes(&recipe->offset, sizes, itemsize, &offset);
+    for (int k = 0; k < recipe->ndim; ++k)
+        fits = fits && dg_size_run(&recipe->shape[k], sizes, &shape[k]) && in_bytes(&recipe->strides[k], sizes, itemsize, &strides[k]);
+    if (!fits || reaches_outside((PyArrayObject *)base, recipe->ndim, shape, strides, itemsize, offset)) {
         PyErr_SetString(PyExc_ValueError, "recipe: a view that reaches outside of its base");
         Py_DECREF(base);
         return NULL;
@@ -362,7 +402,12 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
     }
     case R_DO:
         return run_steps(recipe, results) < 0 ? NULL : dg_recipe_build(recipe->parts[recipe->n_parts - 1], results);
-    case R_SIZE: return PyLong_FromLongLong(dg_size_run(&recipe->offset, results->frame->sizes));
+    case R_SIZE: {
+        int64_t size;
+        if (!dg_size_run(&recipe->offset, results->frame->sizes, &size))
+            return PyErr_Format(PyExc_OverflowError, "recipe: a size beyond 64 bits");
+        return PyLong_FromLongLong(size);
+    }
     }
     return NULL;
 }

@@ -95,23 +95,41 @@ int dg_size_is_bound(const dg_size *size, const unsigned char *bound)
     return 1;
 }
 
-/* Sums and products wrap around, as unsigned ones do: no size of an array gets near. */
-#define WRAPPING(a, op, b) ((int64_t)((uint64_t)(a)op(uint64_t)(b)))
-
-static int64_t floor_div(int64_t a, int64_t b)
+/* b is not 0 */
+static int floor_div(int64_t a, int64_t b, int64_t *out)
 {
-    if (b == 0)
-        return 0;
     if (b == -1)
-        return WRAPPING(0, -, a);
-    int64_t q = a / b;
-    return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+        return !__builtin_sub_overflow((int64_t)0, a, out);
+    *out = a / b - ((a % b != 0) & ((a < 0) != (b < 0)));
+    return 1;
 }
 
-int64_t dg_size_run(const dg_size *size, const int64_t *symbols)
+/* *a = *a op b; 0: it does not fit into 64 bits */
+static int apply(int64_t op, int64_t *a, int64_t b)
 {
+    switch (op) {
+    case ADD: return !__builtin_add_overflow(*a, b, a);
+    case SUB: return !__builtin_sub_overflow(*a, b, a);
+    case MUL: return !__builtin_mul_overflow(*a, b, a);
+    case FLOORDIV:
+        if (b == 0)
+            *a = 0;
+        return b == 0 || floor_div(*a, b, a);
+    case MOD: {
+        int64_t rest = b == 0 || b == -1 ? 0 : *a % b;
+        *a = rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+        return 1;
+    }
+    case MIN: *a = *a < b ? *a : b; return 1;
+    default: *a = *a > b ? *a : b; return 1;
+    }
+}
+
+int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out)
+{
+    *out = size->constant;
     if (size->length == 0)
-        return size->constant;
+        return 1;
     int64_t stack[STACK + 1];
     int top = -1;
     for (int k = 0; k < size->length; ++k) {
@@ -121,16 +139,32 @@ int64_t dg_size_run(const dg_size *size, const int64_t *symbols)
         case SYMBOL: stack[++top] = symbols[operand]; continue;
         default: break;
         }
-        int64_t b = stack[top--], a = stack[top];
-        switch (size->code[2 * k]) {
-        case ADD: stack[top] = WRAPPING(a, +, b); break;
-        case SUB: stack[top] = WRAPPING(a, -, b); break;
-        case MUL: stack[top] = WRAPPING(a, *, b); break;
-        case FLOORDIV: stack[top] = floor_div(a, b); break;
-        case MOD: stack[top] = b == 0 || b == -1 ? 0 : a - floor_div(a, b) * b; break;
-        case MIN: stack[top] = a < b ? a : b; break;
-        default: stack[top] = a > b ? a : b; break;
-        }
+        --top;
+        if (!apply(size->code[2 * k], &stack[top], stack[top + 1]))
+            return 0;
     }
-    return stack[0];
+    *out = stack[0];
+    return 1;
+}
+
+/* |x| as 64 bits hold it */
+static int64_t magnitude(int64_t x) { return x == INT64_MIN ? INT64_MAX : x < 0 ? -x : x; }
+
+int dg_size_most(const dg_size *size, int64_t bound, int64_t *out)
+{
+    int64_t stack[STACK + 1] = {magnitude(size->constant)};
+    int top = size->length ? -1 : 0;
+    for (int k = 0; k < size->length; ++k) {
+        int64_t op = size->code[2 * k];
+        if (op == PUSH || op == SYMBOL) {
+            stack[++top] = op == PUSH ? magnitude(size->code[2 * k + 1]) : bound;
+            continue;
+        }
+        --top;
+        /* no quotient is above its dividend, no remainder above either operand, no other result above the sum or product of both */
+        if (op != FLOORDIV && op != MOD && !apply(op == MUL ? MUL : ADD, &stack[top], stack[top + 1]))
+            return 0;
+    }
+    *out = stack[0];
+    return 1;
 }

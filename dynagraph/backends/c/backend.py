@@ -27,13 +27,15 @@ from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.segment import segment
+from dynagraph.ir.size_programs import limits
 
 RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
 
 
 def compile_graph(graph: Graph) -> Executable:
     """A native program for a graph.  Raises CompilerError where the C compiler is missing or refuses the source."""
-    program = lower_graph(run_passes(graph))
+    simplified = run_passes(graph)
+    program = lower_graph(simplified)
     source = complete_source(print_program(program))
     deadline.check()
     kernels = get_library(source)
@@ -41,6 +43,7 @@ def compile_graph(graph: Graph) -> Executable:
         address=kernels.address(ENTRY),
         keepalive=kernels.library,
         workspace=program.workspace,
+        limits=limits(graph, simplified),
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
         call_out=call_out_of(program),
     )
