@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import threading
 import time
 import types
 import warnings
@@ -28,6 +27,7 @@ from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import LEAST, Account, Needs
 from dynagraph.errors import CaptureError
 from dynagraph.failures import Failures, Kind, types_of
+from dynagraph.forks import Locked
 from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
@@ -61,7 +61,6 @@ class RecompileLimitWarning(UserWarning):
 
 
 _log = logging.getLogger("dynagraph.capture")
-compilations: "weakref.WeakSet[Compilation]" = weakref.WeakSet()  # those that are alive
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------------
@@ -158,18 +157,17 @@ class Options:
     limited: bool = True
 
 
-class Compilation:
+class Compilation(Locked):
     """The slow path of one compiled function: everything that happens on a miss."""
 
     def __init__(
         self, function: types.FunctionType, options: Options, root: "Compilation | None" = None, target: Target | None = None
     ):
+        super().__init__()
         self.options = options
         self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
         self.target = target
         self.code = function.__code__
-        self.lock = threading.Lock()
-        compilations.add(self)
         self.profile = Profile(options.dynamic)
         self.failures = Failures()
         self.account: Account = root.account if root else Account(function.__code__, options.limited)

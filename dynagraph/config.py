@@ -133,7 +133,13 @@ SWITCHES: tuple[Switch, ...] = (
         "cache_dir", None, _optional(_text), "a path, or unset", "where; unset: dynagraph in the user's cache directory"
     ),
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
-    Switch("cc", None, _optional(_text), "the name or path of a C compiler, or unset", "unset: $CC, cc, gcc, clang"),
+    Switch(
+        "cc",
+        None,
+        _optional(_text),
+        "the name or path of a C compiler, with options if need be, or unset",
+        "unset: $CC, cc, gcc, clang, ziglang (the wheel of dynagraph[compiler])",
+    ),
     Switch(
         "compiler_timeout",
         120.0,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
 import types
 from typing import Any
 
@@ -15,7 +13,6 @@ from dynagraph import config
 from dynagraph._core import _dispatch
 from dynagraph.array_libraries import is_array
 from dynagraph.backends.blas import find_blas
-from dynagraph.compilation import compilations
 from dynagraph.frontend.objects import shown_namespace
 from dynagraph.frontend.watch import may_be_captured
 from dynagraph.signals import is_of_signal
@@ -54,18 +51,10 @@ def _holds_arrays(value: Any) -> bool:
     return issubclass(kind, (np.ndarray, list, tuple, dict)) or is_array(value) or bool(shown_namespace(value))
 
 
-def _forget_locks() -> None:
-    """In the child of a fork: the threads that held them are not here."""
-    for compilation in list(compilations):
-        compilation.lock = threading.Lock()
-
-
 def start() -> None:
     if _frame_hook is not None:
         _frame_hook.set_watcher(_on_frame)
         _dispatch.set_monitoring_tools(_frame_hook.monitoring_tools())
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_forget_locks)
     _dispatch.set_of_signal(is_of_signal)
     _dispatch.set_errstate(getattr(umath, "_extobj_contextvar", None), _only_warns)
     for name in ("threads", "pool_limit", "log"):

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import math
 import os
+import shutil
 import stat
 import struct
 import threading
@@ -29,8 +30,9 @@ import platformdirs
 from dynagraph import config, deadline
 from dynagraph._core._dispatch import Library
 from dynagraph.backends.loader import load
-from dynagraph.backends.toolchain import toolchain
+from dynagraph.backends.toolchain import MEMO, Toolchain, toolchain
 from dynagraph.errors import CompilerError, CompilerTimeoutError
+from dynagraph.forks import Locked
 
 FORMAT = "1"  # of entries and keys: a change makes all older entries misses
 MAGIC = b"DGK1"
@@ -104,16 +106,17 @@ class KernelCache:
         try:
             status = os.fstat(fd)
             if not _is_private(status) or not stat.S_ISREG(status.st_mode):
-                os.close(fd)
                 _log.warning("entry %s is not a file that is private to this user: ignored", key[:16])
                 return None
-            with open(fd, "rb") as file:
+            with open(fd, "rb", closefd=False) as file:
                 data = file.read()
-                with contextlib.suppress(OSError):  # a read-only cache still serves
-                    os.utime(fd)
+            with contextlib.suppress(OSError):  # a read-only cache still serves
+                os.utime(fd)
         except OSError as error:
             _log.debug("entry %s cannot be read: %s", key[:16], str(error))
             return None
+        finally:
+            os.close(fd)
         image = unseal(key, data)
         if image is None:
             _log.warning("entry %s is damaged: made anew", key[:16])
@@ -171,10 +174,14 @@ class KernelCache:
         return CacheInfo(str(self.root) if self.root else None, len(rows), sum(r[1] for r in rows), self.limit)
 
     def clear(self) -> int:
-        """Take out all entries; gives how many went."""
+        """Take out all kernels, and what is known of compilers and kept for them; gives how many kernels went."""
         gone = 0
         with contextlib.suppress(OSError), self._folder() as folder:
             gone = sum(_remove(name, folder) for _, _, name in _rows(folder))
+            for name in os.listdir(folder):
+                if name.endswith(MEMO):
+                    _remove(name, folder)
+            shutil.rmtree("zig", dir_fd=folder, ignore_errors=True)
         return gone
 
 
@@ -241,19 +248,22 @@ def _open_private(root: Path) -> int:
     """Open the folder, made if need be; raises OSError where others may write to it."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    status = os.fstat(fd)
-    if not _is_private(status):
+    try:
+        status = os.fstat(fd)
+        if not _is_private(status):
+            raise PermissionError(
+                f"{root}: must belong to this user and be writable by nobody else "
+                f"(owner {status.st_uid}, mode {stat.filemode(status.st_mode)})"
+            )
+    except BaseException:
         os.close(fd)
-        raise PermissionError(
-            f"{root}: must belong to this user and be writable by nobody else "
-            f"(owner {status.st_uid}, mode {stat.filemode(status.st_mode)})"
-        )
+        raise
     return fd
 
 
 # -- the cache of the process -------------------------------------------------------------------------------------------
 
-_lock = threading.Lock()
+_locked = Locked()
 _current: tuple[tuple[object, ...], KernelCache] | None = None
 
 
@@ -266,11 +276,16 @@ def cache() -> KernelCache:
     """The cache that the switches ask for."""
     global _current
     wanted = (config.cache, config.cache_dir, config.cache_limit)
-    with _lock:
+    with _locked.lock:
         if _current is None or _current[0] != wanted:
             root = (config.cache_dir or default_folder()) if config.cache else None
             _current = wanted, KernelCache(root, config.cache_limit)
         return _current[1]
+
+
+def compiler() -> Toolchain:
+    """The C compiler; what its probe said is kept in the cache.  Raises CompilerError."""
+    return toolchain(cache())
 
 
 _loaded: WeakValueDictionary[str, Library] = WeakValueDictionary()  # by key: what programs of this process hold
@@ -282,7 +297,7 @@ def get_library(source: str, timeout: float | None = None) -> Kernels:
     timeout: seconds for the compiler, CompilerTimeoutError after these; None: as the switch `compiler_timeout` says.
     """
     kept = cache()
-    tools = toolchain(kept.root)
+    tools = toolchain(kept)
     key = hashlib.sha256("\0".join((FORMAT, tools.identity, source)).encode()).hexdigest()
     library = _loaded.get(key) or _from_disk(kept, key)
     if library is not None:

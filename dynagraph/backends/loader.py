@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dynagraph._core._dispatch import Library
 from dynagraph.errors import CompilerError
 
+UNLOADED = "dynagraph-load-"  # begins the names of files that live until they are loaded
 _numbers = itertools.count(1)
 
 
@@ -59,10 +60,10 @@ def unique_path(fd: int) -> str:
 
 def _from_file(image: bytes, folder: str | os.PathLike[str]) -> Library:
     # the counter as well: a random name may come again
-    with tempfile.NamedTemporaryFile(prefix=f"dynagraph-{next(_numbers)}-", suffix=".so", dir=folder) as file:
+    with tempfile.NamedTemporaryFile(prefix=f"{UNLOADED}{next(_numbers)}-", suffix=".so", dir=folder) as file:
         file.write(image)
         file.flush()
         return Library(file.name)
 
 
-__all__ = ["load", "unique_path"]
+__all__ = ["UNLOADED", "load", "unique_path"]

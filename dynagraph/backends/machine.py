@@ -9,7 +9,6 @@ import hashlib
 import json
 import logging
 import platform
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,12 +20,13 @@ from dynagraph.backends.calibration import Figures, measure
 from dynagraph.backends.executable import Backend
 from dynagraph.cuda.state import device_count, require_cupy
 from dynagraph.errors import PlacementError
+from dynagraph.forks import Locked
 from dynagraph.ir.machines import Machine, on_paper
 
 FORMAT = 1  # of figures: a change makes all older ones unknown
 SUFFIX = ".figures"
 _log = logging.getLogger("dynagraph.cache")
-_lock = threading.Lock()
+_locked = Locked()
 _failed: set[str] = set()  # what could not be measured in this process
 
 
@@ -139,7 +139,7 @@ def machine_here(backends: Mapping[str, Backend] | None = None) -> Machine:
     of = identity()
     if not of.gpus:
         return on_paper(count=0)
-    with _lock:  # who comes second finds what the first has measured
+    with _locked.lock:  # who comes second finds what the first has measured
         figures = kept_figures(of) or _measured.get(of.key)
         if figures is None and backends is not None and config.measure_devices and of.key not in _failed:
             try:

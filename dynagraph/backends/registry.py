@@ -108,7 +108,7 @@ def cpu(graph: Graph) -> Executable:
 def _say_that_no_compiler_was_found() -> None:
     warnings.warn(
         "dynagraph found no C compiler (cc, gcc or clang): compiled functions run through NumPy, correctly but slower; "
-        "install one, or ask for backend='numpy' to silence this",
+        "install one, or pip install 'dynagraph[compiler]'; backend='numpy' silences this",
         RuntimeWarning,
         stacklevel=2,
     )

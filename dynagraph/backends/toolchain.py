@@ -6,53 +6,110 @@ Finding costs no subprocess: a compiler is known by path, size and time of chang
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import hashlib
+import importlib.util
+import itertools
 import json
 import logging
+import math
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
+import stat
+import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from dynagraph import config
+from dynagraph.backends.loader import UNLOADED, load
 from dynagraph.errors import CompilerError, CompilerTimeoutError
 
 CANDIDATES = ("cc", "gcc", "clang")
+WHEEL = "ziglang"  # a compiler that pip installs, as dynagraph[compiler]; after the candidates, or asked for by this name
+LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "env", "nice")  # they run the compiler that they are given
 # -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 # gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls; and it
 # makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits
 OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref", "-fno-tree-slp-vectorize")
+# Options of a $CC that change results; ours are strict.
+UNSAFE = (
+    "-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",
+    "-fno-signed-zeros", "-fno-rounding-math",
+)  # fmt: skip
 # The comment with which a source says how many functions it has.  Compiled with DG_PARTS and DG_PART it defines every so many-th of
 # them, and declares the others; without, all of them.
 FUNCTIONS = "/* functions:"
 LEAST_FUNCTIONS = 4  # that a process of its own is worth
 MOST_PARTS = 8
+MEMO = ".compiler"  # what a probe said, in the kernel cache
+PROBE = 1  # its version: a change asks all compilers again
+FOLDER, REFUSED = "dynagraph-compile-", "dynagraph-refused-"  # in the folder for temporary files
+DAY = 24 * 3600.0
+# In seconds: one that old was left by a process that was killed, or nobody looks at it any more.
+LEFT = {FOLDER: DAY, UNLOADED: DAY, REFUSED: 14 * DAY}
+MOST_LOOKED_AT = 4096  # names, by each process
 _log = logging.getLogger("dynagraph.kernels")
+
+
+class Memos(Protocol):
+    """Where probes are kept: the kernel cache."""
+
+    @property
+    def root(self) -> Path | None: ...
+    def load(self, key: str, suffix: str) -> bytes | None: ...
+    def store(self, key: str, image: bytes, suffix: str) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a compiler is started.  `options` come before ours; `compiler`: the file that compiles, which a launcher may start."""
+
+    words: tuple[str, ...]
+    options: tuple[str, ...]
+    compiler: str
+    why: str  # it is this one
+
+    def __str__(self) -> str:
+        return shlex.join([*self.words, *self.options])
+
+    @property
+    def is_zig(self) -> bool:
+        """Whether it is Zig's, which keeps folders of its own."""
+        return os.path.basename(self.compiler).startswith("zig")
 
 
 @dataclass(frozen=True)
 class Toolchain:
     """A compiler that was probed.  `identity` goes into the key of every kernel that it compiles."""
 
-    path: str  # with symbolic links resolved
+    command: Command
     version: str
-    flags: tuple[str, ...]  # as resolved: never the literal word native
+    flags: tuple[str, ...]  # as resolved: never the literal word native, where the compiler says what that means
     target: str  # what the compiler said of -march=native
+    folder: Path | None = None  # where it may keep things
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What each of its command lines begins with."""
+        return (*self.command.words, *self.command.options, *self.flags)
 
     @property
     def identity(self) -> str:
-        return "\0".join((self.path, self.version, *self.flags, self.target, platform.machine(), cpu_features()))
+        of_command = (self.command.compiler, *self.command.options, self.version)
+        return "\0".join((*of_command, *self.flags, self.target, platform.machine(), cpu_features()))
 
     def compile(self, source: str, timeout: float | None = None) -> bytes:
         """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept.
@@ -60,50 +117,88 @@ class Toolchain:
         timeout: seconds for all of it; after these the compiler is stopped, with all processes that it started, and
         CompilerTimeoutError raised.  The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout in (None, math.inf) else time.monotonic() + timeout
+        sweep_once()
         try:
             return self._compile(source, deadline)
         except subprocess.TimeoutExpired:
             limit = f"{timeout:.3g} s that it may (at most config.compiler_timeout)"
-            raise CompilerTimeoutError(f"the C compiler {self.path} took longer than the {limit}, and was stopped") from None
+            raise CompilerTimeoutError(f"the C compiler {self.command} took longer than the {limit}, and was stopped") from None
+        except _Refused as refused:
+            kept = keep_source(source, ".c")
+            raise CompilerError(
+                f"the C compiler {self.command} refused generated code (exit {refused.status}); the source is kept in {kept}\n"
+                f"{refused.words}"
+            ) from None
 
     def _compile(self, source: str, deadline: float | None) -> bytes:
-        with tempfile.TemporaryDirectory(prefix="dynagraph-") as folder:
-            text, out = os.path.join(folder, "kernel.c"), os.path.join(folder, "kernel.so")
-            Path(text).write_text(source)
+        with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
+            Path(folder, "kernel.c").write_text(source)
             n = _n_parts(source)
             if n > 1:
-                objects = [os.path.join(folder, f"part{k}.o") for k in range(n)]
-                parts = ([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", text, "-o", o] for k, o in enumerate(objects))
-                self._run(source, deadline, *parts)
-                self._run(source, deadline, [*objects, "-o", out, "-lm"])
+                parts = [f"part{k}.o" for k in range(n)]
+                compilations = ([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", "kernel.c", "-o", o] for k, o in enumerate(parts))
+                self._run(folder, deadline, *compilations)
+                self._run(folder, deadline, [*parts, "-o", "kernel.so", "-lm"])
             else:
-                self._run(source, deadline, [text, "-o", out, "-lm"])
-            if not os.path.exists(out):
-                raise CompilerError(f"the C compiler {self.path} made no file, and said nothing")
-            return Path(out).read_bytes()
+                self._run(folder, deadline, ["kernel.c", "-o", "kernel.so", "-lm"])
+            try:
+                return Path(folder, "kernel.so").read_bytes()
+            except FileNotFoundError:
+                raise CompilerError(f"the C compiler {self.command} made no file, and said nothing") from None
 
-    def _run(self, source: str, deadline: float | None, *arguments: list[str]) -> None:
+    def _run(self, folder: str, deadline: float | None, *arguments: list[str]) -> None:
         """Run the compiler once for each list of arguments, all at the same time; none of its processes outlives this."""
+        environment = self.environment(folder)
         with contextlib.ExitStack() as stack:
             try:
-                running = [stack.enter_context(_process([self.path, *self.flags, *more])) for more in arguments]
+                running = [stack.enter_context(_process([*self.words, *more], folder, environment)) for more in arguments]
                 said = [process.communicate(timeout=_left(deadline))[1] for process in running]
             except OSError as error:
-                raise CompilerError(f"the C compiler {self.path} does not start: {error}") from error
+                raise CompilerError(f"the C compiler {self.command} does not start: {error}") from error
         for process, words in zip(running, said):
             if process.returncode != 0:
-                raise CompilerError(_refusal(self.path, process.returncode, words, source))
+                raise _Refused(process.returncode, words.decode(errors="replace").strip()[-2000:])
+
+    def environment(self, folder: str | None = None) -> dict[str, str] | None:
+        """Of the compiler's processes; None: this one's.  Zig keeps what it made: libraries with us, kernels not at all."""
+        if not self.command.is_zig:
+            return None
+        kept = self.folder / "zig" if self.folder is not None else Path(_folder_of_this_process())
+        own = {"ZIG_GLOBAL_CACHE_DIR": str(kept), "ZIG_LOCAL_CACHE_DIR": str(Path(folder, "zig") if folder else kept)}
+        return {**own, **os.environ}
 
     def describe(self) -> dict[str, str]:
-        return {"compiler": self.path, "version": self.version, "flags": " ".join(self.flags), "target": self.target}
+        return {"compiler": str(self.command), "version": self.version, "flags": " ".join((*self.command.options, *self.flags)),
+                "target": self.target, "why": self.command.why}
+
+
+class _Refused(Exception):
+    """A compiler gave an error; `words` is what it said."""
+
+    def __init__(self, status: int, words: str):
+        super().__init__(status, words)
+        self.status, self.words = status, words
+
+
+@functools.cache
+def _folder_of_this_process() -> str:
+    made = tempfile.mkdtemp(prefix=FOLDER)
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
 
 
 @contextlib.contextmanager
-def _process(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+def _process(command: list[str], folder: str | None, environment: dict[str, str] | None) -> Iterator[subprocess.Popen[bytes]]:
     """A process in a group of its own, which is killed where the block ends before the process does."""
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, process_group=0
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE if folder is None else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=folder,
+        env=environment,
+        process_group=0,
     ) as process:
         try:
             yield process
@@ -124,91 +219,243 @@ def _n_parts(source: str) -> int:
     return max(1, min(MOST_PARTS, processors, int(found[1]) // LEAST_FUNCTIONS)) if found else 1
 
 
-def _refusal(path: str, status: int, said: bytes, source: str) -> str:
-    words = said.decode(errors="replace").strip()[-2000:]
-    kept = keep_source(source, ".c")
-    return f"the C compiler {path} refused generated code (exit {status}); the source is kept in {kept}\n{words}"
-
-
 def keep_source(source: str, suffix: str) -> str:
     """Write a source that a compiler refused to a temporary file, for people to look at; gives its path."""
-    with tempfile.NamedTemporaryFile("w", prefix="dynagraph-", suffix=suffix, delete=False) as kept:
+    with tempfile.NamedTemporaryFile("w", prefix=REFUSED, suffix=suffix, delete=False) as kept:
         kept.write(source)
     return kept.name
 
 
-def find_compiler() -> str | None:
-    """The path of the compiler to use: the switch `cc`, else $CC, cc, gcc, clang; None where there is none."""
+# -- what killed processes left -------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def sweep_once() -> None:
+    """Take out what killed processes of this user left in the folder for temporary files: once per process, before it compiles."""
+    sweep(tempfile.gettempdir())
+
+
+def sweep(root: str) -> None:
+    """Take out old folders of compilations, files to be loaded and refused sources; nothing else, and nobody else's."""
+    with contextlib.suppress(OSError), os.scandir(root) as entries:
+        for entry in itertools.islice(entries, MOST_LOOKED_AT):
+            kind = next((k for k in LEFT if entry.name.startswith(k)), None)
+            with contextlib.suppress(OSError):
+                if kind is not None and _is_old(entry.stat(follow_symlinks=False), kind):
+                    shutil.rmtree(entry.path) if kind == FOLDER else os.unlink(entry.path)
+
+
+def _is_old(status: os.stat_result, kind: str) -> bool:
+    is_kind = stat.S_ISDIR(status.st_mode) if kind == FOLDER else stat.S_ISREG(status.st_mode)
+    return is_kind and status.st_uid == os.geteuid() and time.time() - status.st_mtime > LEFT[kind]
+
+
+# -- finding it -----------------------------------------------------------------------------------------------------------
+
+
+def find_compiler() -> Command | None:
+    """The compiler to use: the switch `cc`, else $CC, cc, gcc, clang, the wheel `ziglang`; None where there is none."""
     if config.cc is not None:
-        return shutil.which(config.cc)
-    from_environment = os.environ.get("CC", "").split()
-    for name in (*from_environment[:1], *CANDIDATES):
-        path = shutil.which(name)
-        if path is not None:
-            return path
+        return command_of(config.cc, "config.cc")
+    asked = os.environ.get("CC", "").strip()
+    missing = ""
+    if asked:
+        found = command_of(asked, "$CC")
+        if found is not None:
+            return found
+        missing = f"; $CC, {asked!r}, is not there"
+    for name in CANDIDATES:
+        found = command_of(name, f"{name} is the first of {', '.join(CANDIDATES)} on the PATH{missing}")
+        if found is not None:
+            return found
+    return command_of(WHEEL, f"none of {', '.join(CANDIDATES)} is on the PATH; the wheel {WHEEL} is installed{missing}")
+
+
+def command_of(text: str, why: str) -> Command | None:
+    """The command that a text names: a path or a name, or these behind launchers and before options; None: there is none.
+
+    A link to a launcher (``/usr/lib/ccache/gcc``) is run as it is; the compiler is the next one of its name on the PATH.
+    """
+    whole = shutil.which(text)  # it may hold spaces
+    try:
+        words = [text] if whole else shlex.split(text)
+    except ValueError:  # quotes that do not end
+        return None
+    n = 0
+    while n < len(words) and (_name(words[n]) in LAUNCHERS or (n and (words[n].startswith("-") or "=" in words[n]))):
+        n += 1
+    if n == len(words):
+        return None
+    if words[n] == WHEEL and shutil.which(WHEEL) is None:
+        zig = _zig_of_the_wheel()
+        compiler, words = (zig, [*words[:n], zig, "cc", *words[n + 1 :]]) if zig else (None, words)
+        n += zig is not None
+    else:
+        compiler = shutil.which(words[n])
+        n += compiler is not None and _name(words[n]) == "zig" and words[n + 1 : n + 2] == ["cc"]
+    first = shutil.which(words[0])
+    if compiler is None or first is None:
+        return None
+    options = [w for w in words[n + 1 :] if w not in UNSAFE]
+    if len(options) < len(words) - n - 1:
+        _say_that_options_are_left_out(text)
+    if _name(os.path.realpath(compiler)) in LAUNCHERS:
+        compiler = _behind(compiler)
+        if compiler is None:
+            return None
+    started = [os.path.abspath(w) if os.sep in w else w for w in words[1 : n + 1]]  # compilations run in folders of their own
+    return Command((os.path.abspath(first), *started), tuple(options), os.path.realpath(compiler), why)
+
+
+def _name(word: str) -> str:
+    return os.path.basename(word)
+
+
+def _behind(link: str) -> str | None:
+    """The compiler that a launcher runs by the name of a link to it: the next one on the PATH, as launchers look for it."""
+    launcher = os.path.realpath(link)
+    for folder in os.environ.get("CCACHE_PATH", os.environ.get("PATH", os.defpath)).split(os.pathsep):
+        found = shutil.which(_name(link), path=folder)
+        if found is not None and os.path.realpath(found) != launcher:
+            return found
     return None
 
 
-def toolchain(probe_cache: Path | None = None) -> Toolchain:
-    """The compiler, probed: once per process, and once per machine where `probe_cache` is a private folder.
+def _zig_of_the_wheel() -> str | None:
+    found = importlib.util.find_spec(WHEEL)
+    for folder in (found.submodule_search_locations or ()) if found is not None else ():
+        zig = shutil.which("zig", path=folder)
+        if zig is not None:
+            return zig
+    return None
 
-    Raises CompilerError where there is none.
+
+@functools.cache
+def _say_that_options_are_left_out(text: str) -> None:
+    _log.warning("the C compiler %r: options that change results (%s) are left out", text, ", ".join(UNSAFE))
+
+
+# -- asking it ------------------------------------------------------------------------------------------------------------
+
+_known: dict[str, Toolchain] = {}  # of this process, by what the compiler is known by
+
+
+def toolchain(memos: Memos | None = None) -> Toolchain:
+    """The compiler, probed: once per process, and once per machine where `memos` keeps things.
+
+    Raises CompilerError where there is none, or where it makes nothing that can be loaded.
     """
-    path = find_compiler()
-    if path is None:
-        wanted = f"{config.cc!r} (config.cc)" if config.cc is not None else ", ".join(CANDIDATES)
-        raise CompilerError(f"found no C compiler: looked for {wanted}; install gcc or clang, or use backend='numpy'")
-    return _probed(os.path.realpath(path), probe_cache)
+    command = find_compiler()
+    if command is None:
+        wanted = f"{config.cc!r} (config.cc)" if config.cc is not None else f"{', '.join(CANDIDATES)}, the wheel {WHEEL}"
+        raise CompilerError(
+            f'found no C compiler: looked for {wanted}; install gcc or clang, or pip install "dynagraph[compiler]", '
+            "or use backend='numpy'"
+        )
+    try:
+        status = os.stat(command.compiler)
+    except OSError as error:
+        raise CompilerError(f"the C compiler {command} does not start: {error}") from error
+    known_by = (str(command), command.compiler, status.st_size, status.st_mtime_ns, cpu_features(), COMMON, OPTIONAL, PROBE)
+    key = hashlib.sha256(repr(known_by).encode()).hexdigest()
+    folder = memos.root if memos is not None else None
+    found = _known.get(key) or (memos and _remembered(memos, key, command))
+    if not found:
+        found = _probe(command, folder)
+        if memos is not None:
+            row = {"version": found.version, "flags": found.flags, "target": found.target}
+            memos.store(key, json.dumps(row).encode(), MEMO)
+    if len(_known) >= 8:
+        _known.clear()
+    _known[key] = found
+    return replace(found, command=command, folder=folder)
 
 
-@functools.lru_cache(maxsize=8)
-def _probed(path: str, probe_cache: Path | None) -> Toolchain:
-    status = os.stat(path)
-    stamp = f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0{cpu_features()}\0{COMMON}{OPTIONAL}"
-    memo = probe_cache / f"compiler-{hashlib.sha256(stamp.encode()).hexdigest()[:32]}.json" if probe_cache else None
-    if memo is not None:
-        try:
-            row = json.loads(memo.read_text())
-            return Toolchain(row["path"], row["version"], tuple(row["flags"]), row["target"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # not there, or not what was written: probe again
-    found = _probe(path)
-    if memo is not None:
-        try:
-            temporary = memo.with_suffix(f".{os.getpid()}.tmp")
-            temporary.write_text(json.dumps(asdict(found)))
-            temporary.rename(memo)
-        except OSError as error:
-            _log.debug("the compiler's probe is not kept: %s", str(error))
+def _remembered(memos: Memos, key: str, command: Command) -> Toolchain | None:
+    """What was kept; of the path nothing is: what runs is what was found now."""
+    image = memos.load(key, MEMO)
+    if image is None:
+        return None
+    row = json.loads(image)  # sealed: it is what was stored
+    return Toolchain(command, row["version"], tuple(row["flags"]), row["target"], memos.root)
+
+
+def _probe(command: Command, folder: Path | None) -> Toolchain:
+    """Ask a compiler what it is and takes.  Raises CompilerError where any question gets no answer: half a probe is none."""
+    bare = Toolchain(command, "", (), "", folder)
+    version = _asked(bare, "--version").stdout.decode(errors="replace").splitlines()[:1]
+    flags = [*COMMON]
+    target = ""
+    for march in () if any(o.startswith(("-march=", "-mcpu=")) for o in command.options) else ("-march=native", "-mcpu=native"):
+        if not _accepts(bare, march):
+            continue
+        result = _asked(bare, march, "-E", "-v", "-x", "c", os.devnull)
+        said = (result.stdout + result.stderr).decode(errors="replace")
+        resolved = next((line for line in said.splitlines() if "cc1" in line), "")
+        target = " ".join(w for w in resolved.split() if w.startswith(("-m", "-target")))
+        # gcc names every feature there, which one -march name may not: newer processors are "znver3 and avx512f"
+        flags += [w for w in target.split() if w.startswith("-m")] if "clang" not in said and target else [march]
+        break
+    flags += [flag for flag in OPTIONAL if _accepts(bare, flag)]
+    found = Toolchain(command, version[0] if version else "", tuple(flags), target, folder)
+    _try(found)
     return found
 
 
-def _probe(path: str) -> Toolchain:
-    version = _run(path, "--version").splitlines()[:1]
-    flags = [*COMMON]
-    target = ""
-    for march in ("-march=native", "-mcpu=native"):
-        said = _run(path, march, "-E", "-v", "-x", "c", os.devnull)
-        resolved = next((line for line in said.splitlines() if "cc1" in line), "")
-        if resolved:
-            target = " ".join(w for w in resolved.split() if w.startswith(("-m", "-target")))
-            # gcc names every feature there, which one -march name may not: newer processors are "znver3 and avx512f"
-            flags += [march] if "clang" in said else [w for w in target.split() if w.startswith("-m")]
-            break
-    for flag in OPTIONAL:
-        if _accepts(path, flag):
-            flags.append(flag)
-    return Toolchain(path, version[0] if version else "", tuple(flags), target)
+def _asked(tools: Toolchain, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """What a compiler answers.  Raises CompilerError where it does not start, hangs, is killed, or gives an error."""
+    result = _ask(tools, *arguments)
+    if result.returncode != 0:
+        raise _no_answer(tools, arguments, result)
+    return result
 
 
-def _run(*command: str) -> str:
-    result = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return result.stdout + result.stderr
+def _accepts(tools: Toolchain, flag: str) -> bool:
+    """Whether a compiler takes a flag.  Where it fails, and not because of the flag, CompilerError: it may take it after all."""
+    arguments = (flag, "-Werror", "-E", "-x", "c", os.devnull)
+    result = _ask(tools, *arguments)
+    if result.returncode != 0 and flag.lstrip("-").partition("=")[0].encode() not in result.stderr:
+        raise _no_answer(tools, arguments, result)
+    return result.returncode == 0
 
 
-def _accepts(path: str, flag: str) -> bool:
-    command = [path, flag, "-Werror", "-E", "-x", "c", os.devnull]
-    return subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL).returncode == 0
+def _ask(tools: Toolchain, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [*tools.command.words, *tools.command.options, *arguments]
+    try:
+        with _process(command, None, tools.environment()) as process:
+            out, err = process.communicate(timeout=config.compiler_timeout)
+    except subprocess.TimeoutExpired:
+        limit = f"longer than the {config.compiler_timeout:.3g} s that it may (config.compiler_timeout) for {shlex.join(arguments)}"
+        raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped") from None
+    except OSError as error:
+        raise CompilerError(f"the C compiler {tools.command} does not start: {error}") from error
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _no_answer(tools: Toolchain, arguments: Sequence[str], result: subprocess.CompletedProcess[bytes]) -> CompilerError:
+    words = result.stderr.decode(errors="replace").strip()[-2000:]
+    asked = f"when asked {shlex.join(arguments)}"
+    return CompilerError(f"the C compiler {tools.command} failed (exit {result.returncode}) {asked}\n{words}")
+
+
+TRIAL = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint64_t answer(void) { return 42; }\n"
+
+
+def _try(tools: Toolchain) -> None:
+    """Compile and load something small."""
+    seconds = config.compiler_timeout
+    try:
+        image = tools._compile(TRIAL, None if seconds is None else time.monotonic() + seconds)
+        load(image, *([tools.folder] if tools.folder else [])).address("answer")
+    except subprocess.TimeoutExpired:
+        limit = f"longer than the {seconds:.3g} s that it may (config.compiler_timeout) for an empty program"
+        raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped") from None
+    except (_Refused, CompilerError) as error:
+        words = error.words if isinstance(error, _Refused) else str(error)
+        raise CompilerError(
+            f"the C compiler {tools.command} ({tools.command.why}) makes no code that this Python ({platform.machine()}, "
+            f"{8 * struct.calcsize('P')} bits) can load; name another one: config.cc or $CC\n{words}"
+        ) from None
 
 
 @functools.cache

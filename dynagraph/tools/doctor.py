@@ -24,7 +24,6 @@ from dynagraph._core import _dispatch
 from dynagraph.backends import kernel_cache, machine
 from dynagraph.backends.blas import find_blas
 from dynagraph.backends.cuda import cublas, libraries, nvrtc
-from dynagraph.backends.toolchain import toolchain
 from dynagraph.errors import BackendError, CompilerError
 from dynagraph.tools.cache import size
 
@@ -71,16 +70,16 @@ def check_numpy() -> Check:
 
 def check_compiler() -> Check:
     try:
-        found = toolchain(kernel_cache.cache().root).describe()
+        found = kernel_cache.compiler().describe()
     except CompilerError as error:
         return Check("C compiler", WARNING, str(error), "programs run through NumPy meanwhile: correct, but slower; "
-                     "install gcc or clang, or name one: DYNAGRAPH_CC=/path/to/cc")
-    return Check("C compiler", OK, f"{found['version']} ({found['compiler']})")
+                     'install gcc or clang, or pip install "dynagraph[compiler]", or name one: DYNAGRAPH_CC=/path/to/cc')
+    return Check("C compiler", OK, f"{found['version']} ({found['compiler']}): {found['why']}")
 
 
 def check_flags() -> Check:
     try:
-        found = toolchain(kernel_cache.cache().root).describe()
+        found = kernel_cache.compiler().describe()
     except CompilerError:
         return Check("compiler flags", NOTE, "none: there is no compiler")
     return Check("compiler flags", OK, shorten(found["flags"]))

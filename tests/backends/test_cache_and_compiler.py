@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import json
 import logging
 import os
+import platform
 import re
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -172,8 +176,12 @@ def test_a_broken_compiler_leaves_the_answer_right(tmp_path, folder, caplog, bod
 
 def test_a_compiler_that_hangs_is_stopped_with_its_helpers(tmp_path, folder, caplog):
     started = tmp_path / "started"
-    body = f'case "$*" in *kernel.c*) sleep 600 & echo $! >> {started}; wait;; *) exec cc "$@";; esac'
-    hangs = fake_compiler(tmp_path / "cc", body)
+    hangs = fake_compiler(tmp_path / "cc", f"""
+        if [ -f kernel.c ] && grep -q dg_runtime kernel.c; then sleep 600 & echo $! >> {started}; wait; fi
+        exec cc "$@"
+    """)  # fmt: skip
+    with dg.config.override(cc=hangs):
+        kernel_cache.compiler()  # may take its time
     compiled = dg.compile(lambda x: x * 2 + 1)
     with dg.config.override(cc=hangs, compiler_timeout=0.5), caplog.at_level(logging.WARNING, "dynagraph"):
         np.testing.assert_array_equal(compiled(np.ones(3)), 3.0)
@@ -192,6 +200,11 @@ def is_running(pid: str) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_compiler_may_have_all_the_time(folder):
+    with dg.config.override(compiler_timeout=None):
+        assert was_compiled("int answer(void) { return 43; }")
 
 
 def test_an_interrupted_compilation_leaves_no_process(tmp_path, folder, monkeypatch):
@@ -262,5 +275,208 @@ def test_calls_of_kernels_are_not_dropped(folder):
 def test_flags_are_resolved_and_strict(folder):
     tools = toolchain.toolchain()
     assert "-march=native" not in tools.identity.split("\0") and "-ffp-contract=off" in tools.flags
-    assert not {"-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-fassociative-math"} & set(tools.flags)
-    assert set(tools.describe()) == {"compiler", "version", "flags", "target"}
+    assert not set(toolchain.UNSAFE) & set(tools.flags)
+    assert set(tools.describe()) == {"compiler", "version", "flags", "target", "why"}
+
+
+# -- what is kept of a compiler -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unknown(folder, monkeypatch):
+    """As in a process that has asked no compiler yet."""
+    monkeypatch.setattr(toolchain, "_known", {})
+    return folder
+
+
+def memo(folder: Path) -> Path:
+    (found,) = folder.glob("*.compiler")
+    return found
+
+
+def test_a_compiler_is_asked_once_per_machine(unknown, monkeypatch):
+    first = kernel_cache.compiler()
+    toolchain._known.clear()
+    with monkeypatch.context() as forbidden:
+        forbidden.setattr(subprocess, "Popen", None)
+        assert kernel_cache.compiler() == first
+    assert memo(unknown).read_bytes().startswith(b"{") and str(first.command) not in memo(unknown).read_bytes().decode("latin-1")
+    kernel_cache.cache().clear()
+    assert not list(unknown.glob("*.compiler"))
+
+
+def test_what_is_kept_of_a_compiler_cannot_be_forged_or_damaged(unknown, tmp_path, caplog):
+    evil = fake_compiler(tmp_path / "evil", f"touch {tmp_path}/executed; exit 1")
+    first = kernel_cache.compiler()
+    path = memo(unknown)
+    good = path.read_bytes()
+    forged = json.dumps({"path": evil, "version": "", "flags": [], "target": ""}).encode()
+    for bad in (forged, good[:-1], good.replace(b"O3", b"O0")):
+        path.write_bytes(bad)
+        toolchain._known.clear()
+        with caplog.at_level(logging.WARNING, "dynagraph.cache"):
+            assert kernel_cache.compiler() == first
+        assert "damaged" in caplog.text and path.read_bytes() == good
+        caplog.clear()
+    assert not (tmp_path / "executed").exists()
+
+
+FAILURES = {
+    "fork": "echo 'gcc: fatal error: cannot execute cc1: vfork: Resource temporarily unavailable' >&2; exit 1",
+    "killed": "kill -9 $$",
+    "nothing": "exit 1",
+}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("question", ["-fno-ipa-pure-const", "-march=native", "--version", "kernel.c"])
+def test_a_probe_that_failed_is_not_kept(unknown, tmp_path, failure, question):
+    """The flags that keep gcc's miscompilations out must be there when it works again."""
+    once = fake_compiler(tmp_path / "cc", f"""
+        case "$*" in *{question}*) if [ ! -e {tmp_path}/failed ]; then touch {tmp_path}/failed; {failure}; fi;; esac
+        exec cc "$@"
+    """)  # fmt: skip
+    with dg.config.override(cc=once):
+        with pytest.raises(CompilerError, match=r"failed|makes no code"):
+            kernel_cache.compiler()
+        assert not list(unknown.glob("*.compiler")) and not toolchain._known
+        tools = kernel_cache.compiler()
+    assert tools.flags == toolchain.toolchain().flags
+    assert memo(unknown)
+
+
+def test_flags_that_a_compiler_does_not_know_are_left_out(unknown, tmp_path):
+    picky = fake_compiler(tmp_path / "cc", """
+        for word; do case $word in -fno-ipa*) echo "unknown argument: '$word'" >&2; exit 1;; esac; done
+        exec cc "$@"
+    """)  # fmt: skip
+    with dg.config.override(cc=picky):
+        assert not [flag for flag in kernel_cache.compiler().flags if "ipa" in flag]
+        assert was_compiled()
+
+
+# -- how compilers are asked for ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def launcher(tmp_path, monkeypatch):
+    """A stand-in for ccache: started with a compiler, or by a link that has the name of one."""
+    real, links = shutil.which("cc"), tmp_path / "links"
+    (tmp_path / "bin").mkdir()
+    links.mkdir()
+    fake_compiler(tmp_path / "bin" / "ccache", f"""
+        echo "$@" >> {tmp_path}/seen
+        case "$0" in */ccache) exec "$@";; *) exec {real} "$@";; esac
+    """)  # fmt: skip
+    (links / "cc").symlink_to(tmp_path / "bin" / "ccache")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    return tmp_path
+
+
+def asked(text: str, monkeypatch: pytest.MonkeyPatch) -> toolchain.Toolchain:
+    monkeypatch.setenv("CC", text)
+    assert was_compiled()
+    return kernel_cache.compiler()
+
+
+def test_a_launcher_in_front_of_the_compiler(folder, launcher, monkeypatch):
+    tools = asked("ccache cc", monkeypatch)
+    assert "kernel.so" in (launcher / "seen").read_text()
+    monkeypatch.delenv("CC")
+    plain = kernel_cache.compiler()
+    assert tools.identity == plain.identity != "" and tools.command.compiler == os.path.realpath(shutil.which("cc") or "")
+    assert (tools.command.why, plain.command.why) == ("$CC", "cc is the first of cc, gcc, clang on the PATH")
+
+
+def test_a_link_to_a_launcher_stays_one(folder, launcher, monkeypatch):
+    real = os.path.realpath(shutil.which("cc") or "")
+    monkeypatch.setenv("PATH", f"{launcher}/links{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("CC", raising=False)
+    assert was_compiled()
+    tools = kernel_cache.compiler()
+    assert "kernel.so" in (launcher / "seen").read_text()
+    assert tools.command.words == (f"{launcher}/links/cc",) and tools.command.compiler == real
+
+
+def test_options_of_the_compiler_are_kept(folder, monkeypatch):
+    source = "#ifndef WANTED\n#error it is not there\n#endif\nint answer(void) { return WANTED; }"
+    identities = set()
+    for k in (3, 4):
+        monkeypatch.setenv("CC", f"cc -DWANTED={k}")
+        kernels = get_library(source)
+        assert ctypes.CFUNCTYPE(ctypes.c_int)(kernels.address("answer"))() == k
+        identities.add(kernel_cache.compiler().identity)
+    assert len(identities) == 2
+
+
+def test_an_architecture_that_is_asked_for_is_kept(folder, monkeypatch):
+    monkeypatch.setenv("CC", "cc -march=x86-64" if platform.machine() == "x86_64" else "cc -mcpu=generic")
+    tools = kernel_cache.compiler()
+    assert not [flag for flag in tools.flags if flag.startswith(("-march", "-mcpu", "-mavx"))]
+
+
+def test_options_that_change_results_are_left_out_loudly(folder, monkeypatch, caplog):
+    with caplog.at_level(logging.WARNING, "dynagraph.kernels"):
+        tools = asked("cc -Ofast -ffast-math -DMORE", monkeypatch)
+    assert tools.command.options == ("-DMORE",) and "options that change results" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["$CC", "config.cc", "quoted, with options"])
+def test_paths_with_spaces(folder, tmp_path, monkeypatch, how):
+    place = tmp_path / "a b"
+    place.mkdir()
+    path = fake_compiler(place / "my cc", 'exec cc "$@"')
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("CC", {"$CC": path, "config.cc": "", "quoted, with options": f"'{path}' -DMORE"}[how])
+    with dg.config.override(cache_dir=str(place / "the cache"), cc=path if how == "config.cc" else None):
+        assert was_compiled() and not was_compiled()
+        assert kernel_cache.compiler().command.words == (path,)
+    assert not list(place.glob("dynagraph*"))
+
+
+def test_what_cannot_be_loaded_here_is_said(unknown, tmp_path, monkeypatch):
+    monkeypatch.setenv("CC", "cc -m32")
+    said = r"the C compiler \S*cc -m32 \(\$CC\) makes no code that this Python .* can load; name another"
+    with pytest.raises(CompilerError, match=said):
+        get_library(SOURCE)
+    compiled = dg.compile(lambda x: x * 2 + 1)
+    np.testing.assert_array_equal(compiled(np.ones(3)), 3.0)
+    assert compiled.stats.fallbacks == 1 and not list(unknown.glob("*.compiler"))
+
+
+@pytest.mark.parametrize("text", ["no-such-compiler", "ccache", "ccache no-such-compiler", "'cc", "ccache -s"])
+def test_a_compiler_that_is_not_there_is_none(launcher, monkeypatch, text):
+    assert toolchain.command_of(text, "test") is None
+    monkeypatch.setenv("CC", text)
+    found = toolchain.find_compiler()
+    assert found is not None and repr(text) in found.why
+
+
+# -- what killed processes left -------------------------------------------------------------------------------------------
+
+
+def test_only_old_files_of_ours_are_swept(tmp_path):
+    def made(name: str, age: float, folder: bool = False) -> Path:
+        path = tmp_path / name
+        if folder:
+            path.mkdir()
+            (path / "kernel.c").write_text("")
+        else:
+            path.write_text("")
+        os.utime(path, (time.time() - age,) * 2)
+        return path
+
+    day = toolchain.DAY
+    gone = [
+        made("dynagraph-compile-1", 2 * day, True), made("dynagraph-load-1.so", 2 * day), made("dynagraph-refused-1.c", 15 * day),
+    ]  # fmt: skip
+    kept = [
+        made("dynagraph-compile-2", day / 2, True), made("dynagraph-load-2.so", 60), made("dynagraph-refused-2.c", 2 * day),
+        made("dynagraph-compile-3", 20 * day), made("dynagraph-refused-3", 20 * day, True), made("dynagraph-mine", 20 * day, True),
+        made("kernel.c", 20 * day),
+    ]  # fmt: skip
+    (tmp_path / "dynagraph-compile-4").symlink_to(kept[-2])
+    toolchain.sweep(str(tmp_path))
+    assert not any(path.exists() for path in gone) and all(path.exists() for path in kept)
+    assert (tmp_path / "dynagraph-compile-4").is_symlink()
+    toolchain.sweep(str(tmp_path / "not there"))

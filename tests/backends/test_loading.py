@@ -80,10 +80,10 @@ os.closerange(3, 256)
 child = os.fork()
 if child:
     assert os.waitpid(child, 0)[1] == 0
-own = [open(os.devnull) for _ in range(4)]  # the numbers are used again
 after = [compiled(k) for k in range(10, 15)]
 for k, f in enumerate(after, 10):
     np.testing.assert_array_equal(f(x), x * k + k)
+own = [open(os.devnull) for _ in range(4)]
 for k, f in enumerate(before):
     np.testing.assert_array_equal(f(x), x * k + k)
 for file in own:

@@ -355,7 +355,7 @@ def test_loops_vectorise(tmp_path: Path) -> None:
     source.write_text("\n".join([prelude, *loops]))
     clang = "clang" in compiler.version
     report = "-Rpass=loop-vectorize" if clang else "-fopt-info-vec"
-    command = [compiler.path, *compiler.flags, report, str(source), "-o", str(tmp_path / "loops.so"), "-lm"]
+    command = [*compiler.words, report, str(source), "-o", str(tmp_path / "loops.so"), "-lm"]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     first = prelude.count("\n") + 2
     vectorised = {int(line.split(":")[1]) for line in said.splitlines() if "vectorized" in line and "loops.c:" in line}

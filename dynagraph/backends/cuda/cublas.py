@@ -18,7 +18,6 @@ import ctypes
 import functools
 import logging
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product as combinations
@@ -30,6 +29,7 @@ from dynagraph import config
 from dynagraph._core._dispatch import Product
 from dynagraph.backends.cuda.libraries import TOOLKIT, candidates, preferred
 from dynagraph.errors import BackendError
+from dynagraph.forks import Locked
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 
@@ -172,7 +172,7 @@ class CublasLt:
     matmul: int
     _library: ctypes.CDLL = field(repr=False, compare=False)
     _handles: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+    _locked: Locked = field(default_factory=Locked, repr=False, compare=False)
 
     @staticmethod
     def load(path: str, mode: int = ctypes.DEFAULT_MODE) -> CublasLt:
@@ -246,7 +246,7 @@ class CublasLt:
         )
 
     def _handle(self, device: int) -> int:
-        with self._lock:
+        with self._locked.lock:
             if device not in self._handles:
                 made = _Pointer()
                 self._call("cublasLtCreate", ctypes.byref(made))

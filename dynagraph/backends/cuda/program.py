@@ -6,7 +6,6 @@ import ctypes
 import functools
 import logging
 import math
-import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.backends.executable import make_final
 from dynagraph.errors import BackendError, CompilerError, KernelError
+from dynagraph.forks import Locked
 from dynagraph.ir.callouts import selected
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
@@ -88,7 +88,7 @@ class DeviceProgram:
         self._launch = LaunchFunction(driver.launch_address)
         self._codes: dict[tuple[int, Variant], Code] = {}
         self._refused: dict[tuple[int, Variant], CompilerError] = {}
-        self._lock = threading.Lock()
+        self._locked = Locked()
         self._outputs = [b for b in program.buffers.values() if b.role == "output"]
         counts = [step.n for step in self.source.steps if isinstance(step, Launch)]
         self._first_write = _first_write(program)
@@ -183,7 +183,7 @@ class DeviceProgram:
     def _code(self, variant: Variant, device: int) -> Code:
         code = self._codes.get((device, variant))
         if code is None:
-            with self._lock:
+            with self._locked.lock:
                 code = self._codes.get((device, variant))
                 if code is None:
                     code = self._codes[device, variant] = self._load_once(variant, device)
@@ -318,7 +318,7 @@ class DeviceProgram:
         """What runs a product of these sizes on the current device; None: a function of the library's does."""
         assert self.cublas is not None
         key = which, device, packs, tuple(sizes[name] for name in self._read_by[which])
-        with self._lock:
+        with self._locked.lock:
             if key in self._products:
                 self._products.move_to_end(key)
                 return self._products[key]
@@ -334,7 +334,7 @@ class DeviceProgram:
             if made is None:
                 what = f"{step.out.dtype} of {left.shape} by {right.shape}"
                 _log.info("%s: cuBLASLt does not compute %s, %s.matmul does", self.graph.name, what, self.library.name)
-        with self._lock:
+        with self._locked.lock:
             self._products[key] = made
             if len(self._products) > MOST_PRODUCTS * len(self._calls):
                 self._products.popitem(last=False)
