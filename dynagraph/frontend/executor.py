@@ -229,6 +229,7 @@ class Executor:
         self.handling: list[Object] = []  # exceptions that are being handled, innermost last
         self.error_state: dict[str, str] = {}  # what the captured code has set of NumPy's (error_state.py)
         self.symbolic_floats: set[Source] = set()
+        self.warning: dict[Node, int] = {}  # views that warn when they are written to, and the steps that made them
         self.computed: dict[Any, Number] = {}  # numbers that are computed before the program (numbers.py)
         self.integers: dict[str, Source] = {}  # by symbol: those of the caller's numbers that change
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
@@ -527,6 +528,8 @@ class Executor:
             return self.own(Array(node, is_scalar=True))
         array = self.own(Array(self.memories.rebased(node)))
         self.arrays[node] = array
+        if node in self.builder.warning:
+            self.warning[array.node] = self.steps
         return array
 
 

@@ -173,7 +173,8 @@ class Memories:
         """What ``array.flags.writeable`` says."""
         _, base = way_to(array.node)
         given = self.object_of(base) if base.kind == "placeholder" else None
-        return not is_broadcast(array.node) and (given is None or self.ex.library.is_writeable(given))
+        read_only = any(view.is_op("broadcast_to") and view not in self.ex.warning for view in way_to(array.node)[0])
+        return not read_only and (given is None or self.ex.library.is_writeable(given))
 
     def object_of(self, node: Node) -> Any:
         """The caller's array that a placeholder stands for; None for a number, and for what the entry makes anew."""

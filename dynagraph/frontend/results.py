@@ -290,6 +290,10 @@ class Results:
         if found is None:
             return self._output(array.node, True) if array.is_scalar else self._base(array.node)
         base, strided = found
+        for view in way_to(array.node)[0]:
+            if view in self.ex.warning:
+                detail = "what np.broadcast_arrays stretched, which warns when it is written to; use np.broadcast_to"
+                raise CannotBuild(detail, self.ex.warning[view])
         owner = self._base(base)
         if self.ex.library is not NUMPY:
             return self._device_view(owner, array.node)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import numpy_error
+from dynagraph.frontend.numpy_door.arguments import numpy_error, order_named
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, WeakFloat, default_dtype, is_weak
 from dynagraph.frontend.numpy_door.elementwise import strong
 from dynagraph.frontend.numpy_door.shapes import permute, read_only
@@ -80,11 +80,11 @@ def _real(b: Builder, x: Node) -> Node:
 
 @attribute("imag")
 def _imag(b: Builder, x: Node) -> Node:
-    """Of real numbers NumPy gives zeros that are read-only."""
+    """Of real numbers NumPy gives zeros that are read-only, in Fortran order where the array is."""
     if x.dtype.is_complex:
         return b.call("imag", x)
     zeros = b.call("full", shape=x.shape, value=0, dtype=x.dtype)
-    return zeros if b.is_scalar(x) else read_only(b, zeros)
+    return zeros if b.is_scalar(x) else read_only(b, b.lay(zeros, order_named(b, "A", x, "imag")))
 
 
 def _refused(name: str, reason: str, detail: str) -> None:

@@ -82,6 +82,7 @@ class Builder:
         self._known: dict[Node, np.ndarray] = {}
         # what a node gives in this run, where the code runs as plain Python meanwhile (on a tape); None in a capture
         self.observed: Callable[[Node], np.ndarray | None] = _nothing
+        self.warning: set[Node] = set()  # views that say that they are writeable, and warn when they are written to
         self.may_refuse = True  # whether the program is allowed to leave a call to the plain function
         self.ranges: dict[Node, tuple[Dim, Dim]] = {}  # integers that are known to be from `low` up to `high`, inclusive
         self.checks: list[Node] = []  # bools: where one is true the program refuses the call, which then runs plainly

@@ -539,6 +539,7 @@ def _isin(element: Node, test_elements: Node, assume_unique: Any = False, invert
 
 def _over(a: Node, axis: Any, keepdims: Any, overwritten: Any, who: str) -> Shape:
     only(not flag(overwritten, who), who, "overwrite_input", overwritten, "the input stays as it is")
+    only(a.ndim > 0 or keepdims is np._NoValue or not keepdims, who, "keepdims", keepdims, "of 0-d arrays NumPy makes a 0-d array")
     axes = tuple(range(a.ndim)) if axis is None else several_axes(axis, a.ndim, who)
     check_count(a, axes, 0, who)
     return _reduced(a, axes, keepdims is not np._NoValue and flag(keepdims, who))

@@ -405,8 +405,10 @@ def _scalar_type_door(dtype: DType) -> Callable[..., Node]:
     def door(b: Builder, x: Any = 0, /) -> Node:
         """``np.float32(x)``: an array of that dtype is given back itself."""
         only(not isinstance(x, str), dtype.name, "x", x, "a number or an array")
+        if isinstance(x, Node) and x.ndim:
+            return converted_copy(b, x, dtype, copy=False)
         node = b.as_node(x, dtype)
-        return b.call("copy", node) if node is x and node.ndim == 0 and not b.is_scalar(node) else node
+        return b.call("copy", node) if node is x and not b.is_scalar(node) else node
 
     return door
 

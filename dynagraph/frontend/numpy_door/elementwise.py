@@ -13,7 +13,7 @@ from typing import Any, Union
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, order_of_new, reshape
+from dynagraph.frontend.numpy_door.arguments import flag, numpy_error, only, order_named, order_of_new, reshape
 from dynagraph.frontend.numpy_door.builder import LIMITS, Builder, Unsupported, WeakFloat, default_dtype, is_weak, known_dtype
 from dynagraph.frontend.numpy_door.layout import Order, copy_order, ufunc_order
 from dynagraph.frontend.numpy_door.table import (
@@ -637,13 +637,14 @@ def _rounded(b: Builder, x: Node, digits: int) -> Node:
     if x.dtype.is_integer and digits >= 0:
         return b.copy(x)
     if x.dtype.is_complex:
-        return b.call("complex", *(round_(b, part, digits) for part in _parts(b, x)))
+        return b.lay(b.call("complex", *(_rounded(b, part, digits) for part in _parts(b, x))), copy_order(b.layout(x)))
     if digits == 0:
         return b.call("rint", x)
     y = b.cast(x, dtypes.float64) if x.dtype.is_integer else x
     scale = b.scalar(10.0 ** abs(digits), y.dtype)
     there, back = ("multiply", "divide") if digits > 0 else ("divide", "multiply")
-    return b.cast(b.call(back, b.call("rint", b.call(there, y, scale)), scale), x.dtype)
+    made = b.cast(b.call(back, b.call("rint", b.call(there, y, scale)), scale), x.dtype)
+    return b.lay(made, order_named(b, "A", x, "round"))
 
 
 @numpy_function(np.fix, at_default=("out",))

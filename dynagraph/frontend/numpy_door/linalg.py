@@ -109,7 +109,14 @@ def _scaled(b: Builder, x: Node, y: Node) -> Node:
     """A product with a single number: of matrices by BLAS, of all else by np.multiply."""
     product = apply(b, np.multiply, x, y)
     by_blas = product.dtype.is_inexact and not product.dtype.is_half and product.ndim <= 2
-    return _in_c_order(b, product) if by_blas else product
+    if not by_blas or product.ndim == 0:
+        return product
+    return _in_c_order(b, _from_zero(b, product))
+
+
+def _from_zero(b: Builder, product: Node) -> Node:
+    """A product that NumPy adds to zero: -0.0 becomes 0.0."""
+    return b.call("add", product, b.scalar(0.0, product.dtype)) if product.dtype.is_inexact else product
 
 
 def _in_c_order(b: Builder, product: Node) -> Node:
@@ -304,7 +311,7 @@ def _outer_product(b: Builder, first: _Term, second: _Term, indices: list[str]) 
         moved = permute(b, x, [names.index(i) for i in present])
         sizes = dict(zip(present, moved.shape))
         aligned.append(reshape(b, moved, [sizes.get(i, 1) for i in indices]))
-    return b.call("multiply", *aligned), "".join(indices)
+    return _from_zero(b, b.call("multiply", *aligned)), "".join(indices)
 
 
 def _parse(subscripts: str, nodes: Sequence[Node]) -> tuple[list[str], str]:

@@ -216,6 +216,7 @@ def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | fl
     """By the op of that name where nothing else is given, else by its definition, in NumPy's order."""
     x, mask = _as_float(b, a, dtype, op), mask_of(b, _everywhere(where), op)
     axes, keeps = reduced_axes(axis, x.ndim, op), _kept(keepdims, op)
+    only(dtype is None or not x.dtype.is_complex, op, "dtype", dtype, "the result would be complex")
     if mask is None:
         check_count(x, axes, ddof, op)
     if mask is None and (mean is UNSET or mean is None):
@@ -585,7 +586,8 @@ def unwrap(b: Builder, p: Any, discont: Any = None, axis: Any = -1, *, period: A
     small = apply(b, np.less, apply(b, np.absolute, steps), period / 2 if discont is None else discont)
     correction = b.call("where", small, b.scalar(0, correction.dtype), correction)
     rest_of_x = apply(b, np.add, take(b, x, k, 1, x.shape[k] - 1), cumsum(b, correction, axis))
-    return b.call("concatenate", take(b, b.cast(x, dtype), k, 0, 1), b.cast(rest_of_x, dtype), axis=k)
+    made = b.call("concatenate", take(b, b.cast(x, dtype), k, 0, 1), b.cast(rest_of_x, dtype), axis=k)
+    return b.lay(made, copy_order(b.layout(x)))  # NumPy writes into a copy
 
 
 __all__ = ["reduce"]

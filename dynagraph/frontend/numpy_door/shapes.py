@@ -241,7 +241,9 @@ def broadcast_to(b: Builder, array: Any, shape: Any, subok: Any = False) -> Node
 def broadcast_arrays(b: Builder, *args: Any, subok: Any = False) -> tuple[Node, ...]:
     nodes = [b.as_node(a) for a in args]
     shape = broadcast_shapes(*(n.shape for n in nodes), who="broadcast_arrays")
-    return tuple(n if n.shape == shape else b.call("broadcast_to", n, shape=shape) for n in nodes)
+    found = tuple(n if n.shape == shape else b.call("broadcast_to", n, shape=shape) for n in nodes)
+    b.warning.update(made for made, n in zip(found, nodes) if made is not n)
+    return found
 
 
 # -- joining ----------------------------------------------------------------------------------------------------------

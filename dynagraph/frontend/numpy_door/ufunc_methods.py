@@ -171,8 +171,7 @@ def _identity(value: Any, dtype: DType) -> Any:
 
 
 def _check_elements(x: Node, axes: tuple[int, ...], who: str) -> None:
-    kept = [d for k, d in enumerate(x.shape) if k not in axes]
-    if any(x.shape[k] == 0 for k in axes) and not any(d == 0 for d in kept):
+    if any(x.shape[k] == 0 for k in axes):
         raise numpy_error(f"{who}: the array of shape {x.shape} has no elements along axis {axes}, and there is no identity")
 
 

@@ -40,12 +40,12 @@ def _reduced_shape(who: str) -> ShapeRule:
 
 
 def _nonempty_reduced_shape(who: str) -> ShapeRule:
-    """Extremes have no identity: results without elements to choose from do not exist."""
+    """Extremes have no identity: of an axis without elements there is none, as NumPy says also where the result is empty."""
     reduced_shape = _reduced_shape(who)
 
     def rule(metas: Metas, attrs: Attrs) -> Shape:
         result, shape = reduced_shape(metas, attrs), metas[0].shape
-        if any(shape[a] == 0 for a in attrs["axis"]) and not any(d == 0 for d in result):
+        if any(shape[a] == 0 for a in attrs["axis"]):
             raise ShapeError(
                 f"{who}: the array of shape {shape} has no elements along axis {attrs['axis']}, "
                 "and there is no identity to give instead"
