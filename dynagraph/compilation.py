@@ -33,6 +33,7 @@ from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
 from dynagraph.frontend.markers import is_compiling
 from dynagraph.frontend.markers import thread as _thread
+from dynagraph.frontend.originals import replaced
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.resume import Resumes, Target
 from dynagraph.frontend.tape import CALL_COMPILED, holds_boxes, tapes_alive
@@ -204,6 +205,9 @@ class Compilation(Locked):
         each.
         """
         function = compiled.__wrapped__
+        if (name := replaced()) is not None:
+            self._leave_to_replaced(function, name)
+            return _dispatch.PLAINLY
         if self.full or control.is_disabled() or is_compiling():
             return _dispatch.PLAINLY
         if self._declines(control.current_stance()):
@@ -245,6 +249,8 @@ class Compilation(Locked):
     # -- frames that a broken part enters ---------------------------------------------------------------------------
     def on_frame(self, function: types.FunctionType, code: types.CodeType, values: tuple) -> Any:
         """The code that the frame of a function called by a broken part shall run; None: its own."""
+        if replaced() is not None:
+            return None
         callee = self.callees.get(function)
         if callee is None or callee.code is not code:  # function.__code__ was replaced
             if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
@@ -411,6 +417,13 @@ class Compilation(Locked):
         if self.options.fullgraph or config.strict:
             raise error
         _log.warning("%s runs eagerly: the compiler failed", function.__qualname__, exc_info=error)
+
+    def _leave_to_replaced(self, function: types.FunctionType, name: str) -> None:
+        """Nothing is remembered: the original may come back.  No builtin is called here."""
+        reason = Break("REPLACED_BUILTIN", None, name).__str__()
+        self.stats.breaks[reason] += 1
+        if self.options.fullgraph:
+            raise CaptureError(f"{function.__qualname__}: {reason}")
 
     def _refuse(self, function: types.FunctionType) -> None:
         reason = f"{function.__qualname__}: generators and coroutines run eagerly"

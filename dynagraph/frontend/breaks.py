@@ -130,6 +130,11 @@ _ROWS = (
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),
     Reason(
+        "REPLACED_BUILTIN",
+        "a builtin function is not what it was when dynagraph was imported",
+        "put the original back; give the replacement another name, or a module of its own",
+    ),
+    Reason(
         "RANDOM_DRAW",
         "random numbers are drawn, which cannot be taken back, and an error that depends on data may have to be raised",
         "draw from a generator that is made in the function, or draw first and index in a function of its own",
