@@ -7,7 +7,7 @@ SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/di
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
-.PHONY: demo test test-all test-frontend contract lint types imports fuzz soak bench wheel-cp312 gpu-check extensions asan clean
+.PHONY: demo test test-all test-frontend contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -45,6 +45,10 @@ soak: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bars.py
+
+# for 3.11 to 3.13, as far as they are here; installing one needs no compiler
+wheels: $(VENV)/.installed
+	scripts/wheels.sh $(BIN)/python
 
 # for a machine with a GPU and no network: a wheel, and those that it needs, in gpu-wheels, which git neither tracks nor ignores
 wheel-cp312:

@@ -1,9 +1,13 @@
 """The C extensions; everything else about the package stands in pyproject.toml."""
 
+import shutil
+import sysconfig
 from glob import glob
+from os import environ
 
 import numpy
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 FLAGS = [
     "-O2",
@@ -15,7 +19,28 @@ FLAGS = [
     "-pthread",
 ]
 
+
+
+class BuildExtensions(build_ext):
+    """Says in one sentence what to do where there is no C compiler, or it fails."""
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            if ext.optional:
+                raise
+            compiler = (environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+            failed = f"the C compiler {compiler} failed, as it says above" if shutil.which(compiler) else f"there is no {compiler}"
+            raise SystemExit(
+                f"dynagraph: {failed}; to install from source, install gcc or clang (Debian, Ubuntu: apt-get install gcc; Fedora: "
+                "dnf install gcc) or name yours in CC, and Python's headers (python3-dev); a wheel needs none of these "
+                f"({type(error).__name__})"
+            ) from None
+
+
 setup(
+    cmdclass={"build_ext": BuildExtensions},
     ext_modules=[
         Extension(
             "dynagraph._core._dispatch",
