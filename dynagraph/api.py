@@ -99,7 +99,9 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str, dev
     _check_device(device, backend)
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
     found = get_backend(backend, "default" if mode == UNLIMITED else mode, device)
-    return Options(fullgraph, dynamic, found, name, limited=mode != UNLIMITED)
+    # who names a device, the reference or a backend of his own wants it to run
+    measured = device in (None, "cpu") and backend in ("cpu", "c", "numpy")
+    return Options(fullgraph, dynamic, found, name, limited=mode != UNLIMITED, measured=measured)
 
 
 def _check_device(device: Any, backend: Any) -> None:

@@ -16,7 +16,8 @@ from dynagraph._core._dispatch import Entry
 from dynagraph.failures import Kind
 
 FUNCTIONS_WORTH = 20  # the allowance of the process, by that of one function: 10 s by 0.5 s
-USABLE = 0.8  # of the allowance: the rest is for what ends late
+USABLE = 0.8  # of the allowance, and
+SURE = 0.95  # of what was earned: the rest is for what ends late, and for looking whether it is time
 LEAST = 0.02  # seconds with which it is worth to begin
 
 
@@ -32,7 +33,7 @@ class Ledger:
         """Seconds that compiling may take now; None: any."""
         if config.compile_budget is None:
             return None
-        return USABLE * self.share * config.compile_budget + self.earned - self.spent
+        return USABLE * self.share * config.compile_budget + SURE * self.earned - self.spent
 
 
 PROCESS = Ledger(FUNCTIONS_WORTH)

@@ -147,7 +147,7 @@ class Program:
 class Options:
     """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning.
 
-    `limited`: compiling may cost what plain calls have earned, see bargain.py.
+    `limited`: compiling may cost what plain calls have earned, see bargain.py.  `measured`: calls go the faster way.
     """
 
     fullgraph: bool = False
@@ -156,6 +156,7 @@ class Options:
     backend_name: str = "cpu"
     whole: bool = False
     limited: bool = True
+    measured: bool = True
 
 
 class Compilation(Locked):
@@ -359,11 +360,7 @@ class Compilation(Locked):
         )
         captured_at = time.perf_counter()
         executable = self.options.backend(captured.graph) if captured.has_operations else None
-        may_not_pay = captured.stop is not None or captured.graph.may_refuse  # as all graphs of CuPy's arrays may
-        measured = config.stay_eager and self is self.root and may_not_pay and not captured.n_symbols
-        # the time of kernels passes on the device: that of the call does not tell
-        measured = measured and not (executable is not None and (executable.checked or executable.launcher is not None))
-        entry = make_entry(captured, executable, function.__closure__, measured)
+        entry = make_entry(captured, executable, function.__closure__, self._is_measured(executable))
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
@@ -380,6 +377,13 @@ class Compilation(Locked):
         self.root.compiled.last_graph = captured.graph
         _log.info("%s: compiled in %.1f ms", function.__qualname__, 1e3 * (time.perf_counter() - start))
         return entry
+
+    def _is_measured(self, executable: Executable | None) -> bool:
+        """Whether calls that the program could serve go the faster way."""
+        if not config.stay_eager or not self.options.measured or self is not self.root:
+            return False
+        # the time of kernels passes on the device: that of the call does not tell
+        return executable is None or not (executable.checked or executable.launcher is not None)
 
     def _note_misses(self, function: types.FunctionType, values: tuple) -> None:
         """Remember why the program that came closest does not serve a call."""

@@ -197,7 +197,8 @@ SWITCHES: tuple[Switch, ...] = (
         True,
         _flag,
         "0 or 1",
-        "let functions that break, or call out to NumPy, run plainly where some calls show that to be faster",
+        "let calls run plainly where that is faster than their program, as the first three of each kind show, and later ones, ever "
+        "more rarely; of functions that are compiled from then on",
     ),
     Switch(
         "compile_budget",

@@ -18,8 +18,9 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     _folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
     os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
     os.environ["DYNAGRAPH_MEASURE_DEVICES"] = "0"
-    # on a loaded machine anything may take too long; tests of the budget set their own
-    os.environ["DYNAGRAPH_COMPILE_BUDGET"] = "unlimited"
+    # on a loaded machine anything may take too long, or be slower than NumPy; tests of that set their own
+    os.environ.setdefault("DYNAGRAPH_STAY_EAGER", "0")
+    os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 

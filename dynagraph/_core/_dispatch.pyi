@@ -189,6 +189,9 @@ tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; signals ar
 
 PLAINLY: object  # what `on_miss` gives for a plain call of the function, which is timed
 
+def set_clock(clock: Callable[[], float] | None, /) -> None:
+    """What gives the seconds by which calls are timed, for tests; None: the system's."""
+
 def note_compiling(seconds: float, /) -> None:
     """So much of the time of the calls under way in this thread went into compiling."""
 

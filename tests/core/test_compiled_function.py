@@ -12,7 +12,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
-from dynagraph._core._dispatch import CompiledFunction, Entry, PythonPlan, bind
+from dynagraph._core._dispatch import PLAINLY, CompiledFunction, Entry, PythonPlan, bind, note_compiling, set_clock
 
 
 def eagerly(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
@@ -518,35 +518,163 @@ def test_no_leaks_in_many_calls() -> None:
 # -- the faster way ---------------------------------------------------------------------------------------------------------------
 
 
-def measured(seconds: dict[str, float], calls: list[str]) -> CompiledFunction:
-    """A function whose only entry is measured; it and the entry take their time."""
+class Clock:
+    """By which calls are timed: it goes on by what a way is said to take."""
 
-    def spend(way: str) -> str:
-        calls.append(way)
-        end = time.perf_counter() + seconds[way]
-        while time.perf_counter() < end:
-            pass
+    def __init__(self) -> None:
+        self.now = 1.0
+        self.calls: list[str] = []
+        self.seconds = {"plain": 0.0, "compiled": 0.0}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def spend(self, way: str) -> str:
+        self.calls.append(way)
+        self.now += self.seconds[way]
         return way
 
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    clock = Clock()
+    set_clock(clock)
+    yield clock
+    set_clock(None)
+
+
+def measured(clock: Clock, **seconds: float) -> CompiledFunction:
+    """A function whose only entry is measured; it and the entry take their time."""
+    clock.seconds = seconds
+
     def f() -> str:
-        return spend("plain")
+        return clock.spend("plain")
 
     cf = CompiledFunction(f, lambda *_: "missed")
-    cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", spend, (("const", "compiled"),))), None, True))
+    cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", clock.spend, (("const", "compiled"),))), None, True))
     return cf
 
 
 @pytest.mark.parametrize("faster, slower", [("plain", "compiled"), ("compiled", "plain")])
-def test_a_measured_entry_takes_the_faster_way(faster: str, slower: str) -> None:
-    calls: list[str] = []
-    cf = measured({faster: 0.0005, slower: 0.003}, calls)
-    for _ in range(60):
+def test_a_measured_entry_takes_the_faster_way(clock: Clock, faster: str, slower: str) -> None:
+    cf = measured(clock, **{faster: 1e-5, slower: 5e-5})
+    for _ in range(300):
         cf()
-    assert calls[:16] == ["compiled"] * 16  # short runs are not disturbed
-    assert calls.count("plain") == cf.counters()["stayed_eager"]
-    assert calls[-20:] == [faster] * 20
+    assert clock.calls[:2] == ["plain", "compiled"] and clock.calls[2:] == [faster] * 298
+    assert clock.calls.count("plain") == cf.counters()["stayed_eager"]
     assert [entry.stays_eager for entry in cf.entries] == [faster == "plain"]
-    assert calls.count(slower) < 30
+
+
+def test_what_is_nearly_as_fast_is_measured_a_few_times(clock: Clock) -> None:
+    cf = measured(clock, plain=1e-5, compiled=1.2e-5)
+    for _ in range(100):
+        cf()
+    assert clock.calls == ["plain", "compiled"] * 4 + ["plain"] * 92
+
+
+@pytest.mark.parametrize("way, slower", [("plain", "compiled"), ("compiled", "plain")])
+@pytest.mark.parametrize("disturbed", [5, 100])
+def test_a_disturbed_sample_does_not_decide_for_ever(clock: Clock, way: str, slower: str, disturbed: int) -> None:
+    cf = measured(clock, **{slower: 1e-5, way: disturbed * 1e-5})
+    for _ in range(2):
+        cf()
+    clock.seconds[way] = 1e-6
+    for _ in range(100):
+        cf()
+    assert clock.calls[2:102] == [slower] * 100
+    for _ in range(200 * disturbed):
+        cf()
+    assert clock.calls[-100:] == [way] * 100
+
+
+@pytest.mark.parametrize("slower, faster", [("plain", "compiled"), ("compiled", "plain")])
+@pytest.mark.parametrize("ratio", [2, 5, 50])
+def test_measuring_again_costs_little(clock: Clock, slower: str, faster: str, ratio: int) -> None:
+    cf = measured(clock, **{slower: ratio * 1e-6, faster: 1e-6})
+    n = 100_000
+    for _ in range(n):
+        cf()
+    assert clock.now - 1.0 < 1e-6 * (1.02 * n + 100)
+
+
+def test_what_is_much_faster_twice_is_never_asked_again(clock: Clock) -> None:
+    cf = measured(clock, plain=1e-3, compiled=1e-6)
+    for _ in range(500_000):
+        cf()
+    assert clock.calls.count("plain") == 2
+
+
+def test_sizes_are_measured_by_themselves(clock: Clock) -> None:
+    """Of symbolic sizes: the program is faster for long arrays, the plain call for short ones."""
+    clock.seconds = {"compiled": 1e-3}
+
+    def f(x: np.ndarray) -> str:
+        clock.seconds["plain"] = 1e-4 * len(x)
+        return clock.spend("plain")
+
+    guards = (("array", 0, 0, np.dtype(float), 1, (None,), None, None), ("dim", 0, 0, 0))
+    plan = PythonPlan(lambda x: (), 1, ("call", clock.spend, (("const", "compiled"),)), 1)
+    cf = CompiledFunction(f, lambda *_: "missed")
+    cf.add_entry(Entry(guards, 1, plan, None, True))
+    for _ in range(20):
+        cf(np.zeros(3)), cf(np.zeros(100))
+    assert clock.calls[-10:] == ["plain", "compiled"] * 5
+    assert cf(np.zeros(2)) == "plain" and cf(np.zeros(120)) == "compiled" and cf.entries[0].stays_eager
+
+
+def test_sizes_of_one_class_are_compared_with_care(clock: Clock) -> None:
+    """The plain sample was of a shorter array than that of the program."""
+    clock.seconds = {"plain": 0.9e-3, "compiled": 1e-3}
+    guards = (("array", 0, 0, np.dtype(float), 1, (None,), None, None), ("dim", 0, 0, 0))
+    plan = PythonPlan(lambda x: (), 1, ("call", clock.spend, (("const", "compiled"),)), 1)
+    cf = CompiledFunction(lambda x: clock.spend("plain"), lambda *_: "missed")
+    cf.add_entry(Entry(guards, 1, plan, None, True))
+    for _ in range(30):
+        cf(np.zeros(3))
+    assert clock.calls[-10:] == ["compiled"] * 10
+
+
+def test_compiling_is_not_counted(clock: Clock) -> None:
+    """A part of the function is compiled in its plain run: that was no plain run's time."""
+
+    def f() -> str:
+        clock.now += 0.5
+        note_compiling(0.5)
+        return clock.spend("plain")
+
+    clock.seconds = {"plain": 1e-3, "compiled": 2e-3}
+    cf = CompiledFunction(f, lambda *_: "missed")
+    cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", clock.spend, (("const", "compiled"),))), None, True))
+    cf(), cf()
+    assert cf.entries[0].stays_eager and cf.earned == pytest.approx(2e-3)
+
+
+def test_calls_that_are_put_off_run_plainly_and_earn(clock: Clock) -> None:
+    clock.seconds = {"plain": 0.25}
+    asked: list[int] = []
+
+    def on_miss(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
+        asked.append(len(clock.calls))
+        cf.put_off(1.0)
+        return PLAINLY
+
+    cf = CompiledFunction(lambda x, *, y=0: clock.spend("plain"), on_miss)
+    for k in range(11):
+        assert cf(1, y=k) == "plain"
+    assert asked == [0, 4, 8] and cf.earned == pytest.approx(11 * 0.25)
+
+
+def test_plain_calls_within_plain_calls_earn_once(clock: Clock) -> None:
+    clock.seconds = {"plain": 1.0}
+
+    def f(n: int) -> None:
+        clock.spend("plain")
+        if n:
+            cf(n - 1)
+
+    cf = CompiledFunction(f, lambda *_: PLAINLY)
+    cf(5)
+    assert cf.earned == pytest.approx(6.0)
 
 
 def test_an_entry_that_is_not_measured_serves_always() -> None:

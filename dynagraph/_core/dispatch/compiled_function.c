@@ -68,53 +68,101 @@ static PyObject *follow_tails(PyObject *result)
 
 /* -- entries --------------------------------------------------------------------------------------------------------------- */
 
+/* which way calls go, for an entry, or for a class of the sizes that it serves */
+typedef struct {
+    char way;
+    int n_plain, n_compiled;          /* samples since `way` became MEASURED, */
+    int all_plain;                    /* and since the entry was made */
+    double best_plain, best_compiled; /* nanoseconds, 0: none yet */
+    unsigned long long left, taken;   /* calls until it is measured again; calls so far */
+} choice;
+
 typedef struct {
     PyObject_HEAD
     dg_guards *guards;
     PyObject *plan;
     PyObject *closure; /* of the function, for "closure" guards; set when the entry is added */
     int n_registers, n_parameters; /* how many values the guards and the plan read, at least */
-    unsigned long long hits;
-    /* which way is faster, for an entry that may not pay (a broken function, calls out): see below */
-    char choice;
-    int n_plain;
-    unsigned n_measured;
-    double best_compiled, best_plain; /* nanoseconds */
+    unsigned long long hits, plain;
+    int n_symbols, n_choices; /* one choice for each class of sizes; none: the program serves always */
+    choice *choices;
 } entry_object;
 
 /* -- the faster way -----------------------------------------------------------------------------------------------------------
 
-   An entry that is measured serves its first calls; of the next some run plainly, and the faster way serves the rest. Both are
-   right; what they cost only the machine knows. */
+   Of the first calls that an entry could serve some run plainly, and the faster way takes the rest. Both are right; what they cost
+   only the machine knows. It is asked again, ever more rarely: one sample may have been disturbed. */
 
-enum { SERVES, MEASURED, STAYS_EAGER };
-enum { WARM_CALLS = 16, MAX_PLAIN = 5 };
+enum { NEW, MEASURED, SERVES, STAYS_EAGER };
+enum { SIZE_CLASSES = 40, MAX_SAMPLES = 5 };
 
 /* one call of a function that has measured entries */
 struct trial {
     entry_object *entry; /* a reference; null: no measured entry serves it */
+    choice *of;
     int plain;
     double start, compiling;
 };
 
+static PyObject *clock_of_tests; /* gives seconds */
+
+int dg_set_clock(PyObject *clock)
+{
+    if (clock != Py_None && !PyCallable_Check(clock)) {
+        PyErr_Format(PyExc_TypeError, "set_clock: expected a callable or None, got %R", clock);
+        return -1;
+    }
+    Py_XSETREF(clock_of_tests, clock == Py_None ? NULL : Py_NewRef(clock));
+    return 0;
+}
+
 static double nanoseconds(void)
 {
+    if (clock_of_tests) {
+        PyObject *type, *value, *traceback, *seconds; /* a call may just have failed */
+        PyErr_Fetch(&type, &value, &traceback);
+        seconds = PyObject_CallNoArgs(clock_of_tests);
+        double now = seconds ? 1e9 * PyFloat_AsDouble(seconds) : 0;
+        Py_XDECREF(seconds);
+        PyErr_Restore(type, value, traceback);
+        return now;
+    }
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
 }
 
-/* the choice between the two, as far as it is clear */
-static char chosen(const entry_object *entry)
+/* Sizes of one class differ by less than a factor of two, so times of one class can be compared as far as that. */
+static inline choice *choice_of(const entry_object *entry, const int64_t *sizes)
 {
-    if (entry->n_plain == 0 || entry->best_compiled == 0)
-        return MEASURED;
-    if (8 * entry->best_compiled < entry->best_plain) /* a first plain call is slower than later ones, but not that much */
-        return SERVES;
-    int is_clear = 1.5 * entry->best_plain < entry->best_compiled || 1.5 * entry->best_compiled < entry->best_plain;
-    if (entry->n_plain < (is_clear ? 2 : MAX_PLAIN))
-        return MEASURED;
-    return entry->best_plain < entry->best_compiled ? STAYS_EAGER : SERVES;
+    int bits = 0;
+    if (entry->n_choices > 1) {
+        for (int k = 0; k < entry->n_symbols; ++k)
+            bits += sizes[k] > 0 ? 64 - __builtin_clzll((unsigned long long)sizes[k]) : 0;
+        bits = bits < SIZE_CLASSES ? bits : SIZE_CLASSES - 1;
+    }
+    return &entry->choices[bits];
+}
+
+/* how much slower the program has to be for calls to run plainly */
+static double handicap(const entry_object *entry) { return entry->n_choices > 1 ? 2.0 : 1.0; }
+
+/* Decides which way to take, and for how many calls: what the other way costs is to be a hundredth of what these calls do. */
+static void decide(const entry_object *entry, choice *of)
+{
+    if (of->n_plain == 0 || of->n_compiled == 0)
+        return;
+    double plain = of->best_plain * handicap(entry), compiled = of->best_compiled;
+    int is_first = of->taken < 2 * MAX_SAMPLES;
+    int is_clear = 1.5 * plain < compiled || 1.5 * compiled < plain;
+    if (is_first && !is_clear && of->n_plain < MAX_SAMPLES)
+        return;
+    of->way = plain < compiled ? STAYS_EAGER : SERVES;
+    double ratio = plain < compiled ? compiled / plain : plain / compiled;
+    of->left = of->taken + 8 + (unsigned long long)(100 * ratio);
+    if (of->way == SERVES && ratio > 8 && of->all_plain > 1) /* two samples are not both disturbed so much */
+        of->left = 0;
+    of->n_plain = of->n_compiled = 0;
 }
 
 /* Nanoseconds of this thread that no call may count as its own: compiling, and those that calls within it have counted. */
@@ -128,15 +176,17 @@ void dg_note_compiling(double took)
 
 static void end_trial(trial *measured, int succeeded)
 {
-    entry_object *entry = measured->entry;
-    if (succeeded && entry->choice == MEASURED) {
+    choice *of = measured->of;
+    if (succeeded && of->way == MEASURED) {
         double took = nanoseconds() - measured->start - (compiling - measured->compiling);
-        double *best = measured->plain ? &entry->best_plain : &entry->best_compiled;
+        double *best = measured->plain ? &of->best_plain : &of->best_compiled;
         *best = *best == 0 || took < *best ? took : *best;
-        entry->n_plain += measured->plain;
-        entry->choice = chosen(entry);
+        of->n_plain += measured->plain;
+        of->all_plain += measured->plain;
+        of->n_compiled += !measured->plain;
+        decide(measured->entry, of);
     }
-    Py_DECREF(entry);
+    Py_DECREF(measured->entry);
 }
 
 typedef struct {
@@ -175,8 +225,16 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (!entry)
         return NULL;
     entry->n_registers = n_registers;
-    entry->choice = measured ? MEASURED : SERVES;
     entry->plan = Py_NewRef(plan);
+    entry->n_symbols = dg_plan_symbols(plan);
+    entry->n_choices = !measured ? 0 : entry->n_symbols ? SIZE_CLASSES : 1;
+    entry->choices = measured ? PyMem_Calloc((size_t)entry->n_choices, sizeof(choice)) : NULL;
+    if (measured && !entry->choices) {
+        Py_DECREF(entry);
+        return PyErr_NoMemory();
+    }
+    if (entry->n_choices == 1)
+        entry->choices->way = MEASURED;
     entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
     entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan), dg_plan_drawn(plan));
     if (!entry->guards) {
@@ -201,6 +259,7 @@ static void entry_dealloc(entry_object *entry)
 {
     PyObject_GC_UnTrack(entry);
     entry_clear(entry);
+    PyMem_Free(entry->choices);
     Py_TYPE(entry)->tp_free(entry);
 }
 
@@ -300,7 +359,26 @@ static PyMemberDef entry_members[] = {
     {0},
 };
 
-static PyObject *stays_eager(entry_object *entry, void *ignored) { return PyBool_FromLong(entry->choice == STAYS_EAGER); }
+static int is_any(const entry_object *entry, int way)
+{
+    int found = 0;
+    for (int k = 0; k < entry->n_choices; ++k)
+        found |= entry->choices[k].way == way;
+    return found;
+}
+
+/* the least that a plain call took, of all sizes; 0: none was measured */
+static double least_plain(const entry_object *entry)
+{
+    double least = 0;
+    for (int k = 0; k < entry->n_choices; ++k) {
+        double best = entry->choices[k].best_plain;
+        least = best != 0 && (least == 0 || best < least) ? best : least;
+    }
+    return least;
+}
+
+static PyObject *stays_eager(entry_object *entry, void *ignored) { return PyBool_FromLong(is_any(entry, STAYS_EAGER)); }
 
 static PyGetSetDef entry_getset[] = {
     {"stays_eager", (getter)stays_eager, NULL, "whether calls that it could serve run plainly, as that was measured to be faster", NULL},
@@ -479,15 +557,24 @@ static inline int position_of(compiled_function *self, int step)
 enum { REFUSED = 2 };
 
 /* whether the plain function shall take a call that the entry could serve */
-static int runs_plainly(entry_object *entry, trial *measured)
+static inline int runs_plainly(compiled_function *self, entry_object *entry, choice *of, trial *measured)
 {
-    if (entry->choice == STAYS_EAGER)
-        return 1;
-    if (!measured) /* behind a break: it is the function as a whole that is measured */
+    ++of->taken;
+    if (of->way == SERVES || of->way == STAYS_EAGER) {
+        int plain = of->way == STAYS_EAGER;
+        if (--of->left == 0)
+            of->way = self->measures = MEASURED; /* from the next call on */
+        return plain;
+    }
+    if (of->way == NEW) { /* the first call of these sizes: it warms up, and is not timed */
+        of->way = self->measures = MEASURED;
+        return 0;
+    }
+    if (!measured || measured->start == 0) /* behind a break: it is the function as a whole that is measured */
         return 0;
     measured->entry = (entry_object *)Py_NewRef(entry);
-    measured->plain = entry->n_measured >= WARM_CALLS && entry->n_measured % 2 == 0;
-    ++entry->n_measured;
+    measured->of = of;
+    measured->plain = of->n_plain <= of->n_compiled;
     return measured->plain;
 }
 
@@ -514,9 +601,10 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
         if (dg_guards_run(entry->guards, &frame, closure) == -1) {
             *served = 1;
             self->recent = position < self->n_entries ? position : 0;
-            if (entry->choice != SERVES && runs_plainly(entry, measured)) {
+            if (entry->choices && runs_plainly(self, entry, choice_of(entry, frame.sizes), measured)) {
                 *served = REFUSED;
                 ++self->stayed_eager;
+                ++entry->plain;
                 Py_DECREF(entry);
                 return NULL;
             }
@@ -589,13 +677,13 @@ static void note_measuring(compiled_function *self)
 {
     self->measures = 0;
     for (int k = 0; k < self->n_entries; ++k)
-        self->measures |= self->entries[k]->choice == MEASURED;
+        self->measures |= is_any(self->entries[k], MEASURED);
 }
 
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     int quiet;
-    trial measured = {NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0, compiling};
+    trial measured = {NULL, NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0, compiling};
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
     if (measured.entry) {
         end_trial(&measured, result != NULL);
@@ -680,7 +768,7 @@ static PyObject *add_entry(compiled_function *self, PyObject *entry)
     Py_XSETREF(((entry_object *)entry)->closure, Py_XNewRef(PyFunction_GET_CLOSURE(self->function)));
     self->entries[self->n_entries] = (entry_object *)Py_NewRef(entry);
     self->recent = self->n_entries++;
-    self->measures |= ((entry_object *)entry)->choice == MEASURED;
+    self->measures |= is_any((entry_object *)entry, MEASURED);
     Py_RETURN_NONE;
 }
 
@@ -710,7 +798,7 @@ static PyObject *earned(compiled_function *self, void *ignored)
 {
     double total = self->plain;
     for (int k = 0; k < self->n_entries; ++k)
-        total += (double)self->entries[k]->hits * self->entries[k]->best_plain;
+        total += (double)(self->entries[k]->hits + self->entries[k]->plain) * least_plain(self->entries[k]);
     return PyFloat_FromDouble(1e-9 * total);
 }
 

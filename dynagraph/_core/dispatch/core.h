@@ -128,6 +128,7 @@ typedef struct {
 } dg_tail;
 extern PyObject *dg_plainly; /* what on_miss gives for a plain call of the function */
 void dg_note_compiling(double nanoseconds);
+int dg_set_clock(PyObject *clock);
 extern PyTypeObject dg_TailType;
 PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 

@@ -181,6 +181,13 @@ static PyObject *py_note_compiling(PyObject *module, PyObject *value)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_clock(PyObject *module, PyObject *clock)
+{
+    if (dg_set_clock(clock) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"bind", py_bind, METH_VARARGS, "bind(function, args, kwargs=None) -> bound parameters in order of co_varnames"},
     {"set_threads", py_set_threads, METH_O, "set_threads(n): 0 for as many as this process has processors"},
@@ -201,6 +208,7 @@ static PyMethodDef methods[] = {
      "its attribute _carrier"},
     {"set_of_signal", py_set_of_signal, METH_O,
      "set_of_signal(function): what tells of an exception whether a signal's handler raised it; before, none did"},
+    {"set_clock", py_set_clock, METH_O, "set_clock(function or None): what gives the seconds by which calls are timed, for tests"},
     {"note_compiling", py_note_compiling, METH_O,
      "note_compiling(seconds): so much of the time of the calls under way in this thread went into compiling"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
