@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph import bargain, deadline
+from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import Account, Ledger, Needs
 
 X = np.arange(4.0)
@@ -238,3 +242,49 @@ def test_programs_that_are_dropped_take_no_credit_away() -> None:
     account.settle(0.5)  # after a reset
     account.settle(0.75)
     assert account.ledger.earned - before == 2.25
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("option", [(), ("--together",)], ids=["alone", "together"])
+def test_the_bargain_holds_for_every_program(option: tuple[str, ...]) -> None:
+    environment = {k: v for k, v in os.environ.items() if k not in ("DYNAGRAPH_COMPILE_BUDGET", "DYNAGRAPH_STAY_EAGER")}
+    script = Path(__file__).resolve().parent.parent / "benchmarks" / "bargain.py"
+    done = subprocess.run([sys.executable, script, *option], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+def test_a_program_of_one_graph_is_measured_and_calls_its_effects_once(fullgraph: bool) -> None:
+    seen: list[float] = []
+
+    @dg.compile(fullgraph=fullgraph)
+    def f(x: Any, log: list) -> Any:
+        log.append(x.shape[0])  # once for each call, whichever way it goes
+        return np.sqrt(x) + 1
+
+    with dg.config.override(stay_eager=True, compile_budget=None):
+        for _ in range(10):
+            np.testing.assert_array_equal(f(X, seen), np.sqrt(X) + 1)
+    assert f.stats.misses == 1 and f.stats.stayed_eager >= 1 and f.stats.hits + f.stats.stayed_eager == 9
+    assert len(f.entries) == 1 and seen == [4] * 10
+
+
+def test_random_streams_are_the_same_whichever_way_calls_go() -> None:
+    def draw(rng: Any) -> Any:
+        return np.sqrt(rng.random(5)) + rng.normal(size=5)
+
+    compiled = dg.compile(draw)
+    mine, other = np.random.default_rng(7), np.random.default_rng(7)
+    with dg.config.override(stay_eager=True, compile_budget=None):
+        for _ in range(30):
+            np.testing.assert_allclose(compiled(mine), draw(other), rtol=1e-12)
+    assert mine.bit_generator.state == other.bit_generator.state and compiled.stats.stayed_eager >= 1
+
+
+def test_backends_that_were_named_are_used() -> None:
+    for backend in ("reference", lambda graph, inputs: get_backend("reference")(graph)):
+        compiled = dg.compile(lambda x: x + 1, backend=backend)
+        with dg.config.override(stay_eager=True, compile_budget=None):
+            for _ in range(20):
+                compiled(X)
+        assert compiled.stats.stayed_eager == 0
