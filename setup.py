@@ -45,7 +45,7 @@ setup(
         Extension(
             "dynagraph._core._dispatch",
             sources=sorted(glob("dynagraph/_core/dispatch/*.c")),
-            depends=sorted(glob("dynagraph/_core/dispatch/*.h")) + ["dynagraph/_core/runtime.h"],
+            depends=sorted(glob("dynagraph/_core/dispatch/*.h")) + ["dynagraph/_core/runtime.h", "dynagraph/_core/stack.h"],
             include_dirs=[numpy.get_include(), "dynagraph/_core"],
             extra_compile_args=FLAGS,
             extra_link_args=["-pthread"],
@@ -54,6 +54,7 @@ setup(
         Extension(
             "dynagraph._core._frame_hook",
             sources=["dynagraph/_core/frame_hook.c"],
+            depends=["dynagraph/_core/stack.h"],
             extra_compile_args=FLAGS,
             optional=True,
         ),

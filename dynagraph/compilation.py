@@ -8,10 +8,11 @@ Whatever cannot be captured runs as it always did.
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import inspect
 import logging
 import time
+import traceback
 import types
 import warnings
 import weakref
@@ -25,7 +26,7 @@ from dynagraph._core import _dispatch
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import LEAST, Account, Needs
-from dynagraph.errors import CaptureError
+from dynagraph.errors import CaptureError, CompilerError
 from dynagraph.failures import Failures, Kind, types_of
 from dynagraph.forks import Locked
 from dynagraph.frontend.assemble import call_instead
@@ -46,6 +47,7 @@ try:
 except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
     _frame_hook = None  # type: ignore[assignment]
 
+MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
 REMEMBERED_MISSES = 100
@@ -328,7 +330,10 @@ class Compilation(Locked):
         try:
             with deadline.within(left):
                 entry = self._compile(function, values)
-            self.needs.made(kind, entry, time.perf_counter() - start)
+            if entry is None:
+                self._remember(values)
+            else:
+                self.needs.made(kind, entry, time.perf_counter() - start)
             return entry
         except deadline.OutOfTime:
             self._note_deadline(function, kind, time.perf_counter() - start)
@@ -345,9 +350,17 @@ class Compilation(Locked):
         return None
 
     def _compile(self, function: types.FunctionType, values: tuple) -> Any:
-        with contextlib.suppress(_Changed):  # a finalizer or another thread came between: once more
-            return self._compile_once(function, values)
-        return self._compile_once(function, values)
+        """An entry; None where what the capture looks at goes on changing, by a signal's handler, a finalizer, another thread."""
+        said: set[str] = set()
+        for _ in range(MAX_CHANGES):
+            try:
+                return self._compile_once(function, values)
+            except _Changed as change:
+                if str(change) in said:  # the same each time: nothing has changed, it is a bug
+                    raise
+                said.add(str(change))
+        _log.info("%s runs eagerly: %s", function.__qualname__, said.pop())
+        return None
 
     def _compile_once(self, function: types.FunctionType, values: tuple) -> Any:
         start = time.perf_counter()
@@ -416,7 +429,7 @@ class Compilation(Locked):
 
     def _note_failure(self, function: types.FunctionType, error: Exception, values: tuple) -> None:
         self.stats.fallbacks += 1
-        self.stats.last_error = error
+        self.stats.last_error = _without_frames(error)
         self._remember(values)
         if self.options.fullgraph or config.strict:
             raise error
@@ -524,6 +537,18 @@ def _call_with(function: types.FunctionType, values: tuple[Any, ...]) -> Any:
     if code.co_flags & inspect.CO_VARKEYWORDS:
         named.update(rest.pop(0))
     return function(*values[:n], *more, **named)
+
+
+def _without_frames(error: Exception) -> Exception:
+    """A copy to keep: it says what the traceback said, and holds none of the frames, whose variables are the call's arguments."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        kept = copy.copy(error)
+    except Exception:  # its class cannot be copied
+        kept = CompilerError(f"{type(error).__name__}: {error}")
+    kept.__traceback__ = kept.__cause__ = kept.__context__ = None
+    kept.add_note(text.rstrip())
+    return kept
 
 
 class _Changed(AssertionError):

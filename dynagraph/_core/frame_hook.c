@@ -18,6 +18,8 @@
 #include <internal/pycore_interp.h>
 #undef Py_BUILD_CORE
 
+#include "stack.h"
+
 /* -- what differs between versions ----------------------------------------------------------------------------------------- */
 
 #if PY_VERSION_HEX >= 0x030D0000
@@ -333,13 +335,13 @@ static PyObject *evaluate(PyThreadState *ts, _PyInterpreterFrame *frame, int thr
     Py_INCREF(outer.function);
     PyCodeObject *code = frame_code(frame);
     int mark = mark_of(code);
-    if (!mark && is_offered(frame, throwflag, outer.function)) {
+    if (!mark && dg_has_room(DG_ROOM_TO_CAPTURE) && is_offered(frame, throwflag, outer.function)) {
         Py_INCREF(code); /* to be swapped for another one */
         throwflag = offer(ts, frame); /* 1: as if the frame's first instruction had raised it */
         mark = frame_code(frame) == code ? mark_of(code) : 0; /* the watcher may have marked it */
         Py_DECREF(code);
     }
-    int goes_on = !(mark & MARK_DEEP) && outer.depth < MOST_NESTED;
+    int goes_on = !(mark & MARK_DEEP) && outer.depth < MOST_NESTED && dg_has_room(DG_ROOM_TO_CAPTURE);
     PyObject *result;
     if (goes_on) {
         set_now((extent){outer.function, frame, outer.depth + 1});

@@ -512,7 +512,7 @@ static void count_plain(compiled_function *self, double start, double before)
 static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     ++self->misses;
-    if (!self->on_miss) /* the garbage collector has cleared it */
+    if (!self->on_miss || !dg_has_room(DG_ROOM_TO_CAPTURE)) /* the garbage collector has cleared it; a capture calls much */
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if (self->put_off > 0) {
         double start = nanoseconds(), before = counted;
@@ -641,7 +641,7 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
     compiled_function *self = (compiled_function *)callable;
     *quiet = 0;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
-    if (!self->enabled || is_traced())
+    if (!self->enabled || is_traced() || !dg_has_room(DG_ROOM_TO_RUN))
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
         Py_XSETREF(self->code, Py_NewRef((PyObject *)code));
@@ -683,6 +683,8 @@ static void note_measuring(compiled_function *self)
 static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     int quiet;
+    if (!dg_has_room(DG_ROOM_TO_CALL))
+        return PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack of this thread is nearly full");
     trial measured = {NULL, NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0, compiling};
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
     if (measured.entry) {

@@ -13,6 +13,7 @@
 #include <numpy/arrayscalars.h>
 
 #include "../runtime.h"
+#include "../stack.h"
 
 /* -- thread_pool.c: the pool that generated code runs on -- */
 extern dg_runtime dg_the_runtime;
