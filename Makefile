@@ -7,7 +7,7 @@ SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/di
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
-.PHONY: demo test test-all test-frontend contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check extensions asan clean
+.PHONY: demo test test-all test-zig test-frontend contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -15,9 +15,15 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(PYTEST)
 
-# with every case of the tests that `make test` samples
+# with every case of the tests that `make test` samples, and under another C compiler
 test-all: $(VENV)/.installed
 	$(PYTEST) --all-cases
+	$(MAKE) test-zig
+
+# the tests of the C backend under the compiler of dynagraph[compiler], which is installed for it (100 MB)
+test-zig: $(VENV)/.installed
+	$(BIN)/python -c "import ziglang" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable ".[compiler]"
+	DYNAGRAPH_CC=ziglang $(PYTEST) tests/backends tests/ops
 
 # what depends on the version of Python: frame hook, dispatcher, capture
 test-frontend: $(VENV)/.installed
