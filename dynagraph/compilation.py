@@ -372,6 +372,7 @@ class Compilation(Locked):
             run_watched=None if _frame_hook is None else _frame_hook.call_watched,
         )
         captured_at = time.perf_counter()
+        _check_numbers(captured)
         executable = self.options.backend(captured.graph) if captured.has_operations else None
         entry = make_entry(captured, executable, function.__closure__, self._is_measured(executable))
         failed = entry.check(values)
@@ -479,6 +480,18 @@ class Compilation(Locked):
         for inner in (*self.parts, *self.callees.values()):
             if inner is not self:
                 inner.reset()
+
+
+def _check_numbers(captured: Captured) -> None:
+    """Raise where the dispatcher has no room."""
+    for what, n, most in (
+        ("arrays and numbers are taken", captured.n_inputs, _dispatch.MAX_ARRAYS),
+        ("arrays and numbers are given back", len(captured.outputs), _dispatch.MAX_ARRAYS),
+        ("sizes and ints change", captured.n_symbols, _dispatch.MAX_SYMBOLS),
+        ("objects are looked at", captured.guards.n_registers, _dispatch.MAX_REGISTERS),
+    ):
+        if n > most:
+            raise Break("TOO_MANY_VALUES", None, f"{n} {what}; at most {most} are possible")
 
 
 def make_entry(

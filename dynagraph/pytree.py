@@ -37,12 +37,15 @@ def parts_of(tree: Any) -> list[tuple[str, Any]] | None:
 
 def leaves(tree: Any) -> list[Any]:
     """What stands in a tree, from left to right; dicts in their own order."""
-    parts = parts_of(tree)
-    if parts is None:
-        return [tree]
     found: list[Any] = []
-    for _, part in parts:
-        found.extend(leaves(part))
+    waiting = [tree]
+    while waiting:
+        item = waiting.pop()
+        parts = parts_of(item)
+        if parts is None:
+            found.append(item)
+        else:
+            waiting += [part for _, part in reversed(parts)]
     return found
 
 
@@ -52,35 +55,54 @@ def named_leaves(tree: Any, name: str) -> list[tuple[str, Any]]:
     >>> named_leaves({"w": (1.0, 2.0)}, "params")
     [("params['w'][0]", 1.0), ("params['w'][1]", 2.0)]
     """
-    parts = parts_of(tree)
-    if parts is None:
-        return [(name, tree)]
     found: list[tuple[str, Any]] = []
-    for behind, part in parts:
-        found.extend(named_leaves(part, name + behind))
+    waiting = [(name, tree)]
+    while waiting:
+        here, item = waiting.pop()
+        parts = parts_of(item)
+        if parts is None:
+            found.append((here, item))
+        else:
+            waiting += [(here + behind, part) for behind, part in reversed(parts)]
     return found
 
 
 def rebuilt(tree: Any, values: Any) -> Any:
     """A tree like this one with the next of the values, an iterator, in place of each leaf."""
+    done: list[Any] = []
+    waiting: list[tuple[Any, int | None]] = [(tree, None)]
+    while waiting:
+        item, n_parts = waiting.pop()
+        if n_parts is not None:  # they are done
+            first = len(done) - n_parts
+            done[first:] = [_with_parts(item, done[first:])]
+            continue
+        parts = parts_of(item)
+        if parts is None:
+            done.append(next(values))
+        else:
+            waiting.append((item, len(parts)))
+            waiting += [(part, None) for _, part in reversed(parts)]
+    return done[0]
+
+
+def _with_parts(tree: Any, parts: list[Any]) -> Any:
+    """A container like this one that holds these parts, in the order of `parts_of`."""
     kind = type(tree)
     if tree is None:
         return None
     if kind is tuple or kind is list:
-        return kind([rebuilt(item, values) for item in tree])
+        return kind(parts)
     if kind in DICTS:
         new = copy.copy(tree)
-        for key in tree:
-            new[key] = rebuilt(tree[key], values)
+        new.update(zip(tree, parts))
         return new
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return kind(*[rebuilt(item, values) for item in tree])
-    if dataclasses.is_dataclass(kind):
-        made = copy.copy(tree)
-        for field in dataclasses.fields(kind):
-            object.__setattr__(made, field.name, rebuilt(getattr(tree, field.name), values))
-        return made
-    return next(values)
+        return kind(*parts)
+    made = copy.copy(tree)
+    for field, part in zip(dataclasses.fields(kind), parts):
+        object.__setattr__(made, field.name, part)
+    return made
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:

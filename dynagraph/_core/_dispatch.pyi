@@ -15,6 +15,10 @@ Output = (
 # a recipe that is a memo; the input slot that it gives, dtype, shape, whether it is a scalar
 Step = tuple[Recipe] | tuple[Recipe, int, Any, tuple[Size, ...], bool]
 
+MAX_ARRAYS: int  # that a program takes, and that it gives
+MAX_REGISTERS: int  # of a guard program
+MAX_SYMBOLS: int  # sizes and ints that change
+
 class GuardError(RuntimeError):
     """An entry was run on values that its guards refuse."""
 

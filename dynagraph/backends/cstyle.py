@@ -52,6 +52,9 @@ def has_zero(value: Any) -> bool:
     return any(part == 0 and math.copysign(1, part) > 0 for part in (value.real, value.imag)[: 1 + isinstance(value, complex)])
 
 
+MOST_NESTED = 48  # operations within one another: what is deeper has a name
+
+
 class Writer:
     """Lines of source with their indentation."""
 
@@ -162,13 +165,15 @@ class CStyle:
         roots = list(roots)
         uses = _count_uses(roots)
         chosen = _loads_in_arms(roots)
-        seen: set[Expr] = set()
+        depths: dict[Expr, int] = {}
         for root in roots:
             for e in _walk_here(root):
-                if e in seen:
+                if e in depths:
                     continue
-                seen.add(e)
-                wanted = e.op == "choose" or e in chosen or (uses[e] > 1 and _worth_a_name(e))
+                depths[e] = depth = 1 + max((depths[a] for a in e.args if a in depths), default=-1)
+                wanted = e.op == "choose" or e in chosen or (uses[e] > 1 and _worth_a_name(e)) or depth >= MOST_NESTED
+                if wanted:
+                    depths[e] = 0
                 if wanted and scope.find(e) is None and not (unset and any(v.op == "var" and v.value in unset for v in e.walk())):
                     self._name(e, scope)
 
@@ -254,7 +259,7 @@ class CStyle:
 
     def _of_halves(self, e: Expr, args: list[str]) -> str:
         """As floats; what a float function makes of halves is rounded."""
-        wide = replace(e, args=tuple(replace(a, dtype=_computed_as(a.dtype), _hash=0) for a in e.args), _hash=0)
+        wide = replace(e, args=tuple(replace(a, dtype=computed_as(a.dtype), _hash=0) for a in e.args), _hash=0)
         if e.op in EXTREMES and e.dtype is dtypes.float16:
             args = args[::-1]  # of zeros with two signs NumPy takes the first of halves, the second of wider floats
         text = self.call(wide, args)
@@ -315,7 +320,7 @@ class CStyle:
         if target.is_half:
             direct = source is dtypes.float64 and target is dtypes.float16  # to bfloat16 by way of float32, as ml_dtypes has it
             return self.function("cast_f64", target, [text]) if direct else self.rounded(f"(float){text}", target)
-        source = _computed_as(source)
+        source = computed_as(source)
         if source.is_float and target.is_integer:
             self.used_functions.add(f"dg_cast_{source.suffix}_{target.suffix}")
             return f"dg_cast_{source.suffix}_{target.suffix}({text})"
@@ -327,7 +332,7 @@ class CStyle:
 
     def number_type(self, dtype: DType) -> str:
         """The type of a local value that is computed with."""
-        return self.memory_type(_computed_as(dtype))
+        return self.memory_type(computed_as(dtype))
 
     def memory_type(self, dtype: DType) -> str:
         """The type of an element in memory."""
@@ -379,7 +384,8 @@ class CStyle:
         self.out.open(f"for ({self.index_type} {name} = {start}; {name} < {end}; ++{name})")
 
 
-def _computed_as(dtype: DType) -> DType:
+def computed_as(dtype: DType) -> DType:
+    """The dtype of a local value."""
     return dtypes.float32 if dtype.is_half else dtype
 
 
@@ -454,7 +460,7 @@ def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
     if kind in ("max", "min"):
         if dtype.is_bool:
             return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        return c.function("maximum" if kind == "max" else "minimum", _computed_as(dtype), [left, right])
+        return c.function("maximum" if kind == "max" else "minimum", computed_as(dtype), [left, right])
     if kind in BIT_OPERATORS:
         return f"(({c.memory_type(dtype)})({left} {BIT_OPERATORS[kind]} {right}))"
     operator = "+" if kind == "sum" else "*"

@@ -126,6 +126,11 @@ _ROWS = (
         "write the recursion as a loop, or raise dg.config.inline_depth",
     ),
     Reason("STACK_FULL", "Python's stack has no room for the compiler", "call it from less deep, or raise sys.setrecursionlimit()"),
+    Reason(
+        "TOO_MANY_VALUES",
+        "there are more arrays, or more objects to check, than one program takes",
+        "stack arrays that belong together, or compile parts of the function",
+    ),
     Reason("UNROLL_LIMIT", "the loop runs too often to be unrolled", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),

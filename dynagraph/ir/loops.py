@@ -14,7 +14,7 @@ import numpy as np
 
 from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import FUNCTIONS, Expr
+from dynagraph.ir.expr import FUNCTIONS, Expr, walk
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.ops import EXTREMES
 from dynagraph.ir.shapes import Shape
@@ -314,15 +314,15 @@ def loaded_buffers(body: Sequence[Statement]) -> set[str]:
 
 def map_expr(root: Expr, change: dict[Expr, Expr], leaf: Callable[[Expr], Expr]) -> Expr:
     """A copy with every leaf replaced by ``leaf(it)``; `change` is the memo, to be shared between roots."""
-    found = change.get(root)
-    if found is None:
-        if root.args:
-            args = tuple(map_expr(a, change, leaf) for a in root.args)
-            found = root if all(a is b for a, b in zip(args, root.args)) else replace(root, args=args, _hash=0)
+    for e in walk(root, lambda e: () if e in change else e.args):
+        if e in change:
+            continue
+        if e.args:
+            args = tuple(change[a] for a in e.args)
+            change[e] = e if all(a is b for a, b in zip(args, e.args)) else replace(e, args=args, _hash=0)
         else:
-            found = leaf(root)
-        change[root] = found
-    return found
+            change[e] = leaf(e)
+    return change[root]
 
 
 class LeafRule:

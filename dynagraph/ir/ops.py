@@ -196,27 +196,38 @@ def view_of(node: Node) -> tuple[Node, Strided] | None:
 
     None where the node is no view at all, or the layout cannot be said with strides (NumPy would copy).
     """
-    if node.kind != "call_function" or not isinstance(node.op.lowering, Movement) or node.op.lowering.view is None:
-        return None
-    operand = node.args[0]
-    base, strided = view_of(operand) or (operand, strided_of(operand))
-    viewed = node.op.lowering.view(strided, node.attrs, node.meta)
-    return None if viewed is None else (base, viewed)
+    way: list[Node] = []
+    base = node
+    while base.kind == "call_function" and isinstance(base.op.lowering, Movement) and base.op.lowering.view is not None:
+        way.append(base)
+        base = base.args[0]
+    found: tuple[Node, Strided] | None = None
+    for step in reversed(way):
+        start, strided = found or (step.args[0], strided_of(step.args[0]))
+        viewed = step.op.lowering.view(strided, step.attrs, step.meta)  # type: ignore[union-attr, misc]
+        found = None if viewed is None else (start, viewed)
+    return found
 
 
 def memory_of(node: Node) -> tuple[Node, Strided] | None:
     """As `view_of`, and through the parts of complex numbers: strides and offset are in elements of the node's own dtype."""
-    found = _operand_in_memory(node)
-    if found is None:
-        return None
-    base, strided = memory_of(found) or (found, strided_of(found))
-    lowering = node.op.lowering
-    if isinstance(lowering, Movement):
-        assert lowering.view is not None
-        viewed = lowering.view(strided, node.attrs, node.meta)
-        return None if viewed is None else (base, viewed)
-    assert isinstance(lowering, Elementwise) and lowering.part is not None
-    return base, Strided(strided.shape, tuple(2 * s for s in strided.strides), 2 * strided.offset + lowering.part)
+    way: list[Node] = []
+    base = node
+    while (operand := _operand_in_memory(base)) is not None:
+        way.append(base)
+        base = operand
+    found: tuple[Node, Strided] | None = None
+    for step in reversed(way):
+        lowering = step.op.lowering
+        start, strided = found or (step.args[0], strided_of(step.args[0]))
+        if isinstance(lowering, Movement):
+            assert lowering.view is not None
+            viewed = lowering.view(strided, step.attrs, step.meta)
+            found = None if viewed is None else (start, viewed)
+        else:
+            assert isinstance(lowering, Elementwise) and lowering.part is not None
+            found = start, Strided(strided.shape, tuple(2 * s for s in strided.strides), 2 * strided.offset + lowering.part)
+    return found
 
 
 def _operand_in_memory(node: Node) -> Node | None:

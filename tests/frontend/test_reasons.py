@@ -234,6 +234,7 @@ CASES = {
         lambda: (X, datetime.date(2020, 1, 1)), lambda: (X, datetime.date(2020, 1, 1).year),
     ),
     "RECURSION": Case(recursive, iterative, lambda: (X, 50)),
+    "TOO_MANY_VALUES": Case(lambda x: [x + i for i in range(300)], lambda x: x + np.arange(300.0)[:, None]),
     "UNROLL_LIMIT": Case(many, lambda x: x * np.arange(2500).sum()),
     "FLOATING_POINT_ERRORS": Case(in_errstate, in_default_errstate),
     "RANDOM_DRAW": Case(draws_and_indexes, draws_from_its_own, lambda: (X, np.array([1, 2])), same=False),

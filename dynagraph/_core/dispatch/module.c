@@ -243,6 +243,10 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     if (added < 0 || !dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
         dg_threads_start() != 0 || dg_launcher_start() < 0)
         goto fail;
+    if (PyModule_AddIntConstant(module, "MAX_ARRAYS", DG_MAX_ARRAYS) < 0 ||
+        PyModule_AddIntConstant(module, "MAX_REGISTERS", DG_MAX_REGISTERS) < 0 ||
+        PyModule_AddIntConstant(module, "MAX_SYMBOLS", DG_MAX_SYMBOLS) < 0)
+        goto fail;
     return module;
 fail:
     Py_DECREF(module);

@@ -13,7 +13,7 @@ import numpy as np
 
 from dynagraph import deadline
 from dynagraph.backends.c.sharing import Call, Shared, longest, share
-from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, initial
+from dynagraph.backends.cstyle import CStyle, Scope, Writer, combine, computed_as, initial
 from dynagraph.backends.toolchain import FUNCTIONS, LEAST_FUNCTIONS
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
@@ -62,6 +62,7 @@ SEARCHED_COST = 2.0  # in additions: dearer values are kept until it is known wh
 COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
 COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
+EXTREME_FUNCTIONS = ("maximum", "minimum", "fmax", "fmin")
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
@@ -522,7 +523,7 @@ class _KernelPrinter:
             self._open_short(axis, expressions((r,)))
         scope = Scope()
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
-            self.out.line(f"{a.name} = {self._combine(a, a.name, text)};")
+            self.out.line(f"{a.name} = {self._combine_next(a, a.name, text)};")
         self.c.block(r.stores, scope)
         for _ in r.axes:
             self.out.close()
@@ -611,7 +612,7 @@ class _KernelPrinter:
         self.out.line(f"const int64_t {name} = {name}_base + l;")
         scope = Scope()
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
-            self.out.line(f"{a.name}_lane[l] = {self._combine(a, f'{a.name}_lane[l]', text)};")
+            self.out.line(f"{a.name}_lane[l] = {self._combine_next(a, f'{a.name}_lane[l]', text)};")
         self.c.block(r.stores, scope)
         self.out.close()
 
@@ -775,7 +776,7 @@ class _KernelPrinter:
         width = lanes // 2
         while width:
             for a in extremes:
-                joined = self._combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + {width}]")
+                joined = self._combine_next(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + {width}]")
                 self.out.line("#pragma GCC unroll 1")  # else gcc writes it out before it vectorises
                 self.out.line(f"for (int l = 0; l < {width}; ++l) {a.name}_lane[l] = {joined};")
             width //= 2
@@ -783,7 +784,7 @@ class _KernelPrinter:
         self.out.depth += 1
         self.out.open(f"for (int64_t {name} = {start}; {name} < {end}; ++{name})")
         for a, text in zip(extremes, self.c.values([a.value for a in extremes], Scope())):
-            self.out.line(f"{a.name}_lane[0] = {self._combine(a, f'{a.name}_lane[0]', text)};")
+            self.out.line(f"{a.name}_lane[0] = {self._combine_next(a, f'{a.name}_lane[0]', text)};")
         self.out.close()
         self.out.close()
 
@@ -891,11 +892,20 @@ class _KernelPrinter:
         else:
             self.out.line(f"const {self.c.number_type(a.dtype)} {a.name}_value = {text};")
             text = f"{a.name}_value"
-            step = self.c.expr(combined(a.kind, var(a.name, a.dtype), var(text, a.dtype)), scope)
+            if a.kind in EXTREME_FUNCTIONS and a.dtype.is_float:
+                step = self.c.rounded(self.c.function(f"next_{a.kind}", computed_as(a.dtype), [a.name, text]), a.dtype)
+            else:
+                step = self.c.expr(combined(a.kind, var(a.name, a.dtype), var(text, a.dtype)), scope)
         self.out.line(f"{a.name} = {first} ? {text} : {step};")
         self.c.block(r.stores, scope)
         self.out.close()
         self.out.close()
+
+    def _combine_next(self, a: Accumulator, left: str, right: str) -> str:
+        """A step of an accumulation: its first operand is what the step before gave."""
+        if a.kind in ("max", "min") and a.dtype.is_float:
+            return self.c.function(f"next_{a.kind}imum", computed_as(a.dtype), [left, right])
+        return self._combine(a, left, right)
 
     def _combine(self, a: Accumulator, left: str, right: str) -> str:
         return combine(self.c, a.kind, a.dtype, left, right)

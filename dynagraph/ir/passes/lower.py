@@ -279,16 +279,18 @@ class _KernelLowering:
 
     def _stage_of(self, node: Node) -> int:
         """The pass over the row in which a node can be computed: after the passes of the reductions that it needs."""
-        stage = self.stage_memo.get(node)
-        if stage is None:
-            stage = 0
-            for arg in node.args:
-                if is_input(arg) or (arg in self.plan.group_of and arg not in self.members):
-                    continue
-                after = 1 if arg in self.members and isinstance(arg.op.lowering, Reduction) else 0
-                stage = max(stage, self._stage_of(arg) + after)
-            self.stage_memo[node] = stage
-        return stage
+        waiting = [node]
+        while waiting:
+            last = waiting[-1]
+            here = [a for a in last.args if not is_input(a) and (a in self.members or a not in self.plan.group_of)]
+            missing = [a for a in here if a not in self.stage_memo]
+            if missing and last not in self.stage_memo:
+                waiting += missing
+                continue
+            waiting.pop()
+            reduced = [a in self.members and isinstance(a.op.lowering, Reduction) for a in here]
+            self.stage_memo[last] = max((self.stage_memo[a] + after for a, after in zip(here, reduced)), default=0)
+        return self.stage_memo[node]
 
     def _choose_scratch(self, passes: int) -> None:
         """Keep a row of what is dear and used in several passes: the exp of softmax."""
@@ -298,25 +300,26 @@ class _KernelLowering:
         used: dict[Node, set[int]] = {}
         full = self.rows + self.columns
 
-        def visit(node: Node, index: Index, stage: int, seen: set[tuple[Node, Index]]) -> None:
-            if is_input(node) or (node, index) in seen:
-                return
-            seen.add((node, index))
-            if node in self.plan.group_of and node not in self.members:
-                return
-            if isinstance(node.op.lowering, Reduction):
-                return
-            if index == full and isinstance(node.op.lowering, Elementwise) and node not in self.plan.stored:
-                used.setdefault(node, set()).add(stage)
-            for arg, position in operand_indices(node, index):
-                visit(arg, position, stage, seen)
+        def visit(start: tuple[Node, Index], stage: int) -> None:
+            waiting, seen = [start], {start}
+            while waiting:
+                node, index = waiting.pop()
+                if is_input(node) or (node in self.plan.group_of and node not in self.members):
+                    continue
+                if isinstance(node.op.lowering, Reduction):
+                    continue
+                if index == full and isinstance(node.op.lowering, Elementwise) and node not in self.plan.stored:
+                    used.setdefault(node, set()).add(stage)
+                below = [pair for pair in dict.fromkeys(operand_indices(node, index)) if pair not in seen]
+                seen.update(below)
+                waiting += reversed(below)
 
         for member in self.group.members:
-            stage, seen = self._stage_of(member), set()  # type: ignore[var-annotated]
+            stage = self._stage_of(member)
             if isinstance(member.op.lowering, Reduction):
-                visit(member.args[0], reduction_index(member, self.rows, self.columns), stage, seen)
+                visit((member.args[0], reduction_index(member, self.rows, self.columns)), stage)
             elif self._inner(member):
-                visit(member, full, stage, seen)
+                visit((member, full), stage)
         covered: set[Node] = set()
         for node in sorted(used, key=lambda n: self._tree_cost(n), reverse=True):
             repeated = len(used[node] | {self._stage_of(node)}) > 1 and len(used[node]) > 1
@@ -448,14 +451,29 @@ class _KernelLowering:
 
     # -- expressions --------------------------------------------------------------------------------------------------
     def value(self, node: Node, index: Index) -> Expr:
-        """One element of a node, as this kernel gets it: loaded, kept in a row or register, or computed in place."""
-        key = (node, index)
-        found = self.memo.get(key)
-        if found is None:
-            found = self.memo[key] = self._value(node, index)
-        return found
+        """One element of a node, as this kernel gets it: loaded, kept in a row or register, or computed in place.
 
-    def _value(self, node: Node, index: Index) -> Expr:
+        Without recursion: unrolled loops make long chains.
+        """
+        waiting = [(node, index)]
+        while waiting:
+            key = waiting[-1]
+            if key in self.memo:
+                waiting.pop()
+                continue
+            found = self._held(*key)
+            if found is None:
+                missing = [pair for pair in operand_indices(*key) if pair not in self.memo]
+                if missing:
+                    waiting += reversed(missing)
+                    continue
+                found = self._hoist(self._inline(*key), key[1])
+            self.memo[key] = found
+            waiting.pop()
+        return self.memo[node, index]
+
+    def _held(self, node: Node, index: Index) -> Expr | None:
+        """An element that is not computed here."""
         if is_input(node) or (node in self.plan.group_of and node not in self.members):
             return self._load(node, index)
         if isinstance(node.op.lowering, Reduction):
@@ -465,7 +483,7 @@ class _KernelLowering:
                 return expr.load(self.scratch[node].name, self._scratch_index(), node.dtype)
             if node in self.plan.stored and self._inner(node):
                 return self._load(node, index)
-        return self._hoist(self._inline(node, index), index)
+        return None
 
     def _load(self, node: Node, index: Index) -> Expr:
         return expr.load(self.buffers.of[node].name, self.buffers.flat(node, index), node.dtype)
