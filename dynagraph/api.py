@@ -163,6 +163,9 @@ def _instead_of(thing: Any) -> str:
     return "it is compiled code already: compile the Python function that calls it"
 
 
+NOT_FOLLOWED = "what stands behind a break is captured when a call comes there: call f, see f.stats.breaks"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What `dg.explain` found out; `str()` it."""
@@ -170,14 +173,17 @@ class Explanation:
     name: str
     program: Program | None
     reason: str | None  # why the call would run eagerly
+    earlier: tuple[str, ...] = ()  # breaks that calls of the function have met so far, a line each
 
     def __str__(self) -> str:
+        more = "".join(f"\n  {line}" for line in self.earlier)
         if self.program is None:
-            return f"{self.name} runs eagerly: {self.reason}"
+            return f"{self.name} runs eagerly: {self.reason}" + (f"\nbreaks that earlier calls have met:{more}" if more else "")
         captured = self.program.captured
         guards = "\n".join(f"  {line}" for line in captured.guards.describe())
         if captured.stop is not None:
-            guards += f"\nbreaks, and goes on behind:\n  {captured.stop}"
+            guards += f"\nbreaks, and goes on behind:\n  {captured.stop}\n"
+            guards += f"breaks that earlier calls have met:{more}" if more else NOT_FOLLOWED
         return (f"{self.name}: one graph of {len(captured.graph)} nodes, captured in "
                 f"{1e3 * self.program.capture_seconds:.1f} ms, compiled in {1e3 * self.program.compile_seconds:.1f} ms\n"
                 f"graph:\n  " + str(captured.graph).replace("\n", "\n  ") + f"\nguards:\n{guards}")
@@ -196,16 +202,17 @@ def explain(fn: Any) -> Callable[..., Explanation]:
         function = compiled.__wrapped__
         values = _dispatch.bind(function, args, kwargs)
         options = compiled.compilation.options
+        earlier = tuple(compiled.stats.breaks)
         start = time.perf_counter()
         try:
             resumes = None if options.fullgraph else Resumes(lambda target: None)
             captured = capture(function, values, dynamic=options.dynamic, resumes=resumes)
         except Break as stop:
-            return Explanation(function.__qualname__, None, str(stop))
+            return Explanation(function.__qualname__, None, str(stop), earlier)
         captured_at = time.perf_counter()
         executable = options.backend(captured.graph) if captured.has_operations else None
         program = Program(captured, executable, captured_at - start, time.perf_counter() - captured_at)
-        return Explanation(function.__qualname__, program, None)
+        return Explanation(function.__qualname__, program, None, earlier)
 
     return explained
 

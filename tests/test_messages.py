@@ -171,6 +171,45 @@ def test_doctor_heeds_columns_when_piped(tmp_path: Path) -> None:
     assert max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
 
 
+SEVERAL = """
+import numpy as np
+import dynagraph as dg
+
+@dg.compile
+def several(x):
+    x = x + 1
+    dg.graph_break()
+    if x.sum() > 3:
+        x = x - 1
+    return x * float(x.sum())
+"""
+
+
+@pytest.mark.parametrize("command", ["dump", "explain"])
+def test_all_breaks_of_a_call_that_is_run(command: str, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(SEVERAL)
+    target = ("model.py:several", "--shapes", "f64[6]", *(["--breaks"] if command == "dump" else []))
+    first = tool(tmp_path, command, *target)
+    assert "model.py:8: dg.graph_break() was called" in first and "model.py:9" not in first
+    assert "--run runs the call, and shows the breaks behind it" in first
+    everything = tool(tmp_path, command, *target, "--run")
+    for line in (8, 9, 11):
+        assert f"model.py:{line}: " in everything
+    assert "--run" not in everything
+
+
+def test_explain_says_what_it_does_not_know_and_what_calls_have_met() -> None:
+    def several(x: Any) -> Any:
+        dg.graph_break()
+        return x * float(x.sum())
+
+    compiled = dg.compile(several)
+    assert "call f, see f.stats.breaks" in str(dg.explain(compiled)(X))
+    compiled(X)
+    text = str(dg.explain(compiled)(X))
+    assert "breaks that earlier calls have met:" in text and "[graph-break]" in text and "[data-dependent]" in text
+
+
 def test_functions_that_were_never_called(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(
         "import numpy as np, dynagraph as dg\n@dg.compile\ndef used(x): return x + 1\n"

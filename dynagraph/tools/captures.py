@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -13,6 +15,7 @@ from typing import Any
 import click
 
 from dynagraph import api
+from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.errors import DynagraphError
 from dynagraph.tools.targets import (
     Target,
@@ -25,6 +28,7 @@ from dynagraph.tools.targets import (
 )
 
 NEVER_CALLED = "it was never called, or only by compiled functions, whose programs it is part of"
+NOT_FOLLOWED = "what stands behind a break is captured when a call comes there: --run runs the call, and shows the breaks behind it"
 _OFFERS = frozenset({"example_inputs", "EXAMPLE_INPUTS"})
 
 
@@ -44,10 +48,10 @@ class Captures:
 
 
 def captures_of(target: Target, expression: str | None, shapes: str | None,
-                script_arguments: tuple[str, ...]) -> list[Captures]:
+                script_arguments: tuple[str, ...], runs: bool = False) -> list[Captures]:
     """The captures that a command shows.
 
-    ``FILE.py:FUNC`` with arguments, given or offered by the file: one capture of that call, which is not run. Else the
+    ``FILE.py:FUNC`` with arguments, given or offered by the file: one capture of that call, which is run only if `runs`. Else the
     file runs as a script, and what its compiled functions captured meanwhile is collected. Raises click's errors, which
     say what is missing, where there is nothing to show.
     """
@@ -57,7 +61,7 @@ def captures_of(target: Target, expression: str | None, shapes: str | None,
     if target.function is None and asked:
         raise click.UsageError("--args and --shapes are arguments of one function: give FILE.py:FUNC")
     if target.function is not None and (asked or offers_arguments(target.path)):
-        found = _capture_call(target, expression, shapes)
+        found = _capture_call(target, expression, shapes, runs)
         if found is not None:
             return [found]
     return _capture_script(target, script_arguments)
@@ -83,7 +87,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 # -- one call ---------------------------------------------------------------------------------------------------------
-def _capture_call(target: Target, expression: str | None, shapes: str | None) -> Captures | None:
+def _capture_call(target: Target, expression: str | None, shapes: str | None, runs: bool) -> Captures | None:
     namespace = vars(load_module(target.path))
     function = find_function(namespace, target)
     arguments: tuple[Any, ...] | None
@@ -93,7 +97,9 @@ def _capture_call(target: Target, expression: str | None, shapes: str | None) ->
         arguments = arguments_from_shapes(shapes)
     else:
         arguments = example_arguments(function, str(target.function), namespace)
-    return None if arguments is None else capture_call(str(target.function), function, arguments)
+    if arguments is None:
+        return None
+    return (run_call if runs else capture_call)(str(target.function), function, arguments)
 
 
 def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captures:
@@ -111,6 +117,18 @@ def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captur
     if explanation.reason is not None:
         found.breaks[explanation.reason] = 1
     return found
+
+
+def run_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captures:
+    """What a call that is run captures: the parts behind breaks, too."""
+    _check_fit(name, plain(function), arguments)
+    compiled = function if isinstance(function, CompiledFunction) else api.compile(function, mode="max")
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            compiled(*arguments)
+    except Exception as error:
+        raise click.ClickException(f"{name} raised {type(error).__name__}: {error}") from error
+    return replace(_captures(compiled), name=name)
 
 
 def _check_fit(name: str, function: Any, arguments: tuple[Any, ...]) -> None:

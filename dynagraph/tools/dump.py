@@ -17,7 +17,7 @@ from dynagraph.frontend.program import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.passes.pipeline import run as run_passes
-from dynagraph.tools.captures import NEVER_CALLED, Captures, captures_of
+from dynagraph.tools.captures import NEVER_CALLED, NOT_FOLLOWED, Captures, captures_of
 from dynagraph.tools.targets import parse_target
 
 
@@ -81,6 +81,8 @@ def bytecode_section(captures: Captures, program: Program | None) -> str:
 
 def breaks_section(captures: Captures) -> str:
     lines = [f"{count} x {reason}" for reason, count in captures.breaks.items()]
+    if not captures.counters and any(p.captured.stop is not None for p in captures.programs):
+        lines.append(NOT_FOLLOWED)
     return "\n".join(lines) or (NEVER_CALLED if captures.never_called else "none: no call ran eagerly")
 
 
@@ -130,12 +132,13 @@ def _section_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_section_options
 @click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
 @click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
+@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts behind its first break are captured.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
               help="What loops and kernels are shown for; cuda needs no GPU.")
 @click.option("--arch", type=click.IntRange(min=50), default=90, show_default=True, metavar="NN",
               help="With --device cuda: the architecture sm_NN that kernels are compiled for.")
 @click.option("--json", "as_json", is_flag=True, help="The sections (all, unless some are named) as JSON.")
-def dump(target: str, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, device: str,
+def dump(target: str, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, runs: bool, device: str,
          arch: int, as_json: bool, **flags: bool) -> None:
     """Show what was captured and generated for compiled functions; without a section, graph and breaks.
 
@@ -145,7 +148,7 @@ def dump(target: str, script_arguments: tuple[str, ...], expression: str | None,
     """
     names = tuple(name for name, wanted in flags.items() if wanted)
     sections = {name: section for name, (_, section) in SECTIONS.items()} | (cuda_sections(arch) if device == "cuda" else {})
-    found = captures_of(parse_target(target), expression, shapes, script_arguments)
+    found = captures_of(parse_target(target), expression, shapes, script_arguments, runs)
     if as_json:
         click.echo(json.dumps([as_dict(c, names, sections) for c in found], indent=2))
         return

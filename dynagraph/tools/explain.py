@@ -8,7 +8,7 @@ import json
 import click
 
 from dynagraph.frontend.breaks import REASONS, Reason
-from dynagraph.tools.captures import NEVER_CALLED, Captures, captures_of
+from dynagraph.tools.captures import NEVER_CALLED, NOT_FOLLOWED, Captures, captures_of
 from dynagraph.tools.targets import parse_target
 
 
@@ -17,10 +17,11 @@ from dynagraph.tools.targets import parse_target
 @click.argument("script_arguments", nargs=-1, metavar="[SCRIPT ARGUMENTS]...")
 @click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
 @click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
+@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts behind its first break are captured.")
 @click.option("--reason", metavar="NAME", help="Print the catalogue's entry for a reason, such as array-branch.")
 @click.option("--reasons", is_flag=True, help="List all reasons.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def explain(target: str | None, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None,
+def explain(target: str | None, script_arguments: tuple[str, ...], expression: str | None, shapes: str | None, runs: bool,
             reason: str | None, reasons: bool, as_json: bool) -> None:
     """Say which compiled functions run as programs, which run eagerly, and why.
 
@@ -36,7 +37,7 @@ def explain(target: str | None, script_arguments: tuple[str, ...], expression: s
     elif target is None:
         raise click.UsageError("give FILE.py or FILE.py:FUNC, --reason NAME, or --reasons")
     else:
-        found = captures_of(parse_target(target), expression, shapes, script_arguments)
+        found = captures_of(parse_target(target), expression, shapes, script_arguments, runs)
         if as_json:
             click.echo(json.dumps([as_dict(c) for c in found], indent=2))
         else:
@@ -71,6 +72,8 @@ def describe(captures: Captures) -> str:
         text = reason.replace("; fix: ", "\n    fix: ")
         happened = "breaks, and goes on behind" if reason in resumed(captures) else "ran eagerly"
         lines.append(f"  {happened}{f' ({count} times)' if count > 1 else ''}: {text}")
+    if not captures.counters and resumed(captures):
+        lines.append(f"  {NOT_FOLLOWED}")
     if captures.counters:
         lines.append(f"  {captures.counters}")
     return "\n".join(lines)
