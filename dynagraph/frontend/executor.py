@@ -520,6 +520,8 @@ class Executor:
         known = self.arrays.get(node)
         if known is not None:
             return known  # np.asarray(x) is x
+        if node.kind == "placeholder":  # a number that changes, of which NumPy makes an array or scalar
+            node = self.builder.call("copy", node)
         if node.ndim > MAX_DIMS:
             refuse("UNSUPPORTED_VALUE", f"an array of more than {MAX_DIMS} dimensions")
         scalar = returns == "value" and node.ndim == 0

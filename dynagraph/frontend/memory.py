@@ -139,6 +139,9 @@ class Memories:
             refuse("IN_PLACE_WRITE", "a value that cannot change")
         if base.is_op("variable"):
             refuse("IN_PLACE_WRITE", "an argument by which a gradient is taken")
+        owner = self.ex.arrays.get(base)
+        if base.kind == "placeholder" and (owner is None or owner.source is None):
+            refuse("IN_PLACE_WRITE", "what NumPy makes of a Python number that changes")
         if base.kind == "placeholder":
             self._check_input(base)
         self.check_effects()
@@ -172,7 +175,7 @@ class Memories:
     def is_writeable(self, array: Array) -> bool:
         """What ``array.flags.writeable`` says."""
         _, base = way_to(array.node)
-        given = self.object_of(base) if base.kind == "placeholder" else None
+        given = self.object_of(base) if base.kind == "placeholder" and base not in self.ex.scalars else None
         read_only = any(view.is_op("broadcast_to") and view not in self.ex.warning for view in way_to(array.node)[0])
         return not read_only and (given is None or self.ex.library.is_writeable(given))
 

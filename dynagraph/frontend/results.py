@@ -73,6 +73,7 @@ class Results:
         self.ex = ex
         self.nodes: list[Node] = []
         self.scalars: list[bool] = []
+        self.arrays_of_scalars: dict[Node, Node] = {}
         self.into: list[int | None] = []  # for each node the input whose memory it is written to
         self._uses: dict[int, int] = {}
         self._circular: set[int] = set()
@@ -311,6 +312,10 @@ class Results:
         if base.kind == "placeholder" and owner is not None and owner.source is not None and not owner.is_scalar:
             made = isinstance(owner.source, Returned)
             return self._given(owner.source) if made else ("arg", self.ex.guards.register(owner.source))  # type: ignore[arg-type]
+        if base.kind == "placeholder" and base in self.ex.scalars:
+            if base not in self.arrays_of_scalars:  # what np.reshape and its like make of a NumPy scalar before they view it
+                self.arrays_of_scalars[base] = self.ex.builder.call("copy", base)
+            return self._output(self.arrays_of_scalars[base], False)
         memory = self.ex.memories.of.get(base)
         return self._output(base if memory is None else memory.value, False)
 

@@ -329,9 +329,9 @@ def _times(factor: Callable[[Any], Any]) -> Emit:
 
 
 def _between(b: Builder, call: Call) -> Node:
-    """Of zeros with two signs NumPy keeps the element where both bounds are single numbers, and takes the bound of arrays."""
+    """Of zeros with two signs NumPy keeps the element where both bounds are single numbers (of complex ones not), else not."""
     x, low, high = call.nodes(b)
-    keeps = x.dtype.is_float and x.dtype is not dtypes.float16 and b.check_op is None  # of halves the first operand is taken
+    keeps = x.dtype.is_inexact and x.dtype is not dtypes.float16 and b.check_op is None  # of halves the first operand is taken
     if keeps and low.ndim == high.ndim == 0:
         return b.call("minimum", high, b.call("maximum", low, x))
     return b.call("minimum", b.call("maximum", x, low), high)

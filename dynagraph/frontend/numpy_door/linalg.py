@@ -68,7 +68,7 @@ register_function(np.matmul, Door("matmul", _matmul_function, "value", frozenset
 def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
     nodes = [b.as_node(x) for x in operands]
     dtype = _product_dtype(who, known_dtype(np.result_type(*(n.dtype.numpy for n in nodes)), who))
-    return [b.cast(n, dtype) for n in nodes]
+    return [n if n.dtype is dtype else b.lay(b.cast(n, dtype), copy_order(b.layout(n))) for n in nodes]  # NumPy copies
 
 
 def _contract(b: Builder, x: Node, y: Node, x_axes: Sequence[int], y_axes: Sequence[int]) -> Node:
@@ -111,7 +111,9 @@ def _scaled(b: Builder, x: Node, y: Node) -> Node:
     by_blas = product.dtype.is_inexact and not product.dtype.is_half and product.ndim <= 2
     if not by_blas or product.ndim == 0:
         return product
-    return _in_c_order(b, _from_zero(b, product))
+    factor, zero = b.cast(y if y.ndim == 0 else x, product.dtype), b.scalar(0.0, product.dtype)
+    product = b.call("where", b.call("equal", factor, zero), zero, _from_zero(b, product))  # BLAS adds nothing then, NaN neither
+    return _in_c_order(b, product)
 
 
 def _from_zero(b: Builder, product: Node) -> Node:
