@@ -16,6 +16,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph import bargain, deadline
+from dynagraph.backends import toolchain
 from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import Account, Ledger, Needs
 
@@ -205,6 +206,23 @@ def test_plain_calls_within_one_another_earn_once() -> None:
         compiled(5, X)
         took = time.perf_counter() - start
     assert 0.05 < compiled.stats.earned_seconds <= took
+
+
+def test_a_probe_of_the_compiler_that_ends_at_a_deadline_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    if toolchain.find_compiler() is None:
+        pytest.skip("there is no C compiler")
+    monkeypatch.setattr(toolchain, "_answered", {})
+    command = toolchain.toolchain().command
+    attempts = 0
+    while attempts < 200:
+        attempts += 1
+        try:
+            with deadline.within(0.02 * attempts):
+                found = toolchain._probe(command, None)
+            break
+        except deadline.OutOfTime:
+            continue
+    assert found.flags == toolchain.toolchain().flags and not toolchain._answered and attempts > 1
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from dynagraph import config
+from dynagraph import config, deadline
 from dynagraph.backends.loader import UNLOADED, load
 from dynagraph.errors import CompilerError, CompilerTimeoutError
 
@@ -382,6 +382,20 @@ def _remembered(memos: Memos, key: str, command: Command) -> Toolchain | None:
 
 def _probe(command: Command, folder: Path | None) -> Toolchain:
     """Ask a compiler what it is and takes.  Raises CompilerError where any question gets no answer: half a probe is none."""
+    try:
+        found = _probe_all(command, folder)
+    except CompilerError:
+        _answered.clear()
+        raise
+    _answered.clear()
+    return found
+
+
+# of a probe under way: one that ended at a deadline goes on where it was
+_answered: dict[tuple[str, ...], subprocess.CompletedProcess[bytes]] = {}
+
+
+def _probe_all(command: Command, folder: Path | None) -> Toolchain:
     bare = Toolchain(command, "", (), "", folder)
     version = _asked(bare, "--version").stdout.decode(errors="replace").splitlines()[:1]
     flags = [*COMMON]
@@ -421,15 +435,29 @@ def _accepts(tools: Toolchain, flag: str) -> bool:
 
 def _ask(tools: Toolchain, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     command = [*tools.command.words, *tools.command.options, *arguments]
+    if tuple(command) in _answered:
+        return _answered[tuple(command)]
+    deadline.check()
     try:
         with _process(command, None, tools.environment()) as process:
-            out, err = process.communicate(timeout=config.compiler_timeout)
+            out, err = process.communicate(timeout=_seconds_allowed())
     except subprocess.TimeoutExpired:
+        deadline.check()  # it may be that of whoever compiles
         limit = f"longer than the {config.compiler_timeout:.3g} s that it may (config.compiler_timeout) for {shlex.join(arguments)}"
         raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped") from None
     except OSError as error:
         raise CompilerError(f"the C compiler {tools.command} does not start: {error}") from error
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    result = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if result.returncode == 0:
+        _answered[tuple(command)] = result
+    return result
+
+
+def _seconds_allowed() -> float | None:
+    """What a question may take: the switch `compiler_timeout`, or what is left till the deadline of whoever compiles."""
+    seconds = math.inf if config.compiler_timeout is None else config.compiler_timeout
+    seconds = min(seconds, deadline.seconds_left())
+    return None if seconds == math.inf else seconds
 
 
 def _no_answer(tools: Toolchain, arguments: Sequence[str], result: subprocess.CompletedProcess[bytes]) -> CompilerError:
@@ -443,11 +471,12 @@ TRIAL = "#include <math.h>\n#include <stdint.h>\n#include <string.h>\nint64_t an
 
 def _try(tools: Toolchain) -> None:
     """Compile and load something small."""
-    seconds = config.compiler_timeout
+    seconds = _seconds_allowed()
     try:
         image = tools._compile(TRIAL, None if seconds is None else time.monotonic() + seconds)
         load(image, *([tools.folder] if tools.folder else [])).address("answer")
     except subprocess.TimeoutExpired:
+        deadline.check()
         limit = f"longer than the {seconds:.3g} s that it may (config.compiler_timeout) for an empty program"
         raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped") from None
     except (_Refused, CompilerError) as error:
