@@ -27,9 +27,17 @@ from dynagraph.errors import CompilerError
 linux = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="counts descriptors and mappings by /proc")
 
 
+@pytest.fixture(autouse=True)
+def at_any_price():
+    """Here programs are made, however little plain calls have cost."""
+    with dg.config.override(compile_budget=None):
+        yield
+
+
 def run(script: str, **environment: str) -> None:
     """A script in a process of its own, which can be broken by what it tests."""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env={**os.environ, **environment})
+    environment = {**os.environ, "DYNAGRAPH_COMPILE_BUDGET": "unlimited", **environment}
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120, env=environment)
 
 
 def mapped() -> set[str]:
@@ -280,6 +288,7 @@ def assert_flat(step: Callable[[int], None], n: int, megabytes: float) -> None:
 def drop_a_closure(k: int) -> None:
     f = dg.compile(scaled(k % 4 + 0.125))
     assert f(np.ones(2)).tolist() == [3.0 + k % 4 + 0.125] * 2
+    assert f.stats.compiles == 1
 
 
 def drop_a_broken_closure(k: int) -> None:
