@@ -107,6 +107,11 @@ class Node:
         call = self.attrs.get("call")
         return self.may_raise and not (isinstance(call, FunctionCall) and call.optional)
 
+    @property
+    def given_attrs(self) -> dict[str, Any]:
+        """The attributes of a call_function node, without those that are None because nobody gave them."""
+        return {k: v for k, v in self.attrs.items() if v is not None or self.op.attrs.get(k, ...) is not None}
+
     def is_op(self, *names: str) -> bool:
         return self.kind == "call_function" and self.target.name in names
 
@@ -135,7 +140,8 @@ class Node:
             refused = [f"refuse if {name}" for name in returned[n_returned:]]
             return "return " + "; ".join([", ".join(returned[:n_returned]), *refused])
         target = self.target if isinstance(self.target, str) else self.target.name
-        operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.attrs.items()]
+        given = self.given_attrs if self.kind == "call_function" else {}
+        operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in given.items()]
         call = f"{target}({', '.join(operands)})" if self.kind == "call_function" else f"{self.kind}[{target}]"
         where = f"   # {self.location}" if self.location else ""
         return f"{self.name} = {call} : {self.meta}{where}"

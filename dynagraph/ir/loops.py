@@ -16,7 +16,7 @@ from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr, walk
 from dynagraph.ir.intexpr import IntExpr, Symbol
-from dynagraph.ir.ops import EXTREMES
+from dynagraph.ir.ops import EXTREMES, Walk
 from dynagraph.ir.shapes import Shape
 
 
@@ -125,13 +125,26 @@ class Accumulator:
         return f"{self.name}_best"
 
 
+@dataclass(frozen=True)
+class Part:
+    """The part number `index` of ``2**levels`` of a pairwise sum: its subtree of the recursion."""
+
+    index: IntExpr
+    levels: int
+
+
 @dataclass(frozen=True, eq=False)
 class Reduce:
-    """One pass over axes that computes accumulators and, on the way, stores."""
+    """One pass over axes that computes accumulators and, on the way, stores.
+
+    `walk`: the order in which elements are combined; None: any that depends on sizes alone.  `part`: only this part of the axes.
+    """
 
     axes: tuple[Axis, ...]
     accumulators: tuple[Accumulator, ...]
     stores: tuple[Store, ...] = ()
+    walk: Walk | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +388,8 @@ def map_body(
         if isinstance(s, Sort):
             return replace(s, key=value(s.key))
         if isinstance(s, Reduce):
-            return Reduce(s.axes, tuple(map(accumulator, s.accumulators)), stores(s.stores))
+            part = None if s.part is None else replace(s.part, index=index(s.part.index))
+            return replace(s, accumulators=tuple(map(accumulator, s.accumulators)), stores=stores(s.stores), part=part)
         if isinstance(s, ColumnReduce):
             return ColumnReduce(s.axes, s.column, accumulator(s.accumulator), stores(s.stores))
         return Running(s.axis, accumulator(s.accumulator), stores(s.stores))
@@ -397,6 +411,8 @@ def indices(body: Sequence[Statement]) -> Iterator[IntExpr]:
     for statement in statements(body):
         if isinstance(statement, Store):
             yield statement.index
+        if isinstance(statement, Reduce) and statement.part is not None:
+            yield statement.part.index
         for axis in loop_axes(statement):
             yield axis.start
             yield axis.extent
@@ -446,7 +462,7 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             lines.append(f"{indent}for {_render_axes(s.axes)}, part by part:")
             lines.append(f"{indent}  {s.buckets.numbers}[{s.buckets.ends} of {render_expr(s.key)}] = number")
         elif isinstance(s, Reduce):
-            lines.append(f"{indent}reduce {_render_axes(s.axes)}:")
+            lines.append(f"{indent}reduce {_render_axes(s.axes)}{_render_walk(s)}:")
             lines += [f"{indent}  {a.name} = {a.kind} {render_expr(a.value)}" for a in s.accumulators]
             lines += _render_body(s.stores, indent + "  ")
         elif isinstance(s, ColumnReduce):
@@ -460,6 +476,16 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             )
             lines += _render_body(s.stores, indent + "  ")
     return lines
+
+
+def _render_walk(r: Reduce) -> str:
+    if r.walk is None:
+        return ""
+    part = "" if r.part is None else f", part {r.part.index} of {2**r.part.levels}"
+    if r.walk.tree:
+        return ", as a tree"
+    chunk = "" if r.walk.chunk is None else f" by {r.walk.chunk}"
+    return (f", the last {r.walk.axes} pairwise{chunk}" if r.walk.axes else ", in turn") + part
 
 
 def _render_axes(axes: Sequence[Axis]) -> str:

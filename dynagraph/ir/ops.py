@@ -4,7 +4,7 @@ A row answers everything about its op: dtypes, shapes, the eager meaning over an
 cupy), the gradient, the sampling domain of generated tests, and exactly one way to run it:
 
     Elementwise   a scalar expression of the operands at one point (operands broadcast)
-    Reduction     an associative combination over the axes in ``attrs["axis"]`` (a sorted tuple of non-negative ints)
+    Reduction     a combination over the axes in ``attrs["axis"]`` (a sorted tuple of non-negative ints)
     Scan          a running combination along ``attrs["axis"]``
     Movement      result[index] = operand[f(index)]: reshape, transpose, slice, broadcast, flip...
     Gather        result[b..., r...] = x[i0[b], i1[b]..., r...]: elements at places that the graph computes
@@ -60,6 +60,20 @@ class Reduction:
     """
 
     kind: str
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The order in which a sum or product takes the elements of its reduced axes: NumPy's, so that it has NumPy's bits.
+
+    The last `axes` of them are walked as one: their elements are added up pairwise (`pairwise_half`), `chunk` of them at a time
+    where NumPy casts them in its buffer.  What comes of that is added up in turn, along the other axes.  Products are in turn
+    everywhere.  `tree`: a power of two of parts of a pairwise sum, which are added up as it would have done.
+    """
+
+    axes: int
+    chunk: int | None = None
+    tree: bool = False
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,8 @@ def _arguments(node: Node) -> str:
         return str(node.target)
     if node.is_op("call_out"):
         return _spell_call_out(node, [a.name for a in node.args])
-    return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.attrs.items()])
+    given = node.given_attrs if node.kind == "call_function" else node.attrs
+    return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in given.items()])
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------

@@ -160,7 +160,8 @@ def test_variance_over_scattered_axes_is_decomposed_all_the_way() -> None:
     graph.output([call(graph, "var", a, axis=(0, 2), keepdims=False, ddof=1)])
     after = decompose(graph.copy())
     after.lint()
-    assert ops_of(after).count("sum") == 4
+    assert ops_of(after).count("sum") == 2
+    assert all(len(contiguous_runs(n.attrs["axis"])) == 1 for n in after.nodes if n.is_op("sum"))
     array = np.random.default_rng(0).normal(size=(3, 4, 5))
     np.testing.assert_allclose(interpret(after, [array])[0], array.var(axis=(0, 2), ddof=1), rtol=1e-14)
 

@@ -67,7 +67,8 @@ def lower_graph(graph: Graph) -> LoopProgram:
 def complete_source(source: CSource) -> str:
     """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
     threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n"
-    return "\n".join([runtime_header(), prelude_for(source.functions), threshold, support_header(), source.text])
+    sums = support("sums.h") if source.has_sums else ""
+    return "\n".join([runtime_header(), prelude_for(source.functions), threshold, support("support.h"), sums, source.text])
 
 
 @functools.cache
@@ -76,8 +77,8 @@ def runtime_header() -> str:
 
 
 @functools.cache
-def support_header() -> str:
-    return resources.files("dynagraph.backends.c").joinpath("support.h").read_text()
+def support(name: str) -> str:
+    return resources.files("dynagraph.backends.c").joinpath(name).read_text()
 
 
 def estimated_nanoseconds(program: LoopProgram) -> float:

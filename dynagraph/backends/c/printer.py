@@ -44,7 +44,7 @@ from dynagraph.ir.loops import (
     map_expr,
     stored_buffers,
 )
-from dynagraph.ir.ops import EXTREMES
+from dynagraph.ir.ops import EXTREMES, Walk
 from dynagraph.ir.passes.lower import combined
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
@@ -64,21 +64,24 @@ COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
 EXTREME_FUNCTIONS = ("maximum", "minimum", "fmax", "fmin")
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
+SUM_BLOCKS = 512  # real numbers of a sum that are computed before they are added up, four blocks at a time (sums.h)
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
 
 @dataclass(frozen=True)
 class CSource:
-    """C text, and the names of the prelude's functions that it uses."""
+    """C text, and what it uses: functions of the prelude by name, and sums.h."""
 
     text: str
     functions: frozenset[str]
+    has_sums: bool  # in NumPy's order
 
 
 def print_program(program: LoopProgram) -> CSource:
     """The kernels and the entry of a program (the prelude and the runtime header are not included)."""
     printer = _ProgramPrinter(program)
-    return CSource(printer.run(), frozenset(printer.c.used_functions))
+    walks = (s.walk for step in program.steps if isinstance(step, Kernel) for s in step.body if isinstance(s, Reduce))
+    return CSource(printer.run(), frozenset(printer.c.used_functions), has_sums=any(walks))
 
 
 def n_buffers(program: LoopProgram) -> tuple[int, int]:
@@ -471,13 +474,13 @@ class _KernelPrinter:
             self.out.open("")
             if axis is loop.axes[-1] and (axis.extent.bounds()[0] or 0) > 0:
                 scope = self._before(axis, loop.body)
-            self._open_short(axis, expressions(loop.body))
+            self.open_short(axis, expressions(loop.body))
         self._statements(loop.body, Scope(scope))
         for _ in loop.axes:
             self.out.close()
             self.out.close()
 
-    def _open_short(self, axis: Axis, values: Iterable[Expr]) -> None:
+    def open_short(self, axis: Axis, values: Iterable[Expr]) -> None:
         """Open a loop over an axis, which may be of a few elements.
 
         gcc 12 makes wrong code for AVX2 where it writes such a loop out, in another one, and vectorises loads that happen only
@@ -495,6 +498,8 @@ class _KernelPrinter:
             self._single(r)
         elif any(a.is_position for a in r.accumulators):
             self._arg_reduce(r)
+        elif r.walk is not None:
+            _WalkPrinter(self, r).run(r.walk)
         else:
             lanes, cascade = lane_plan(r)
             if lanes and _takes_twice(r):
@@ -513,14 +518,14 @@ class _KernelPrinter:
         texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
             if a.kind == "sum" and a.dtype.is_inexact:
-                text = self._combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
+                text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
             self.out.line(f"{a.name} = {'0' if a.is_position else text};")
         self.c.block(r.stores, scope)
 
     def _serial_reduce(self, r: Reduce) -> None:
         for axis in r.axes:
             self.out.open("")
-            self._open_short(axis, expressions((r,)))
+            self.open_short(axis, expressions((r,)))
         scope = Scope()
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name} = {self._combine_next(a, a.name, text)};")
@@ -546,7 +551,7 @@ class _KernelPrinter:
             self.out.line(f"const int64_t {name}_stop = {stop} < {name}_end ? {stop} : {name}_end;")
         self._extreme_lanes(r.accumulators, axis, *((f"{name}_at", f"{name}_stop") if ends else (start, f"{name}_end")))
         for a in r.accumulators:
-            self.out.line(f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]')};")
+            self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]')};")
         if ends:
             self.out.line(f"if ({' && '.join(decided)})")
             self.out.line("    break;")
@@ -581,7 +586,7 @@ class _KernelPrinter:
             self._lanes(r, axis, lanes, start, f"{name}_end")
             for a in r.accumulators:
                 self.out.line(
-                    f"{a.name} = {self._combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};"
+                    f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};"
                 )
         for _ in outer:
             self.out.close()
@@ -602,7 +607,7 @@ class _KernelPrinter:
         half = lanes // 2
         self.out.open(f"for (int w = {half}; w; w /= 2)")
         for a in r.accumulators:
-            combined = self._combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + w]")
+            combined = self.combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + w]")
             self.out.line(f"for (int l = 0; l < w; ++l) {a.name}_lane[l] = {combined};")
         self.out.close()
 
@@ -621,7 +626,7 @@ class _KernelPrinter:
         self.out.line("int level = 0;")
         self.out.open("for (uint64_t carry = blocks; carry & 1; carry >>= 1, ++level)")
         for a in r.accumulators:
-            self.out.line(f"{a.name}_lane[0] = {self._combine(a, f'{a.name}_part[level]', f'{a.name}_lane[0]')};")
+            self.out.line(f"{a.name}_lane[0] = {self.combine(a, f'{a.name}_part[level]', f'{a.name}_lane[0]')};")
         self.out.close()
         for a in r.accumulators:
             self.out.line(f"{a.name}_part[level] = {a.name}_lane[0];")
@@ -630,7 +635,7 @@ class _KernelPrinter:
         self.out.open("for (int level = 0; blocks >> level; ++level)")
         self.out.open("if (blocks >> level & 1)")
         for a in r.accumulators:
-            self.out.line(f"{a.name} = {self._combine(a, f'{a.name}_part[level]', a.name)};")
+            self.out.line(f"{a.name} = {self.combine(a, f'{a.name}_part[level]', a.name)};")
         self.out.close()
         self.out.close()
 
@@ -849,7 +854,7 @@ class _KernelPrinter:
         self.out.open("")
         self.out.line(f"int64_t {row} = {start};")
         self.out.line(f"const int64_t {row}_end = {end};")
-        if expr_cost([a.value]) <= UNROLL_COST:
+        if expr_cost([a.value]) <= UNROLL_COST and not a.dtype.is_half:
             self.out.open(f"for (; {row} + {COLUMN_UNROLL} <= {row}_end; {row} += {COLUMN_UNROLL})")
             self._column_step(r, COLUMN_UNROLL)
             self.out.close()
@@ -875,8 +880,8 @@ class _KernelPrinter:
         values = [map_expr(a.value, {}, LeafRule({symbol.name: here + k})) for k in range(rows)]
         total = f"{a.name}_column[l]"
         for text in self.c.values(values, Scope()):
-            total = self._combine(a, total, text)
-        self.out.line(f"{a.name}_column[l] = {total};")
+            total = self.combine(a, total, text)
+        self.out.line(f"{a.name}_column[l] = {self.c.rounded(total, a.dtype)};")
         self.out.close()
 
     def _running(self, r: Running) -> None:
@@ -888,7 +893,7 @@ class _KernelPrinter:
         (text,) = self.c.values([a.value], scope)
         first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
         if a.kind in ("sum", "prod"):
-            step = self.c.rounded(self._combine(a, a.name, text), a.dtype)
+            step = self.c.rounded(self.combine(a, a.name, text), a.dtype)
         else:
             self.out.line(f"const {self.c.number_type(a.dtype)} {a.name}_value = {text};")
             text = f"{a.name}_value"
@@ -905,15 +910,219 @@ class _KernelPrinter:
         """A step of an accumulation: its first operand is what the step before gave."""
         if a.kind in ("max", "min") and a.dtype.is_float:
             return self.c.function(f"next_{a.kind}imum", computed_as(a.dtype), [left, right])
-        return self._combine(a, left, right)
+        return self.combine(a, left, right)
 
-    def _combine(self, a: Accumulator, left: str, right: str) -> str:
+    def combine(self, a: Accumulator, left: str, right: str) -> str:
         return combine(self.c, a.kind, a.dtype, left, right)
+
+
+class _WalkPrinter:
+    """A reduction in NumPy's order.  The positions along the axes that are walked as one are one count, ``{name}_at``."""
+
+    def __init__(self, kernel: _KernelPrinter, r: Reduce):
+        self.kernel, self.c, self.out, self.r = kernel, kernel.c, kernel.out, r
+
+    def run(self, walk: Walk) -> None:
+        count = len(self.r.axes) - walk.axes
+        turns, self.axes = self.r.axes[:count], self.r.axes[count:]
+        if not self.axes:
+            self._in_turn()
+            return
+        for axis in turns:
+            self.out.open("")
+            self.c.open_loop(axis)
+        if walk.tree:
+            self._tree()
+        else:
+            self._pairwise(walk)
+        for _ in turns:
+            self.out.close()
+            self.out.close()
+
+    def _add(self, a: Accumulator, text: str) -> None:
+        """A step of the accumulation in turn, which halves are rounded after."""
+        total = self.c.rounded(self.kernel.combine(a, a.name, text), a.dtype)
+        self.out.line(f"{a.name} = {total};")
+
+    def _in_turn(self) -> None:
+        for axis in self.r.axes:
+            self.out.open("")
+            self.kernel.open_short(axis, expressions((self.r,)))
+        scope = Scope()
+        for a, text in zip(self.r.accumulators, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)):
+            self._add(a, text)
+        self.c.block(self.r.stores, scope)
+        for _ in self.r.axes:
+            self.out.close()
+            self.out.close()
+
+    # -- pairwise -----------------------------------------------------------------------------------------------------
+    def _pairwise(self, walk: Walk) -> None:
+        length = IntExpr.of(1)
+        for axis in self.axes:
+            length = length * axis.extent
+        known, leaf = length.constant, self._block()
+        self.out.open("")
+        start = self.axes[0].start if len(self.axes) == 1 else IntExpr.of(0)
+        self.out.line(f"int64_t at = {self.c.integer(start)}, n = {self.c.integer(length)};")
+        if self.r.part is not None:
+            self.out.line(f"dg_subtree({self.c.integer(self.r.part.index)}, {self.r.part.levels}, {self._width()}, &at, &n);")
+        if len(self.axes) > 1:
+            self._positions()
+        if walk.chunk is not None and (known is None or known > walk.chunk):
+            self.out.open(f"for (int64_t left = n; left > 0; left -= {walk.chunk})")
+            self.out.line(f"n = left < {walk.chunk} ? left : {walk.chunk};")
+            self._recursion()
+            self.out.close()
+        elif (known is not None and known <= leaf and self.r.part is None) or self._in_memory():
+            self._leaf(known if self.r.part is None else None)
+            for a in self.r.accumulators:
+                self._add(a, f"{a.name}_sum")
+        else:
+            self._recursion()
+        self.out.close()
+
+    def _positions(self) -> None:
+        """Where along each axis the element `at` is."""
+        first = self.r.part is None
+        if not first:
+            self.out.line("int64_t before = at;")
+        for k, axis in reversed(list(enumerate(self.axes))):
+            name, extent, (start, end) = axis.symbol.name, self.c.integer(axis.extent), self.c.bounds(axis)
+            self.out.line(f"const int64_t {name}_start = {start}, {name}_end = {end};")
+            self.out.line(f"int64_t {name} = {name}_start{'' if first else f' + before % ({extent})' if k else ' + before'};")
+            if k and not first:
+                self.out.line(f"before /= {extent};")
+
+    def _width(self) -> int:
+        """Real numbers in an element."""
+        return 2 if self.r.accumulators[0].dtype.is_complex else 1
+
+    def _block(self) -> int:
+        """Elements that are added up by one call."""
+        return SUM_BLOCKS // self._width()
+
+    def _recursion(self) -> None:
+        """Divide what is left until it is short enough, add that up, and add it to what stands left of it: no recursive calls."""
+        accumulators = self.r.accumulators
+        self.out.line("int64_t behind[48];")
+        for a in accumulators:
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_left[48];")
+        self.out.line("int depth = 0;")
+        self.out.open("for (;;)")
+        self.out.line(f"for (; n > {self._block()}; ++depth) {{")
+        self.out.line(f"    const int64_t half = dg_half(n, {self._width()});")
+        self.out.line("    behind[depth] = n - half;")
+        self.out.line("    n = half;")
+        self.out.line("}")
+        self._leaf(None)
+        self.out.line("at += n;")
+        self.out.open("for (; depth > 0 && behind[depth - 1] == 0; --depth)")
+        for a in accumulators:
+            self.out.line(f"{a.name}_sum = {self.kernel.combine(a, f'{a.name}_left[depth - 1]', f'{a.name}_sum')};")
+        self.out.close()
+        self.out.open("if (depth == 0)")
+        for a in accumulators:
+            self._add(a, f"{a.name}_sum")
+        self.out.line("break;")
+        self.out.close()
+        for a in accumulators:
+            self.out.line(f"{a.name}_left[depth - 1] = {a.name}_sum;")
+        self.out.line("n = behind[depth - 1];")
+        self.out.line("behind[depth - 1] = 0;")
+        self.out.close()
+
+    def _leaf(self, length: int | None) -> None:
+        """``{name}_sum``: the sum of `n` elements from `at` on, where they lie, or of a copy of them."""
+        sources = self._in_memory() or self._copies(length)
+        n = "n" if length is None else str(length)
+        for a, source in zip(self.r.accumulators, sources):
+            number = self.c.number_type(a.dtype)
+            dtype = dtypes.float32 if a.dtype.is_half else a.dtype
+            numbers = n if not dtype.is_complex else f"2 * {n}"
+            self.out.line(f"{number} {a.name}_sum = dg_sum_{dtype.suffix}((const {dtype.real.ctype} *){source}, {numbers});")
+
+    def _in_memory(self) -> list[str]:
+        """Where the elements of each accumulator are, if all of them lie behind one another."""
+        plain = not self.r.stores and len(self.axes) == 1
+        if not plain or any(a.value.op != "load" or a.dtype.is_half for a in self.r.accumulators):
+            return []
+        found = [self._address(*a.value.value) for a in self.r.accumulators]  # type: ignore[misc]
+        return [source for source in found if source is not None] if all(found) else []
+
+    def _address(self, buffer: str, index: IntExpr) -> str | None:
+        symbol = self.axes[-1].symbol
+        if index.coefficient(symbol) != 1:
+            return None
+        return f"&{self.c.element(buffer, self.c.integer(index.substitute({symbol.name: IntExpr.symbol('at')})))}"
+
+    def _copies(self, length: int | None) -> list[str]:
+        """Compute the elements, and what is stored on the way; they are added up where they are stored, or in a copy."""
+        sources = [self._stored(a) for a in self.r.accumulators]
+        for a, source in zip(self.r.accumulators, sources):
+            if source is None:
+                size = self._block() if length is None else max(1, length)
+                self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_copy[{size}] __attribute__((aligned(64)));")
+        n = "n" if length is None else str(length)
+        name = self.axes[-1].symbol.name
+        if len(self.axes) == 1:
+            self.out.open(f"for (int64_t l = 0; l < {n}; ++l)")
+            self.out.line(f"const int64_t {name} = at + l;")
+            self._elements(sources, "l")
+            self.out.close()
+        else:
+            self.out.open(f"for (int64_t done = 0; done < {n};)")
+            self.out.line(f"const int64_t first = {name}, rest = {n} - done, left = {name}_end - first;")
+            self.out.line("const int64_t row = left < rest ? left : rest;")
+            self.out.open("for (int64_t l = 0; l < row; ++l)")
+            self.out.line(f"const int64_t {name} = first + l;")
+            self._elements(sources, "done + l")
+            self.out.close()
+            self.out.line("done += row;")
+            self.out.line(f"{name} += row;")
+            for axis, around in zip(self.axes[:0:-1], self.axes[-2::-1]):
+                self.out.line(f"if ({axis.symbol.name} == {axis.symbol.name}_end) {{")
+                self.out.line(f"    {axis.symbol.name} = {axis.symbol.name}_start;")
+                self.out.line(f"    ++{around.symbol.name};")
+                self.out.line("}")
+            self.out.close()
+        return [source or f"{a.name}_copy" for a, source in zip(self.r.accumulators, sources)]
+
+    def _stored(self, a: Accumulator) -> str | None:
+        for store in self.r.stores:
+            if store.value == a.value and store.place is None and not a.dtype.is_half and len(self.axes) == 1:
+                return self._address(store.buffer, store.index)
+        return None
+
+    def _elements(self, sources: Sequence[str | None], place: str) -> None:
+        scope = Scope()
+        for a, source, text in zip(
+            self.r.accumulators, sources, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)
+        ):
+            if source is None:
+                self.out.line(f"{a.name}_copy[{place}] = {text};")
+        self.c.block(self.r.stores, scope)
+
+    # -- the parts of one ---------------------------------------------------------------------------------------------
+    def _tree(self) -> None:
+        (axis,) = self.axes
+        count = axis.extent.constant
+        assert count is not None
+        self.out.line(f"int64_t at = {self.c.integer(axis.start)};")
+        sources = self._copies(count)
+        self.out.open(f"for (int w = 1; w < {count}; w *= 2)")
+        self.out.open(f"for (int l = 0; l < {count}; l += 2 * w)")
+        for a, source in zip(self.r.accumulators, sources):
+            self.out.line(f"{source}[l] = {self.kernel.combine(a, f'{source}[l]', f'{source}[l + w]')};")
+        self.out.close()
+        self.out.close()
+        for a, source in zip(self.r.accumulators, sources):
+            self._add(a, f"{source}[0]")
 
 
 def lane_plan(r: Reduce) -> tuple[int, bool]:
     """How many lanes a reduction has (0: none, elements are taken one by one), and whether blocks are combined pairwise."""
-    if not r.axes or any(a.is_position for a in r.accumulators):
+    if not r.axes or r.walk is not None or any(a.is_position for a in r.accumulators):
         return 0, False
     extent = longest(r.axes[-1].extent)
     if (extent or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):

@@ -214,8 +214,10 @@ class _Walk:
         if isinstance(s, Loop):
             return Loop(self._axes(s.axes), self._body(s.body))
         if isinstance(s, Reduce):
-            self.key.append(self.choice(s))
-            return Reduce(self._axes(s.axes), self._accumulators(s.accumulators), self._stores(s.stores))
+            self.key += [self.choice(s), s.walk, None if s.part is None else s.part.levels]
+            part = None if s.part is None else replace(s.part, index=self._integer(s.part.index))
+            axes, accumulators, stores = self._axes(s.axes), self._accumulators(s.accumulators), self._stores(s.stores)
+            return replace(s, axes=axes, accumulators=accumulators, stores=stores, part=part)
         if isinstance(s, ColumnReduce):
             self.key.append((s.column.symbol.name, s.column.extent))
             (accumulator,) = self._accumulators([s.accumulator])

@@ -84,12 +84,19 @@ def _bool_only(who: str) -> DTypeRule:
 
 
 def _reduction(
-    name: str, dtype: DTypeRule, shape: ShapeRule, eager: Any, exact: bool, doc: str = "", vjp: VJP | None = None
+    name: str,
+    dtype: DTypeRule,
+    shape: ShapeRule,
+    eager: Any,
+    exact: bool,
+    doc: str = "",
+    vjp: VJP | None = None,
+    walk: bool = False,
 ) -> None:
     define_op(
         name,
         arity=1,
-        attrs={"axis": REQUIRED, "keepdims": False},
+        attrs={"axis": REQUIRED, "keepdims": False, **({"walk": None} if walk else {})},
         dtype=dtype,
         shape=shape,
         eager=eager,
@@ -102,7 +109,7 @@ def _reduction(
 
 def _accumulate(name: str) -> Any:
     """NumPy would widen small integers; here the graph has said the dtype already."""
-    return lambda xp, x, axis, keepdims: getattr(xp, name)(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    return lambda xp, x, axis, keepdims, walk: getattr(xp, name)(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
 def _choose(name: str) -> Any:
@@ -234,7 +241,8 @@ for _name in ("sum", "prod"):
         _reduced_shape(_name),
         _accumulate(_name),
         exact=False,
-        doc="accumulates in the operand's dtype",
+        doc="accumulates in the operand's dtype; `walk`: the order, that of an array without gaps where it is not given",
+        walk=True,
         vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d).conj,)}[_name],
     )
 for _name in ("max", "min"):

@@ -36,9 +36,20 @@ def _collapse_inner(s: Statement) -> Statement:
         axes, body = _merge(*_divided(s.axes, s.body))
         return replace(s, axes=axes, body=body)
     if isinstance(s, Reduce) and not any(a.is_position for a in s.accumulators):
-        axes, (merged,) = _merge(s.axes, (s,))
-        return replace(merged, axes=axes)  # type: ignore[type-var, arg-type]
+        return _collapse_reduce(s)
     return s
+
+
+def _collapse_reduce(s: Reduce) -> Reduce:
+    """Axes that are walked as one are merged with each other, and so are those that are walked in turn."""
+    if s.walk is None:
+        axes, (merged,) = _merge(s.axes, (s,))
+        return replace(merged, axes=axes)  # type: ignore[return-value, type-var, arg-type]
+    count = len(s.axes) - min(s.walk.axes, len(s.axes))
+    turns, (merged,) = _merge(s.axes[:count], (s,))
+    together, (merged,) = _merge(*_divided(s.axes[count:], (merged,)))
+    walk = replace(s.walk, axes=len(together))
+    return replace(merged, axes=turns + together, walk=walk)  # type: ignore[return-value, type-var, arg-type]
 
 
 def _divided(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:

@@ -10,11 +10,12 @@ from itertools import count, groupby
 from dynagraph import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Composite, Reduction
+from dynagraph.ir.ops import OPS, Composite, Reduction, Walk
 from dynagraph.ir.rewrite import replace
-from dynagraph.ir.shapes import same_shape
+from dynagraph.ir.shapes import same_dim, same_shape
 
 MAX_DEPTH = 50  # decompositions within decompositions; more means that rows are made of each other in a circle
+_IN_ORDER = frozenset({"sum", "prod"})
 _SUCCESSIVE = frozenset({"sum", "prod", "max", "min", "any", "all", "all_bits", "any_bits", "odd_bits"})
 
 
@@ -56,15 +57,33 @@ def expansion(node: Node) -> Node:
 
 
 def _split_axes(node: Node) -> None:
-    """sum over (0, 2) is the sum over 2, then over 0: loops reduce one run of axes at a time."""
+    """max over (0, 2) is the max over 2, then over 0: loops reduce one run of axes at a time."""
     runs = contiguous_runs(node.attrs["axis"])
     if len(runs) < 2 or node.op.name not in _SUCCESSIVE:
         return
     value = node.args[0]
     with node.graph.inserting_before(node):
-        for axes in reversed(runs):  # the last first: the axes before it keep their numbers
-            value = node.graph.call(OPS[node.op.name], value, axis=axes, keepdims=node.attrs["keepdims"])
+        if node.op.name in _IN_ORDER and node.dtype.is_inexact:
+            value = _over_one_run(node)
+        else:
+            for axes in reversed(runs):  # the last first: the axes before it keep their numbers
+                value = node.graph.call(OPS[node.op.name], value, axis=axes, keepdims=node.attrs["keepdims"])
     replace(node, value)
+
+
+def _over_one_run(node: Node) -> Node:
+    """The axes of a sum, whose order tells, brought together without another order: to the end if the innermost one is reduced."""
+    (operand,), axes = node.args, node.attrs["axis"]
+    kept = tuple(k for k in range(operand.ndim) if k not in axes)
+    last = max((k for k in kept if not same_dim(operand.shape[k], 1)), default=-1)
+    inside = sum(k > last for k in axes)
+    is_innermost = any(k > last and not same_dim(operand.shape[k], 1) for k in axes)
+    order = kept + axes if is_innermost else axes + kept
+    turned = node.graph.call(OPS["transpose"], operand, axes=order)
+    run = tuple(sorted(map(order.index, axes)))
+    walk = node.attrs["walk"] or Walk(inside if is_innermost else 0)
+    total = node.graph.call(node.op, turned, axis=run, keepdims=False, walk=walk)
+    return node.graph.call(OPS["reshape"], total, shape=node.shape) if node.attrs["keepdims"] else total
 
 
 def contiguous_runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -217,7 +217,8 @@ class _Fuser:
         for position, group in enumerate(self.groups):
             first = group.members[0]
             same = first.is_op("block_reduce") and first.args == node.args and first.attrs["axis"] == axis
-            if not same or first.attrs["block"] != node.attrs["block"] or len(group.members) == MAX_REDUCTIONS:
+            same = same and all(first.attrs[name] == node.attrs[name] for name in ("block", "levels", "pairwise"))
+            if not same or len(group.members) == MAX_REDUCTIONS:
                 continue
             if trailing or any(m.attrs["kind"] in EXTREMES for m in (first, node)):
                 group.members.append(node)
@@ -363,11 +364,13 @@ def _own_group(node: Node) -> Group:
         outer, inner = kept_shape(node), reduced_shape(node)
         if not axes:  # each element is the sum of itself: not of as many as others in the group reduce
             return Group("row", outer, inner, joinable=False)
+        walk = node.attrs.get("walk")
         if axes == tuple(range(rank - len(axes), rank)):
             return Group("row", outer, inner)
         behind = [node.args[0].shape[k] for k in range(max(axes, default=0) + 1, rank)]
         nothing_reduced = all(same_dim(d, 1) for d in inner)
-        if hint_numel(behind) < 4 or nothing_reduced:
+        in_turn = walk is not None and walk.axes == 0 and hint_numel(behind) > 1
+        if nothing_reduced or not (in_turn or (walk is None and hint_numel(behind) >= 4)):
             return Group("row", outer, inner, joinable=False)
         return Group("column", outer, inner, joinable=False)
     return Group("row", node.shape, ())

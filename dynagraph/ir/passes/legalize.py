@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from dynagraph import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction
+from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
 from dynagraph.ir.passes.fuse import is_matrix_layout, operand_strided
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, hint_of, numel, same_dim
 
 LAST_POSITION = 2**63 - 1
+PARTS = 32  # of a long sum, at most
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Target:
     units: int  # a column reduction with fewer of these than this
     column_parts: int  # ... is split into so many blocks of rows
     has_half_products: bool  # products of halves, which are summed in float32
-    in_order: bool  # few rows are reduced in order where that tells: positions, and products of complex numbers
+    in_order: bool  # reductions are in order where that tells: positions; sums and products in NumPy's order
 
 
 CORES = Target(
@@ -52,7 +53,12 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Reduction):
-            _split_reduction(graph, node, target)
+            if node.is_op("sum", "prod"):
+                node.attrs["walk"] = _walk(node) if target.in_order and node.dtype.is_inexact else None
+            if node.attrs.get("walk") is None:
+                _split_reduction(graph, node, target)
+            else:
+                _split_walk(graph, node, target)
     _own_outputs(graph)
     graph.eliminate_dead_code()
     return graph
@@ -118,12 +124,56 @@ def _expand_matmul(graph: Graph, node: Node) -> None:
     graph.erase(node)
 
 
+def _walk(node: Node) -> Walk:
+    """The order in which the elements of a sum or product are taken: by default that of an array without gaps."""
+    axes, shape = node.attrs["axis"], node.args[0].shape
+    if node.is_op("prod"):
+        return Walk(0)
+    if node.attrs["walk"] is not None:
+        return node.attrs["walk"]  # type: ignore[no-any-return]
+    behind = shape[axes[-1] + 1 :] if axes else ()
+    return Walk(len(axes) if all(same_dim(d, 1) for d in behind) else 0)
+
+
+def _split_walk(graph: Graph, node: Node, target: Target) -> None:
+    """Have several cores add up the parts of a long pairwise sum, where there are few of them."""
+    axes, operand, walk = node.attrs["axis"], node.args[0], node.attrs["walk"]
+    rows = hint_numel(d for k, d in enumerate(operand.shape) if k not in axes)
+    together = axes[len(axes) - walk.axes :]
+    length = hint_numel(operand.shape[k] for k in together)
+    if not together or walk.tree or not 0 < rows < target.rows or length < target.long:
+        return
+    in_turn = len(together) < len(axes) or walk.chunk is not None
+    if in_turn and node.dtype.is_half:  # each step is rounded
+        return
+    with graph.inserting_before(node):
+        shape = operand.shape[: together[0]] + (numel(operand.shape[k] for k in together),) + operand.shape[together[-1] + 1 :]
+        merged = operand if len(together) == 1 else graph.call(OPS["reshape"], operand, shape=shape)
+        if node.dtype.is_half:
+            merged = graph.call(OPS["cast"], merged, dtype=dtypes.float32)
+        along = together[0]
+        if walk.chunk is not None:
+            result = graph.call(OPS["block_reduce"], merged, kind="sum", axis=along, block=walk.chunk, pairwise=True)
+        else:
+            levels = max(1, min(PARTS, length // target.block).bit_length() - 1)
+            parts = graph.call(OPS["block_reduce"], merged, kind="sum", axis=along, levels=levels, pairwise=True)
+            result = graph.call(OPS["sum"], parts, axis=(along,), keepdims=in_turn, walk=Walk(1, tree=True))
+        if in_turn:
+            result = graph.call(OPS["sum"], result, axis=axes[: len(axes) - walk.axes] + (along,), keepdims=False, walk=Walk(0))
+        if result.dtype is not node.dtype:
+            result = graph.call(OPS["cast"], result, dtype=node.dtype)
+        if node.attrs["keepdims"]:
+            result = graph.call(OPS["reshape"], result, shape=node.shape)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+
+
 def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
     """Reduce in blocks first where the kept dimensions alone give too little to do in parallel."""
     lowering, operand = node.op.lowering, node.args[0]
     assert isinstance(lowering, Reduction)
     axes, kind = node.attrs["axis"], lowering.kind
-    if target.in_order and (kind in EXTREMES or (node.dtype.is_complex and kind == "prod")):
+    if target.in_order and kind in EXTREMES:
         return
     if not axes or hint_numel(operand.shape) < 2 * target.long:
         return

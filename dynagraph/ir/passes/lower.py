@@ -5,7 +5,7 @@ Comes after `fuse`; hands a `LoopProgram` to `collapse`, `memory_plan` and the p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,6 +27,7 @@ from dynagraph.ir.loops import (
     Loop,
     LoopProgram,
     Operand,
+    Part,
     Reduce,
     Running,
     Statement,
@@ -48,6 +49,7 @@ from dynagraph.ir.ops import (
     Reduction,
     Scan,
     Scatter,
+    Walk,
 )
 from dynagraph.ir.passes.demand import (
     ZERO,
@@ -224,18 +226,26 @@ class _KernelLowering:
             reductions, stores = self._pass(self.stage)
             body += self.defines
             self.defines.clear()
-            positions = [a for a in reductions if a.is_position]
-            lanes = [a for a in reductions if not a.is_position]
-            if positions:
-                body.append(Reduce(axes, tuple(positions)))
-            if lanes:
-                body.append(Reduce(axes, tuple(lanes), tuple(stores)))
-            elif stores:
+            for reduce in self._reduces(axes, reductions):
+                if not reduce.accumulators[0].is_position:
+                    reduce, stores = replace(reduce, stores=tuple(stores)), []
+                body.append(reduce)
+            if stores:
                 body += [Loop(axes, tuple(stores))] if axes else stores
         self.stage = passes + 1
         self.memo.clear()
         final = [self._store(m) for m in self.group.members if m in self.plan.stored and not self._inner(m)]
         return outer_axes, (*body, *self.defines, *final)
+
+    def _reduces(self, axes: tuple[Axis, ...], reductions: Sequence[tuple[Accumulator, Walk | None]]) -> Iterator[Reduce]:
+        """Passes over the axes: of positions, of what is combined in any order, and of each order."""
+        alike: dict[object, tuple[Walk | None, list[Accumulator]]] = {}
+        for a, walk in reductions:
+            if walk is not None:  # in terms of the axes that are loops
+                walk = replace(walk, axes=sum(c is not ZERO for c in self.columns[len(self.columns) - walk.axes :]))
+            alike.setdefault((walk, a.is_position), (walk, []))[1].append(a)
+        for walk, accumulators in sorted(alike.values(), key=lambda item: not item[1][0].is_position):
+            yield Reduce(axes, tuple(accumulators), walk=walk)
 
     def _written_over_body(self) -> tuple[Statement, ...]:
         """All elements are computed before any is stored: some are written over what others are computed from."""
@@ -251,8 +261,8 @@ class _KernelLowering:
     def _inner(self, node: Node) -> bool:
         return is_inner_member(node, self.group.outer, self.group.inner)
 
-    def _pass(self, stage: int) -> tuple[list[Accumulator], list[Store]]:
-        reductions: list[Accumulator] = []
+    def _pass(self, stage: int) -> tuple[list[tuple[Accumulator, Walk | None]], list[Store]]:
+        reductions: list[tuple[Accumulator, Walk | None]] = []
         stores: list[Store] = []
         for member in self.group.members:
             if self._stage_of(member) != stage:
@@ -260,7 +270,8 @@ class _KernelLowering:
             if isinstance(member.op.lowering, Reduction):
                 operand = member.args[0]
                 value = self.value(operand, reduction_index(member, self.rows, self.columns))
-                reductions.append(Accumulator(f"r_{member.name}", member.op.lowering.kind, member.dtype, value))
+                accumulator = Accumulator(f"r_{member.name}", member.op.lowering.kind, member.dtype, value)
+                reductions.append((accumulator, member.attrs.get("walk")))
             elif member in self.plan.stored and self._inner(member):
                 stores.append(self._store(member))
         for node, buffer in self.scratch.items():
@@ -351,13 +362,14 @@ class _KernelLowering:
     def _blocked_body(self, outer_axes: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
         """All members reduce blocks of the same operand space along one axis."""
         first = self.group.members[0]
-        axis, block, operand = first.attrs["axis"], first.attrs["block"], first.args[0]
+        axis, block, levels, operand = first.attrs["axis"], first.attrs["block"], first.attrs["levels"], first.args[0]
         length = expr_of(operand.shape[axis])
-        start = self.rows[axis] * block
-        extent = apply("min", length - start, IntExpr.of(block))
+        start = ZERO if levels else self.rows[axis] * block
+        extent = length if levels else apply("min", length - start, IntExpr.of(block))
         variable = IntExpr.symbol("j", 0, length - 1)
         (symbol,) = variable.symbols()
-        inner = Axis(symbol, extent, block, start)
+        part = Part(self.rows[axis], levels) if levels else None
+        inner = Axis(symbol, extent, hint_of(operand.shape[axis]) >> levels if levels else block, start)
         trailing = all(same_dim(d, 1) for d in operand.shape[axis + 1 :])
         index = (*self.rows[:axis], variable, *self.rows[axis + 1 :])
         accumulators = [
@@ -373,8 +385,10 @@ class _KernelLowering:
             value = expr.call("add", value, expr.index(start)) if a.is_position else known.get(a.kind, value)
             stores.append(Store(self.buffers.of[m].name, self.buffers.flat(m, self.rows), value))
         if trailing or positions:
-            passes = tuple(Reduce((inner,), part) for part in (positions, lanes) if part)
-            return outer_axes, (*self.defines, *passes, *stores)
+            sums = first.attrs["pairwise"]  # and so are the others
+            passes = (Reduce((inner,), some) for some in (positions, () if sums else lanes) if some)
+            pairwise_sums = (Reduce((inner,), lanes, walk=Walk(1), part=part),) if sums else ()
+            return outer_axes, (*self.defines, *passes, *pairwise_sums, *stores)
         column = outer_axes[-1]
         statement = ColumnReduce((inner,), column, accumulators[0], tuple(stores))
         return outer_axes[:-1], (*self.defines, statement)
