@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard dynagraph/_core/*.c dynagraph/_core/*.h dynagraph/_core/dispatch/*.c dynagraph/_core/dispatch/*.h)
 
+# Subprocesses of tests import the package again and again: with its bytecode that takes half the time.
+unexport PYTHONDONTWRITEBYTECODE
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
