@@ -19,7 +19,7 @@ test: $(VENV)/.installed
 
 # with every case of the tests that `make test` samples, and under another C compiler
 test-all: $(VENV)/.installed
-	$(PYTEST) --all-cases
+	$(PYTEST) -o faulthandler_timeout=1800 --all-cases
 	$(MAKE) test-zig
 
 # the tests of the C backend under the compiler of dynagraph[compiler], which is installed for it (100 MB)

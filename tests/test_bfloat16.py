@@ -42,7 +42,7 @@ WITHOUT_LOOPS = {
 # these have one, and are run as they are: they take dtypes of their own, or several operands of which these are not, or differ
 NOT_CAPTURED = {"float_power", "frexp", "ldexp", "matvec", "modf", "spacing", "vecdot", "vecmat"}
 
-pytestmark = [pytest.mark.sampled(4), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = [pytest.mark.sampled(6), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 
 def as_bits(x: Any) -> np.ndarray:

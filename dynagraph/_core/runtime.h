@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 3
+#define DG_RUNTIME_VERSION 4
 
 /* iterations lo..hi of a kernel; `thread` is below n_threads */
 typedef void (*dg_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread);
@@ -22,7 +22,8 @@ typedef struct dg_runtime {
     /* runs [0, n) in ranges that start at multiples of grain; returns when all are done */
     void (*parallel)(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain);
     /* CBLAS routines, null where there is none; ilp64: their integers have 64 bits */
-    void *sgemm, *dgemm, *cgemm, *zgemm, *sgemv, *dgemv, *ssyrk, *dsyrk, *csyrk, *zsyrk;
+    void *sgemm, *dgemm, *cgemm, *zgemm, *sgemv, *dgemv, *cgemv, *zgemv, *sdot, *ddot, *cdotu_sub, *zdotu_sub, *ssyrk, *dsyrk, *csyrk,
+        *zsyrk;
     int32_t ilp64;
     /* calls a Python function of the program: 0, DG_REFUSED where it failed, DG_RAISED; takes the GIL for itself. `program` is the last
        of the entry's buffers. */

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-ROUTINES = ("sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv", "ssyrk", "dsyrk", "csyrk", "zsyrk")
+ROUTINES = (
+    "sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv", "cgemv", "zgemv", "sdot", "ddot", "cdotu_sub", "zdotu_sub",
+    "ssyrk", "dsyrk", "csyrk", "zsyrk",
+)  # fmt: skip
 # (pattern of the symbols, whether their integers have 64 bits), tried in order
 NAMINGS = (
     ("scipy_cblas_{}64_", True),

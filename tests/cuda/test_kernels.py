@@ -23,7 +23,7 @@ from tests.cuda import emulator
 from tests.cuda.device import EmulatedDevice, emulated
 from tests.cupy_arrays import stand_in
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(5)
 
 RNG = np.random.default_rng(3)
 

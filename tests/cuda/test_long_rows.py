@@ -25,7 +25,7 @@ from tests.cuda import emulator
 from tests.cuda.device import emulated
 from tests.cuda.test_kernels import check, graph_of
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 SMALL = replace(backend.PROCESSORS, long=32, block=16, column_parts=4)  # so that rows of a hundred elements are long
 DTYPES = [d.name for d in dtypes.ALL]

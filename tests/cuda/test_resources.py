@@ -19,7 +19,7 @@ from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.backends.test_every_op import chosen, graph_of
 from tests.ops.cases import ROWS
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 ARCHITECTURES = (80, 90)  # A100, H100 and H200
 FEW = 4  # cases of an op

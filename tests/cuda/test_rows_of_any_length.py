@@ -26,7 +26,7 @@ from tests.cuda.test_kernels import assert_close, graph_of, layernorm, softmax
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(6)
 
 
 def shifted(x: Any) -> Any:

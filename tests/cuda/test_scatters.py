@@ -24,7 +24,7 @@ from dynagraph.ir.ops import OPS
 from tests.cuda import emulator
 from tests.cuda.device import QueuedDevice, emulated
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(5)
 
 RNG = np.random.default_rng(5)
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")

@@ -12,7 +12,7 @@ import dynagraph as dg
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.harness import assert_same_run, put, run
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(6)
 
 VALUES = (
     "{0} + {1}", "{0} * 2", "{0} - {1}", "cp.exp({0} * 0.1)", "np.sin({0})", "cp.maximum({0}, {1})", "{0}.T", "{0}[1:]",

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph.backends.toolchain import cpu_features
 
 from .harness import DTYPES, check, check_or_declined, declined, sample
 
@@ -204,3 +209,19 @@ def test_products_of_a_matrix_with_its_transpose_are_numpys_bit_for_bit(shape: t
     for got, want in zip(dg.compile(products, backend="c")(x), products(x)):
         np.testing.assert_array_equal(got, want)
         np.testing.assert_array_equal(got, got.T)
+
+
+# of which OpenBLAS takes the routines; each has other last bits
+PROCESSORS = ("Haswell", "Sandybridge", "Zen", "Nehalem", "Prescott", "SkylakeX")
+
+
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_products_take_the_routines_that_numpys_take(processor: str) -> None:
+    if processor == "SkylakeX" and not {"avx512f", "avx512vl", "avx512dq"} <= set(cpu_features().split()):
+        pytest.skip("this processor has no AVX-512")
+    script = Path(__file__).with_name("blas_routines.py")
+    environment = {**os.environ, "OPENBLAS_CORETYPE": processor}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=environment, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, *differing = done.stdout.splitlines()
+    assert int(found.split()[-1]) > 500 and not differing, "\n".join([found, *differing[:40]])

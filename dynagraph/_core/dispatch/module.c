@@ -92,6 +92,8 @@ static PyObject *py_set_blas(PyObject *module, PyObject *args)
     const struct { const char *name; void **slot; } routines[] = {
         {"sgemm", &dg_the_runtime.sgemm}, {"dgemm", &dg_the_runtime.dgemm}, {"cgemm", &dg_the_runtime.cgemm},
         {"zgemm", &dg_the_runtime.zgemm}, {"sgemv", &dg_the_runtime.sgemv}, {"dgemv", &dg_the_runtime.dgemv},
+        {"cgemv", &dg_the_runtime.cgemv}, {"zgemv", &dg_the_runtime.zgemv}, {"sdot", &dg_the_runtime.sdot},
+        {"ddot", &dg_the_runtime.ddot}, {"cdotu_sub", &dg_the_runtime.cdotu_sub}, {"zdotu_sub", &dg_the_runtime.zdotu_sub},
         {"ssyrk", &dg_the_runtime.ssyrk}, {"dsyrk", &dg_the_runtime.dsyrk}, {"csyrk", &dg_the_runtime.csyrk},
         {"zsyrk", &dg_the_runtime.zsyrk},
     };

@@ -359,8 +359,7 @@ def _layout(operand: Operand) -> tuple[int, IntExpr]:
     if same_dim(row_step, 1):
         leading = rows if same_dim(columns, 1) else column_step
         return 1, expr_of(leading)
-    # a single row (or column) whose stride does not matter
-    return (0, expr_of(columns)) if same_dim(rows, 1) and same_dim(column_step, 1) else (0, expr_of(row_step))
+    return (1, expr_of(column_step)) if same_dim(rows, 1) else (0, expr_of(row_step))  # a vector with a step
 
 
 def launch_size(kernel: Kernel) -> tuple[IntExpr, int]:

@@ -417,10 +417,12 @@ def operand_strided(node: Node, operand: Node) -> tuple[Node, Shape, Shape, obje
 
 
 def is_matrix_layout(shape: Shape, strides: Shape) -> bool:
-    """Whether the last two dimensions are a row- or column-major matrix, as BLAS takes it."""
+    """Whether the last two dimensions are a row- or column-major matrix, or a vector with any step, as BLAS takes them."""
     if len(shape) < 2:
         return False
     (rows, columns), (row_step, column_step) = shape[-2:], strides[-2:]
+    if same_dim(rows, 1) or same_dim(columns, 1):
+        return hint_of(column_step if same_dim(rows, 1) else row_step) > 0
     row_major = same_dim(column_step, 1) and (hint_of(row_step) >= hint_of(columns) or same_dim(rows, 1))
     column_major = same_dim(row_step, 1) and (hint_of(column_step) >= hint_of(rows) or same_dim(columns, 1))
     return row_major or column_major

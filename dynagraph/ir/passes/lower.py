@@ -663,7 +663,7 @@ def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand
 
     Products with a vector stay as they are: NumPy's, too, are one by one.
     """
-    single = all(same_dim(d, 1) for d in right.shape[:-2]) and not same_dim(out.shape[-1], 1)
+    single = all(same_dim(d, 1) for d in right.shape[:-2]) and not any(same_dim(d, 1) for d in out.shape[-2:])
     if len(out.shape) < 3 or len(left.shape) != len(out.shape) or not single or not _rows_lie_as_one(left):
         return out, (left, right)
     rows = numel(out.shape[:-1])
