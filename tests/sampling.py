@@ -33,7 +33,8 @@ def choose(items: Sequence[pytest.Item], asked: Iterable[str] = ()) -> tuple[lis
     for item in items:
         if hasattr(item, "callspec") and item.get_closest_marker("sampled") and not any(map(item.get_closest_marker, LONG)):
             cases[item.nodeid.partition("[")[0]].append(item)
-    left_out = {item for of_one_test in cases.values() for item in _left_out(of_one_test) if item.nodeid not in always}
+    sampled = [of_one_test for test, of_one_test in cases.items() if test not in always]
+    left_out = {item for of_one_test in sampled for item in _left_out(of_one_test) if item.nodeid not in always}
     return [item for item in items if item not in left_out], [item for item in items if item in left_out]
 
 
