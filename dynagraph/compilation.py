@@ -438,10 +438,10 @@ class Compilation(Locked):
 
     def _leave_to_replaced(self, function: types.FunctionType, name: str) -> None:
         """Nothing is remembered: the original may come back.  No builtin is called here."""
-        reason = Break("REPLACED_BUILTIN", None, name).__str__()
-        self.stats.breaks[reason] += 1
+        stop = Break("REPLACED_BUILTIN", None, name)
+        self.stats.breaks[stop.line] += 1
         if self.options.fullgraph:
-            raise CaptureError(f"{function.__qualname__}: {reason}")
+            raise CaptureError(f"{function.__qualname__}: {stop}")
 
     def _refuse(self, function: types.FunctionType) -> None:
         reason = f"{function.__qualname__}: generators and coroutines run eagerly"

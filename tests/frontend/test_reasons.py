@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import datetime
 import sys
 import threading
@@ -240,7 +241,7 @@ CASES = {
     "RANDOM_DRAW": Case(draws_and_indexes, draws_from_its_own, lambda: (X, np.array([1, 2])), same=False),
     "DISABLED": Case(lambda x: disabled(x) + 1, lambda x: not_disabled(x) + 1),
 }
-ELSEWHERE = {"STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES", "COMPILE_BUDGET"}  # below
+ELSEWHERE = {"STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES", "COMPILE_BUDGET", "REPLACED_BUILTIN"}  # below
 
 
 def outcome(function, arguments):
@@ -297,6 +298,17 @@ def test_its_cure_makes_it_one_graph(name):
 
 def test_every_reason_has_its_programs():
     assert set(CASES) | ELSEWHERE == set(REASONS) and not set(CASES) & ELSEWHERE
+
+
+def test_a_replaced_builtin_is_put_back():
+    compiled = dg.compile(lambda x: np.abs(x) + 1, fullgraph=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(builtins, "abs", lambda x: 100)
+        with pytest.raises(dg.CaptureError, match="abs"):
+            compiled(X)
+    assert "[replaced-builtin]" in next(iter(compiled.stats.breaks))
+    np.testing.assert_array_equal(compiled(X), np.abs(X) + 1)
+    assert compiled.stats.compiles == 1
 
 
 @pytest.mark.parametrize("name, limit", [("RECURSION", "inline_depth"), ("UNROLL_LIMIT", "unroll_limit")])
