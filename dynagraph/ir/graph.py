@@ -109,7 +109,9 @@ class Node:
 
     @property
     def given_attrs(self) -> dict[str, Any]:
-        """The attributes of a call_function node, without those that are None because nobody gave them."""
+        """The attributes, without those of an op that are None because nobody gave them."""
+        if self.kind != "call_function":
+            return self.attrs
         return {k: v for k, v in self.attrs.items() if v is not None or self.op.attrs.get(k, ...) is not None}
 
     def is_op(self, *names: str) -> bool:
@@ -140,8 +142,7 @@ class Node:
             refused = [f"refuse if {name}" for name in returned[n_returned:]]
             return "return " + "; ".join([", ".join(returned[:n_returned]), *refused])
         target = self.target if isinstance(self.target, str) else self.target.name
-        given = self.given_attrs if self.kind == "call_function" else {}
-        operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in given.items()]
+        operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.given_attrs.items()]
         call = f"{target}({', '.join(operands)})" if self.kind == "call_function" else f"{self.kind}[{target}]"
         where = f"   # {self.location}" if self.location else ""
         return f"{self.name} = {call} : {self.meta}{where}"

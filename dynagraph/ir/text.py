@@ -63,8 +63,7 @@ def _arguments(node: Node) -> str:
         return str(node.target)
     if node.is_op("call_out"):
         return _spell_call_out(node, [a.name for a in node.args])
-    given = node.given_attrs if node.kind == "call_function" else node.attrs
-    return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in given.items()])
+    return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.given_attrs.items()])
 
 
 # -- Python ------------------------------------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def dot(graph: Graph) -> str:
     lines = [f"digraph {_quoted(graph.name)} {{", '  node [shape=box, style="rounded,filled", fontname="monospace"];']
     for node in graph.nodes:
         label = [f"{node.name} = {_op_name(node)}" if node.name != _op_name(node) else node.name]
-        label += [f"{k}={v!r}" for k, v in node.attrs.items()]
+        label += [f"{k}={v!r}" for k, v in node.given_attrs.items()]
         label += [str(node.meta)] if node.meta is not None else []
         tooltip = f", tooltip={_quoted(str(node.location))}" if node.location else ""
         text = _quoted("\n".join(label))
@@ -329,7 +328,7 @@ def _node_dict(node: Node) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": node.name, "kind": node.kind, "args": [a.name for a in node.args]}
     if node.kind != "output":
         entry["target"] = _op_name(node) if node.kind == "call_function" else node.target
-        entry["attrs"] = {k: _json_value(v) for k, v in node.attrs.items()}
+        entry["attrs"] = {k: _json_value(v) for k, v in node.given_attrs.items()}
         entry["dtype"] = node.dtype.name
         entry["shape"] = [_json_value(d) for d in node.shape]
         entry["strides"] = None if node.meta.strides is None else [_json_value(s) for s in node.meta.strides]
