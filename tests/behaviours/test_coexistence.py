@@ -1118,6 +1118,7 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     @dg.compile
     def f(x):
         try:
+            state.append("in")
             while True:
                 x = x * 1.5
                 if x.max() > 10:
@@ -1131,8 +1132,14 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
             x = x + 0.0
         return x
 
-    for function in (f, g, f):
-        threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
+    def interrupt(entered):
+        while state.count("in") < entered:  # else the interrupt comes before the try block, on a slow machine
+            time.sleep(0.01)
+        time.sleep(1.0)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    for function, entered in ((f, 1), (g, 0), (f, 2)):
+        threading.Thread(target=interrupt, args=(entered,)).start()
         try:
             function(np.ones(3))
         except KeyboardInterrupt:
@@ -1143,7 +1150,7 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     h(np.ones(3)), h(np.ones(3))
     assert h.stats.hits == 1 and h.stats.compiles == 1
     """)
-    assert output == "interrupted\n" * 3 + "['left', 'left']\n"
+    assert output == "interrupted\n" * 3 + "['in', 'left', 'in', 'left']\n"
 
 
 @pytest.mark.parametrize("backend", ["numpy", "c"])
