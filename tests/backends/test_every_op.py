@@ -11,6 +11,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.ops import OPS, Composite, Library, Op, Reduction, Scan
+from tests import sampling
 from tests.ops.cases import ROWS, Case, cases, cast_targets, multiplies_complex_numbers
 from tests.ops.evaluate import assert_same
 
@@ -52,9 +53,12 @@ def graph_of(batch: list[Case]) -> tuple[Graph, list[np.ndarray]]:
 
 
 def chosen(op: Op) -> list[Case]:
-    """Every case of elementwise rows; of the others, whose cases are many, every third."""
-    every = list(cases(op))
-    return every if len(every) <= 4 * BATCH else every[:: len(every) // (4 * BATCH) + 1]
+    """With --all-cases every case of elementwise rows, of the others, whose cases are many, every third; else one batch.
+
+    By the reference tests/ops/test_rows.py runs every case, always.
+    """
+    every, limit = list(cases(op)), 4 * BATCH if sampling.all_cases else BATCH
+    return every if len(every) <= limit else every[:: len(every) // limit + 1]
 
 
 @pytest.mark.parametrize("source", dtypes.ALL, ids=str)
