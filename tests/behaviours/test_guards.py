@@ -417,7 +417,7 @@ def patched_math_pi():
     return lambda x: x * math.pi, arange, *patched(math, "pi", 3)
 
 
-@changes
+@changes_perhaps_to_eager  # while a builtin is replaced nothing is compiled
 def patched_builtins_abs():
     plain = abs
 
