@@ -141,7 +141,7 @@ def is_called_out(node: Any) -> bool:
 
 
 def _reason(text: str) -> str:
-    first = re.sub(r"^[^ ]*:\d+: ", "", text.split("\n")[0])
+    first = re.sub(r"^[^ ]*:\d+: ", "", text.split("; fix: ")[0])
     return re.sub(r" at 0x[0-9a-f]+", "", first).replace("|", "\\|")
 
 
