@@ -64,7 +64,7 @@ COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
 EXTREME_FUNCTIONS = ("maximum", "minimum", "fmax", "fmin")
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
-SUM_BLOCKS = 512  # real numbers of a sum that are computed before they are added up, four blocks at a time (sums.h)
+SUM_BLOCKS = 512  # real numbers of a sum that are computed before they are added up
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
 
