@@ -83,7 +83,7 @@ def check(
     stats = compiled.stats
     assert stats.fallbacks == 0, stats.last_error
     if breaks is not None:
-        assert any(f"--reason {breaks}" in text for text in stats.breaks), dict(stats.breaks)
+        assert any(f"[{breaks}]" in text for text in stats.breaks), dict(stats.breaks)
     elif whole:
         assert not stats.breaks and stats.refusals == 0, (dict(stats.breaks), stats)
         assert stats.compiles >= 1, "nothing was compiled"
