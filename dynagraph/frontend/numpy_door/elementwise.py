@@ -387,7 +387,7 @@ def _power(b: Builder, call: Call) -> Node:
 def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
     """NumPy takes the square root where one exponent of 0.5 serves all elements: sqrt(-0.0) is -0.0, pow's is 0.0."""
     result = b.call("power", base, exponent)
-    if exponent.ndim > 0:
+    if exponent.ndim > 0 or (base.ndim == 0 and b.check_op is not None):  # CuPy has no such ways for single numbers
         return result
     half = b.call("equal", exponent, b.scalar(0.5, exponent.dtype))
     return b.call("where", half, b.call("sqrt", base), result)
