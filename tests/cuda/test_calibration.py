@@ -326,7 +326,7 @@ def test_what_cannot_be_trusted_is_not_read(folder: Path, caplog: pytest.LogCapt
     file.write_bytes(good)
     assert kept_figures(HERE) == SOME
     file.chmod(0o622)
-    assert kept_figures(HERE) is None and "is not private" in caplog.text
+    assert kept_figures(HERE) is None and "is not a file that is private to this user" in caplog.text
 
 
 @pytest.mark.parametrize("wrong", [

@@ -109,7 +109,7 @@ def _reduction(
 
 def _accumulate(name: str) -> Any:
     """NumPy would widen small integers; here the graph has said the dtype already."""
-    return lambda xp, x, axis, keepdims, walk: getattr(xp, name)(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
+    return lambda xp, x, axis, keepdims, walk=None: getattr(xp, name)(x, axis=axis, keepdims=keepdims, dtype=x.dtype)
 
 
 def _choose(name: str) -> Any:
