@@ -148,7 +148,7 @@ def dynagraph_step(name: str, given: Problem) -> Callable[[], Any]:
     loss = models(np)[name]
     adam = given.adam
 
-    @dg.compile
+    @dg.compile(mode="max")
     def step(p: Any, m: Any, v: Any, x: Any, y: Any, t: int) -> Any:
         value, gradients = dg.value_and_grad(loss)(p, x, y)
         for k, g in gradients.items():
