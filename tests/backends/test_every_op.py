@@ -20,6 +20,7 @@ from .native import run_native
 ULP = 5  # NumPy is off by one itself, our functions by at most four
 SUMS = 64  # additions in another order
 BATCH = 24  # cases that one C file computes
+SOME = 8  # cases of an op in make test
 
 # which zero of 0.0 and -0.0 comes out depends on NumPy's vector width
 EITHER_ZERO = ("fmax", "fmin", "max", "min", "fmax_accumulate", "fmin_accumulate")
@@ -52,12 +53,12 @@ def graph_of(batch: list[Case]) -> tuple[Graph, list[np.ndarray]]:
     return graph, arrays
 
 
-def chosen(op: Op) -> list[Case]:
-    """With --all-cases every case of elementwise rows, of the others, whose cases are many, every third; else one batch.
+def chosen(op: Op, most: int = BATCH) -> list[Case]:
+    """With --all-cases every case of elementwise rows, of the others, whose cases are many, every third; else `most`.
 
     By the reference tests/ops/test_rows.py runs every case, always.
     """
-    every, limit = list(cases(op)), 4 * BATCH if sampling.all_cases else BATCH
+    every, limit = list(cases(op)), 4 * BATCH if sampling.all_cases else most
     return every if len(every) <= limit else every[:: len(every) // limit + 1]
 
 
@@ -78,7 +79,7 @@ def test_casts_of_every_pair(source: DType) -> None:
 
 @pytest.mark.parametrize("op", ROWS, ids=lambda op: op.name)
 def test_machine_code_gives_what_eager_gives(op: Op) -> None:
-    remaining = iter(chosen(op))
+    remaining = iter(chosen(op, SOME))
     while batch := list(itertools.islice(remaining, BATCH)):
         graph, arrays = graph_of(batch)
         for case, got in zip(batch, run_native(graph, *arrays)):
