@@ -7,14 +7,15 @@ The ground of `frontend/numpy_door`: every door gets a Builder first.  Operands 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
 
 from dynagraph.errors import DTypeError, ShapeError
-from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, lies_in_c_order, packed_strides, rule_of
+from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, lies_in_c_order, packed_strides, reduced_order, rule_of
+from dynagraph.frontend.numpy_door.walks import walk_of
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node, with_strides
@@ -29,6 +30,7 @@ MOST_CHECKS = 32  # of one program, each an output; further ones are joined to t
 LIMITS: dict[DType, tuple[int, int]] = {
     d: (int(np.iinfo(d.numpy).min), int(np.iinfo(d.numpy).max)) for d in dtypes.ALL if d.is_integer
 }
+_ACCUMULATIONS = ("sum", "prod", "mean")
 MOST_KNOWN = 1 << 18  # elements of what is computed at capture
 
 
@@ -92,6 +94,9 @@ class Builder:
         """Append the op; what its row does not take, no door takes.  A new array lies in memory as NumPy's does."""
         if OPS[op_name].may_raise:
             self._allow_refusal("a function of NumPy's that may raise an error")
+        if op_name in _ACCUMULATIONS and "walk" not in attrs:
+            (x,) = nodes
+            return self.accumulate(op_name, x, **attrs)
         try:
             node = self.graph.call(OPS[op_name], *nodes, **attrs)
         except ShapeError as error:
@@ -103,6 +108,31 @@ class Builder:
             return node  # a new array lies in C order
         rule = rule_of(node) if node.ndim > 1 else None
         return node if rule is None else self.lay(node, rule(node, [self.layout(n) for n in nodes]))
+
+    def accumulate(
+        self,
+        op_name: str,
+        x: Node,
+        axis: tuple[int, ...],
+        keepdims: bool = False,
+        given: Sequence[Strided] | None = None,
+        casts: bool = False,
+    ) -> Node:
+        """A sum, product or mean in NumPy's order.
+
+        `given`: where the array lies that NumPy walks, and the mask, and the result, if these are given.  `casts`: whether that
+        array has another dtype than `x`, and NumPy casts it on the way.
+        """
+        operands = [self.layout(x)] if given is None else given
+        found = walk_of(operands, axis, casts) if x.dtype.is_inexact and self.check_op is None else None
+        if found is None:
+            return self.call(op_name, x, axis=axis, keepdims=keepdims, walk=None)
+        order, walk = found
+        if order != axis:
+            turned = dict(zip(axis, order))
+            x = self.call("transpose", x, axes=tuple(turned.get(k, k) for k in range(x.ndim)))
+        node = self.call(op_name, x, axis=axis, keepdims=keepdims, walk=walk)
+        return node if node.ndim < 2 else self.lay(node, reduced_order(operands, axis, keepdims))
 
     def layout(self, node: Node) -> Strided:
         """Where NumPy has the elements of a value, relative to the array whose memory they lie in."""

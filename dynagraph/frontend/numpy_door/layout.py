@@ -161,6 +161,14 @@ def reduced_order(operands: Sequence[Strided], axes: Sequence[int], keepdims: bo
     return tuple(kept.index(k) for k in ufunc_order(operands, shape) if k in kept)
 
 
+def result_among(result: Strided, rank: int, axes: Sequence[int], keepdims: bool) -> Strided:
+    """A given result of a reduction, as its iterator goes through it: along the axes that are reduced it stays where it is."""
+    kept = iter(range(len(result.shape)))
+    places = [None if k in axes and not keepdims else next(kept) for k in range(rank)]
+    shape = tuple(1 if p is None or k in axes else result.shape[p] for k, p in enumerate(places))
+    return Strided(shape, tuple(0 if p is None or k in axes else result.strides[p] for k, p in enumerate(places)))
+
+
 def segments_order(x: Strided, axis: int) -> Order:
     """Of ``ufunc.reduceat``: the iterator goes through the array's other axes, and through the indices along this one."""
     rank = len(x.shape)
@@ -235,6 +243,6 @@ def rule_of(node: Node) -> Rule | None:
 
 __all__ = [
     "Order", "c_order", "copy_order", "f_order", "is_packed", "iteration_order", "joined_order", "lies_in_c_order",
-    "order_by_strides", "order_of", "packed_strides", "padded_order", "reduced_order", "rule_of", "segments_order", "steps_of",
-    "ufunc_order",
+    "order_by_strides", "order_of", "packed_strides", "padded_order", "reduced_order", "result_among", "rule_of", "segments_order",
+    "steps_of", "ufunc_order",
 ]  # fmt: skip

@@ -27,6 +27,7 @@ from dynagraph.frontend.numpy_door.ufunc_methods import UNSET, accumulate_by, lo
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
+from dynagraph.ir.optable.reductions import divide_by_count
 from dynagraph.ir.shapes import numel, same_shape
 
 # -- sums, products, extremes, truths -----------------------------------------------------------------------------------
@@ -135,14 +136,13 @@ def count_nonzero(b: Builder, a: Any, axis: Any = None, *, keepdims: Any = False
 # -- statistics ---------------------------------------------------------------------------------------------------------
 
 
-def _as_float(b: Builder, a: Any, dtype: object, who: str) -> Node:
-    """Statistics of integers and bools are computed in float64."""
-    x = b.as_node(a)
+def _wanted(x: Node, dtype: object, who: str) -> DType:
+    """The dtype in which the elements are summed: those of integers and bools in float64."""
     if dtype is None:
-        return b.cast(x, dtypes.float64) if x.dtype.kind in "biu" else x
+        return dtypes.float64 if x.dtype.kind in "biu" else x.dtype
     wanted = known_dtype(dtype, who)
     only(wanted.is_inexact, who, "dtype", wanted, "statistics are captured in floating point")
-    return b.cast(x, wanted)
+    return wanted
 
 
 def _check_real(x: Node, who: str, *others: DType) -> None:
@@ -173,20 +173,28 @@ def _divided(b: Builder, total: Node, count: Node) -> Node:
     return b.cast(b.call("divide", b.cast(total, dtypes.float64), count), total.dtype)
 
 
-def _total(b: Builder, x: Node, chosen: Node, axes: tuple[int, ...], keepdims: bool) -> Node:
-    return b.call("sum", b.call("where", chosen, x, b.scalar(0, x.dtype)), axis=axes, keepdims=keepdims)
+def _total(b: Builder, x: Node, dtype: DType, chosen: Node | None, axes: tuple[int, ...], keepdims: bool) -> Node:
+    """The sum of the chosen elements, as NumPy casts and adds them."""
+    given = [b.layout(n) for n in (x, chosen) if n is not None]
+    casts, x = x.dtype is not dtype, b.cast(x, dtype)
+    if chosen is not None:
+        x = b.call("where", chosen, x, b.scalar(0, x.dtype))
+    return b.accumulate("sum", x, axes, keepdims, given, casts)
 
 
 def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Node:
-    x, mask = _as_float(b, a, dtype, "mean"), mask_of(b, _everywhere(where), "mean")
+    x, mask = b.as_node(a), mask_of(b, _everywhere(where), "mean")
+    wanted = _wanted(x, dtype, "mean")
     axes, keeps = reduced_axes(axis, x.ndim, "mean"), _kept(keepdims, "mean")
     check_count(x, axes, 0, "mean")
     if mask is None:
-        return b.call("mean", x, axis=axes, keepdims=keeps)
+        casts = x.dtype is not wanted or (x.dtype is dtypes.float16 and dtype is None)
+        return b.accumulate("mean", b.cast(x, wanted), axes, keeps, [b.layout(x)], casts)
+    given, x = x, b.cast(x, wanted)
     _check_real(x, "mean", dtypes.float16)
     count = _counted(b, mask, x, axes, keeps, "mean")
     b.refuse_where(b.call("equal", count, b.scalar(0.0, count.dtype)))
-    return _divided(b, _total(b, x, mask, axes, keeps), count)
+    return _divided(b, _total(b, given, wanted, mask, axes, keeps), count)
 
 
 @numpy_function(np.mean, method="mean", at_default=("out",))
@@ -213,33 +221,52 @@ def _ddof(ddof: Any, correction: Any, who: str) -> int | float:
 
 
 def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | float, keepdims: Any, where: Any, mean: Any) -> Node:
-    """By the op of that name where nothing else is given, else by its definition, in NumPy's order."""
-    x, mask = _as_float(b, a, dtype, op), mask_of(b, _everywhere(where), op)
+    """By its definition, in NumPy's steps; of another library by the op of that name."""
+    x, mask = b.as_node(a), mask_of(b, _everywhere(where), op)
+    wanted = _wanted(x, dtype, op)
     axes, keeps = reduced_axes(axis, x.ndim, op), _kept(keepdims, op)
-    only(dtype is None or not x.dtype.is_complex, op, "dtype", dtype, "the result would be complex")
+    only(dtype is None or not wanted.is_complex, op, "dtype", dtype, "the result would be complex")
     if mask is None:
         check_count(x, axes, ddof, op)
-    if mask is None and (mean is UNSET or mean is None):
-        return b.call(op, x, axis=axes, keepdims=keeps, ddof=ddof)
-    chosen = mask if mask is not None else b.scalar(True, dtypes.bool_)
-    _check_real(x, op, dtypes.float16)
-    return _spread(b, op, x, chosen, axes, keeps, ddof, mean)
-
-
-def _spread(b: Builder, op: str, x: Node, chosen: Node, axes: tuple[int, ...], keeps: bool, ddof: int | float, mean: Any) -> Node:
-    """Of the chosen elements.  The program refuses where there are too few: NumPy warns."""
-    if mean is UNSET or mean is None:
-        center = _divided(b, _total(b, x, chosen, axes, True), _counted(b, chosen, x, axes, True, op))
+        if b.check_op is not None and (mean is UNSET or mean is None):
+            return b.call(op, b.cast(x, wanted), axis=axes, keepdims=keeps, ddof=ddof)
     else:
+        _check_real(x, op, dtypes.float16)
+    return _spread(b, op, x, wanted, mask, axes, keeps, ddof, None if mean is UNSET else mean)
+
+
+def _spread(
+    b: Builder, op: str, x: Node, dtype: DType, mask: Node | None, axes: tuple[int, ...], keeps: bool, ddof: int | float, mean: Any
+) -> Node:
+    """Of the chosen elements.  The program refuses where there are too few: NumPy warns."""
+    if mean is not None:
         center = b.as_node(mean)
-        only(center.dtype is x.dtype, op, "mean", center.dtype, "it must have the dtype of the result")
-    squares = b.call("square", b.call("subtract", x, center))
+        only(center.dtype is dtype, op, "mean", center.dtype, "it must have the dtype of the result")
+    else:
+        total = _total(b, x, dtype, mask, axes, True)
+        center = _over_count(b, total, x, axes) if mask is None else _divided(b, total, _counted(b, mask, x, axes, True, op))
+    squares = _squares(b, apply(b, np.subtract, x, center))
     only(same_shape(squares.shape, x.shape), op, "mean", center.shape, "it must broadcast to the array")
-    count = _counted(b, chosen, x, axes, keeps, op)
-    freedom = b.call("subtract", count, b.scalar(float(ddof), count.dtype))
-    b.refuse_where(b.call("less_equal", freedom, b.scalar(0.0, count.dtype)))
-    result = _divided(b, _total(b, squares, chosen, axes, keeps), freedom)
+    total = _total(b, squares, dtype.real, mask, axes, keeps)
+    if mask is None:
+        result = _over_count(b, total, x, axes, ddof)
+    else:
+        count = _counted(b, mask, x, axes, keeps, op)
+        freedom = b.call("subtract", count, b.scalar(float(ddof), count.dtype))
+        b.refuse_where(b.call("less_equal", freedom, b.scalar(0.0, count.dtype)))
+        result = _divided(b, total, freedom)
     return b.call("sqrt", result) if op == "std" else result
+
+
+def _squares(b: Builder, deviation: Node) -> Node:
+    if not deviation.dtype.is_complex:
+        return b.call("square", deviation)
+    return b.call("add", *(b.call("square", b.call(part, deviation)) for part in ("real", "imag")))
+
+
+def _over_count(b: Builder, total: Node, x: Node, axes: tuple[int, ...], ddof: int | float = 0) -> Node:
+    result = divide_by_count(b.graph, total, _n_elements(x, axes), ddof)
+    return result if result.ndim < 2 else b.lay(result, copy_order(b.layout(total)))
 
 
 def _variance_door(op: str) -> Callable[..., Node]:

@@ -7,6 +7,7 @@ a scan, of which a reduction is the last element.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from dynagraph.frontend.numpy_door.arguments import as_index, flag, numpy_error, one_axis, only, reduced_axes, reshape, take
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import UFUNCS, arrays_out, check_exponents, combining_op, mask_of
-from dynagraph.frontend.numpy_door.layout import Order, reduced_order, segments_order
+from dynagraph.frontend.numpy_door.layout import Order, reduced_order, result_among, segments_order
 from dynagraph.frontend.numpy_door.table import Door, register_ufunc_method
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import memory_of
+from dynagraph.ir.ops import Walk, memory_of
 from dynagraph.ir.shapes import Dim, same_shape
 
 MAX_SEGMENTS = 256  # of reduceat: each is a reduction of its own
@@ -99,7 +100,7 @@ def reduce_by(
     mask = mask_of(b, where, name)
     given = [b.layout(n) for n in (x, mask) if n is not None]
     loop = loop_dtype(ufunc, x, dtype, target)
-    x = b.cast(x, loop)
+    casts, x = x.dtype is not loop, b.cast(x, loop)
     _check_real(loop, name, mask is None and initial is UNSET and native(ufunc, loop) is not None)
     axes = reduced_axes(loose_axis(axis, x), x.ndim, name)
     keeps = False if keepdims is UNSET else flag(keepdims, name)
@@ -115,7 +116,9 @@ def reduce_by(
         x = _masked(b, ufunc, x, mask, start, identity)
     if start is None and identity is None:
         _check_elements(x, axes, name)
-    result = _reduced(b, ufunc, x, axes, keeps, start)
+    if target is not None and target.ndim == (x.ndim if keeps else x.ndim - len(axes)):
+        given = [*given, result_among(b.layout(target), x.ndim, axes, keeps)]
+    result = _reduced(b, ufunc, x, axes, keeps, start, partial(b.accumulate, given=given, casts=casts))
     return checked_shape(_laid(b, result, lambda: reduced_order(given, axes, keeps)), target, name)
 
 
@@ -175,7 +178,12 @@ def _check_elements(x: Node, axes: tuple[int, ...], who: str) -> None:
         raise numpy_error(f"{who}: the array of shape {x.shape} has no elements along axis {axes}, and there is no identity")
 
 
-def _reduced(b: Builder, ufunc: np.ufunc, x: Node, axes: tuple[int, ...], keepdims: bool, start: Node | None) -> Node:
+Accumulate = Callable[[str, Node, tuple[int, ...], bool], Node]
+
+
+def _reduced(
+    b: Builder, ufunc: np.ufunc, x: Node, axes: tuple[int, ...], keepdims: bool, start: Node | None, accumulate: Accumulate
+) -> Node:
     dtype = x.dtype
     name = native(ufunc, dtype)
     if name is None and ufunc in (np.fmax, np.fmin) and dtype.is_float:
@@ -187,7 +195,8 @@ def _reduced(b: Builder, ufunc: np.ufunc, x: Node, axes: tuple[int, ...], keepdi
     else:
         if name in ("max", "min") and any(x.shape[k] == 0 for k in axes):
             return _of_nothing(b, x, axes, keepdims, start)
-        result = b.call(name, x, axis=axes, keepdims=keepdims)
+        accumulates = name in ("sum", "prod")
+        result = accumulate(name, x, axes, keepdims) if accumulates else b.call(name, x, axis=axes, keepdims=keepdims)
     combine = combining_op(ufunc, dtype)
     assert combine is not None
     return result if start is None else b.call(combine, start, result)
@@ -321,12 +330,19 @@ def _segment(b: Builder, ufunc: np.ufunc, x: Node, axis: int) -> Node:
     if native(ufunc, x.dtype) is None and ufunc not in _REORDERABLE:
         _check_steps(ufunc, x.dtype)
         return take(b, scanned(b, ufunc, x, axis, ufunc.__name__), axis, x.shape[axis] - 1, 1)
-    result = _reduced(b, ufunc, x, (axis,), True, None)
     if not (ufunc is np.add and x.dtype.is_float):
-        return result
+        return _reduced(b, ufunc, x, (axis,), True, None, b.accumulate)
+    result = _sum_behind_first(b, x, axis)
     negative = b.call("all", b.call("signbit", x), axis=(axis,), keepdims=True)  # -0.0 is the sum of negative zeros here
     zero = b.call("equal", result, b.scalar(0.0, x.dtype))
     return b.call("where", b.call("logical_and", negative, zero), b.scalar(-0.0, x.dtype), result)
+
+
+def _sum_behind_first(b: Builder, x: Node, axis: int) -> Node:
+    """Along the axis, wherever it lies: the first element, and what the others give pairwise.  Halves are rounded once."""
+    wide = b.cast(x, dtypes.float32) if x.dtype.is_half else x
+    rest = b.call("sum", take(b, wide, axis, 1, x.shape[axis] - 1), axis=(axis,), keepdims=True, walk=Walk(1))
+    return b.cast(b.call("add", take(b, wide, axis, 0, 1), rest), x.dtype)
 
 
 # -- the doors ------------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dynagraph.errors import DTypeError, GraphError, ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, define_op
+from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, Walk, define_op
 from dynagraph.ir.optable.elementwise import nonnegative, or_any, or_infinite
 from dynagraph.ir.optable.rules import ANY, INEXACT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype, to_real
 from dynagraph.ir.shapes import Dim, Shape, numel, same_dim
@@ -343,7 +343,7 @@ def _count(shape: Shape, axes: Axes) -> Dim:
     return numel(shape[a] for a in axes)
 
 
-def _divide_by_count(graph: Graph, total: Node, count: Dim, ddof: int | float = 0) -> Node:
+def divide_by_count(graph: Graph, total: Node, count: Dim, ddof: int | float = 0) -> Node:
     """``total / max(count - ddof, 0)`` as NumPy does it: in float64, rounded to the result's dtype.
 
     A float32 quotient of operands exact in float32 is the same, for float64 has more than twice its digits.
@@ -370,16 +370,16 @@ def _degrees_of_freedom(graph: Graph, count: Dim, ddof: int | float, dtype: DTyp
     return graph.call(OPS["maximum"], left, graph.call(OPS["constant"], value=0, dtype=dtype))
 
 
-def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
+def _mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, walk: Walk | None) -> Node:
     if x.dtype.is_half:  # NumPy's mean, but not its variance, takes float32 on the way
-        wide = _plain_mean(graph, graph.call(OPS["cast"], x, dtype=dtypes.float32), axis=axis, keepdims=keepdims)
+        wide = _plain_mean(graph, graph.call(OPS["cast"], x, dtype=dtypes.float32), axis=axis, keepdims=keepdims, walk=walk)
         return graph.call(OPS["cast"], wide, dtype=x.dtype)
-    return _plain_mean(graph, x, axis=axis, keepdims=keepdims)
+    return _plain_mean(graph, x, axis=axis, keepdims=keepdims, walk=walk)
 
 
-def _plain_mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool) -> Node:
-    total = graph.call(OPS["sum"], x, axis=axis, keepdims=keepdims)
-    return _divide_by_count(graph, total, _count(x.shape, axis))
+def _plain_mean(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, walk: Walk | None = None) -> Node:
+    total = graph.call(OPS["sum"], x, axis=axis, keepdims=keepdims, walk=walk)
+    return divide_by_count(graph, total, _count(x.shape, axis))
 
 
 def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float) -> Node:
@@ -390,7 +390,7 @@ def _var(graph: Graph, x: Node, *, axis: Axes, keepdims: bool, ddof: int | float
     else:
         squares = graph.call(OPS["square"], deviation)
     total = graph.call(OPS["sum"], squares, axis=axis, keepdims=keepdims)
-    return _divide_by_count(graph, total, _count(x.shape, axis), ddof)
+    return divide_by_count(graph, total, _count(x.shape, axis), ddof)
 
 
 def _std(graph: Graph, x: Node, **attrs: Any) -> Node:
@@ -412,10 +412,10 @@ def _define_mean() -> Op:
     return define_op(
         "mean",
         arity=1,
-        attrs={"axis": REQUIRED, "keepdims": False},
+        attrs={"axis": REQUIRED, "keepdims": False, "walk": None},
         dtype=same_dtype("mean", INEXACT),
         shape=_reduced_shape("mean"),
-        eager=_choose("mean"),
+        eager=lambda xp, x, axis, keepdims, walk=None: xp.mean(x, axis=axis, keepdims=keepdims),
         lowering=Composite(_mean),
     )
 

@@ -1,0 +1,155 @@
+"""Reductions of random arrays have NumPy's bits: over dtypes, shapes, axes, strides, and arguments; many of them in one program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+from dynagraph import config
+
+AT_ONCE = 30  # compiling takes longer than running
+ROUNDS = 350
+LIMITS = (0, 20_000, 150, 40, 12)  # of sizes, by rank
+LARGEST = 60_000
+DTYPES = ("float32", "float64", "complex64", "complex128", "float16", "int32", "uint8", "bool")
+WEIGHTS = (0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.03, 0.02)
+ACCUMULATED = {"float32": "float64", "float16": "float32", "complex64": "complex128"}
+
+
+@dataclass
+class Case:
+    text: str
+    function: Callable[..., Any]
+    arrays: tuple[np.ndarray, ...]
+
+    def __str__(self) -> str:
+        return f"{self.text} of " + ", ".join(f"{x.dtype}{x.shape} with strides {x.strides}" for x in self.arrays)
+
+
+def some_shape(rng: np.random.Generator) -> tuple[int, ...]:
+    rank = int(rng.integers(1, 5))
+    if rank == 2 and rng.random() < 0.3:  # long in one direction
+        return (int(rng.integers(1, 6)), int(rng.integers(1, 12_000)))[:: int(rng.choice([1, -1]))]
+    return tuple(int(rng.integers(1, LIMITS[rank])) if rng.random() < 0.9 else 1 for _ in range(rank))
+
+
+def some_array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """In C or Fortran order, a part of a larger one, with steps, backwards, transposed, or broadcast."""
+    whole = [d * int(rng.choice([1, 1, 2])) + int(rng.choice([0, 0, 3])) for d in shape]
+    x = rng.standard_normal(whole)
+    if dtype.startswith("c"):
+        x = x + 1j * rng.standard_normal(whole)
+    if not dtype.startswith(("c", "f")):
+        x = np.abs(x * 50)
+    x = np.asarray(x.astype(dtype), order=str(rng.choice(["C", "F"])))  # type: ignore[call-overload]
+    x = x[tuple(some_part(rng, w, d) for w, d in zip(whole, shape))]
+    if rng.random() < 0.3:
+        x = x[tuple(slice(None, None, -1) if rng.random() < 0.4 else slice(None) for _ in shape)]
+    if rng.random() < 0.5:
+        x = x.transpose(rng.permutation(x.ndim))
+    if rng.random() < 0.15:
+        axis = int(rng.integers(x.ndim))
+        x = np.broadcast_to(x[tuple(slice(0, 1) if k == axis else slice(None) for k in range(x.ndim))], x.shape)
+    return x
+
+
+def some_part(rng: np.random.Generator, whole: int, size: int) -> slice:
+    if rng.random() < 0.6:
+        return slice(0, size)
+    return slice(0, 2 * size, 2) if whole >= 2 * size else slice(whole - size, whole)
+
+
+def some_case(rng: np.random.Generator) -> Case:
+    while True:
+        dtype = str(rng.choice(DTYPES, p=WEIGHTS))
+        x = some_array(rng, dtype, some_shape(rng))
+        if x.size <= LARGEST:
+            break
+    axes = tuple(sorted(rng.choice(x.ndim, rng.integers(1, x.ndim + 1), replace=False).tolist()))
+    options: dict[str, Any] = {"axis": None if len(axes) == x.ndim else axes}
+    if rng.random() < 0.3:
+        options["keepdims"] = True
+    if dtype in ACCUMULATED and rng.random() < 0.3:
+        options["dtype"] = ACCUMULATED[dtype]
+    kinds = [k for k in KINDS if x.dtype.kind in "fc" or k not in ("sum", "fused")]
+    return KINDS[str(rng.choice(kinds))](rng, x, options)
+
+
+def method(name: str) -> Callable[..., Case]:
+    def case(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+        if name in ("var", "std"):
+            options = {**options, "ddof": int(rng.integers(0, 2)) if reduced(x, options) > 1 else 0}
+            if x.dtype.kind == "c":
+                options.pop("dtype", None)
+        return Case(f"{name}({options})", lambda x: getattr(x, name)(**options), (x,))
+
+    return case
+
+
+def reduced(x: np.ndarray, options: dict[str, Any]) -> int:
+    return int(np.prod([x.shape[k] for k in options["axis"] or range(x.ndim)]))
+
+
+def of_float64(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    options = {**options, "dtype": "complex128" if x.dtype.kind == "c" else "float64"}
+    return Case(f"sum({options})", lambda x: x.sum(**options), (x,))
+
+
+def of_two(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    options.pop("dtype", None)
+    y = some_array(rng, "float64", x.shape)
+    if y.shape != x.shape:
+        y = np.asfortranarray(rng.standard_normal(x.shape))
+    return Case(f"two operands, sum({options})", lambda x, y: (x * 2 + y).sum(**options), (x, y))
+
+
+def fused(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    options.pop("dtype", None)
+    return Case(f"fused sum({options})", lambda x: (x * 2.5 - 1).sum(**options), (x,))
+
+
+KINDS: dict[str, Callable[..., Case]] = {
+    "sum": method("sum"), "fused": fused, "mean": method("mean"), "var": method("var"), "std": method("std"),
+    "sum of float64": of_float64, "two operands": of_two,
+}  # fmt: skip
+
+
+def bits(value: Any) -> tuple[np.dtype, tuple[int, ...], bytes]:
+    array = np.asarray(value)
+    return array.dtype, array.shape, array.tobytes()
+
+
+def differing(seed: int) -> list[str]:
+    """Of some random cases, those whose results differ from NumPy's."""
+    rng = np.random.default_rng(seed)
+    cases = [some_case(rng) for _ in range(AT_ONCE)]
+    functions, counts = [c.function for c in cases], [len(c.arrays) for c in cases]
+
+    def program(*arrays: np.ndarray) -> list[Any]:
+        results, at = [], 0
+        for f, count in zip(functions, counts):
+            results.append(f(*arrays[at : at + count]))
+            at += count
+        return results
+
+    arrays = [x for c in cases for x in c.arrays]
+    with config.override(threads=1 + seed % 2):
+        got = dg.compile(program, backend="c", fullgraph=True)(*arrays)
+    return [f"seed {seed}: {c}" for c, g, want in zip(cases, got, program(*arrays)) if bits(g) != bits(want)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_some_random_reductions_are_numpys(seed: int) -> None:
+    assert differing(seed) == []
+
+
+@pytest.mark.fuzz
+@pytest.mark.parametrize("part", range(10))
+def test_random_reductions_are_numpys(part: int) -> None:
+    rounds = ROUNDS // 10
+    assert [text for seed in range(part * rounds, (part + 1) * rounds) for text in differing(1000 + seed)] == []
