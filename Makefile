@@ -45,8 +45,10 @@ types: $(VENV)/.installed
 imports: $(VENV)/.installed
 	$(BIN)/lint-imports
 
+# how many programs each fuzzer makes, of those that make any number
+PROGRAMS ?= 1000
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m pytest -o faulthandler_timeout=0 -m fuzz --all-cases
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 -m fuzz --all-cases --programs $(PROGRAMS)
 
 soak: $(VENV)/.installed
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 -m soak --all-cases

@@ -26,10 +26,12 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all-cases", action="store_true", help="also the cases that @pytest.mark.sampled leaves out")
+    parser.addoption("--programs", type=int, default=sampling.programs, help="how many programs each fuzzer makes: make fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     sampling.all_cases = config.getoption("--all-cases")
+    sampling.programs = config.getoption("--programs")
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m and -k: what they leave is no reason to choose others

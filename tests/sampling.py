@@ -7,7 +7,7 @@
 
 The choice depends on the cases' names alone, so it is the same in every run and on every machine.  Where cases have several
 parameters, it has as many values of each as it can; and it has everything that once found a defect: see past_defects.py.
-Loops within a test run over `some` of their values.
+Loops within a test run over `some` of their values; tests that make their own cases make `examples` of them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tests.past_defects import PROOFS
 T = TypeVar("T")
 LONG = ("fuzz", "soak")
 all_cases = False  # --all-cases was given
+programs = 1000  # that each fuzzer makes: --programs
 
 
 def choose(items: Sequence[pytest.Item], asked: Iterable[str] = ()) -> tuple[list[pytest.Item], list[pytest.Item]]:
@@ -56,6 +57,11 @@ def _left_out(cases: list[pytest.Item]) -> set[pytest.Item]:
             break
         chosen.add(item)
     return set(cases) - chosen
+
+
+def examples(count: int, one_in: int = 4) -> int:
+    """How many cases a test by hypothesis makes: `count` with ``--all-cases``, one in `one_in` of them else."""
+    return count if all_cases else -(-count // one_in)
 
 
 def some(values: Iterable[T], one_in: int, of: object) -> list[T]:

@@ -18,6 +18,7 @@ from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes import inplace as inplace_pass
 from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.backends.native import element_strides, run_native
+from tests.sampling import examples
 
 F64 = dtypes.float64
 
@@ -326,7 +327,7 @@ def first_of(step: int, size: int) -> st.SearchStrategy[int]:
     return st.integers(max(0, -reach), 5 - max(0, reach))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(programs())
 def test_any_order_of_writes_and_reads(graph: Graph) -> None:
     check(graph, *inputs(3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import dynagraph as dg
+from tests import sampling
 
 from .test_writes import compiled_source, laid_out, leaves, memory
 
@@ -166,22 +166,27 @@ def check(case: Case, backend: str) -> None:
     assert compiled.stats.fallbacks == 0, compiled.stats.last_error
 
 
-def many(usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    n = int(os.environ.get("FUZZ_INDICES", usual))
-    ignored = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    return settings(max_examples=n, deadline=None, derandomize=n == usual, suppress_health_check=ignored)
+FEW = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=sampling.programs, derandomize=False)
 
 
-@many(300)
+@settings(FEW, max_examples=sampling.examples(300))
 @given(cases())
 def test_indices_by_the_reference(case: Case) -> None:
     check(case, "reference")
 
 
-@many(30)
+@settings(FEW, max_examples=sampling.examples(30, 2))
 @given(cases())
 def test_indices_by_the_compiler(case: Case) -> None:
     check(case, "cpu")
+
+
+@pytest.mark.fuzz
+@MANY
+@given(cases(), st.sampled_from(["reference"] * 9 + ["cpu"]))
+def test_many_indices(case: Case, backend: str) -> None:
+    check(case, backend)
 
 
 def test_an_index_of_very_many_parts_is_numpys() -> None:

@@ -6,7 +6,6 @@ import contextlib
 import io
 import itertools
 import linecache
-import os
 import types
 import warnings
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import dynagraph as dg
+from tests import sampling
 
 from .harness import Outcome, assert_same, observe
 
@@ -355,23 +355,27 @@ def check(case: Case, backend: str) -> None:
     assert compiled.stats.fallbacks == 0, compiled.stats.last_error
 
 
-def many(backend: str, usual: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """As many examples as there is time for."""
-    n = int(os.environ.get("FUZZ_WRITES", usual))
-    ignored = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
-    return settings(max_examples=n, deadline=None, derandomize=n == usual, suppress_health_check=ignored)
+FEW = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+MANY = settings(FEW, max_examples=sampling.programs, derandomize=False)
 
 
-@many("reference", 200)
+@settings(FEW, max_examples=sampling.examples(200))
 @given(cases())
 def test_programs_by_the_reference(case: Case) -> None:
     check(case, "reference")
 
 
-@many("cpu", 40)
+@settings(FEW, max_examples=sampling.examples(40, 2))
 @given(cases())
 def test_programs_by_the_compiler(case: Case) -> None:
     check(case, "cpu")
+
+
+@pytest.mark.fuzz
+@MANY
+@given(cases(), st.sampled_from(["reference"] * 9 + ["cpu"]))
+def test_many_programs(case: Case, backend: str) -> None:
+    check(case, backend)
 
 
 # -- aliases, containers, breaks, errors: row by row -----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
 from dynagraph._core._dispatch import PLAINLY, CompiledFunction, Entry, PythonPlan, bind, note_compiling, set_clock
+from tests.sampling import examples
 
 
 def eagerly(cf: CompiledFunction, args: tuple, kwargs: dict | None) -> Any:
@@ -69,7 +70,7 @@ keywords = st.dictionaries(
 
 
 @given(functions(), st.lists(st.integers(), max_size=8), keywords)
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=examples(1000), deadline=None)
 def test_binding_agrees_with_the_interpreter(case: tuple[types.FunctionType, int], args: list[int], kwargs: dict[str, int]) -> None:
     f, n = case
     kwargs = {"".join([*name]): value for name, value in kwargs.items()}  # not interned

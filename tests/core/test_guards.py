@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
 from dynagraph._core._dispatch import Entry, PythonPlan
+from tests.sampling import examples
 
 CONSTANT = ("const", None)
 
@@ -1087,7 +1088,7 @@ NAMES = [
     st.integers(-1, 2),
     st.lists(st.sampled_from([1, "x", (1, 2), {"x": 1}, 1.5, np.zeros(3), None]), max_size=3),
 )
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 def test_random_programs_never_crash(guards: list, n_inputs: int, n_symbols: int, values: list) -> None:
     try:
         e = Entry(tuple(guards), 6, PythonPlan(lambda *inputs: inputs, n_inputs, CONSTANT, n_symbols))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from dynagraph._core._dispatch import Entry, GuardError, Launcher, NativePlan, PythonPlan
+from tests import sampling
 
 EXPECTED = ValueError, TypeError, OverflowError, RecursionError, GuardError
 F8 = np.dtype("f8")
@@ -152,7 +153,7 @@ def test_mutations_raise() -> None:
 @pytest.mark.fuzz
 def test_more_mutations_raise() -> None:
     rng = random.Random()
-    for _ in range(300_000):
+    for _ in range(15 * sampling.programs):
         one_of_each(rng)
 
 

@@ -31,7 +31,7 @@ EXACT = [
     and op.name not in ("sign", "frexp", "cast", "spacing", "nextafter", "complex", "ldexp")
 ]  # fmt: skip
 
-pytestmark = [pytest.mark.sampled(4), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = [pytest.mark.sampled(8), pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
 
 def graph_of(outputs: Callable[..., list[Node]], *arrays: np.ndarray) -> Graph:

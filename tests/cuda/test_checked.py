@@ -85,6 +85,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_right_gives_the_same(cp: Any, name: str) -> None:
     function, values, schedule = RIGHT[name]
@@ -120,6 +121,7 @@ def test_symbolic_sizes(cp: Any) -> None:
     assert f.stats.compiles <= 2 and f.stats.refusals == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_is_checked_compiles_for_devices(cp: Any, name: str) -> None:
     function, values, _ = RIGHT[name]
@@ -273,6 +275,7 @@ SCATTERS: dict[str, tuple[Any, str, int, str]] = {  # dtype, what combines, upda
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SCATTERS)
 def test_stores_at_computed_places(cp: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     dtype, combine, n, whose = SCATTERS[name]

@@ -22,8 +22,9 @@ from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.cuda import emulator
 from tests.cuda.device import EmulatedDevice, emulated
 from tests.cupy_arrays import stand_in
+from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(10)
 
 RNG = np.random.default_rng(3)
 
@@ -249,7 +250,7 @@ LAID_OUT: tuple[Callable[..., Any], ...] = (
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     shape=st.tuples(st.integers(2, 70), st.integers(2, 150)),
     layouts=st.tuples(st.sampled_from(sorted(LAYOUTS)), st.sampled_from(sorted(LAYOUTS))),

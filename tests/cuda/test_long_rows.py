@@ -24,8 +24,9 @@ from dynagraph.ir.passes.split_scans import Parts
 from tests.cuda import emulator
 from tests.cuda.device import emulated
 from tests.cuda.test_kernels import check, graph_of
+from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 SMALL = replace(backend.PROCESSORS, long=32, block=16, column_parts=4)  # so that rows of a hundred elements are long
 DTYPES = [d.name for d in dtypes.ALL]
@@ -113,7 +114,7 @@ def test_positions_have_no_races(dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(shape=st.tuples(st.integers(2, 5), st.integers(2, 200)), dtype=st.sampled_from(["float32", "complex64"]), data=st.data())
 def test_positions_in_rows_with_few_special_values(shape: tuple[int, int], dtype: str, data: st.DataObject) -> None:
     """One background value, and others at places of hypothesis' choice."""
@@ -125,7 +126,7 @@ def test_positions_in_rows_with_few_special_values(shape: tuple[int, int], dtype
     same_positions(x, run(x))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     rows=st.integers(1, 3),
     length=st.integers(64, 300),

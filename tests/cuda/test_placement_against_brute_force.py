@@ -25,6 +25,7 @@ from dynagraph.ir.passes.assign import Problem, Value, assign, crossings
 from dynagraph.ir.passes.place import place
 from dynagraph.ir.placement import Placement
 from dynagraph.ir.segments import earliest_starts, fewest_segments, makespan
+from tests.sampling import examples
 
 from .placements import NAMES, Fleet, all_costs, model_cost, random_graph, random_machine, random_seconds, structure
 from .simulator import simulate
@@ -32,7 +33,7 @@ from .simulator import simulate
 pytestmark = pytest.mark.sampled(4)
 
 ROOT = Path(__file__).parents[2]
-SEEDS = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SEEDS = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 # -- the assignment alone ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from tests.cuda.device import EmulatedDevice
 from tests.cuda.products import Calls, QueuedProducts, counted, is_loaded, path, set_stand_in, stand_in_cublas
 from tests.cupy_arrays import stand_in
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 KINDS = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 TOLERANCE = {"float16": 2e-3, "float32": 1e-5, "complex64": 1e-5}

@@ -19,6 +19,7 @@ from dynagraph.backends.cuda import program as device_program
 from dynagraph.errors import DynagraphError
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import interpret
+from tests import sampling
 from tests.cuda import emulator
 from tests.cuda.device import EmulatedDevice, QueuedDevice, emulated
 from tests.cuda.random_programs import Program, program
@@ -27,7 +28,7 @@ from tests.cupy_arrays.conftest import installed
 from tests.cupy_arrays.harness import Run, places, run
 from tests.ir.programs import assert_same_bits, programs, special_values, values
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 WAYS = ("usual", "races", "checked", "replayed", "dynamic", "device", "auto", "sizes then races", "wide", "few blocks")
 BOUNDS = {2: 2e-2, 4: 2e-4, 8: 1e-9}  # of a few operations, in units of the largest value
@@ -152,7 +153,7 @@ def drawn(draw: st.DrawFn) -> Program:
 PROGRAMS = st.composite(drawn)()
 ORDERS = st.sampled_from(emulator.ORDERS)
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-LONG = settings(QUICK, max_examples=1000, derandomize=False)
+LONG = settings(QUICK, max_examples=sampling.programs, derandomize=False)
 
 
 @pytest.mark.filterwarnings("ignore")

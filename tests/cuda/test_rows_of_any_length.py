@@ -25,8 +25,9 @@ from tests.cuda.device import EmulatedDevice, emulated
 from tests.cuda.test_kernels import assert_close, graph_of, layernorm, softmax
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed
+from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(12)
 
 
 def shifted(x: Any) -> Any:
@@ -120,7 +121,7 @@ def test_rows_of_any_length_have_no_races(name: str, hint: int) -> None:
         check_at(name, (3, length), of, "float32")
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     rows=st.integers(2, 70),
     length=st.integers(2, 600),

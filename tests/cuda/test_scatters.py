@@ -23,8 +23,9 @@ from dynagraph.ir.loops import Kernel
 from dynagraph.ir.ops import OPS
 from tests.cuda import emulator
 from tests.cuda.device import QueuedDevice, emulated
+from tests.sampling import examples
 
-pytestmark = pytest.mark.sampled(5)
+pytestmark = pytest.mark.sampled(8)
 
 RNG = np.random.default_rng(5)
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -270,7 +271,7 @@ def test_blocks_do_more_than_one_turn(monkeypatch: pytest.MonkeyPatch) -> None:
         assert_same_bits(got, want)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     where=st.lists(st.integers(-9, 8), min_size=17, max_size=60) | st.lists(st.sampled_from([0, 3, -9]), min_size=17, max_size=60),
     columns=st.sampled_from([(), (1,), (3,)]),

@@ -20,13 +20,14 @@ from dynagraph.ir.passes import share as share_pass
 from dynagraph.ir.passes.place import place
 from dynagraph.ir.passes.share import PAYS, place_and_share, share
 from dynagraph.ir.placement import Placement
+from tests.sampling import examples
 
 from .placements import NAMES, Fleet, call, random_graph, random_machine, random_seconds
 from .simulator import simulate
 from .test_placement_against_brute_force import check_structure
 
 TWO_GPUS = on_paper(count=2)
-SEEDS = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SEEDS = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def products(graph: Graph, name: str, size: int, count: int = 4) -> Node:

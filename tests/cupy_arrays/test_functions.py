@@ -12,7 +12,7 @@ from dynagraph.frontend import cupy_door
 from tests.cupy_arrays.harness import by_turns, check
 from tests.cupy_arrays.stand_in import NAMES
 
-pytestmark = pytest.mark.sampled(6)
+pytestmark = pytest.mark.sampled(10)
 
 DTYPES = ("bool", "int8", "int64", "uint16", "float16", "float32", "float64", "complex64")
 

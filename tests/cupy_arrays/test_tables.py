@@ -20,7 +20,7 @@ from tests.cupy_arrays.page import PAGE, page
 from tests.cupy_arrays.stand_in import NAMES
 from tests.ops.cases import cases
 
-pytestmark = pytest.mark.sampled(4)
+pytestmark = pytest.mark.sampled(8)
 
 
 def parameters(source: str) -> list[str]:

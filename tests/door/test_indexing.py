@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import dynagraph as dg
+from tests.sampling import examples
 
 BACKENDS = ("c", "numpy", "reference")
 
@@ -65,7 +66,7 @@ def with_places(key: tuple, places: tuple) -> tuple:
     return tuple(places[k[1]] if isinstance(k, tuple) else k for k in key)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(indexed())
 def test_any_index_reads_what_numpys_does(case) -> None:
     x, key, places = case
@@ -73,7 +74,7 @@ def test_any_index_reads_what_numpys_does(case) -> None:
     compare(lambda x, *places: x[with_places(key, places)] * 1.0, x, *places, breaks=only_numbers)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(indexed(), st.sampled_from(["number", "row", "each"]))
 def test_any_index_writes_what_numpys_does(case, kind: str) -> None:
     x, key, places = case

@@ -15,6 +15,7 @@ from dynagraph.backends.c.backend import lower_graph
 from dynagraph.ir.loops import Kernel
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import ShapeEnv
+from tests.sampling import examples
 
 
 def whole(*shape: int) -> np.ndarray:
@@ -254,7 +255,7 @@ def outcomes(function: Callable[..., Any], calls: list[Call]) -> list[Any]:
     return found
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.sampled_from([None, True]), st.sampled_from(["reference", "numpy"]))
 def test_any_program_is_right_and_takes_no_more_compilations(
     program: tuple[str, list[Call]], dynamic: bool | None, backend: str

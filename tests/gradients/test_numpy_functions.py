@@ -24,14 +24,14 @@ def weights(value: Any) -> Any:
     return np.asarray(numbers, dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ROWS)
 def test_derivatives_are_differences_of_values(name: str) -> None:
     f, *args = ROWS[name]
     dg.check_grads(dg.compile(f, backend="reference"), tuple(args))
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
     f, *args = ROWS[name]

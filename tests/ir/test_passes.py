@@ -24,10 +24,12 @@ from dynagraph.ir.passes.pipeline import PASSES, run
 from dynagraph.ir.passes.simplify import simplify
 from dynagraph.ir.rewrite import scalar
 from dynagraph.ir.shapes import ShapeEnv
+from tests import sampling
+from tests.sampling import examples
 
 from .programs import assert_same_bits, programs, values
 
-ANY_PROGRAM = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+ANY_PROGRAM = settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
 def graph_of(*shapes: tuple[int, ...], dtype: dtypes.DType = dtypes.float64) -> tuple[Graph, list[Node]]:
@@ -95,7 +97,7 @@ def test_outputs_that_were_ops_stay_distinct_ops(program: Graph, seed: int) -> N
 
 
 @pytest.mark.fuzz
-@settings(max_examples=20_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sampling.programs, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs())
 def test_running_the_pipeline_twice_keeps_every_bit(program: Graph) -> None:
     once = run(program, lint=True)

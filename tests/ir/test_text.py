@@ -16,6 +16,7 @@ from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.rewrite import scalar
 from dynagraph.ir.shapes import ShapeEnv
+from tests.sampling import examples
 
 from .programs import assert_same_bits, programs, special_values, values
 
@@ -58,7 +59,7 @@ def model(x):
 """
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(programs())
 def test_printed_python_computes_the_graph(program: Graph) -> None:
     inputs = [special_values(p.dtype, p.shape, k) for k, p in enumerate(program.placeholders)]

@@ -18,7 +18,7 @@ from . import chance, images, learning, linear, physics, puzzles, signals, whole
 from .classes import CLASSES
 from .table import PROGRAMS, Program
 
-pytestmark = pytest.mark.sampled(3)
+pytestmark = pytest.mark.sampled(4)
 
 SEEDS = (1, 2, 1)
 SLOW = 0.5  # seconds: what takes longer to compile with symbolic sizes is tested with static ones only
