@@ -202,15 +202,15 @@ def measure(row: Row, size: int, rounds: int) -> Figure | None:
     compiled(*arguments)
     compiled(*arguments)
     times: dict[Callable[..., Any], list[float]] = {plain: [], compiled: []}
-    start = time.perf_counter()
+    start = time.thread_time()
     plain(*arguments)
-    calls = max(1, int(SAMPLE_SECONDS / (time.perf_counter() - start)))
+    calls = max(1, int(SAMPLE_SECONDS / (time.thread_time() - start)))
     for k in range(rounds):
         for f in (plain, compiled) if k % 2 else (compiled, plain):
-            start = time.perf_counter()
+            start = time.thread_time()
             for _ in range(calls):
                 f(*arguments)
-            times[f].append((time.perf_counter() - start) / calls)
+            times[f].append((time.thread_time() - start) / calls)
     least, median = ({f: of(taken) for f, taken in times.items()} for of in (min, statistics.median))
     return Figure(row, size, least[plain] / least[compiled], median[plain] / median[compiled], least[compiled], least[plain])
 

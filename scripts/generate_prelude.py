@@ -233,6 +233,8 @@ def define_constants(r: Real) -> None:
         "bias": "127" if single else "1023",
         "bias_real": "127.0f" if single else "1023.0",
         "one_bits": "0x3f800000u" if single else "0x3ff0000000000000u",
+        "half_bits": "0x3f000000u" if single else "0x3fe0000000000000u",
+        "sign_and_fraction": "0x807fffffu" if single else "0x800fffffffffffffu",
         "sqrt_half_bits": "0x3f3504f3u" if single else "0x3fe6a09e667f3bcdu",
         "magic": "0x1.8p23f" if single else "0x1.8p52",  # x + magic - magic rounds x to an integer
         "smallest_normal": "0x1p-126f" if single else "0x1p-1022",
@@ -372,9 +374,13 @@ DG_INL REAL dg_copysign_SFX(REAL x, REAL y)
     return B(copysign)(x, y);
 }
 
+/* In the order of their bits, but for zeros, neighbours are one apart. */
 DG_INL REAL dg_nextafter_SFX(REAL x, REAL y)
 {
-    return B(nextafter)(x, y);
+    const UINT bits = dg_bits_SFX(x);
+    const REAL next = dg_from_SFX((x < y) == (x > 0) ? bits + 1 : bits - 1);
+    const REAL other = x == 0 ? B(copysign)(dg_from_SFX(1), y) : next;
+    return (x != x) | (y != y) ? x + y : x == y ? y : other;
 }
 
 DG_INL REAL dg_ldexp_SFX(REAL x, REAL y)
@@ -382,17 +388,21 @@ DG_INL REAL dg_ldexp_SFX(REAL x, REAL y)
     return B(ldexp)(x, (int)y);
 }
 
+/* Of zeros, infinities and NaN: themselves, and 0.  The smallest numbers are scaled first. */
 DG_INL REAL dg_frexp_mantissa_SFX(REAL x)
 {
-    int exponent;
-    return B(frexp)(x, &exponent);
+    const REAL scaled = B(fabs)(x) < C(smallest_normal) ? x * C(scale_up) : x;
+    const UINT bits = (dg_bits_SFX(scaled) & C(sign_and_fraction)) | C(half_bits);
+    return (x != 0) & (B(fabs)(x) <= C(largest)) ? dg_from_SFX(bits) : x + x;
 }
 
 DG_INL REAL dg_frexp_exponent_SFX(REAL x)
 {
-    int exponent = 0;
-    (void)B(frexp)(x, &exponent);
-    return (REAL)exponent;
+    const _Bool small = B(fabs)(x) < C(smallest_normal);
+    const REAL scaled = small ? x * C(scale_up) : x;
+    const int32_t exponent = (int32_t)(dg_bits_SFX(B(fabs)(scaled)) >> C(mantissa_bits)) - C(bias) + 1;
+    const REAL value = (REAL)exponent - (small ? C(scale_up_bits) : K(0.0));
+    return (x != 0) & (B(fabs)(x) <= C(largest)) ? value : K(0.0);
 }
 
 DG_INL REAL dg_fma_SFX(REAL x, REAL y, REAL z)
@@ -1080,7 +1090,7 @@ FLOAT_CASTS = """
 /* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
 DG_INL int32_t dg_cast_SFX_i32(REAL x)
 {
-    return (x >= K(-2147483648.0)) & (x < K(2147483648.0)) ? (int32_t)x : INT32_MIN;
+    return (int32_t)((x >= K(-2147483648.0)) & (x < K(2147483648.0)) ? x : K(-2147483648.0));
 }
 
 DG_INL int64_t dg_cast_SFX_i64(REAL x)
@@ -1558,7 +1568,12 @@ DG_INL INT dg_shr_SFX(INT x, INT y)
 DG_INL INT dg_pow_int_SFX(INT x, INT y)
 {
     WIDE base = (WIDE)x, result = 1;
-    for (UINT rest = (UINT)y; rest != 0; rest >>= 1) {
+    UINT rest = (UINT)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -1567,13 +1582,22 @@ DG_INL INT dg_pow_int_SFX(INT x, INT y)
 
 DG_INL INT dg_gcd_SFX(INT x, INT y)
 {
-    UINT a = (UINT)dg_abs_SFX(x), b = (UINT)dg_abs_SFX(y);
-    while (b != 0) {
-        UINT rest = (UINT)(a % b);
-        a = b;
-        b = rest;
+    UINT a = (UINT)dg_abs_SFX(x), b = (UINT)dg_abs_SFX(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (INT)first;
     }
-    return (INT)a;
+    while (small != 0) {
+        UINT rest = (UINT)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (INT)large;
 }
 
 /* Wraps. */

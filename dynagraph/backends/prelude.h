@@ -187,7 +187,12 @@ DG_INL int8_t dg_shr_i8(int8_t x, int8_t y)
 DG_INL int8_t dg_pow_int_i8(int8_t x, int8_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint8_t rest = (uint8_t)y; rest != 0; rest >>= 1) {
+    uint8_t rest = (uint8_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -196,13 +201,22 @@ DG_INL int8_t dg_pow_int_i8(int8_t x, int8_t y)
 
 DG_INL int8_t dg_gcd_i8(int8_t x, int8_t y)
 {
-    uint8_t a = (uint8_t)dg_abs_i8(x), b = (uint8_t)dg_abs_i8(y);
-    while (b != 0) {
-        uint8_t rest = (uint8_t)(a % b);
-        a = b;
-        b = rest;
+    uint8_t a = (uint8_t)dg_abs_i8(x), b = (uint8_t)dg_abs_i8(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (int8_t)first;
     }
-    return (int8_t)a;
+    while (small != 0) {
+        uint8_t rest = (uint8_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (int8_t)large;
 }
 
 /* Wraps. */
@@ -290,7 +304,12 @@ DG_INL int16_t dg_shr_i16(int16_t x, int16_t y)
 DG_INL int16_t dg_pow_int_i16(int16_t x, int16_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint16_t rest = (uint16_t)y; rest != 0; rest >>= 1) {
+    uint16_t rest = (uint16_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -299,13 +318,22 @@ DG_INL int16_t dg_pow_int_i16(int16_t x, int16_t y)
 
 DG_INL int16_t dg_gcd_i16(int16_t x, int16_t y)
 {
-    uint16_t a = (uint16_t)dg_abs_i16(x), b = (uint16_t)dg_abs_i16(y);
-    while (b != 0) {
-        uint16_t rest = (uint16_t)(a % b);
-        a = b;
-        b = rest;
+    uint16_t a = (uint16_t)dg_abs_i16(x), b = (uint16_t)dg_abs_i16(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (int16_t)first;
     }
-    return (int16_t)a;
+    while (small != 0) {
+        uint16_t rest = (uint16_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (int16_t)large;
 }
 
 /* Wraps. */
@@ -393,7 +421,12 @@ DG_INL int32_t dg_shr_i32(int32_t x, int32_t y)
 DG_INL int32_t dg_pow_int_i32(int32_t x, int32_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint32_t rest = (uint32_t)y; rest != 0; rest >>= 1) {
+    uint32_t rest = (uint32_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -402,13 +435,22 @@ DG_INL int32_t dg_pow_int_i32(int32_t x, int32_t y)
 
 DG_INL int32_t dg_gcd_i32(int32_t x, int32_t y)
 {
-    uint32_t a = (uint32_t)dg_abs_i32(x), b = (uint32_t)dg_abs_i32(y);
-    while (b != 0) {
-        uint32_t rest = (uint32_t)(a % b);
-        a = b;
-        b = rest;
+    uint32_t a = (uint32_t)dg_abs_i32(x), b = (uint32_t)dg_abs_i32(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (int32_t)first;
     }
-    return (int32_t)a;
+    while (small != 0) {
+        uint32_t rest = (uint32_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (int32_t)large;
 }
 
 /* Wraps. */
@@ -496,7 +538,12 @@ DG_INL int64_t dg_shr_i64(int64_t x, int64_t y)
 DG_INL int64_t dg_pow_int_i64(int64_t x, int64_t y)
 {
     uint64_t base = (uint64_t)x, result = 1;
-    for (uint64_t rest = (uint64_t)y; rest != 0; rest >>= 1) {
+    uint64_t rest = (uint64_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -505,13 +552,22 @@ DG_INL int64_t dg_pow_int_i64(int64_t x, int64_t y)
 
 DG_INL int64_t dg_gcd_i64(int64_t x, int64_t y)
 {
-    uint64_t a = (uint64_t)dg_abs_i64(x), b = (uint64_t)dg_abs_i64(y);
-    while (b != 0) {
-        uint64_t rest = (uint64_t)(a % b);
-        a = b;
-        b = rest;
+    uint64_t a = (uint64_t)dg_abs_i64(x), b = (uint64_t)dg_abs_i64(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (int64_t)first;
     }
-    return (int64_t)a;
+    while (small != 0) {
+        uint64_t rest = (uint64_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (int64_t)large;
 }
 
 /* Wraps. */
@@ -591,7 +647,12 @@ DG_INL uint8_t dg_shr_u8(uint8_t x, uint8_t y)
 DG_INL uint8_t dg_pow_int_u8(uint8_t x, uint8_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint8_t rest = (uint8_t)y; rest != 0; rest >>= 1) {
+    uint8_t rest = (uint8_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -600,13 +661,22 @@ DG_INL uint8_t dg_pow_int_u8(uint8_t x, uint8_t y)
 
 DG_INL uint8_t dg_gcd_u8(uint8_t x, uint8_t y)
 {
-    uint8_t a = (uint8_t)dg_abs_u8(x), b = (uint8_t)dg_abs_u8(y);
-    while (b != 0) {
-        uint8_t rest = (uint8_t)(a % b);
-        a = b;
-        b = rest;
+    uint8_t a = (uint8_t)dg_abs_u8(x), b = (uint8_t)dg_abs_u8(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (uint8_t)first;
     }
-    return (uint8_t)a;
+    while (small != 0) {
+        uint8_t rest = (uint8_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (uint8_t)large;
 }
 
 /* Wraps. */
@@ -686,7 +756,12 @@ DG_INL uint16_t dg_shr_u16(uint16_t x, uint16_t y)
 DG_INL uint16_t dg_pow_int_u16(uint16_t x, uint16_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint16_t rest = (uint16_t)y; rest != 0; rest >>= 1) {
+    uint16_t rest = (uint16_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -695,13 +770,22 @@ DG_INL uint16_t dg_pow_int_u16(uint16_t x, uint16_t y)
 
 DG_INL uint16_t dg_gcd_u16(uint16_t x, uint16_t y)
 {
-    uint16_t a = (uint16_t)dg_abs_u16(x), b = (uint16_t)dg_abs_u16(y);
-    while (b != 0) {
-        uint16_t rest = (uint16_t)(a % b);
-        a = b;
-        b = rest;
+    uint16_t a = (uint16_t)dg_abs_u16(x), b = (uint16_t)dg_abs_u16(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (uint16_t)first;
     }
-    return (uint16_t)a;
+    while (small != 0) {
+        uint16_t rest = (uint16_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (uint16_t)large;
 }
 
 /* Wraps. */
@@ -781,7 +865,12 @@ DG_INL uint32_t dg_shr_u32(uint32_t x, uint32_t y)
 DG_INL uint32_t dg_pow_int_u32(uint32_t x, uint32_t y)
 {
     uint32_t base = (uint32_t)x, result = 1;
-    for (uint32_t rest = (uint32_t)y; rest != 0; rest >>= 1) {
+    uint32_t rest = (uint32_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -790,13 +879,22 @@ DG_INL uint32_t dg_pow_int_u32(uint32_t x, uint32_t y)
 
 DG_INL uint32_t dg_gcd_u32(uint32_t x, uint32_t y)
 {
-    uint32_t a = (uint32_t)dg_abs_u32(x), b = (uint32_t)dg_abs_u32(y);
-    while (b != 0) {
-        uint32_t rest = (uint32_t)(a % b);
-        a = b;
-        b = rest;
+    uint32_t a = (uint32_t)dg_abs_u32(x), b = (uint32_t)dg_abs_u32(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (uint32_t)first;
     }
-    return (uint32_t)a;
+    while (small != 0) {
+        uint32_t rest = (uint32_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (uint32_t)large;
 }
 
 /* Wraps. */
@@ -876,7 +974,12 @@ DG_INL uint64_t dg_shr_u64(uint64_t x, uint64_t y)
 DG_INL uint64_t dg_pow_int_u64(uint64_t x, uint64_t y)
 {
     uint64_t base = (uint64_t)x, result = 1;
-    for (uint64_t rest = (uint64_t)y; rest != 0; rest >>= 1) {
+    uint64_t rest = (uint64_t)y;
+    for (int bit = 0; bit < 4; ++bit, rest >>= 1) { /* without branches: few powers have more bits */
+        result = rest & 1 ? result * base : result;
+        base = base * base;
+    }
+    for (; __builtin_expect(rest != 0, 0); rest >>= 1) {
         result = rest & 1 ? result * base : result;
         base = base * base;
     }
@@ -885,13 +988,22 @@ DG_INL uint64_t dg_pow_int_u64(uint64_t x, uint64_t y)
 
 DG_INL uint64_t dg_gcd_u64(uint64_t x, uint64_t y)
 {
-    uint64_t a = (uint64_t)dg_abs_u64(x), b = (uint64_t)dg_abs_u64(y);
-    while (b != 0) {
-        uint64_t rest = (uint64_t)(a % b);
-        a = b;
-        b = rest;
+    uint64_t a = (uint64_t)dg_abs_u64(x), b = (uint64_t)dg_abs_u64(y), large = a > b ? a : b, small = a > b ? b : a;
+    if ((uint64_t)large >> 32 == 0) { /* processors divide those sooner */
+        uint32_t first = (uint32_t)large, second = (uint32_t)small;
+        while (second != 0) {
+            uint32_t rest = first % second;
+            first = second;
+            second = rest;
+        }
+        return (uint64_t)first;
     }
-    return (uint64_t)a;
+    while (small != 0) {
+        uint64_t rest = (uint64_t)(large % small);
+        large = small;
+        small = rest;
+    }
+    return (uint64_t)large;
 }
 
 /* Wraps. */
@@ -1000,9 +1112,13 @@ DG_INL double dg_copysign_f64(double x, double y)
     return __builtin_copysign(x, y);
 }
 
+/* In the order of their bits, but for zeros, neighbours are one apart. */
 DG_INL double dg_nextafter_f64(double x, double y)
 {
-    return __builtin_nextafter(x, y);
+    const uint64_t bits = dg_bits_f64(x);
+    const double next = dg_from_f64((x < y) == (x > 0) ? bits + 1 : bits - 1);
+    const double other = x == 0 ? __builtin_copysign(dg_from_f64(1), y) : next;
+    return (x != x) | (y != y) ? x + y : x == y ? y : other;
 }
 
 DG_INL double dg_ldexp_f64(double x, double y)
@@ -1010,17 +1126,21 @@ DG_INL double dg_ldexp_f64(double x, double y)
     return __builtin_ldexp(x, (int)y);
 }
 
+/* Of zeros, infinities and NaN: themselves, and 0.  The smallest numbers are scaled first. */
 DG_INL double dg_frexp_mantissa_f64(double x)
 {
-    int exponent;
-    return __builtin_frexp(x, &exponent);
+    const double scaled = __builtin_fabs(x) < 0x1p-1022 ? x * 0x1p54 : x;
+    const uint64_t bits = (dg_bits_f64(scaled) & 0x800fffffffffffffu) | 0x3fe0000000000000u;
+    return (x != 0) & (__builtin_fabs(x) <= 0x1.fffffffffffffp1023) ? dg_from_f64(bits) : x + x;
 }
 
 DG_INL double dg_frexp_exponent_f64(double x)
 {
-    int exponent = 0;
-    (void)__builtin_frexp(x, &exponent);
-    return (double)exponent;
+    const _Bool small = __builtin_fabs(x) < 0x1p-1022;
+    const double scaled = small ? x * 0x1p54 : x;
+    const int32_t exponent = (int32_t)(dg_bits_f64(__builtin_fabs(scaled)) >> 52) - 1023 + 1;
+    const double value = (double)exponent - (small ? 54.0 : 0.0);
+    return (x != 0) & (__builtin_fabs(x) <= 0x1.fffffffffffffp1023) ? value : 0.0;
 }
 
 DG_INL double dg_fma_f64(double x, double y, double z)
@@ -1118,7 +1238,7 @@ DG_INL double dg_floordiv_f64(double x, double y)
 /* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
 DG_INL int32_t dg_cast_f64_i32(double x)
 {
-    return (x >= -2147483648.0) & (x < 2147483648.0) ? (int32_t)x : INT32_MIN;
+    return (int32_t)((x >= -2147483648.0) & (x < 2147483648.0) ? x : -2147483648.0);
 }
 
 DG_INL int64_t dg_cast_f64_i64(double x)
@@ -1838,9 +1958,13 @@ DG_INL float dg_copysign_f32(float x, float y)
     return __builtin_copysignf(x, y);
 }
 
+/* In the order of their bits, but for zeros, neighbours are one apart. */
 DG_INL float dg_nextafter_f32(float x, float y)
 {
-    return __builtin_nextafterf(x, y);
+    const uint32_t bits = dg_bits_f32(x);
+    const float next = dg_from_f32((x < y) == (x > 0) ? bits + 1 : bits - 1);
+    const float other = x == 0 ? __builtin_copysignf(dg_from_f32(1), y) : next;
+    return (x != x) | (y != y) ? x + y : x == y ? y : other;
 }
 
 DG_INL float dg_ldexp_f32(float x, float y)
@@ -1848,17 +1972,21 @@ DG_INL float dg_ldexp_f32(float x, float y)
     return __builtin_ldexpf(x, (int)y);
 }
 
+/* Of zeros, infinities and NaN: themselves, and 0.  The smallest numbers are scaled first. */
 DG_INL float dg_frexp_mantissa_f32(float x)
 {
-    int exponent;
-    return __builtin_frexpf(x, &exponent);
+    const float scaled = __builtin_fabsf(x) < 0x1p-126f ? x * 0x1p25f : x;
+    const uint32_t bits = (dg_bits_f32(scaled) & 0x807fffffu) | 0x3f000000u;
+    return (x != 0) & (__builtin_fabsf(x) <= 0x1.fffffep127f) ? dg_from_f32(bits) : x + x;
 }
 
 DG_INL float dg_frexp_exponent_f32(float x)
 {
-    int exponent = 0;
-    (void)__builtin_frexpf(x, &exponent);
-    return (float)exponent;
+    const _Bool small = __builtin_fabsf(x) < 0x1p-126f;
+    const float scaled = small ? x * 0x1p25f : x;
+    const int32_t exponent = (int32_t)(dg_bits_f32(__builtin_fabsf(scaled)) >> 23) - 127 + 1;
+    const float value = (float)exponent - (small ? 25.0f : 0.0f);
+    return (x != 0) & (__builtin_fabsf(x) <= 0x1.fffffep127f) ? value : 0.0f;
 }
 
 DG_INL float dg_fma_f32(float x, float y, float z)
@@ -1956,7 +2084,7 @@ DG_INL float dg_floordiv_f32(float x, float y)
 /* As the processor converts, which NumPy relies on: what does not fit becomes the lowest integer. */
 DG_INL int32_t dg_cast_f32_i32(float x)
 {
-    return (x >= -2147483648.0f) & (x < 2147483648.0f) ? (int32_t)x : INT32_MIN;
+    return (int32_t)((x >= -2147483648.0f) & (x < 2147483648.0f) ? x : -2147483648.0f);
 }
 
 DG_INL int64_t dg_cast_f32_i64(float x)

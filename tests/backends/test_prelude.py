@@ -49,7 +49,7 @@ VECTORISED = [
     "logaddexp",
 ]
 RARE = ["sin", "cos", "tan", "fmod", "remainder", "floordiv"]  # through DG_RARE
-FLOAT_EXACT_UNARY = ["sign", "neg", "abs", "isnan", "isinf", "isfinite", "signbit"]
+FLOAT_EXACT_UNARY = ["sign", "neg", "abs", "isnan", "isinf", "isfinite", "signbit", "frexp_mantissa", "frexp_exponent"]
 FLOAT_EXACT_BINARY = ["maximum", "minimum", "fmax", "fmin", "floordiv", "remainder", "fmod", "copysign", "nextafter"]
 INTEGER_UNARY = ["sign", "neg", "abs", "invert"]
 INTEGER_BINARY = ["maximum", "minimum", "fmax", "fmin", "floordiv", "remainder", "fmod", "shl", "shr", "pow_int", "gcd", "lcm"]
@@ -221,6 +221,8 @@ def test_accuracy_of_two_operands(native: Library, name: str, suffix: str) -> No
 def numpy_function(name: str) -> Callable[..., np.ndarray]:
     if name == "erf":
         return np.vectorize(lambda v: float(mp.erf(v)) if v == v and v != 0 else v, otypes=[np.float64])
+    if name.startswith("frexp"):
+        return lambda x: np.frexp(x)[name == "frexp_exponent"].astype(x.dtype)
     function: Callable[..., np.ndarray] = getattr(np, NUMPY_NAMES.get(name, name))
     return function
 

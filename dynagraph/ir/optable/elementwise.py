@@ -105,8 +105,13 @@ def _unless(kinds: str, function: str) -> Callable[[Expr], Expr]:
 def _reciprocal(x: Expr) -> Expr:
     if x.dtype.is_complex:
         return call("reciprocal", x)
-    y = x if x.dtype.is_float else cast(x, dtypes.float64)
-    return cast(call("div", const(1, y.dtype), y), x.dtype)
+    if x.dtype.is_float:
+        return call("div", const(1, x.dtype), x)
+    zero, own = const(0, x.dtype), call("eq", x, const(1, x.dtype))  # of 1 and -1 it is they themselves
+    if x.dtype.kind == "i":
+        own = call("or", own, call("eq", x, const(-1, x.dtype)))
+    by_zero = cast(const(math.inf, dtypes.float64), x.dtype)
+    return call("select", call("eq", x, zero), by_zero, call("select", own, x, zero))
 
 
 def nonnegative(xp: Any, exponents: Any) -> Any:

@@ -34,7 +34,7 @@ class Target:
 
 
 CORES = Target(
-    rows=16, long=32768, block=4096, blocks=None, columns=512, units=8, column_parts=32, has_half_products=False, in_order=True
+    rows=16, long=32768, block=4096, blocks=32, columns=512, units=8, column_parts=32, has_half_products=False, in_order=True
 )
 
 
