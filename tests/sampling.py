@@ -65,9 +65,10 @@ def examples(count: int, one_in: int = 4) -> int:
 
 
 def some(values: Iterable[T], one_in: int, of: object) -> list[T]:
-    """One in `one_in` of what a test loops over, all of it with ``--all-cases``.
+    """One in `one_in` of what a test loops over, one at least; all of it with ``--all-cases``.
 
     Which ones depends on `of`, a parameter of the test: tests with other parameters take others, and together they take all.
     """
-    first = 0 if all_cases else zlib.crc32(str(of).encode()) % one_in
-    return list(values)[first :: 1 if all_cases else one_in]
+    every = list(values)
+    first = 0 if all_cases or not every else zlib.crc32(str(of).encode()) % min(one_in, len(every))
+    return every[first :: 1 if all_cases else one_in]
