@@ -8,7 +8,7 @@ def f(x, y):
 """
 
 import dynagraph.pickling  # noqa: F401  (says how compiled functions travel)
-from dynagraph import config, cuda
+from dynagraph import config, cuda, loading
 from dynagraph.api import (
     CompileBudgetWarning,
     Explanation,
@@ -53,6 +53,8 @@ from dynagraph.errors import (
 )
 
 __version__ = "0.1.0"
+
+loading.remember_modules()
 
 __all__ = [
     "BackendError",

@@ -1,34 +1,27 @@
-"""The public entry points: `compile` and `explain`."""
+"""The public entry points: `compile` and `explain`.  Nothing here needs the compiler before a call does."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
-import time
 import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
 
-from dynagraph import control, runtime
+from dynagraph import control, loading, runtime
 from dynagraph._core import _dispatch
-from dynagraph.backends.registry import MODES, get_backend
-from dynagraph.compilation import Compilation, CompileBudgetWarning, Options, Program, RecompileLimitWarning
 from dynagraph.control import collecting, disable, reset, stance
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
-from dynagraph.errors import CudaError
-from dynagraph.frontend.breaks import Break
-from dynagraph.frontend.capture import capture
-from dynagraph.frontend.markers import allow_in_graph, graph_break, is_compiling
-from dynagraph.frontend.profile import mark_dynamic
-from dynagraph.frontend.resume import Resumes
+from dynagraph.decorated import BACKENDS, MODES, CompileBudgetWarning, Decorated, Options, RecompileLimitWarning
+from dynagraph.errors import BackendError, CudaError
+from dynagraph.markers import allow_in_graph, graph_break, is_compiling, mark_dynamic
 
 __all__ = [
     "CompileBudgetWarning",
     "Explanation",
-    "Program",
     "RecompileLimitWarning",
     "allow_in_graph",
     "collecting",
@@ -96,12 +89,15 @@ def _options(fullgraph: bool, dynamic: bool | None, backend: Any, mode: str, dev
         raise ValueError(f"compile: mode={mode!r}: expected {' or '.join(map(repr, (*MODES, UNLIMITED)))}")
     if not isinstance(backend, str) and not callable(backend):
         raise TypeError(f"compile: backend={backend!r}: expected a name or a callable(graph, example_inputs)")
+    if isinstance(backend, str) and backend not in BACKENDS:
+        raise BackendError(
+            f"unknown backend {backend!r}; known ones are {', '.join(sorted(BACKENDS))}, or pass a callable(graph, example_inputs)"
+        )
     _check_device(device, backend)
-    name = backend if isinstance(backend, str) else getattr(backend, "__name__", repr(backend))
-    found = get_backend(backend, "default" if mode == UNLIMITED else mode, device)
     # who names a device, the reference or a backend of his own wants it to run
     measured = device in (None, "cpu") and backend in ("cpu", "c", "numpy")
-    return Options(fullgraph, dynamic, found, name, limited=mode != UNLIMITED, measured=measured)
+    as_made = "default" if mode == UNLIMITED else mode
+    return Options(fullgraph, dynamic, backend, as_made, device, limited=mode != UNLIMITED, measured=measured)
 
 
 def _check_device(device: Any, backend: Any) -> None:
@@ -133,17 +129,17 @@ def compile_as(fn: Any, options: Options) -> Any:
     if not isinstance(fn, types.FunctionType):
         kind = type(fn).__name__
         raise TypeError(f"compile: expected a function written in Python, got {fn!r} of type {kind}; {_instead_of(fn)}")
-    compilation = Compilation(fn, options)
-    compiled = compilation.compiled
+    decorated = Decorated(fn, options)
+    compiled = decorated.compiled
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(compiled, name, getattr(fn, name))
     compiled.__dict__.update(fn.__dict__)
-    compiled.stats = compilation.stats
-    compiled.reset = compilation.reset
-    compiled.explain_misses = compilation.explain_misses
-    compiled.programs = compilation.programs
+    compiled.stats = decorated.stats
+    compiled.reset = decorated.reset
+    compiled.explain_misses = decorated.explain_misses
+    compiled.programs = decorated.programs
     compiled.last_graph = None
-    compiled.compilation = compilation
+    compiled.decorated = decorated
     control.register(compiled)
     return compiled
 
@@ -171,7 +167,7 @@ class Explanation:
     """What `dg.explain` found out; `str()` it."""
 
     name: str
-    program: Program | None
+    program: Any  # a `Program` of compilation.py, or None
     reason: str | None  # why the call would run eagerly
     earlier: tuple[str, ...] = ()  # breaks that calls of the function have met so far, a line each
 
@@ -199,20 +195,8 @@ def explain(fn: Any) -> Callable[..., Explanation]:
     compiled = fn if isinstance(fn, _dispatch.CompiledFunction) else compile_as(fn, _options(False, None, "cpu", "default"))
 
     def explained(*args: Any, **kwargs: Any) -> Explanation:
-        function = compiled.__wrapped__
-        values = _dispatch.bind(function, args, kwargs)
-        options = compiled.compilation.options
-        earlier = tuple(compiled.stats.breaks)
-        start = time.perf_counter()
-        try:
-            resumes = None if options.fullgraph else Resumes(lambda target: None)
-            captured = capture(function, values, dynamic=options.dynamic, resumes=resumes)
-        except Break as stop:
-            return Explanation(function.__qualname__, None, str(stop), earlier)
-        captured_at = time.perf_counter()
-        executable = options.backend(captured.graph) if captured.has_operations else None
-        program = Program(captured, executable, captured_at - start, time.perf_counter() - captured_at)
-        return Explanation(function.__qualname__, program, None, earlier)
+        found: Explanation = loading.compiler().explained(compiled, args, kwargs)
+        return found
 
     return explained
 

@@ -1,8 +1,8 @@
 """One compiled function: its programs, how a call that none of them serves becomes a new one, and what that cost.
 
-On a hit a `CompiledFunction` (C) runs by itself; on a miss it calls `Compilation.on_miss`, which captures the call, compiles the
+On a hit a `CompiledFunction` (C) runs by itself; a miss comes to `Compilation.on_miss`, which captures the call, compiles the
 graph, adds an entry, and runs it.  Where the capture ends at a break, the entry goes on in a continuation and a resume function,
-which is a compiled function too; Python frames that the broken part enters are captured through the frame hook (runtime.py).
+which is a compiled function too; Python frames that the broken part enters are captured through the frame hook (compiler.py).
 Whatever cannot be captured runs as it always did.
 """
 
@@ -15,9 +15,7 @@ import time
 import traceback
 import types
 import warnings
-import weakref
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,20 +24,22 @@ from dynagraph._core import _dispatch
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import LEAST, Account, Needs
+from dynagraph.decorated import CompileBudgetWarning, Decorated, Options, RecompileLimitWarning, Stats
+from dynagraph.differentiation import call_on_tape
 from dynagraph.errors import CaptureError, CompilerError
 from dynagraph.failures import Failures, Kind, types_of
 from dynagraph.forks import Locked
 from dynagraph.frontend.assemble import call_instead
 from dynagraph.frontend.breaks import Break, bare
 from dynagraph.frontend.capture import Captured, capture
-from dynagraph.frontend.markers import is_compiling
-from dynagraph.frontend.markers import thread as _thread
-from dynagraph.frontend.originals import replaced
 from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.resume import Resumes, Target
-from dynagraph.frontend.tape import CALL_COMPILED, holds_boxes, tapes_alive
+from dynagraph.frontend.tape import holds_boxes, tapes_alive
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.size_programs import size_program
+from dynagraph.markers import is_compiling
+from dynagraph.markers import thread as _thread
+from dynagraph.originals import replaced
 from dynagraph.signals import is_of_signal
 
 try:
@@ -50,82 +50,11 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
 MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
-REMEMBERED_MISSES = 100
 REST = 0.0003  # seconds of plain calls, by which a look at one that is not compiled is worth little
 LONGEST_REST = 1.0  # other functions may earn meanwhile
 
 
-class CompileBudgetWarning(UserWarning):
-    """Compiling a function was put off, as it would cost more than plain calls have earned."""
-
-
-class RecompileLimitWarning(UserWarning):
-    """A compiled function met more kinds of arguments than it keeps programs for."""
-
-
 _log = logging.getLogger("dynagraph.capture")
-
-
-# -- statistics -----------------------------------------------------------------------------------------------------------
-
-
-class Stats:
-    """Counters of one compiled function, live.
-
-    hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
-    index was out of bounds, or a function that it calls raised; stayed_eager: calls that ran plainly although a program could have
-    served them, as that is faster (`config.stay_eager`); put_off: how often compiling was put off, or ended at its deadline, as
-    plain calls had not earned its cost (`config.compile_budget`); earned_seconds: what they have earned; compiles: programs made,
-    those of the parts behind breaks included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds:
-    time spent on capture and compilation; breaks: reasons why captures ended before the function did, with counts.
-    """
-
-    def __init__(self, compiled: Any):
-        self._compiled = weakref.ref(compiled)
-        self.put_off = 0
-        self.compiles = 0
-        self.fallbacks = 0
-        self.compile_seconds = 0.0
-        self.breaks: Counter[str] = Counter()
-        self.last_error: BaseException | None = None
-
-    def _counter(self, name: str) -> int:
-        compiled = self._compiled()
-        return compiled.counters()[name] if compiled is not None else 0
-
-    @property
-    def hits(self) -> int:
-        return self._counter("hits")
-
-    @property
-    def misses(self) -> int:
-        return self._counter("misses")
-
-    @property
-    def refusals(self) -> int:
-        return self._counter("refusals")
-
-    @property
-    def stayed_eager(self) -> int:
-        return self._counter("stayed_eager")
-
-    @property
-    def earned_seconds(self) -> float:
-        """What the calls so far took plainly, or would have taken, as far as that is known."""
-        compiled = self._compiled()
-        return compiled.earned if compiled is not None else 0.0
-
-    @property
-    def entries(self) -> int:
-        compiled = self._compiled()
-        return len(compiled.entries) if compiled is not None else 0
-
-    def __repr__(self) -> str:
-        return (
-            f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
-            f"fallbacks {self.fallbacks}, breaks {sum(self.breaks.values())}, put off {self.put_off}, "
-            f"compile seconds {self.compile_seconds:.3f}, earned seconds {self.earned_seconds:.3f}>"
-        )
 
 
 @dataclass
@@ -142,59 +71,40 @@ class Program:
         return self.captured.graph
 
 
-# -- one compiled function --------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Options:
-    """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning.
-
-    `limited`: compiling may cost what plain calls have earned, see bargain.py.  `measured`: calls go the faster way.
-    """
-
-    fullgraph: bool = False
-    dynamic: bool | None = None
-    backend: Backend = field(default_factory=lambda: get_backend("cpu"))
-    backend_name: str = "cpu"
-    whole: bool = False
-    limited: bool = True
-    measured: bool = True
-
-
 class Compilation(Locked):
     """The slow path of one compiled function: everything that happens on a miss."""
 
     def __init__(
-        self, function: types.FunctionType, options: Options, root: "Compilation | None" = None, target: Target | None = None
+        self, function: types.FunctionType, decorated: Decorated, root: "Compilation | None" = None, target: Target | None = None
     ):
+        """`root`: of a part behind a break, or of a function that a broken part calls: the one of the decorated function."""
         super().__init__()
-        self.options = options
-        self.root = root or self  # of a part behind a break, or of a function that a broken part calls: whose counters these are
+        self.decorated = decorated
+        self.options: Options = decorated.options
+        self.root = root or self
+        self.backend: Backend = root.backend if root else get_backend(self.options.backend, self.options.mode, self.options.device)
         self.target = target
         self.code = function.__code__
-        self.profile = Profile(options.dynamic)
+        self.profile = Profile(self.options.dynamic)
         self.failures = Failures()
-        self.account: Account = root.account if root else Account(function.__code__, options.limited)
+        self.account: Account = decorated.account
         self.needs = Needs()
         self.warned = False
-        self.programs: list[Program] = root.programs if root else []
+        self.programs: list[Program] = decorated.programs
         self.full = False
-        self.refused = False  # a generator or coroutine: never captured
         self.captures: dict[Any, Captured] = {}  # by entry
-        self.misses: deque[str] = deque(maxlen=REMEMBERED_MISSES)
         self.shim: tuple[types.CodeType, types.CodeType] | None = None  # code, and code that runs an entry in its place
-        self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
-        self.stats: Stats = root.stats if root else Stats(self.compiled)
+        self.compiled = decorated.compiled if root is None else _dispatch.CompiledFunction(function, self.on_miss)
+        self.stats: Stats = decorated.stats
         self.parts: list[Compilation] = []  # of the root: what stands behind its breaks
         self.callees: dict[types.FunctionType, Compilation] = {}  # of the root: what its broken parts call
         self.resumes = Resumes(self._part, self.root)  # a part has those of the function that it is a part of
-        is_callee = root is not None and target is None
-        if _frame_hook is not None and not is_callee:
+        if _frame_hook is not None and target is not None:
             _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
 
     def _part(self, target: Target) -> Any:
         """The compiled function of what stands behind a break."""
-        part = Compilation(target.function, self.options, self.root, target)
+        part = Compilation(target.function, self.decorated, self.root, target)
         part.resumes = self.resumes
         self.root.parts.append(part)
         part.compiled.__name__ = target.function.__name__
@@ -208,18 +118,12 @@ class Compilation(Locked):
         each.
         """
         function = compiled.__wrapped__
-        if (name := replaced()) is not None:
-            self._leave_to_replaced(function, name)
-            return _dispatch.PLAINLY
-        if self.full or control.is_disabled() or is_compiling():
+        if self.full or replaced() is not None or control.is_disabled() or is_compiling():
             return _dispatch.PLAINLY
         if self._declines(control.current_stance()):
             return _dispatch.PLAINLY
         if tapes_alive() and not self.options.whole and holds_boxes((args, kwargs)):
-            return _dispatch.Tail(CALL_COMPILED[0], compiled, args, kwargs or {})
-        if not _capturable(function):
-            self._refuse(function)
-            return _dispatch.PLAINLY
+            return _dispatch.Tail(call_on_tape, compiled, args, kwargs or {})
         try:
             values = _dispatch.bind(function, args, kwargs)
         except TypeError:
@@ -258,7 +162,7 @@ class Compilation(Locked):
         if callee is None or callee.code is not code:  # function.__code__ was replaced
             if sum(f.__code__ is code for f in self.callees) >= MAX_CLOSURES or len(self.callees) >= MAX_CALLEES:
                 return _frame_hook.SKIP
-            callee = self.callees[function] = Compilation(function, self.options, self.root)
+            callee = self.callees[function] = Compilation(function, self.decorated, self.root)
             callee.resumes = Resumes(callee._part, self.root)
         entry = callee.entry_for(function, values)
         if entry is None:
@@ -373,7 +277,7 @@ class Compilation(Locked):
         )
         captured_at = time.perf_counter()
         _check_numbers(captured)
-        executable = self.options.backend(captured.graph) if captured.has_operations else None
+        executable = self.backend(captured.graph) if captured.has_operations else None
         entry = make_entry(captured, executable, function.__closure__, self._is_measured(executable))
         failed = entry.check(values)
         if failed is not None:
@@ -406,16 +310,10 @@ class Compilation(Locked):
             return
         index, captured = max(failed, key=lambda pair: pair[0] or 0)
         line = captured.guards.explain(values, index or 0, function.__closure__ or ())
-        self.root.misses.append(f"{function.__qualname__}: {line}")
+        self.decorated.misses.append(f"{function.__qualname__}: {line}")
         if control.current_stance() == "fail_on_recompile":
             raise CaptureError(f"{function.__qualname__} would be compiled again, under dg.stance('fail_on_recompile'): {line}")
         _log.info("recompiling %s: guard failed\n  %s", function.__qualname__, line)
-
-    def explain_misses(self) -> list[str]:
-        """A line for each of the last calls that no program served though there were some: the guard that failed, old and new
-        value.
-        """
-        return list(self.root.misses)
 
     # -- what goes wrong --------------------------------------------------------------------------------------------
     def _note_break(self, function: types.FunctionType, stop: Break, values: tuple) -> None:
@@ -435,20 +333,6 @@ class Compilation(Locked):
         if self.options.fullgraph or config.strict:
             raise error
         _log.warning("%s runs eagerly: the compiler failed", function.__qualname__, exc_info=error)
-
-    def _leave_to_replaced(self, function: types.FunctionType, name: str) -> None:
-        """Nothing is remembered: the original may come back.  No builtin is called here."""
-        stop = Break("REPLACED_BUILTIN", None, name)
-        self.stats.breaks[stop.line] += 1
-        if self.options.fullgraph:
-            raise CaptureError(f"{function.__qualname__}: {stop}")
-
-    def _refuse(self, function: types.FunctionType) -> None:
-        reason = f"{function.__qualname__}: generators and coroutines run eagerly"
-        if self.options.fullgraph:
-            raise CaptureError(reason)
-        self.stats.breaks[reason] += 1
-        self.refused, self.compiled.enabled = True, False
 
     def _remember(self, values: tuple) -> None:
         if not self.options.fullgraph:
@@ -474,7 +358,7 @@ class Compilation(Locked):
             self.needs = Needs()
             self.programs.clear()
             self.captures.clear()
-            self.misses.clear()
+            self.decorated.misses.clear()
             self.profile = Profile(self.options.dynamic)
             self.full = False
         for inner in (*self.parts, *self.callees.values()):
@@ -573,8 +457,3 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
     return _Changed(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
-
-
-def _capturable(function: types.FunctionType) -> bool:
-    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-    return not function.__code__.co_flags & flags

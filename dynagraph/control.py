@@ -64,7 +64,7 @@ def _enable() -> None:
     """Have compiled functions serve calls, or run as plain Python, as `disable` and `stance` want it."""
     wanted = not _disabled and _stance != "force_eager"
     for compiled in list(_all_compiled):
-        compiled.enabled = wanted and not compiled.compilation.refused
+        compiled.enabled = wanted and not compiled.decorated.refused
 
 
 def disable(fn: Any = None) -> Any:

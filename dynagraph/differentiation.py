@@ -1,6 +1,6 @@
 """Gradients of NumPy functions: `grad`, `value_and_grad`, `vjp`, `jvp`, `hvp` and what steers them.
 
-Each transformation is plain Python over a few functions (frontend/primitives.py): open a level, make variables of the arguments,
+Each transformation is plain Python over a few functions (primitives.py): open a level, make variables of the arguments,
 call the function, pull cotangents back.  Captures follow that Python and put the gradients into their graph; where a function
 cannot be captured, the same Python runs, and the tape notes what the function does.  So transformations are functions like all
 others: of one another, and of compiled functions.
@@ -21,17 +21,16 @@ import numpy as np
 
 from dynagraph._core import _dispatch
 from dynagraph.api import compile_as
-from dynagraph.compilation import Options
+from dynagraph.decorated import Options
 from dynagraph.errors import GradientError
-from dynagraph.frontend.calls import SPECIAL_FUNCTIONS
-from dynagraph.frontend.executor import OPEN_MODULES
-from dynagraph.frontend.primitives import (
-    Kept,
+from dynagraph.markers import OPEN_MODULES
+from dynagraph.primitives import (
     begin_part,
     called,
     check_apart,
     end_part,
     gathered,
+    is_box,
     is_captured,
     is_part,
     jacobian_columns,
@@ -45,7 +44,6 @@ from dynagraph.frontend.primitives import (
     stop_gradient_of,
     variable,
 )
-from dynagraph.frontend.tape import CALL_COMPILED, is_box
 from dynagraph.pytree import leaves, mapped, named_leaves, rebuilt
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -241,7 +239,7 @@ def _outline(tree: Any) -> str:
 _programs: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()  # by code, or class, of the function
 
 
-def _compiled(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
+def compiled_plan(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
     """The plan as a compiled function, the same one for all functions of one code; in a capture the plan itself.
 
     `static`: sizes are those of the call, and so are Python's numbers.
@@ -250,7 +248,7 @@ def _compiled(plan: Any, f: Any, *key: Any, static: bool = False) -> Any:
     if static:
         options = dataclasses.replace(options, dynamic=False)
     known = _programs.setdefault(inner.__code__ if isinstance(inner, types.FunctionType) else type(inner), {})
-    key = (*key, *made_by, options.backend, options.dynamic, options.fullgraph)
+    key = (*key, *made_by, options.key)
     if key not in known:
         known[key] = compile_as(plan, dataclasses.replace(options, whole=True))
     return known[key]
@@ -264,7 +262,7 @@ def _innermost(f: Any) -> tuple[Any, Options, list[Any]]:
     made_by: list[Any] = []
     while True:
         if isinstance(f, _dispatch.CompiledFunction):
-            f, options = f.__wrapped__, f.compilation.options
+            f, options = f.__wrapped__, f.decorated.options
         elif isinstance(f, types.MethodType):
             f = f.__func__
         elif isinstance(f, functools.partial):
@@ -279,15 +277,12 @@ def _innermost(f: Any) -> tuple[Any, Options, list[Any]]:
     return f, options, made_by
 
 
-SPECIAL_FUNCTIONS[_compiled] = lambda frame, plan, f, *key, **options: plan
-
-
-def _check_callable(who: str, f: Any) -> None:
+def check_callable(who: str, f: Any) -> None:
     if not callable(f):
         raise TypeError(f"{who}: expected a function, got {f!r} of type {type(f).__name__}")
 
 
-def _presented(made: Any, program: Any, f: Any, prefix: str) -> Any:
+def presented(made: Any, program: Any, f: Any, prefix: str) -> Any:
     """A transformation's result, named after the function."""
     made.__name__ = f"{prefix}_{getattr(f, '__name__', 'function')}"
     made.__qualname__ = f"{prefix}({_name(f)})"
@@ -295,9 +290,6 @@ def _presented(made: Any, program: Any, f: Any, prefix: str) -> Any:
     made.program = program
     return made
 
-
-SPECIAL_FUNCTIONS[_presented] = lambda frame, made, *rest: made
-SPECIAL_FUNCTIONS[_check_callable] = lambda frame, who, f: frame.ex.constant(None)
 
 
 # -- public ---------------------------------------------------------------------------------------------------------------------
@@ -323,7 +315,7 @@ def value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
     >>> dg.value_and_grad(lambda x: np.sum(x ** 2))(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
     """
-    _check_callable("value_and_grad", f)
+    check_callable("value_and_grad", f)
     who = f"value_and_grad of {_name(f)}"
     _check_argnums(who, argnums)
 
@@ -331,12 +323,12 @@ def value_and_grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *,
         value, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
         return ((value, aux), gradients) if has_aux else (value, gradients)
 
-    program = _compiled(plan, f, "value_and_grad", argnums, has_aux)
+    program = compiled_plan(plan, f, "value_and_grad", argnums, has_aux)
 
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         return program(f, args, kwargs)
 
-    return _presented(value_and_gradient, program, f, "value_and_grad")
+    return presented(value_and_gradient, program, f, "value_and_grad")
 
 
 def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: bool = False) -> Callable[..., Any]:
@@ -348,7 +340,7 @@ def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: 
     >>> dg.grad(np.tanh)(0.0), dg.grad(dg.grad(lambda x: x ** 3))(2.0)
     (np.float64(1.0), np.float64(12.0))
     """
-    _check_callable("grad", f)
+    check_callable("grad", f)
     who = f"grad of {_name(f)}"
     _check_argnums(who, argnums)
 
@@ -356,12 +348,12 @@ def grad(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, has_aux: 
         _, aux, gradients = _value_and_gradients(who, f, argnums, has_aux, args, kwargs)
         return (gradients, aux) if has_aux else gradients
 
-    program = _compiled(plan, f, "grad", argnums, has_aux)
+    program = compiled_plan(plan, f, "grad", argnums, has_aux)
 
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return program(f, args, kwargs)
 
-    return _presented(gradient, program, f, "grad")
+    return presented(gradient, program, f, "grad")
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -373,7 +365,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     >>> dg.jvp(np.sin, (0.0,), (2.0,))
     (np.float64(0.0), np.float64(2.0))
     """
-    _check_callable("jvp", f)
+    check_callable("jvp", f)
     who = f"jvp of {_name(f)}"
     if type(primals) not in (tuple, list) or type(tangents) not in (tuple, list):
         raise GradientError(f"{who}: primals and tangents must be tuples of arguments, got {_kind(primals)} and {_kind(tangents)}")
@@ -381,7 +373,7 @@ def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) 
     def plan(f: Any, primals: Any, tangents: Any) -> Any:
         return _changes(who, f, primals, tangents)
 
-    return _compiled(plan, f, "jvp")(f, primals, tangents)
+    return compiled_plan(plan, f, "jvp")(f, primals, tangents)
 
 
 MODES = ("auto", "fwd", "rev")
@@ -401,7 +393,7 @@ def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode:
     array([[3., 2.],
            [1., 1.]])
     """
-    _check_callable("jacobian", f)
+    check_callable("jacobian", f)
     _check_mode(mode)
     who = f"jacobian of {_name(f)}"
     _check_argnums(who, argnums)
@@ -409,12 +401,12 @@ def jacobian(f: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode:
     def plan(f: Any, args: Any, kwargs: Any) -> Any:
         return _jacobians(who, f, argnums, mode, args, kwargs)
 
-    program = _compiled(plan, f, "jacobian", argnums, mode)
+    program = compiled_plan(plan, f, "jacobian", argnums, mode)
 
     def derivatives(*args: Any, **kwargs: Any) -> Any:
         return program(f, args, kwargs)
 
-    return _presented(derivatives, program, f, "jacobian")
+    return presented(derivatives, program, f, "jacobian")
 
 
 def _check_mode(mode: str) -> None:
@@ -460,7 +452,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     >>> pull(np.array([1.0, 10.0]))
     (array([ 3., 30.]), np.float64(21.0))
     """
-    _check_callable("vjp", f)
+    check_callable("vjp", f)
     who = f"vjp of {_name(f)}"
 
     def plan(f: Any, primals: Any) -> Any:
@@ -471,7 +463,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
         return mapped(lambda leaf: released(at, leaf), result), kept, gradients
 
     primals = mapped(lambda leaf: np.float64(leaf) if type(leaf) is float else leaf, primals)
-    value, kept, gradients = _compiled(plan, f, "vjp", static=True)(f, primals)
+    value, kept, gradients = compiled_plan(plan, f, "vjp", static=True)(f, primals)
 
     def pull(cotangent: Any) -> tuple[Any, ...]:
         seeds = _fitting(who, "cotangent", "value", value, cotangent)
@@ -485,7 +477,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     return value, pull
 
 
-def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A call of a compiled function with values that are being differentiated: one program forward, and one backward.
 
     Within several gradients at once it is differentiated step by step, as its gradient has to be differentiated, too; and so it is
@@ -514,7 +506,7 @@ def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
     begun = begin_part()
     plain = _replaced((args, kwargs), is_box, [box.value for box in boxes])
-    value, kept, gradients = _compiled(plan, f, "on a tape", which, static=True)(f, *plain)
+    value, kept, gradients = compiled_plan(plan, f, "on a tape", which, static=True)(f, *plain)
     if gradients is None:
         return f.__wrapped__(*args, **kwargs)
 
@@ -525,10 +517,7 @@ def _call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _ended(begun, who, value, boxes, pull)
 
 
-CALL_COMPILED.append(_call_on_tape)
-
-
-def _gradients_from(gradients: Kept, kept: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
+def _gradients_from(gradients: Any, kept: Sequence[Any], seeds: Sequence[Any]) -> list[Any]:
     """The gradients by all variables from what was kept."""
     if gradients.program is None:
         graph = gradients.graph
@@ -548,7 +537,7 @@ def pulled_back(f: Callable[..., Any], primals: Sequence[Any], cotangent: Any) -
     def plan(f: Any, primals: Any, cotangent: Any) -> Any:
         return vjp(f, *primals)[1](cotangent)
 
-    return _compiled(plan, f, "pulled_back")(f, primals, cotangent)
+    return compiled_plan(plan, f, "pulled_back")(f, primals, cotangent)
 
 
 def stop_gradient(x: Any) -> Any:
@@ -596,13 +585,13 @@ def checkpoint(f: F) -> F:
     >>> dg.grad(lambda x: np.sum(block(block(x))))(np.zeros(2)).round(6)
     array([-0.8638 , -0.8638 ])
     """
-    _check_callable("checkpoint", f)
+    check_callable("checkpoint", f)
 
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         begun = begin_part()
         return _ended(begun, "dg.checkpoint", f(*args, **kwargs))
 
-    return cast(F, _presented(checkpointed, None, f, "checkpoint"))
+    return cast(F, presented(checkpointed, None, f, "checkpoint"))
 
 
 def custom_vjp(f: Callable[..., Any]) -> Any:
@@ -623,7 +612,7 @@ def custom_vjp(f: Callable[..., Any]) -> Any:
     >>> dg.grad(lambda x: np.sum(3 * clipped(x)))(np.array([0.5, 2.0]))
     array([3., 3.])
     """
-    _check_callable("custom_vjp", f)
+    check_callable("custom_vjp", f)
     rules: list[Any] = []
     who = f"custom_vjp of {_name(f)}"
 
@@ -641,11 +630,11 @@ def custom_vjp(f: Callable[..., Any]) -> Any:
         return _ended(begun, who, f(*args), inexact, pull)
 
     def defvjp(forward: Callable[..., Any], backward: Callable[..., Any]) -> None:
-        _check_callable("defvjp", forward)
-        _check_callable("defvjp", backward)
+        check_callable("defvjp", forward)
+        check_callable("defvjp", backward)
         rules[:] = [forward, backward]
 
-    made = _presented(function, None, f, "custom_vjp")
+    made = presented(function, None, f, "custom_vjp")
     made.defvjp = defvjp
     return made
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.api import compile_as
-from dynagraph.compilation import Options
+from dynagraph.decorated import Options
 
 MOST_REBUILT = 64
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))
@@ -24,10 +24,10 @@ SIMPLE = (bool, int, float, complex, str, bytes, type(None))
 
 def reduced(compiled: Any) -> Any:
     """What ``compiled.__reduce__()`` gives."""
-    compilation = getattr(compiled, "compilation", None)
-    if compilation is None:  # one without options: not of `compile`
+    decorated = getattr(compiled, "decorated", None)
+    if decorated is None:  # one without options: not of `compile`
         return compiled.__qualname__
-    options = compilation.options
+    options = decorated.options
     if not _is_found(compiled):
         return rebuild, (compiled.__wrapped__, options)
     if compiled.__module__ != "__main__" and not _goes_by_value(compiled.__module__):
@@ -96,7 +96,7 @@ def rebuild(function: Any, options: Options) -> Any:
     key = _sees(function)
     if key is None:
         return compile_as(function, options)
-    key = (key, options.fullgraph, options.dynamic, options.backend_name, repr(options))
+    key = (key, options.key)
     found = _rebuilt.pop(key, None)
     _rebuilt[key] = found = compile_as(function, options) if found is None else found
     if len(_rebuilt) > MOST_REBUILT:

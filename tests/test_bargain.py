@@ -156,7 +156,7 @@ def test_an_abandoned_attempt_leaves_nothing() -> None:
     with dg.config.override(compile_budget=0.04):
         for _ in range(3):
             np.testing.assert_array_equal(compiled(X, 500), unrolled(X, 500))
-    compilation = compiled.compilation
+    compilation = compiled.decorated.compilation
     assert compiled.stats.fallbacks == 0 and not compiled.entries and not compiled.programs and not compilation.parts
     assert deadline.seconds_left() == float("inf")
     with dg.config.override(compile_budget=None):

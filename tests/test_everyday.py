@@ -155,7 +155,7 @@ def test_importable_ones_go_by_reference() -> None:
         assert pickle.loads(dumps(importable)) is importable
     made = pickle.loads(pickle.dumps(another_name))  # the plain function goes by reference
     assert made.__wrapped__ is decorated_under_another_name
-    assert made.compilation.options.fullgraph and made.compilation.options.dynamic
+    assert made.decorated.options.fullgraph and made.decorated.options.dynamic
     np.testing.assert_array_equal(made(X), X - 1)
 
 
@@ -176,7 +176,7 @@ def loss(x: Any) -> Any:
 def test_cloudpickle_takes_them_by_value(function: Any) -> None:
     compiled = dg.compile(function, dynamic=False)
     made = pickle.loads(cloudpickle.dumps(compiled))
-    assert made is not compiled and made.compilation.options.dynamic is False
+    assert made is not compiled and made.decorated.options.dynamic is False
     np.testing.assert_array_equal(made(X)[-1], function(X)[-1])
 
 

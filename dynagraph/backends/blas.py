@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from dynagraph._core import _dispatch
+
 ROUTINES = (
     "sgemm", "dgemm", "cgemm", "zgemm", "sgemv", "dgemv", "cgemv", "zgemv", "sdot", "ddot", "cdotu_sub", "zdotu_sub",
     "ssyrk", "dsyrk", "csyrk", "zsyrk",
@@ -54,6 +56,13 @@ def find_blas() -> Blas | None:
             if "sgemm" in found and "dgemm" in found:
                 return Blas(path, ilp64, found, _core_of(library, pattern))
     return None
+
+
+def use_blas() -> None:
+    """Have generated code call it."""
+    blas = find_blas()
+    if blas is not None:
+        _dispatch.set_blas(blas.functions, blas.ilp64)
 
 
 def _core_of(library: ctypes.CDLL, pattern: str) -> str:

@@ -23,8 +23,6 @@ from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
 from dynagraph.ir.shapes import hint_of
 
-MODES = ("default", "fast", "reduce-overhead")  # what `compile` says of them
-
 _log = logging.getLogger("dynagraph.kernels")
 UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
 
@@ -33,7 +31,7 @@ def get_backend(backend: Union[str, UserBackend], mode: str = "default", device:
     """The backend of a name of `BACKENDS`, or a user's ``backend(graph, example_inputs)`` made into one.
 
     A user's backend gives back a callable, which takes the graph's inputs and gives a tuple or list of its outputs.
-    mode: one of `MODES`, for graphs of arrays on a device.
+    mode: as `compile` takes it, for graphs of arrays on a device.
     device: where graphs of NumPy arrays run: "cuda", "cuda:1", "auto"...; None and "cpu": on the host.
     Raises BackendError for an unknown name.
 
@@ -167,4 +165,4 @@ def _checked(
     return arrays
 
 
-__all__ = ["BACKENDS", "MODES", "UserBackend", "backends_here", "cpu", "example_inputs", "get_backend"]
+__all__ = ["BACKENDS", "UserBackend", "backends_here", "cpu", "example_inputs", "get_backend"]

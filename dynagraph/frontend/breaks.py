@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dynagraph.ir.graph import Location
+from dynagraph.location import Location
 
 
 @dataclass(frozen=True)

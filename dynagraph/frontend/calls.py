@@ -6,7 +6,6 @@ What a kind means when it is called is registered by the module that knows it.
 from __future__ import annotations
 
 import types
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -15,13 +14,14 @@ import numpy as np
 from dynagraph.frontend import cupy_door
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import Raised, refuse, said, throw
-from dynagraph.frontend.executor import OPEN_MODULES, Executor, Frame
+from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.numpy_door import Door, Unsupported, lookup, of_python_values
 from dynagraph.frontend.numpy_source import DISPATCHER, NO_VALUE, is_numpys, source_of_function
 from dynagraph.frontend.source import Trusted
 from dynagraph.frontend.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.callouts import function_of
+from dynagraph.markers import FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
@@ -247,7 +247,6 @@ def _takes_over(value: Any) -> bool:
     return isinstance(value, Sequence) and any(isinstance(i, Object) and _takes_over(i) for i in value.items)
 
 
-FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
 SPECIAL_FUNCTIONS: dict[Any, Callable[..., Value]] = {}  # Python functions whose meaning stands in a table (stdlib.py)
 SPECIAL_CODES: dict[Any, Callable[..., Value]] = {}  # of functions made anew, by code: (frame, function, *args)
 

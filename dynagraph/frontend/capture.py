@@ -15,7 +15,7 @@ import numpy as np
 
 from dynagraph import config, deadline
 from dynagraph.array_libraries import NUMPY
-from dynagraph.frontend import gradients, handlers, markers  # noqa: F401  (importing them registers what they mean)
+from dynagraph.frontend import gradients, handlers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.breaks import Break, Reason, bare
 from dynagraph.frontend.executor import Executor
 from dynagraph.frontend.guards import GuardList

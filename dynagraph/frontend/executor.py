@@ -50,14 +50,14 @@ from dynagraph.frontend.values import (
 )
 from dynagraph.frontend.wrapping import MAX_DIMS, Lazy, acts_as_array, cell_value, guard_cells, guard_length, held_value, wrap
 from dynagraph.ir import dtypes
-from dynagraph.ir.graph import Graph, Location, Node
+from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.shapes import ShapeEnv, SymInt
+from dynagraph.location import Location
+from dynagraph.markers import OPEN_MODULES
 
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
-# of this package, yet followed as the user's code is
-OPEN_MODULES = frozenset({"dynagraph.check_gradients", "dynagraph.differentiation", "dynagraph.pytree"})
 MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 

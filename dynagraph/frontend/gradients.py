@@ -1,4 +1,5 @@
-"""What the functions that transformations are made of (primitives.py) mean to a capture: gradients are nodes of the captured graph.
+"""What our own functions mean to a capture, above all those that transformations are made of (primitives.py): gradients
+are nodes of the captured graph.
 
 The variable of a gradient is a node of its own, so that gradients within gradients keep apart what each is taken by.
 """
@@ -10,14 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from dynagraph import differentiation, markers, primitives
 from dynagraph.errors import GradientError
-from dynagraph.frontend import primitives
 from dynagraph.frontend.calls import SPECIAL_FUNCTIONS, call
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor, Frame
 from dynagraph.frontend.iterators import items_of
 from dynagraph.frontend.numpy_door.layout import copy_order
 from dynagraph.frontend.operations import entries_of
+from dynagraph.frontend.tape_primitives import Kept
 from dynagraph.frontend.values import Array, Const, Dict, Number, Opaque, Sequence, Value
 from dynagraph.ir.graph import Node, copy_into
 from dynagraph.ir.ops import OPS, memory_of
@@ -123,7 +125,7 @@ def _keep(frame: Frame, level: Value, values: Value, variables: Value) -> Value:
         (None if g is None else next(position), v.node.shape, v.node.dtype.numpy, v.is_scalar) for g, v in zip(found, by)
     )
     kept = Sequence(tuple, [_result(ex, node, node, False) for node in backward.kept])
-    return Sequence(tuple, [kept, Const(primitives.Kept(backward.graph, places))])
+    return Sequence(tuple, [kept, Const(Kept(backward.graph, places))])
 
 
 def _spliced(frame: Frame, graph: Value, inputs: Value) -> Value:
@@ -230,4 +232,9 @@ SPECIAL_FUNCTIONS |= {
     primitives.gathered: lambda frame, level, value: frame.ex.resolve(value),
     primitives.released: lambda frame, level, value: frame.ex.resolve(value),
     primitives.stop_gradient_of: _stop_gradient,
+    differentiation.compiled_plan: lambda frame, plan, f, *key, **options: plan,
+    differentiation.presented: lambda frame, made, *rest: made,
+    differentiation.check_callable: lambda frame, who, f: frame.ex.constant(None),
+    markers.graph_break: lambda frame: refuse("GRAPH_BREAK", ""),
+    markers.is_compiling: lambda frame: Const(True),
 }

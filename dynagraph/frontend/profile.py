@@ -6,13 +6,10 @@ negative numbers stay what they are: programs treat them in their own way.
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
-import numpy as np
-
-from dynagraph.array_libraries import is_array
 from dynagraph.frontend.source import Source
+from dynagraph.markers import marked_axes
 
 SMALLEST = 2  # of symbolic sizes and integers
 LARGEST = 1 << 31  # the product of two still is a 64-bit number, as sizes are in generated code
@@ -55,30 +52,3 @@ class Profile:
         elif seen != value and value == value:
             self.changing.add(source)
         return source in self.changing and (type(value) in (float, complex) or SMALLEST <= value < LARGEST)
-
-
-_marked: dict[int, tuple[Any, frozenset[int]]] = {}  # id of an array -> a reference to it, its axes
-
-
-def mark_dynamic(array: Any, axis: Any = None) -> None:
-    """Have programs for this array take any size along `axis` (an int, several, or None for all of them).
-
-    >>> import numpy as np, dynagraph as dg
-    >>> batch = np.zeros((8, 3))
-    >>> dg.mark_dynamic(batch, 0)
-    """
-    if not isinstance(array, np.ndarray) and not is_array(array):
-        raise TypeError(f"mark_dynamic: expected an array, got {type(array).__name__}")
-    axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-    for a in axes:
-        if not isinstance(a, int) or not -array.ndim <= a < array.ndim:
-            raise ValueError(f"mark_dynamic: axis {a!r} of an array of {array.ndim} dimensions")
-    key = id(array)
-    known = marked_axes(array)
-    reference = weakref.ref(array, lambda _: _marked.pop(key, None))
-    _marked[key] = (reference, known | frozenset(a % array.ndim for a in axes))
-
-
-def marked_axes(array: Any) -> frozenset[int]:
-    found = _marked.get(id(array))
-    return found[1] if found is not None and found[0]() is array else frozenset()

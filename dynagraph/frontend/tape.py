@@ -35,7 +35,8 @@ from dynagraph.frontend.profile import Profile
 from dynagraph.frontend.program import decode
 from dynagraph.frontend.values import Array, Const, Dict, Method, Slice, Taped, Value
 from dynagraph.frontend.values import Sequence as SequenceValue
-from dynagraph.ir.graph import Location, Node
+from dynagraph.ir.graph import Node
+from dynagraph.location import Location
 
 _HERE = str(Path(__file__).parent.parent)
 _NUMPY = str(Path(np.__file__).parent)

@@ -20,20 +20,10 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_shape
+from dynagraph.location import Location
 
 if TYPE_CHECKING:
     from dynagraph.ir.ops import Op
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where in the user's program a node comes from."""
-
-    filename: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.filename.rsplit('/', 1)[-1]}:{self.line}"
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import click
 
 from dynagraph import api
 from dynagraph._core._dispatch import CompiledFunction
+from dynagraph.compilation import Program
 from dynagraph.errors import DynagraphError
 from dynagraph.tools.targets import (
     Target,
@@ -38,7 +39,7 @@ class Captures:
 
     name: str
     function: Any  # the plain one
-    programs: list[api.Program] = field(default_factory=list)
+    programs: list[Program] = field(default_factory=list)
     breaks: dict[str, int] = field(default_factory=dict)
     counters: str = ""  # of a function that a script called: hits, misses...
 

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.syntax import Syntax
 
-from dynagraph.api import Program
+from dynagraph.compilation import Program
 from dynagraph.frontend.program import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph

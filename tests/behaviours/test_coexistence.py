@@ -762,16 +762,17 @@ def test_everything_dies_with_the_last_reference(factory, backend):
     f = dg.compile(plain, backend=backend)
     for x in (X, X, X.astype("f4"), -X):
         f(x)
-    things: list[Any] = [held, held.array, plain, f, f.compilation, *f.compilation.parts]
-    things += [part.compiled for part in f.compilation.parts] + [r.__wrapped__ for r in f.compilation.resumes.made.values()]
+    compilation = f.decorated.compilation
+    things: list[Any] = [held, held.array, plain, f, f.decorated, compilation, *compilation.parts]
+    things += [part.compiled for part in compilation.parts] + [r.__wrapped__ for r in compilation.resumes.made.values()]
     things += [p.graph for p in f.programs] + [p.captured for p in f.programs]
-    things += [c.compiled for c in f.compilation.callees.values()]
+    things += [c.compiled for c in compilation.callees.values()]
     refs = []
     for thing in things:
         with contextlib.suppress(TypeError):
             refs.append((weakref.ref(thing), repr(thing)[:200]))
     assert len(refs) > 4
-    del things, thing, held, plain, f, x
+    del things, thing, held, plain, f, x, compilation
     gc.collect()
     assert [text for ref, text in refs if ref() is not None] == []
 

@@ -9,7 +9,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.errors import CaptureError
-from dynagraph.frontend.originals import LEFT_TO_PROGRAMS
+from dynagraph.originals import LEFT_TO_PROGRAMS
 
 NAMES = sorted(n for n, v in vars(builtins).items() if callable(v) and not n.startswith("__") and n not in LEFT_TO_PROGRAMS)
 ESSENTIAL = {"super", "type", "object", "isinstance", "property"}  # pytest and NumPy do not survive without

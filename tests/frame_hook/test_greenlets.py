@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import runtime
+from dynagraph import compiler
 from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import call_unwatched, call_watched, set_watcher, watched
-from dynagraph.frontend.markers import is_compiling
+from dynagraph.markers import is_compiling
 
 greenlet = pytest.importorskip("greenlet")
 
@@ -175,7 +175,7 @@ PLAIN = [lambda x, n=n: ((x * 2) * n + 1) * n + 1 + n for n in range(4)]
 @pytest.fixture
 def dynagraphs_watcher(own_watcher: Any) -> Any:
 
-    set_watcher(runtime._on_frame)
+    set_watcher(compiler._on_frame)
 
 
 @pytest.mark.usefixtures("dynagraphs_watcher")

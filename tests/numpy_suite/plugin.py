@@ -118,7 +118,7 @@ class Runs:
         compiled = self.compiled.get(function)
         if compiled is None:
             compiled = self.compiled[function] = dg.compile(function, backend=self.options.backend)
-        if compiled.compilation.full:  # of programs for other variants: this one would run plainly
+        if getattr(compiled.decorated.compilation, "full", False):  # of programs for other variants: this one would run plainly
             compiled.reset()
         fallbacks = compiled.stats.fallbacks
         with replaced(holder, name, in_python(compiled) if holder is not item else compiled):

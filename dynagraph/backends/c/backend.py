@@ -11,6 +11,7 @@ from importlib import resources
 from itertools import chain
 
 from dynagraph import deadline
+from dynagraph.backends.blas import use_blas
 from dynagraph.backends.c.call_outs import call_out_of
 from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
@@ -94,3 +95,6 @@ def estimated_nanoseconds(program: LoopProgram) -> float:
 
 
 __all__ = ["compile_graph", "lower_graph"]
+
+
+use_blas()

@@ -1,4 +1,4 @@
-"""What transformations are made of, for code that runs as plain Python: levels, variables, and taking gradients by these.
+"""What transformations are made of (primitives.py), for code that runs as plain Python: on a tape.
 
 Captures know these functions by themselves (gradients.py), and never run them.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from dynagraph.errors import GradientError
 from dynagraph.frontend.numpy_door.layout import copy_order
-from dynagraph.frontend.tape import Box, Level, Tape, current_tape, owner_of, plain_of, users_line
+from dynagraph.frontend.tape import Box, Level, Tape, current_tape, is_box, owner_of, plain_of, users_line
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node, copy_into
 from dynagraph.ir.interpreter import interpret
@@ -130,29 +130,6 @@ def jacobian_columns(level: Level, values: Sequence[Any], variable: Any) -> tupl
     return tuple(tape.result(node, False) for node in found)
 
 
-def called(level: Level, f: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What the function that is differentiated gives.  Where it raises, the level is left."""
-    try:
-        return f(*args, **kwargs)
-    except BaseException as error:
-        level.tape.open.discard(level.number)
-        if isinstance(error, (TypeError, ValueError)) and isinstance(error.__cause__, GradientError):  # NumPy asked for a float
-            raise error.__cause__ from None
-        raise
-
-
-def is_captured() -> bool:
-    """Whether a capture follows this."""
-    return False
-
-
-def check_apart(results: Sequence[Any], before: Sequence[tuple[str, Any]], after: Sequence[tuple[str, Any]]) -> None:
-    """End a capture in which the results are not all that comes of a function, or share memory with one another or with others.
-
-    `before` and `after` are what its arguments hold.
-    """
-
-
 def gathered(level: Level, value: Any) -> Any:
     """A result as one array, where NumPy has made an array of objects of boxes."""
     if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Box for item in value.flat):
@@ -180,11 +157,6 @@ def begin_part() -> Any:
     """The place where a part of the computation begins whose gradient comes in another way; None where no gradient is taken."""
     tape = current_tape()
     return (tape, tape.ex.graph.latest) if tape is not None and tape.open else None
-
-
-def is_part(begun: Any) -> bool:
-    """Whether what `begin_part` gave is a place."""
-    return begun is not None
 
 
 def end_part(
@@ -241,7 +213,6 @@ def _result(tape: Tape, node: Node | None, like: Node, scalar: bool) -> Any:
 
 
 __all__ = [
-    "Kept", "begin_part", "called", "check_apart", "end_part", "gathered", "is_captured", "is_part",
-    "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back", "push_forward", "released", "spliced",
-    "stop_gradient_of", "variable",
+    "Kept", "begin_part", "end_part", "gathered", "is_box", "jacobian_columns", "jacobian_rows", "keep", "level", "pull_back",
+    "push_forward", "released", "spliced", "stop_gradient_of", "variable",
 ]  # fmt: skip

@@ -1,0 +1,215 @@
+"""A decorated function before anything is compiled: its options, its statistics, and the first call that wants the compiler.
+
+On a hit a `CompiledFunction` (C) runs by itself; on a miss it calls `Decorated.on_miss`, which loads the compiler and leaves the
+call to it (compilation.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+import weakref
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Union
+
+from dynagraph import config, control, loading
+from dynagraph._core import _dispatch
+from dynagraph.bargain import Account
+from dynagraph.errors import CaptureError
+from dynagraph.frontend.breaks import Break
+from dynagraph.markers import is_compiling
+from dynagraph.originals import replaced
+
+try:
+    from dynagraph._core import _frame_hook
+except ImportError:  # a CPython version that the hook does not know: frames that a broken part enters are not captured
+    _frame_hook = None  # type: ignore[assignment]
+
+MODES = ("default", "fast", "reduce-overhead")  # what `compile` says of them
+BACKENDS = ("cpu", "c", "numpy", "reference")
+REMEMBERED_MISSES = 100
+
+
+class CompileBudgetWarning(UserWarning):
+    """Compiling a function was put off, as it would cost more than plain calls have earned."""
+
+
+class RecompileLimitWarning(UserWarning):
+    """A compiled function met more kinds of arguments than it keeps programs for."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs plainly from its beginning.
+
+    `limited`: compiling may cost what plain calls have earned, see bargain.py.  `measured`: calls go the faster way.
+    """
+
+    fullgraph: bool = False
+    dynamic: bool | None = None
+    backend: Union[str, Callable[..., Any]] = "cpu"  # one of BACKENDS, or a user's callable(graph, example_inputs)
+    mode: str = "default"  # one of MODES
+    device: str | None = None
+    whole: bool = False
+    limited: bool = True
+    measured: bool = True
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Equal for options by which programs are the same; a user's backend is equal to itself alone."""
+        backend = self.backend if isinstance(self.backend, str) else id(self.backend)
+        return self.fullgraph, self.dynamic, backend, self.mode, self.device, self.whole, self.limited, self.measured
+
+
+# -- statistics -----------------------------------------------------------------------------------------------------------
+
+
+class Stats:
+    """Counters of one compiled function, live.
+
+    hits: calls that a program served; misses: calls that none did; refusals: calls that a program left to the plain function, as an
+    index was out of bounds, or a function that it calls raised; stayed_eager: calls that ran plainly although a program could have
+    served them, as that is faster (`config.stay_eager`); put_off: how often compiling was put off, or ended at its deadline, as
+    plain calls had not earned its cost (`config.compile_budget`); earned_seconds: what they have earned; compiles: programs made,
+    those of the parts behind breaks included; fallbacks: failures inside the compiler, each of which ran eagerly; compile_seconds:
+    time spent on capture and compilation; breaks: reasons why captures ended before the function did, with counts.
+    """
+
+    def __init__(self, compiled: Any):
+        self._compiled = weakref.ref(compiled)
+        self.put_off = 0
+        self.compiles = 0
+        self.fallbacks = 0
+        self.compile_seconds = 0.0
+        self.breaks: Counter[str] = Counter()
+        self.last_error: BaseException | None = None
+
+    def _counter(self, name: str) -> int:
+        compiled = self._compiled()
+        return compiled.counters()[name] if compiled is not None else 0
+
+    @property
+    def hits(self) -> int:
+        return self._counter("hits")
+
+    @property
+    def misses(self) -> int:
+        return self._counter("misses")
+
+    @property
+    def refusals(self) -> int:
+        return self._counter("refusals")
+
+    @property
+    def stayed_eager(self) -> int:
+        return self._counter("stayed_eager")
+
+    @property
+    def earned_seconds(self) -> float:
+        """What the calls so far took plainly, or would have taken, as far as that is known."""
+        compiled = self._compiled()
+        return compiled.earned if compiled is not None else 0.0
+
+    @property
+    def entries(self) -> int:
+        compiled = self._compiled()
+        return len(compiled.entries) if compiled is not None else 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
+            f"fallbacks {self.fallbacks}, breaks {sum(self.breaks.values())}, put off {self.put_off}, "
+            f"compile seconds {self.compile_seconds:.3f}, earned seconds {self.earned_seconds:.3f}>"
+        )
+
+
+# -- one decorated function ------------------------------------------------------------------------------------------------
+
+
+class Decorated:
+    """What `dg.compile` makes of a function: cheap, as most functions of a program may never be called."""
+
+    compilation: Any = None  # the slow path, once a call has wanted it
+
+    def __init__(self, function: types.FunctionType, options: Options):
+        self.options = options
+        self.compiled = _dispatch.CompiledFunction(function, self.on_miss)
+        self.stats = Stats(self.compiled)
+        self.account = Account(function.__code__, options.limited)
+        self.programs: list[Any] = []  # a `Program` for each capture
+        self.misses: deque[str] = deque(maxlen=REMEMBERED_MISSES)
+        self.refused = False  # a generator or coroutine: never captured
+        if _frame_hook is not None:
+            _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
+
+    def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
+        """Run a call that no entry serves.
+
+        Gives a `Tail`, or PLAINLY, so that no frame of dynagraph's stands between the caller and the user's code: debuggers stop in
+        each.
+        """
+        if (name := replaced()) is not None:
+            self._leave_to_replaced(compiled.__wrapped__, name)
+            return _dispatch.PLAINLY
+        if control.is_disabled() or is_compiling() or control.current_stance() == "force_eager":
+            return _dispatch.PLAINLY
+        if not _capturable(compiled.__wrapped__):
+            self._refuse(compiled.__wrapped__)
+            return _dispatch.PLAINLY
+        if self.compilation is None and not self._begin():
+            return _dispatch.PLAINLY
+        return self.compilation.on_miss(compiled, args, kwargs)
+
+    def _begin(self) -> bool:
+        """Load the compiler; False: not now."""
+        compiler = loading.compiler_at_hand()
+        if compiler is None:
+            if loading.failure is not None and not sys.is_finalizing():
+                self._note_that_it_cannot_be_loaded(loading.failure)
+            return False
+        made = compiler.Compilation(self.compiled.__wrapped__, self)
+        vars(self).setdefault("compilation", made)  # another thread may have made one meanwhile
+        return True
+
+    def _note_that_it_cannot_be_loaded(self, error: Exception) -> None:
+        self.stats.fallbacks += 1
+        self.stats.last_error = error
+        if self.options.fullgraph or config.strict:
+            loading.compiler()  # raises
+        loading.warn_of_failure()
+
+    def _leave_to_replaced(self, function: types.FunctionType, name: str) -> None:
+        """Nothing is remembered: the original may come back.  No builtin is called here."""
+        stop = Break("REPLACED_BUILTIN", None, name)
+        self.stats.breaks[stop.line] += 1
+        if self.options.fullgraph:
+            raise CaptureError(f"{function.__qualname__}: {stop}")
+
+    def _refuse(self, function: types.FunctionType) -> None:
+        reason = f"{function.__qualname__}: generators and coroutines run eagerly"
+        if self.options.fullgraph:
+            raise CaptureError(reason)
+        self.stats.breaks[reason] += 1
+        self.refused, self.compiled.enabled = True, False
+
+    def explain_misses(self) -> list[str]:
+        """A line for each of the last calls that no program served though there were some: the guard that failed, old and new
+        value.
+        """
+        return list(self.misses)
+
+    def reset(self) -> None:
+        """Forget all programs and what was learnt about breaks."""
+        if self.compilation is not None:
+            self.compilation.reset()
+
+
+def _capturable(function: types.FunctionType) -> bool:
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+    return not function.__code__.co_flags & flags
+
+
+__all__ = ["BACKENDS", "MODES", "CompileBudgetWarning", "Decorated", "Options", "RecompileLimitWarning", "Stats"]

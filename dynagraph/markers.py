@@ -1,0 +1,88 @@
+"""Functions that user code calls, or marks functions and arrays with, to steer the capture."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dynagraph.array_libraries import is_array
+
+# of this package, yet followed as the user's code is
+OPEN_MODULES = frozenset({"dynagraph.check_gradients", "dynagraph.differentiation", "dynagraph.pytree"})
+FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
+thread = threading.local()  # `compiling`: set while this thread captures, or loads the compiler
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def graph_break() -> None:
+    """End the graph here and begin another one behind; without meaning outside of compiled functions.
+
+    >>> import numpy as np, dynagraph as dg
+    >>> @dg.compile
+    ... def f(x):
+    ...     y = x + 1
+    ...     dg.graph_break()
+    ...     return y * 2
+    >>> f(np.ones(2)), sum(f.stats.breaks.values())
+    (array([4., 4.]), 1)
+    """
+
+
+def allow_in_graph(fn: F) -> F:
+    """Have captures follow calls of a Python function of a library that they call as it is otherwise; gives the function back.
+
+    Captures follow the user's functions by themselves, but not those of packages that lean on compiled code (SciPy,
+    scikit-learn...).  Raises TypeError for what is not written in Python: there is nothing to follow.
+
+    >>> import dynagraph as dg
+    >>> dg.allow_in_graph(len)
+    Traceback (most recent call last):
+        ...
+    TypeError: allow_in_graph: expected a function written in Python, got <built-in function len>
+    """
+    if not isinstance(fn, FunctionType):
+        raise TypeError(f"allow_in_graph: expected a function written in Python, got {fn!r}")
+    FOLLOWED.add(fn)
+    return fn
+
+
+def is_compiling() -> bool:
+    """Whether this thread is capturing or compiling a function just now; in captured code the constant True."""
+    return getattr(thread, "compiling", False)
+
+
+_marked: dict[int, tuple[Any, frozenset[int]]] = {}  # id of an array -> a reference to it, its axes
+
+
+def mark_dynamic(array: Any, axis: Any = None) -> None:
+    """Have programs for this array take any size along `axis` (an int, several, or None for all of them).
+
+    >>> import numpy as np, dynagraph as dg
+    >>> batch = np.zeros((8, 3))
+    >>> dg.mark_dynamic(batch, 0)
+    """
+    if not isinstance(array, np.ndarray) and not is_array(array):
+        raise TypeError(f"mark_dynamic: expected an array, got {type(array).__name__}")
+    axes = range(array.ndim) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+    for a in axes:
+        if not isinstance(a, int) or not -array.ndim <= a < array.ndim:
+            raise ValueError(f"mark_dynamic: axis {a!r} of an array of {array.ndim} dimensions")
+    key = id(array)
+    known = marked_axes(array)
+    reference = weakref.ref(array, lambda _: _marked.pop(key, None))
+    _marked[key] = (reference, known | frozenset(a % array.ndim for a in axes))
+
+
+def marked_axes(array: Any) -> frozenset[int]:
+    found = _marked.get(id(array))
+    return found[1] if found is not None and found[0]() is array else frozenset()
+
+
+__all__ = [
+    "FOLLOWED", "OPEN_MODULES", "allow_in_graph", "graph_break", "is_compiling", "mark_dynamic", "marked_axes", "thread",
+]  # fmt: skip
