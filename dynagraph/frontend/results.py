@@ -107,7 +107,7 @@ class Results:
         fills = []
         while self._pending:
             owner, function, args = self._pending.pop(0)
-            fills.append(("call", function, (owner, *(self.build(a) for a in args))))
+            fills.append(("make", function, (owner, *(self.build(a) for a in args))))
         self._write_inputs()
         before = [*effects, *fills]
         return ("do", tuple(before), result) if before else result
@@ -237,7 +237,7 @@ class Results:
             raise
         except Break as stop:
             raise CannotBuild(stop.detail, value.born) from None
-        return ("call", function, tuple(self.build(a) for a in args))
+        return ("make", function, tuple(self.build(a) for a in args))
 
     def _made_empty(self, value: Any) -> Recipe:
         """An object that is made empty first, and filled when all others are there: others may refer to it."""
@@ -245,14 +245,14 @@ class Results:
         if isinstance(value, Object):
             made, fills = self._object(value)
         elif isinstance(value, Cell):
-            made, fills = ("call", types.CellType, ()), [] if value.value is NULL else [(SET_CONTENTS, (value.value,))]
+            made, fills = ("make", types.CellType, ()), [] if value.value is NULL else [(SET_CONTENTS, (value.value,))]
         elif isinstance(value, Function):
             made = self._function(value)
             fills = [(setattr, (Const(k), v)) for k, v in value.fields.items() if v is not DELETED]
         elif isinstance(value, Sequence) and value.kind is list:
             made, fills = ("list", ()), [(list.append, (item,)) for item in value.items]
         elif isinstance(value, Dict) and value.is_namespace:
-            made, fills = ("call", getattr, (self.build(value.owner), ("const", "__dict__"))), []
+            made, fills = ("make", getattr, (self.build(value.owner), ("const", "__dict__"))), []
         elif isinstance(value, Dict) and value.kind is dict:
             made, fills = ("dict", ()), [(dict.__setitem__, (self.ex.constant(k), v)) for k, v in value.items.items()]
             _check_keys(value.items)
@@ -272,18 +272,18 @@ class Results:
             args = self.build(fields.pop("args"))
             setter = BaseException.__setattr__
             made = [(set_traceback, (Const(tuple(value.raised_at)),))] if value.raised_at else []
-            return ("call", new_exception, (("const", cls), args)), made + [(setter, (Const(k), v)) for k, v in fields.items()]
+            return ("make", new_exception, (("const", cls), args)), made + [(setter, (Const(k), v)) for k, v in fields.items()]
         fills = [(setter, (Const(k), v)) for k, v in fields.items()]
         if value.entries is not None:
             fills += [(set_entry, (Const(k), v)) for k, v in value.entries.items.items()]
-        return ("call", object.__new__, (("const", cls),)), fills
+        return ("make", object.__new__, (("const", cls),)), fills
 
     def _function(self, value: Function) -> Recipe:
         defaults = ("tuple", tuple(self.build(d) for d in value.defaults)) if value.defaults else ("const", None)
         named = ("dict", tuple((k, self.build(v)) for k, v in value.kwdefaults.items())) if value.kwdefaults else ("const", None)
         closure = ("tuple", tuple(self.build(c) for c in value.closure)) if value.closure else ("const", None)
         parts = (("const", value.code), ("const", value.globals), ("const", value.name), defaults, closure, named)
-        return ("call", new_function, parts)
+        return ("make", new_function, parts)
 
     # -- arrays -----------------------------------------------------------------------------------------------------------
     def _array(self, array: Array) -> Recipe:
@@ -304,7 +304,7 @@ class Results:
         """A view that the library itself makes of the owner, step by step."""
         sizes = tuple(("size", (("s", k),)) for k in range(len(self.ex.env.values)))
         steps = DeviceView(self.ex.library, tuple((n.op.eager, dict(n.attrs)) for n in way_to(node)[0]))
-        return ("call", steps, (owner, ("tuple", sizes)))
+        return ("make", steps, (owner, ("tuple", sizes)))
 
     def _base(self, base: Node) -> Recipe:
         """The array whose memory a value lies in."""
@@ -337,11 +337,11 @@ def _sequence(results: Results, value: Sequence) -> Recipe:
     if value.kind in (tuple, list):
         return (value.kind.__name__, parts)
     if value.kind is collections.deque:
-        return ("call", collections.deque, (("list", parts), ("const", value.maxlen)))
+        return ("make", collections.deque, (("list", parts), ("const", value.maxlen)))
     if issubclass(value.kind, tuple):
-        made = ("call", tuple.__new__, (("const", value.kind), ("tuple", parts)))
-        return ("call", with_fields, (made, _fields(results, value))) if value.fields else made
-    return ("call", new_list, (("const", value.kind), ("list", parts), _fields(results, value)))
+        made = ("make", tuple.__new__, (("const", value.kind), ("tuple", parts)))
+        return ("make", with_fields, (made, _fields(results, value))) if value.fields else made
+    return ("make", new_list, (("const", value.kind), ("list", parts), _fields(results, value)))
 
 
 def _fields(results: Results, value: Any) -> Recipe:
@@ -361,7 +361,7 @@ def _set(results: Results, value: Set) -> Recipe:
     for key in value.items:
         if isinstance(key, ObjectKey):
             raise CannotBuild("a set of instances of subclasses of numbers or texts", key.born)
-    return ("call", value.kind, (("const", tuple(value.items)),))
+    return ("make", value.kind, (("const", tuple(value.items)),))
 
 
 def _dict(results: Results, value: Dict) -> Recipe:
@@ -370,14 +370,14 @@ def _dict(results: Results, value: Dict) -> Recipe:
     plain: Recipe = ("dict", entries)
     if any(isinstance(k, ObjectKey) for k in value.items):
         keys = ("tuple", tuple(results.build(results.ex.constant(k)) for k in value.items))
-        plain = ("call", dict_of, (keys, ("tuple", tuple(built for _, built in entries))))
+        plain = ("make", dict_of, (keys, ("tuple", tuple(built for _, built in entries))))
     if value.kind is dict:
         return plain
     if value.kind is collections.defaultdict:
-        return ("call", collections.defaultdict, (results.build(value.factory or Const(None)), plain))
+        return ("make", collections.defaultdict, (results.build(value.factory or Const(None)), plain))
     if value.kind in (collections.OrderedDict, collections.Counter):
-        return ("call", value.kind, (plain,))
-    return ("call", new_dict, (("const", value.kind), plain, _fields(results, value)))
+        return ("make", value.kind, (plain,))
+    return ("make", new_dict, (("const", value.kind), plain, _fields(results, value)))
 
 
 def _dict_of(value: Dict) -> Any:
@@ -387,14 +387,14 @@ def _dict_of(value: Dict) -> Any:
 def _partial(results: Results, value: Partial) -> Recipe:
     args = ("tuple", tuple(results.build(a) for a in value.args))
     named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
-    made = ("call", new_partial, (results.build(value.function), args, named))
-    return ("call", with_attributes, (made, _fields(results, value))) if value.fields else made
+    made = ("make", new_partial, (results.build(value.function), args, named))
+    return ("make", with_attributes, (made, _fields(results, value))) if value.fields else made
 
 
 def _getter(results: Results, value: Getter) -> Recipe:
     args = ("tuple", tuple(results.build(a) for a in value.args))
     named = ("dict", tuple((k, results.build(v)) for k, v in value.kwargs.items()))
-    return ("call", call_with, (("const", value.kind), args, named))
+    return ("make", call_with, (("const", value.kind), args, named))
 
 
 def bind(descriptor: Any, owner: Any) -> Any:
@@ -404,13 +404,13 @@ def bind(descriptor: Any, owner: Any) -> Any:
 
 def _method(results: Results, value: Method) -> Recipe:
     if isinstance(value.function, str):
-        return ("call", getattr, (results.build(value.owner), ("const", value.function)))
+        return ("make", getattr, (results.build(value.owner), ("const", value.function)))
     if isinstance(value.function, Const) and isinstance(value.function.value, DESCRIPTORS_IN_C):
         found = value.function.value  # which a subclass may have redefined
-        return ("call", bind, (("const", found), results.build(value.owner)))
+        return ("make", bind, (("const", found), results.build(value.owner)))
     if isinstance(value.function, Const) and not isinstance(value.function.value, types.BuiltinFunctionType):
-        return ("call", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
-    return ("call", types.MethodType, (results.build(value.function), results.build(value.owner)))
+        return ("make", getattr, (results.build(value.owner), ("const", value.function.value.__name__)))
+    return ("make", types.MethodType, (results.build(value.function), results.build(value.owner)))
 
 
 def _generator(results: Results, value: Generator) -> Recipe:
@@ -429,12 +429,12 @@ def _generator(results: Results, value: Generator) -> Recipe:
     if code.co_flags & 8:
         named.update(given[names[position]].items)
     parts = ("tuple", tuple(results.build(a) for a in args)), ("dict", tuple((k, results.build(v)) for k, v in named.items()))
-    return ("call", call_with, (results.build(function), *parts))
+    return ("make", call_with, (results.build(function), *parts))
 
 
 def _masked(results: Results, value: Masked) -> Recipe:
     function, args = masks.rebuilt(results.ex, value)
-    return ("call", function, tuple(results.build(a) for a in args))
+    return ("make", function, tuple(results.build(a) for a in args))
 
 
 def _view_maker(value: DictView) -> Callable[[Any], Any]:
@@ -444,20 +444,20 @@ def _view_maker(value: DictView) -> Callable[[Any], Any]:
 
 
 def _super(results: Results, value: Super) -> Recipe:
-    return ("call", super, (("const", value.cls), results.build(value.owner)))
+    return ("make", super, (("const", value.cls), results.build(value.owner)))
 
 
 _BUILDERS: dict[type, Callable[[Results, Any], Recipe]] = {
     Array: Results._array,
-    Flags: lambda results, value: ("call", getattr, (results.build(value.owner), ("const", "flags"))),
+    Flags: lambda results, value: ("make", getattr, (results.build(value.owner), ("const", "flags"))),
     Number: lambda results, value: (
         "call", complex if value.node.dtype.is_complex else float, (results._output(value.node, True),)
     ),
     Sequence: _sequence,
     Dict: _dict,
     Set: _set,
-    Slice: lambda results, value: ("call", slice, tuple(results.build(p) for p in value.parts)),
-    DictView: lambda results, value: ("call", _view_maker(value), (results.build(value.owner),)),
+    Slice: lambda results, value: ("make", slice, tuple(results.build(p) for p in value.parts)),
+    DictView: lambda results, value: ("make", _view_maker(value), (results.build(value.owner),)),
     Partial: _partial,
     Getter: _getter,
     Masked: _masked,

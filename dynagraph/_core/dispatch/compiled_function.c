@@ -199,7 +199,7 @@ typedef struct {
 
 static inline dg_frame frame_over(frame_memory *memory)
 {
-    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects, NULL};
+    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects, NULL, {0}};
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)

@@ -48,6 +48,17 @@ int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out); /* 0
 int dg_size_most(const dg_size *size, int64_t bound, int64_t *out);
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
+/* -- signals.c: exceptions of signals' handlers wait until code of the user's runs -- */
+typedef struct {
+    PyObject *type, *value, *traceback;
+} dg_raised;
+int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is none of a handler's, this is not the main thread */
+void dg_drop_raised(dg_raised *raised); /* leaves none */
+int dg_set_of_signal(PyObject *function); /* what tells of an exception whether a signal's handler raised it */
+int dg_is_of_signal(void); /* whether the exception that is set is one of a handler's */
+int dg_is_interrupt(void); /* or a KeyboardInterrupt, whoever raised it */
+int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
+
 /* -- guards.c: what must hold for an entry to serve a call -- */
 unsigned int dg_type_version(PyTypeObject *type); /* another one when it or a base has been modified; 0: it can have none */
 typedef struct dg_guards dg_guards;
@@ -61,6 +72,7 @@ typedef struct {
     char (*scalars)[16];      /* where the values of scalar inputs stand, by slot */
     PyObject **input_objects; /* by slot */
     PyObject **memo;          /* of the plan's recipes, while it runs */
+    dg_raised late;           /* owned: what a signal's handler raised while the plan ran */
 } dg_frame;
 
 /* drawn: a byte for each input, true where the plan gives it itself: no guard binds it */
@@ -130,20 +142,10 @@ typedef struct {
 extern PyObject *dg_plainly; /* what on_miss gives for a plain call of the function */
 void dg_note_compiling(double nanoseconds);
 int dg_set_clock(PyObject *clock);
-extern PyTypeObject dg_TailType;
-PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
-
-/* -- signals.c: exceptions of signals' handlers wait until code of the user's runs -- */
-typedef struct {
-    PyObject *type, *value, *traceback;
-} dg_raised;
-int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is none of a handler's, this is not the main thread */
-void dg_drop_raised(dg_raised *raised);
 /* what pickles compiled functions: reducer(compiled) -> as __reduce__ gives it; carrier(compiled) -> its attribute _carrier */
 void dg_set_reducer(PyObject *reducer, PyObject *carrier);
-int dg_set_of_signal(PyObject *function); /* what tells of an exception whether a signal's handler raised it */
-int dg_is_of_signal(void); /* whether the exception that is set is one of a handler's */
-int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
+extern PyTypeObject dg_TailType;
+PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 
 /* -- call_out.c: Python functions that generated code calls -- */
 typedef struct {

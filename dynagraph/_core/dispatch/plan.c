@@ -659,16 +659,17 @@ static void refuse_if_may(const dg_plan *plan)
         dg_raise_later(&raised);
 }
 
-/* What a signal's handler raises while the program runs is not the program's: it waits (*late) until code of the user's runs,
-   which may be within a try block. The program runs again. */
-static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *raised, int *late)
+/* What a signal's handler raises while the program runs is not the program's: it waits until code of the user's runs, which may be
+   within a try block. The program runs again. */
+static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 {
     PyObject *given = PyObject_CallObject(plan->keepalive, args);
-    if (!given && plan->repeatable && dg_take_raised(raised)) {
+    dg_raised raised;
+    if (!given && plan->repeatable && dg_take_raised(&raised)) {
         given = PyObject_CallObject(plan->keepalive, args);
-        *late = given != NULL;
-        if (!given)
-            dg_drop_raised(raised);
+        dg_drop_raised(given ? late : &raised);
+        if (given)
+            *late = raised;
     }
     if (!given)
         refuse_if_may(plan);
@@ -702,8 +703,6 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     if (plan->launcher && launched(plan, frame, callee, &at_once))
         return at_once;
     PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
-    dg_raised raised;
-    int late = 0;
     for (int k = 0; args && k < plan->n_inputs; ++k) {
         PyObject *input = python_input(frame->input_objects[k]);
         if (!input) {
@@ -712,7 +711,7 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         }
         PyTuple_SET_ITEM(args, k, input);
     }
-    if (args && (given = call_program(plan, args, &raised, &late)))
+    if (args && (given = call_program(plan, args, &frame->late)))
         items = PySequence_Fast(given, "a backend's program must return a tuple or list of arrays");
     if (items) {
         PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
@@ -739,12 +738,6 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
     Py_XDECREF(items);
     Py_XDECREF(given);
     Py_XDECREF(args);
-    if (late && PyErr_Occurred())
-        dg_drop_raised(&raised);
-    else if (late && dg_raise_later(&raised) < 0) { /* recipes may run Python code too: only now */
-        Py_CLEAR(result);
-        Py_CLEAR(*callee);
-    }
     return result;
 }
 
@@ -822,6 +815,18 @@ static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **owner
     return result;
 }
 
+/* What a signal's handler raised meanwhile; recipes run Python code too, so only now. */
+static PyObject *pass_on(dg_raised *late, PyObject *result, PyObject **callee)
+{
+    if (late->type && PyErr_Occurred()) {
+        dg_drop_raised(late);
+    } else if (late->type && dg_raise_later(late) < 0) {
+        Py_CLEAR(result);
+        Py_CLEAR(*callee);
+    }
+    return result;
+}
+
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     dg_plan *p = (dg_plan *)plan;
@@ -843,7 +848,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     }
     while (n > 0)
         Py_DECREF(held[--n]);
-    return result;
+    return pass_on(&frame->late, result, callee);
 }
 
 #define PLAN_TYPE(label, constructor, text)                                                                              \

@@ -1,7 +1,7 @@
 /* Recipes: how the result of a call is built from outputs, arguments and constants. */
 #include "core.h"
 
-typedef enum { R_OUT, R_ARG, R_CONST, R_TUPLE, R_LIST, R_DICT, R_VIEW, R_SCALAR_OF, R_CALL, R_MEMO, R_DO, R_SIZE } kind;
+typedef enum { R_OUT, R_ARG, R_CONST, R_TUPLE, R_LIST, R_DICT, R_VIEW, R_SCALAR_OF, R_CALL, R_MAKE, R_MEMO, R_DO, R_SIZE } kind;
 
 struct dg_recipe {
     kind kind;
@@ -13,8 +13,8 @@ struct dg_recipe {
 
 static const struct { const char *name; kind kind; int n_args; } NAMES[] = {
     {"out", R_OUT, 1}, {"arg", R_ARG, 1}, {"const", R_CONST, 1}, {"tuple", R_TUPLE, 1}, {"list", R_LIST, 1},
-    {"dict", R_DICT, 1}, {"view", R_VIEW, 6}, {"scalar_of", R_SCALAR_OF, 1}, {"call", R_CALL, 2}, {"memo", R_MEMO, 2},
-    {"do", R_DO, 2}, {"size", R_SIZE, 1},
+    {"dict", R_DICT, 1}, {"view", R_VIEW, 6}, {"scalar_of", R_SCALAR_OF, 1}, {"call", R_CALL, 2}, {"make", R_MAKE, 2},
+    {"memo", R_MEMO, 2}, {"do", R_DO, 2}, {"size", R_SIZE, 1},
 };
 
 static int parse_parts(dg_recipe *recipe, PyObject *items, int pairs, int n_outputs, int n_symbols, int *n_memo)
@@ -129,7 +129,8 @@ static int parse(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols,
         return parse_parts(recipe, first, 0, n_outputs, n_symbols, n_memo);
     case R_DICT:
         return parse_parts(recipe, first, 1, n_outputs, n_symbols, n_memo);
-    case R_CALL: {
+    case R_CALL:
+    case R_MAKE: {
         if (!PyCallable_Check(first)) {
             PyErr_Format(PyExc_TypeError, "recipe: call of %R, which is not callable", first);
             return -1;
@@ -359,14 +360,36 @@ static PyObject *build_dict(const dg_recipe *recipe, dg_results *results)
     return dict;
 }
 
-/* the steps of a "do" before its result */
+/* whether the exception that is set waits: a signal's handler raised it */
+static int is_put_off(dg_raised *late)
+{
+    dg_raised raised;
+    if (!dg_is_interrupt() || !dg_take_raised(&raised))
+        return 0;
+    dg_drop_raised(late); /* as in any other code the last one counts */
+    *late = raised;
+    return 1;
+}
+
+/* Makes an object, which nobody sees before the call is over: so what a signal's handler raises meanwhile waits, and it is made again.
+   The bound is for a function that raises KeyboardInterrupt of its own. */
+static PyObject *make(PyObject *function, PyObject *args, dg_raised *late)
+{
+    PyObject *made;
+    for (int again = 100; !(made = PyObject_CallObject(function, args)) && again > 0 && is_put_off(late); --again)
+        ;
+    return made;
+}
+
+/* The steps of a "do" before its result. What a signal cuts off in one of them (in a file's own write) is not done again; the others are
+   done as they would be, had the signal come behind them. */
 static int run_steps(const dg_recipe *recipe, dg_results *results)
 {
     for (int k = 0; k < recipe->n_parts - 1; ++k) {
         PyObject *dropped = dg_recipe_build(recipe->parts[k], results);
-        if (!dropped)
+        if (!dropped && !is_put_off(&results->frame->late))
             return -1;
-        Py_DECREF(dropped);
+        Py_XDECREF(dropped);
     }
     return 0;
 }
@@ -391,6 +414,12 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
     case R_CALL: {
         PyObject *args = build_sequence(recipe, results);
         PyObject *result = args ? PyObject_CallObject(recipe->object, args) : NULL;
+        Py_XDECREF(args);
+        return result;
+    }
+    case R_MAKE: {
+        PyObject *args = build_sequence(recipe, results);
+        PyObject *result = args ? make(recipe->object, args, &results->frame->late) : NULL;
         Py_XDECREF(args);
         return result;
     }

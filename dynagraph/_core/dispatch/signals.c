@@ -17,9 +17,9 @@ int dg_take_raised(dg_raised *raised)
 
 void dg_drop_raised(dg_raised *raised)
 {
-    Py_XDECREF(raised->type);
-    Py_XDECREF(raised->value);
-    Py_XDECREF(raised->traceback);
+    Py_CLEAR(raised->type);
+    Py_CLEAR(raised->value);
+    Py_CLEAR(raised->traceback);
 }
 
 static PyObject *of_signal;
@@ -55,6 +55,8 @@ int dg_is_of_signal(void)
     Py_XDECREF(answer);
     return is;
 }
+
+int dg_is_interrupt(void) { return PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || dg_is_of_signal(); }
 
 static int raise_now(void *argument)
 {
