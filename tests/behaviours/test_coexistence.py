@@ -1154,14 +1154,15 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     assert output == "interrupted\n" * 3 + "['in', 'left', 'in', 'left']\n"
 
 
+@pytest.mark.parametrize("error", ["BaseException", "Exception", "KeyboardInterrupt"])
 @pytest.mark.parametrize("backend", ["numpy", "c"])
-def test_signals_at_any_moment_are_handled_within_the_try_block(backend):
+def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):
     succeeds(f"""
-    import random, signal
+    import collections, random, signal
     import numpy as np
     import dynagraph as dg
 
-    class Stop(BaseException):
+    class Stop({error}):
         pass
 
     def stop(*args):
@@ -1169,7 +1170,6 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend):
 
     signal.signal(signal.SIGALRM, stop)
 
-    @dg.compile(backend={backend!r})
     def straight(x, log):
         try:
             log.append("in")
@@ -1180,7 +1180,6 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend):
         finally:
             log.append("out")
 
-    @dg.compile(backend={backend!r})
     def within_loops(x, log):
         for _ in [1]:
             for _ in [1]:
@@ -1193,8 +1192,41 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend):
                 finally:
                     log.append("out")
 
-    for f in (straight, within_loops):
-        for round in range(150):
+    def calling_out(x, log):
+        try:
+            log.append("in")
+            while True:
+                x = x * 1.5 + np.median(x) * 0
+                if np.percentile(x, 90) > 10:
+                    x = x / 20
+        finally:
+            log.append("out")
+
+    Point = collections.namedtuple("Point", "a b")
+
+    class Bag(list):
+        pass
+
+    def making_objects(x, log):
+        try:
+            log.append("in")
+            while True:
+                point, bag, counter = Point(1, x), Bag([1, x]), collections.Counter("abc")
+                pairs, numbers, add = zip(bag, [x, 2]), enumerate([1, 2]), lambda y: y + x
+                x = x * 1.5
+                if x.max() > 10:
+                    x = x / 20
+                x = add(x) - point.b
+                first = next(pairs)
+                bag.append(first)
+                next(numbers)
+                counter["a"] += 1
+                assert len(bag) == 3 and counter["a"] == 2 and next(numbers) == (1, 2) and len(list(pairs)) == 1
+        finally:
+            log.append("out")
+
+    for f in map(dg.compile(backend={backend!r}), (straight, within_loops, calling_out, making_objects)):
+        for round in range(80):
             log = []
             try:
                 signal.setitimer(signal.ITIMER_REAL, (0.002 if round else 2.0) + random.random() * 0.002)

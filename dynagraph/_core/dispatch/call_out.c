@@ -38,32 +38,22 @@ static PyObject *sizes_of(const dg_callee *callee, const int64_t *sizes)
     return tuple;
 }
 
-/* What the function raises lets the program refuse the call: run plainly, the user's code raises the same at its own place. What a
-   signal's handler raises meanwhile is not the function's (see signals.c): it is called again. */
+/* What the function raises lets the program refuse the call: run plainly, the user's code raises the same at its own place, and at once
+   what a signal's handler has raised meanwhile (see signals.c). */
 static int call(PyObject *function, PyObject *args)
 {
-    dg_raised raised;
     PyObject *given = PyObject_CallObject(function, args);
+    dg_raised late = {0};
     if (given) {
         Py_DECREF(given);
         return 0;
     }
+    if (dg_put_off(&late))
+        return dg_raise_later(&late) < 0 ? DG_RAISED : DG_REFUSED;
     if (!PyErr_ExceptionMatches(PyExc_Exception))
         return DG_RAISED;
-    if (!dg_take_raised(&raised)) { /* not the main thread: no handler runs here */
-        PyErr_Clear();
-        return DG_REFUSED;
-    }
-    given = PyObject_CallObject(function, args);
-    if (!given) {
-        dg_drop_raised(&raised);
-        if (!PyErr_ExceptionMatches(PyExc_Exception))
-            return DG_RAISED;
-        PyErr_Clear();
-        return DG_REFUSED;
-    }
-    Py_DECREF(given);
-    return dg_raise_later(&raised) < 0 ? DG_RAISED : 0;
+    PyErr_Clear();
+    return DG_REFUSED;
 }
 
 int dg_call_out(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,

@@ -56,7 +56,10 @@ int dg_take_raised(dg_raised *raised); /* the exception that is set; 0: it is no
 void dg_drop_raised(dg_raised *raised); /* leaves none */
 int dg_set_of_signal(PyObject *function); /* what tells of an exception whether a signal's handler raised it */
 int dg_is_of_signal(void); /* whether the exception that is set is one of a handler's */
-int dg_is_interrupt(void); /* or a KeyboardInterrupt, whoever raised it */
+/* whether the exception that is set is a handler's, or a KeyboardInterrupt: it becomes *late, in place of what was there */
+int dg_put_off(dg_raised *late);
+/* calls a function until it is not cut off by a signal: args: a tuple, or NULL */
+PyObject *dg_call_whole(PyObject *function, PyObject *args, dg_raised *late);
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */

@@ -70,6 +70,19 @@ void dg_set_errstate(PyObject *variable, PyObject *harmless)
     Py_CLEAR(harmless_state);
 }
 
+/* What a function of the compiler's answers; NULL where it fails, without an exception. What a signal's handler raises meanwhile is raised
+   in the next code of the user's. */
+static PyObject *answer_of(PyObject *function)
+{
+    dg_raised late = {0};
+    PyObject *answer = dg_call_whole(function, NULL, &late);
+    if (!answer)
+        PyErr_Clear();
+    if (late.type && dg_raise_later(&late) < 0)
+        PyErr_WriteUnraisable(function);
+    return answer;
+}
+
 static int errstate_holds(void)
 {
     PyObject *state = NULL;
@@ -83,7 +96,7 @@ static int errstate_holds(void)
             return 1;
         }
     }
-    PyObject *answer = errstate_harmless ? PyObject_CallNoArgs(errstate_harmless) : NULL;
+    PyObject *answer = errstate_harmless ? answer_of(errstate_harmless) : NULL;
     int holds = answer && PyObject_IsTrue(answer) == 1;
     Py_XDECREF(answer);
     PyErr_Clear();
@@ -1138,10 +1151,9 @@ static int set_holds(const instruction *g, PyObject *object)
 
 static int token_holds(const instruction *g)
 {
-    PyObject *now = PyObject_CallNoArgs(g->key);
+    PyObject *now = answer_of(g->key);
     int holds = now && equal_holds(g, now);
     Py_XDECREF(now);
-    PyErr_Clear();
     return holds;
 }
 

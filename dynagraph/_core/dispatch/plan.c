@@ -650,13 +650,13 @@ static int is_final(void)
    a signal's handler has raised as well. */
 static void refuse_if_may(const dg_plan *plan)
 {
-    dg_raised raised;
-    if (!plan->may_refuse || !PyErr_ExceptionMatches(PyExc_Exception) || is_final())
+    dg_raised late = {0};
+    if (!plan->may_refuse || is_final())
         return;
-    if (!dg_is_of_signal())
+    if (dg_put_off(&late))
+        dg_raise_later(&late);
+    else if (PyErr_ExceptionMatches(PyExc_Exception))
         PyErr_Clear();
-    else if (dg_take_raised(&raised))
-        dg_raise_later(&raised);
 }
 
 /* What a signal's handler raises while the program runs is not the program's: it waits until code of the user's runs, which may be

@@ -360,34 +360,13 @@ static PyObject *build_dict(const dg_recipe *recipe, dg_results *results)
     return dict;
 }
 
-/* whether the exception that is set waits: a signal's handler raised it */
-static int is_put_off(dg_raised *late)
-{
-    dg_raised raised;
-    if (!dg_is_interrupt() || !dg_take_raised(&raised))
-        return 0;
-    dg_drop_raised(late); /* as in any other code the last one counts */
-    *late = raised;
-    return 1;
-}
-
-/* Makes an object, which nobody sees before the call is over: so what a signal's handler raises meanwhile waits, and it is made again.
-   The bound is for a function that raises KeyboardInterrupt of its own. */
-static PyObject *make(PyObject *function, PyObject *args, dg_raised *late)
-{
-    PyObject *made;
-    for (int again = 100; !(made = PyObject_CallObject(function, args)) && again > 0 && is_put_off(late); --again)
-        ;
-    return made;
-}
-
 /* The steps of a "do" before its result. What a signal cuts off in one of them (in a file's own write) is not done again; the others are
    done as they would be, had the signal come behind them. */
 static int run_steps(const dg_recipe *recipe, dg_results *results)
 {
     for (int k = 0; k < recipe->n_parts - 1; ++k) {
         PyObject *dropped = dg_recipe_build(recipe->parts[k], results);
-        if (!dropped && !is_put_off(&results->frame->late))
+        if (!dropped && !dg_put_off(&results->frame->late))
             return -1;
         Py_XDECREF(dropped);
     }
@@ -419,7 +398,7 @@ PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results)
     }
     case R_MAKE: {
         PyObject *args = build_sequence(recipe, results);
-        PyObject *result = args ? make(recipe->object, args, &results->frame->late) : NULL;
+        PyObject *result = args ? dg_call_whole(recipe->object, args, &results->frame->late) : NULL;
         Py_XDECREF(args);
         return result;
     }

@@ -56,7 +56,25 @@ int dg_is_of_signal(void)
     return is;
 }
 
-int dg_is_interrupt(void) { return PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || dg_is_of_signal(); }
+int dg_put_off(dg_raised *late)
+{
+    dg_raised raised;
+    if (!(PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) || dg_is_of_signal()) || !dg_take_raised(&raised))
+        return 0;
+    dg_drop_raised(late); /* as in any other code the last one counts */
+    *late = raised;
+    return 1;
+}
+
+enum { MOST_REPEATED = 100 }; /* a bound for functions that raise KeyboardInterrupt of their own */
+
+PyObject *dg_call_whole(PyObject *function, PyObject *args, dg_raised *late)
+{
+    PyObject *result;
+    for (int n = 0; !(result = PyObject_CallObject(function, args)) && n < MOST_REPEATED && dg_put_off(late); ++n)
+        ;
+    return result;
+}
 
 static int raise_now(void *argument)
 {
