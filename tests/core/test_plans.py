@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 import time
+import traceback
 import weakref
 from collections import namedtuple
 from typing import Any
@@ -619,24 +621,27 @@ def test_an_interrupt_comes_out_of_a_call_out() -> None:
         calling_out(interrupted).call_or((np.arange(4.0),), Tail(lambda: "plainly"))
 
 
-def test_what_a_handler_raises_in_a_call_out_is_not_the_programs() -> None:
-    """It is raised when the program is done, as if the signal had come then."""
-    times: list[int] = []
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
+def test_what_a_handler_raises_in_a_call_out_is_raised_in_the_plain_function(error: type[BaseException]) -> None:
+    """As if the signal had come when the plain function began."""
+
+    def handler(*_: Any) -> None:
+        raise error
 
     def disturbed(number: int, sizes: tuple, operands: tuple, results: tuple) -> None:
-        times.append(1)
-        if len(times) == 1:
-            raise OSError("from a handler")
+        signal.raise_signal(signal.SIGUSR1)
         results[0][...] = operands[0]
 
-    seen: Any = None
+    def plainly() -> str:
+        return "not raised"
+
+    before = signal.signal(signal.SIGUSR1, handler)
     try:
-        calling_out(disturbed).run((np.arange(4.0),))
-        for _ in range(1000):
-            pass
-    except OSError as error:
-        seen = error
-    assert seen is not None and len(times) == 2
+        with pytest.raises(error) as raised:
+            calling_out(disturbed).call_or((np.arange(4.0),), Tail(plainly))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "plainly" in [frame.name for frame in traceback.extract_tb(raised.tb)]
 
 
 def test_what_is_called_out_must_be_callable() -> None:
