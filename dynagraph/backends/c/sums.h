@@ -1,7 +1,9 @@
 /* The order of NumPy's sums, so that they have its bits: pairwise, and blocks of at most 128 numbers in eight accumulators (those of
    a complex sum are four pairs).  The vectors are a way to write eight numbers: their width on the machine does not tell.  Two blocks
-   are added up at a time, to hide the latency of an addition; four at a time are slower where the numbers come from memory. */
+   are added up at a time, to hide the latency of an addition; of what is too long for the caches one, fetched ahead. */
 #define DG_PAIRWISE_BLOCK 128
+#define DG_FAR 65536  /* real numbers */
+#define DG_AHEAD 512  /* bytes */
 
 /* where NumPy divides so many real, or complex, numbers */
 static inline int64_t dg_half(int64_t n, int width)
@@ -96,8 +98,24 @@ static inline int64_t dg_half(int64_t n, int width)
         dg_load_##real(&r, a);                                                                                           \
         return dg_rest_##suffix(r, a, 8, n);                                                                             \
     }                                                                                                                    \
+    static C dg_far_##suffix(const T *a, int64_t n)                                                                      \
+    {                                                                                                                    \
+        const int64_t left = dg_half(n, 1);                                                                              \
+        if (n > DG_PAIRWISE_BLOCK)                                                                                       \
+            return dg_far_##suffix(a, left) + dg_far_##suffix(a + left, n - left);                                       \
+        dg_eight_##real r;                                                                                               \
+        dg_load_##real(&r, a);                                                                                           \
+        int64_t i = 8;                                                                                                   \
+        for (; i + 8 <= n; i += 8) {                                                                                     \
+            __builtin_prefetch(a + i + DG_AHEAD / sizeof(T));                                                            \
+            dg_add_##real(&r, a + i);                                                                                    \
+        }                                                                                                                \
+        return dg_rest_##suffix(r, a, i, n);                                                                             \
+    }                                                                                                                    \
     static __attribute__((unused)) C dg_sum_##suffix(const T *a, int64_t n)                                              \
     {                                                                                                                    \
+        if (n > DG_FAR)                                                                                                  \
+            return dg_far_##suffix(a, n);                                                                                \
         if (n <= DG_PAIRWISE_BLOCK)                                                                                      \
             return dg_block_##suffix(a, n);                                                                              \
         const int64_t left = dg_half(n, 1), right = n - left;                                                            \

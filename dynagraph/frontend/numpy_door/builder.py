@@ -15,14 +15,14 @@ import numpy as np
 
 from dynagraph.errors import DTypeError, ShapeError
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, lies_in_c_order, packed_strides, reduced_order, rule_of
-from dynagraph.frontend.numpy_door.walks import walk_of
+from dynagraph.frontend.numpy_door.walks import memory_walk, walk_of
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node, with_strides
-from dynagraph.ir.ops import OPS, Strided, memory_of, strided_of, view_of
+from dynagraph.ir.ops import OPS, Strided, Walk, memory_of, strided_of, view_of
 from dynagraph.ir.passes.fold import known_value
 from dynagraph.ir.ranges import known_range
-from dynagraph.ir.shapes import Dim, SymInt, same_dim
+from dynagraph.ir.shapes import Dim, SymInt, numel, same_dim
 
 Scalar = Union[bool, int, float, complex, SymInt]
 CheckOp = Callable[[str, Callable[[], bool], int], None]  # the op, whether its operands lie in C order, the rank of the result
@@ -133,6 +133,25 @@ class Builder:
             x = self.call("transpose", x, axes=tuple(turned.get(k, k) for k in range(x.ndim)))
         node = self.call(op_name, x, axis=axis, keepdims=keepdims, walk=walk)
         return node if node.ndim < 2 else self.lay(node, reduced_order(operands, axis, keepdims))
+
+    def sum_from(
+        self, start: Node, x: Node, axis: tuple[int, ...], keepdims: bool, given: Sequence[Strided], casts: bool
+    ) -> Node:
+        """A sum in NumPy's order that begins with a number: what is added up pairwise, and then that in turn behind the start."""
+        order, walk = memory_walk(given, axis, casts)
+        turns, together = order[: len(order) - walk.axes], order[len(order) - walk.axes :]
+        kept = tuple(k for k in range(x.ndim) if k not in axis)
+        x = self.call("transpose", x, axes=(*turns, *kept, *together))
+        if together:
+            x = self.call("sum", x, axis=tuple(range(x.ndim - len(together), x.ndim)), keepdims=False, walk=walk)
+        shape = x.shape[len(turns) :]
+        rows = self.call("reshape", x, shape=(numel(x.shape[: len(turns)]), *shape))
+        first = self.call("broadcast_to", start, shape=(1, *shape))
+        total = self.call("sum", self.call("concatenate", first, rows, axis=0), axis=(0,), keepdims=False, walk=Walk(0))
+        if keepdims:
+            whole = iter(shape)
+            total = self.call("reshape", total, shape=tuple(1 if k in axis else next(whole) for k in range(len(kept) + len(axis))))
+        return total
 
     def layout(self, node: Node) -> Strided:
         """Where NumPy has the elements of a value, relative to the array whose memory they lie in."""

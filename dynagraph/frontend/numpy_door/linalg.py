@@ -351,8 +351,8 @@ def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = 
     node = node if node.dtype.is_inexact else b.lay(b.cast(node, dtypes.float64), copy_order(b.layout(node)))
     whole = axis is None
     axes = tuple(range(node.ndim)) if whole else several_axes(axis, node.ndim, "norm")
-    if ord is None and whole:
-        return _root_of_squares(b, node, axes, keepdims)
+    if whole and (ord is None or (ord in ("f", "fro") and node.ndim == 2) or (ord == 2 and node.ndim == 1)):
+        return _norm_of_all(b, node, keepdims)
     if len(axes) not in (1, 2):
         raise numpy_error(f"norm: takes one or two axes, got {len(axes)}")
     if len(axes) == 1:
@@ -360,9 +360,20 @@ def norm(b: Builder, x: Any, ord: Any = None, axis: Any = None, keepdims: Any = 
     return _matrix_norm(b, node, ord, axes, keepdims)
 
 
-def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:
-    if x.dtype is dtypes.float16 and len(axes) == x.ndim:
+def _norm_of_all(b: Builder, x: Node, keepdims: Any) -> Node:
+    """NumPy takes the dot product of the elements, as they lie in memory, with themselves; another library adds up squares."""
+    if x.dtype is dtypes.float16:
         raise Unsupported("UNSUPPORTED_DTYPE", "norm: of all halves is not captured; NumPy sums their squares in float32")
+    if b.check_op is not None:
+        return _root_of_squares(b, x, tuple(range(x.ndim)), keepdims)
+    flat = ravel(b, permute(b, x, list(copy_order(b.layout(x)))))
+    parts = [b.call("real", flat), b.call("imag", flat)] if x.dtype.is_complex else [flat]
+    squares = [_dot(b, part, part) for part in parts]
+    root = b.call("sqrt", b.call("add", *squares) if len(squares) == 2 else squares[0])
+    return reshape(b, root, (1,) * x.ndim) if flag(keepdims, "norm") else root
+
+
+def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:
     parts = [b.call("real", x), b.call("imag", x)] if x.dtype.is_complex else [x]
     squares = [b.call("square", part) for part in parts]
     return b.call("sqrt", reduce(b, "sum", b.call("add", *squares) if len(squares) == 2 else squares[0], axes, keepdims))

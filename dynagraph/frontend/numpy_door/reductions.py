@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -173,28 +174,43 @@ def _divided(b: Builder, total: Node, count: Node) -> Node:
     return b.cast(b.call("divide", b.cast(total, dtypes.float64), count), total.dtype)
 
 
-def _total(b: Builder, x: Node, dtype: DType, chosen: Node | None, axes: tuple[int, ...], keepdims: bool) -> Node:
+@dataclass(frozen=True)
+class _Chosen:
+    """The elements that are taken: where a mask is true, and where there is a number, of functions that leave out NaN."""
+
+    mask: Node | None
+    present: Node | None
+
+    def all_of(self, b: Builder) -> Node | None:
+        if self.mask is None or self.present is None:
+            return self.mask if self.present is None else self.present
+        return b.call("logical_and", self.present, self.mask)
+
+
+def _total(b: Builder, x: Node, dtype: DType, chosen: _Chosen, axes: tuple[int, ...], keepdims: bool) -> Node:
     """The sum of the chosen elements, as NumPy casts and adds them."""
-    given = [b.layout(n) for n in (x, chosen) if n is not None]
-    casts, x = x.dtype is not dtype, b.cast(x, dtype)
-    if chosen is not None:
-        x = b.call("where", chosen, x, b.scalar(0, x.dtype))
+    given = [b.layout(n) for n in (x, chosen.mask) if n is not None]
+    casts, x, taken = x.dtype is not dtype, b.cast(x, dtype), chosen.all_of(b)
+    if taken is not None:
+        x = b.call("where", taken, x, b.scalar(0, x.dtype))
     return b.accumulate("sum", x, axes, keepdims, given, casts)
 
 
-def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Node:
+def _mean(b: Builder, a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any, present: Node | None = None) -> Node:
     x, mask = b.as_node(a), mask_of(b, _everywhere(where), "mean")
+    chosen = _Chosen(mask, present)
     wanted = _wanted(x, dtype, "mean")
     axes, keeps = reduced_axes(axis, x.ndim, "mean"), _kept(keepdims, "mean")
     check_count(x, axes, 0, "mean")
-    if mask is None:
+    taken = chosen.all_of(b)
+    if taken is None:
         casts = x.dtype is not wanted or (x.dtype is dtypes.float16 and dtype is None)
         return b.accumulate("mean", b.cast(x, wanted), axes, keeps, [b.layout(x)], casts)
     given, x = x, b.cast(x, wanted)
     _check_real(x, "mean", dtypes.float16)
-    count = _counted(b, mask, x, axes, keeps, "mean")
+    count = _counted(b, taken, x, axes, keeps, "mean")
     b.refuse_where(b.call("equal", count, b.scalar(0.0, count.dtype)))
-    return _divided(b, _total(b, given, wanted, mask, axes, keeps), count)
+    return _divided(b, _total(b, given, wanted, chosen, axes, keeps), count)
 
 
 @numpy_function(np.mean, method="mean", at_default=("out",))
@@ -220,38 +236,59 @@ def _ddof(ddof: Any, correction: Any, who: str) -> int | float:
     return ddof  # type: ignore[no-any-return]
 
 
-def _variance(b: Builder, op: str, a: Any, axis: Any, dtype: Any, ddof: int | float, keepdims: Any, where: Any, mean: Any) -> Node:
+def _variance(
+    b: Builder,
+    op: str,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    ddof: int | float,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    present: Node | None = None,
+) -> Node:
     """By its definition, in NumPy's steps; of another library by the op of that name."""
     x, mask = b.as_node(a), mask_of(b, _everywhere(where), op)
     wanted = _wanted(x, dtype, op)
     axes, keeps = reduced_axes(axis, x.ndim, op), _kept(keepdims, op)
     only(dtype is None or not wanted.is_complex, op, "dtype", dtype, "the result would be complex")
-    if mask is None:
+    chosen = _Chosen(mask, present)
+    if mask is None and present is None:
         check_count(x, axes, ddof, op)
         if b.check_op is not None and (mean is UNSET or mean is None):
             return b.call(op, b.cast(x, wanted), axis=axes, keepdims=keeps, ddof=ddof)
     else:
         _check_real(x, op, dtypes.float16)
-    return _spread(b, op, x, wanted, mask, axes, keeps, ddof, None if mean is UNSET else mean)
+    return _spread(b, op, x, wanted, chosen, axes, keeps, ddof, None if mean is UNSET else mean)
 
 
 def _spread(
-    b: Builder, op: str, x: Node, dtype: DType, mask: Node | None, axes: tuple[int, ...], keeps: bool, ddof: int | float, mean: Any
+    b: Builder,
+    op: str,
+    x: Node,
+    dtype: DType,
+    chosen: _Chosen,
+    axes: tuple[int, ...],
+    keeps: bool,
+    ddof: int | float,
+    mean: Any,
 ) -> Node:
     """Of the chosen elements.  The program refuses where there are too few: NumPy warns."""
+    taken = chosen.all_of(b)
     if mean is not None:
         center = b.as_node(mean)
         only(center.dtype is dtype, op, "mean", center.dtype, "it must have the dtype of the result")
     else:
-        total = _total(b, x, dtype, mask, axes, True)
-        center = _over_count(b, total, x, axes) if mask is None else _divided(b, total, _counted(b, mask, x, axes, True, op))
+        total = _total(b, x, dtype, chosen, axes, True)
+        center = _over_count(b, total, x, axes) if taken is None else _divided(b, total, _counted(b, taken, x, axes, True, op))
     squares = _squares(b, apply(b, np.subtract, x, center))
     only(same_shape(squares.shape, x.shape), op, "mean", center.shape, "it must broadcast to the array")
-    total = _total(b, squares, dtype.real, mask, axes, keeps)
-    if mask is None:
+    total = _total(b, squares, dtype.real, chosen, axes, keeps)
+    if taken is None:
         result = _over_count(b, total, x, axes, ddof)
     else:
-        count = _counted(b, mask, x, axes, keeps, op)
+        count = _counted(b, taken, x, axes, keeps, op)
         freedom = b.call("subtract", count, b.scalar(float(ddof), count.dtype))
         b.refuse_where(b.call("less_equal", freedom, b.scalar(0.0, count.dtype)))
         result = _divided(b, total, freedom)
@@ -420,13 +457,11 @@ def nanmean(
     _check_real(x, "nanmean")
     if not x.dtype.is_float:
         return _mean(b, x, axis, dtype, keepdims, where)
-    return _mean(b, x, loose_axis(axis, x), dtype, keepdims, _present(b, x, where, "nanmean"))
+    return _mean(b, _without_nan(b, x, 0.0), loose_axis(axis, x), dtype, keepdims, where, _present(b, x))
 
 
-def _present(b: Builder, x: Node, where: Any, who: str) -> Node:
-    """Where there is a number, among the places that `where` chooses."""
-    mask, present = mask_of(b, _everywhere(where), who), b.call("logical_not", b.call("isnan", x))
-    return present if mask is None else b.call("logical_and", present, mask)
+def _present(b: Builder, x: Node) -> Node:
+    return b.call("logical_not", b.call("isnan", x))
 
 
 def _nan_variance(op: str) -> Callable[..., Node]:
@@ -449,8 +484,8 @@ def _nan_variance(op: str) -> Callable[..., Node]:
             return _variance(b, op, x, axis, dtype, freedom, keepdims, where, mean)
         same = dtype is None or known_dtype(dtype, op) is x.dtype  # else NumPy rounds on the way
         only(same, f"nan{op}", "dtype", dtype, "cast the array first")
-        chosen = _present(b, x, where, f"nan{op}")
-        return _variance(b, op, x, loose_axis(axis, x), None, freedom, keepdims, chosen, mean)
+        values = _without_nan(b, x, 0.0)
+        return _variance(b, op, values, loose_axis(axis, x), None, freedom, keepdims, where, mean, _present(b, x))
 
     return door
 

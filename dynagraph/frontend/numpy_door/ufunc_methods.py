@@ -118,7 +118,10 @@ def reduce_by(
         _check_elements(x, axes, name)
     if target is not None and target.ndim == (x.ndim if keeps else x.ndim - len(axes)):
         given = [*given, result_among(b.layout(target), x.ndim, axes, keeps)]
-    result = _reduced(b, ufunc, x, axes, keeps, start, partial(b.accumulate, given=given, casts=casts))
+    if start is not None and ufunc is np.add and loop.is_float and not loop.is_half and axes and b.check_op is None:
+        result = b.sum_from(start, x, axes, keeps, given, casts)
+    else:
+        result = _reduced(b, ufunc, x, axes, keeps, start, partial(b.accumulate, given=given, casts=casts))
     return checked_shape(_laid(b, result, lambda: reduced_order(given, axes, keeps)), target, name)
 
 

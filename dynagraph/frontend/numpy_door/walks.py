@@ -25,9 +25,14 @@ def walk_of(operands: Sequence[Strided], axes: Sequence[int], casts: bool) -> tu
     `operands`: the array, and what goes with it through the iterator: a mask, and a given result, of which only the axes that are
     kept have strides.  `casts`: whether the array has another dtype than the sum.
     """
-    x, rank = operands[0], len(operands[0].shape)
     if not casts and all(map(lies_in_c_order, operands)):
         return None
+    return memory_walk(operands, axes, casts)
+
+
+def memory_walk(operands: Sequence[Strided], axes: Sequence[int], casts: bool) -> tuple[Order, Walk]:
+    """As `walk_of`, also of arrays without gaps."""
+    x, rank = operands[0], len(operands[0].shape)
     steps = [steps_of(o, rank) for o in operands]
     order = [k for k in iteration_order(steps, rank) if x.shape[k] != 1]
     runs = _runs(x.shape, steps, list(takewhile(lambda k: k in axes, reversed(order))))

@@ -10,9 +10,11 @@ from itertools import count, groupby
 from dynagraph import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Composite, Reduction, Walk
+from dynagraph.ir.ops import OPS, Composite, Elementwise, Reduction, Walk, strided_of, view_of
 from dynagraph.ir.rewrite import replace
-from dynagraph.ir.shapes import same_dim, same_shape
+from dynagraph.ir.shapes import hint_of, same_dim, same_shape
+
+Axes = tuple[int, ...]
 
 MAX_DEPTH = 50  # decompositions within decompositions; more means that rows are made of each other in a circle
 _IN_ORDER = frozenset({"sum", "prod"})
@@ -58,12 +60,12 @@ def expansion(node: Node) -> Node:
 
 def _split_axes(node: Node) -> None:
     """max over (0, 2) is the max over 2, then over 0: loops reduce one run of axes at a time."""
-    runs = contiguous_runs(node.attrs["axis"])
-    if len(runs) < 2 or node.op.name not in _SUCCESSIVE:
+    runs, in_order = contiguous_runs(node.attrs["axis"]), node.op.name in _IN_ORDER and node.dtype.is_inexact
+    if (len(runs) < 2 and not (in_order and _is_across(node))) or node.op.name not in _SUCCESSIVE:
         return
     value = node.args[0]
     with node.graph.inserting_before(node):
-        if node.op.name in _IN_ORDER and node.dtype.is_inexact:
+        if in_order:
             value = _over_one_run(node)
         else:
             for axes in reversed(runs):  # the last first: the axes before it keep their numbers
@@ -78,12 +80,38 @@ def _over_one_run(node: Node) -> Node:
     last = max((k for k in kept if not same_dim(operand.shape[k], 1)), default=-1)
     inside = sum(k > last for k in axes)
     is_innermost = any(k > last and not same_dim(operand.shape[k], 1) for k in axes)
-    order = kept + axes if is_innermost else axes + kept
+    walk = node.attrs["walk"] or Walk(inside if is_innermost else 0)
+    columns = kept if walk.axes else _by_memory(operand, kept)
+    order = columns + axes if walk.axes else axes + columns
     turned = node.graph.call(OPS["transpose"], operand, axes=order)
     run = tuple(sorted(map(order.index, axes)))
-    walk = node.attrs["walk"] or Walk(inside if is_innermost else 0)
     total = node.graph.call(node.op, turned, axis=run, keepdims=False, walk=walk)
+    if columns != kept:
+        total = node.graph.call(OPS["transpose"], total, axes=tuple(map(columns.index, kept)))
     return node.graph.call(OPS["reshape"], total, shape=node.shape) if node.attrs["keepdims"] else total
+
+
+def _is_across(node: Node) -> bool:
+    """Whether a sum in turn is of rows that lie side by side in memory: it adds up whole columns where the last axis is kept."""
+    (operand,), axes, walk = node.args, node.attrs["axis"], node.attrs["walk"]
+    if walk is None or walk.axes:
+        return False
+    long = [k for k in range(operand.ndim) if not same_dim(operand.shape[k], 1)]
+    kept = _by_memory(operand, tuple(k for k in long if k not in axes))
+    return bool(kept) and len(kept) < len(long) and kept[-1] != long[-1]
+
+
+def _by_memory(operand: Node, axes: Axes) -> Axes:
+    """Axes by falling strides in the memory of the first array, as large as the operand, that it is computed from."""
+    node, found = operand, view_of(operand)
+    while found is None and node.kind == "call_function":
+        as_large = [a for a in node.args if same_shape(a.shape, operand.shape)]
+        if not isinstance(node.op.lowering, Elementwise) or not as_large:
+            return axes
+        node = as_large[0]
+        found = view_of(node)
+    strides = (strided_of(node) if found is None else found[1]).strides
+    return tuple(sorted(axes, key=lambda k: -abs(hint_of(strides[k]))))
 
 
 def contiguous_runs(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
