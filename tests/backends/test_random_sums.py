@@ -16,6 +16,7 @@ AT_ONCE = 30  # compiling takes longer than running
 ROUNDS = 350
 LIMITS = (0, 20_000, 150, 40, 12)  # of sizes, by rank
 LARGEST = 60_000
+ELIDED = 2**18  # bytes from which on NumPy writes over temporaries, wherever the other operand lies
 DTYPES = ("float32", "float64", "complex64", "complex128", "float16", "int32", "uint8", "bool")
 WEIGHTS = (0.3, 0.3, 0.1, 0.1, 0.1, 0.05, 0.03, 0.02)
 ACCUMULATED = {"float32": "float64", "float16": "float32", "complex64": "complex128"}
@@ -102,6 +103,8 @@ def of_float64(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any])
 
 def of_two(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
     options.pop("dtype", None)
+    if x.size * 16 > ELIDED:
+        return fused(rng, x.astype("float64"), options)
     y = some_array(rng, "float64", x.shape)
     if y.shape != x.shape:
         y = np.asfortranarray(rng.standard_normal(x.shape))
@@ -113,9 +116,66 @@ def fused(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> C
     return Case(f"fused sum({options})", lambda x: (x * 2.5 - 1).sum(**options), (x,))
 
 
+def with_nan(name: str) -> Callable[..., Case]:
+    def case(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+        options.pop("dtype", None)
+        x = x.real if x.dtype.kind == "c" else x if x.dtype.kind == "f" and x.itemsize > 2 else x.astype("float64")
+        if reduced(x, options) < 20:
+            return of_two(rng, x, options)
+        return Case(f"{name}({options}) with NaN", lambda x: getattr(np, name)(np.where(abs(x) < 0.05, np.nan, x), **options), (x,))
+
+    return case
+
+
+def initial(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    if x.dtype.kind == "c" or x.dtype == "float16":
+        return method("sum")(rng, x, options)
+    options = {**options, "initial": 2.5, "dtype": "float64"}
+    return Case(f"sum({options})", lambda x: x.sum(**options), (x,))
+
+
+def average(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    options.pop("dtype", None)
+    if x.dtype.kind == "c":
+        return method("mean")(rng, x, options)
+    return Case(f"average({options})", lambda x, w: np.average(x, weights=w, **options), (x, rng.random(x.shape)))
+
+
+def segments(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    if x.dtype.kind != "f":
+        return of_float64(rng, x, options)
+    axis = int(rng.integers(x.ndim))
+    starts = sorted(rng.integers(0, x.shape[axis], 3).tolist())
+    return Case(f"add.reduceat({starts}, {axis})", lambda x: np.add.reduceat(x, starts, axis=axis), (x,))
+
+
+def running(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    axis = int(rng.integers(x.ndim))
+    return Case(f"cumsum({axis})", lambda x: x.cumsum(axis=axis, dtype=options.get("dtype")), (x,))
+
+
+def norm(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    """NumPy's own complex products depend on its SIMD path, and halves are not captured."""
+    if x.dtype.kind == "c" or x.dtype == "float16":
+        return method("mean")(rng, x, options)
+    axis = None if rng.random() < 0.5 else int(rng.integers(x.ndim))
+    return Case(f"norm({axis})", lambda x: np.linalg.norm(x, axis=axis), (x,))
+
+
+def given_out(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    options.pop("dtype", None)
+    dtype = x.dtype if x.dtype.kind in "fc" else np.dtype("float64")
+    y = np.sum(x, **options, dtype=dtype)
+    order = str(rng.choice(["C", "F"]))
+    text = f"sum({options}, out={order})"
+    return Case(text, lambda x: np.sum(x, **options, dtype=dtype, out=np.zeros(y.shape, dtype, order)), (x,))
+
+
 KINDS: dict[str, Callable[..., Case]] = {
     "sum": method("sum"), "fused": fused, "mean": method("mean"), "var": method("var"), "std": method("std"),
-    "sum of float64": of_float64, "two operands": of_two,
+    "sum of float64": of_float64, "two operands": of_two, "nansum": with_nan("nansum"), "nanmean": with_nan("nanmean"),
+    "nanvar": with_nan("nanvar"), "initial": initial, "average": average, "reduceat": segments, "cumsum": running, "norm": norm,
+    "out": given_out,
 }  # fmt: skip
 
 

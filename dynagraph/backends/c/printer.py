@@ -43,8 +43,10 @@ from dynagraph.ir.loops import (
     loaded_buffers,
     map_expr,
     stored_buffers,
+    substitute,
 )
 from dynagraph.ir.ops import EXTREMES, Walk
+from dynagraph.ir.passes.collapse import one_divisor
 from dynagraph.ir.passes.lower import combined
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import expr_of, same_dim
@@ -1033,26 +1035,39 @@ class _WalkPrinter:
 
     def _leaf(self, length: int | None) -> None:
         """``{name}_sum``: the sum of `n` elements from `at` on, where they lie, or of a copy of them."""
-        sources = self._in_memory() or self._copies(length)
+        sources = self._in_memory() or [(source, 1) for source in self._copies(length)]
         n = "n" if length is None else str(length)
-        for a, source in zip(self.r.accumulators, sources):
+        for a, (source, step) in zip(self.r.accumulators, sources):
             number = self.c.number_type(a.dtype)
             dtype = dtypes.float32 if a.dtype.is_half else a.dtype
             numbers = n if not dtype.is_complex else f"2 * {n}"
-            self.out.line(f"{number} {a.name}_sum = dg_sum_{dtype.suffix}((const {dtype.real.ctype} *){source}, {numbers});")
+            name, steps = ("sum", "") if step == 1 else ("steps", f", {step}")
+            first = f"(const {dtype.real.ctype} *){source}"
+            self.out.line(f"{number} {a.name}_sum = dg_{name}_{dtype.suffix}({first}, {numbers}{steps});")
 
-    def _in_memory(self) -> list[str]:
-        """Where the elements of each accumulator are, if all of them lie behind one another."""
+    def _in_memory(self) -> list[tuple[str, int]]:
+        """Where the elements of each accumulator are, and how far apart, if that is known of all of them."""
         plain = not self.r.stores and len(self.axes) == 1
         if not plain or any(a.value.op != "load" or a.dtype.is_half for a in self.r.accumulators):
             return []
-        found = [self._address(*a.value.value) for a in self.r.accumulators]  # type: ignore[misc]
-        return [source for source in found if source is not None] if all(found) else []
+        found = [self._place(a) for a in self.r.accumulators]
+        return [place for place in found if place is not None] if all(found) else []
+
+    def _place(self, a: Accumulator) -> tuple[str, int] | None:
+        buffer: str
+        index: IntExpr
+        buffer, index = a.value.value  # type: ignore[misc]
+        step = index.coefficient(self.axes[-1].symbol)
+        known = None if step is None else step.constant
+        if not known or (known != 1 and a.dtype.is_complex):
+            return None
+        return self._first(buffer, index), known
 
     def _address(self, buffer: str, index: IntExpr) -> str | None:
+        return self._first(buffer, index) if index.coefficient(self.axes[-1].symbol) == 1 else None
+
+    def _first(self, buffer: str, index: IntExpr) -> str:
         symbol = self.axes[-1].symbol
-        if index.coefficient(symbol) != 1:
-            return None
         return f"&{self.c.element(buffer, self.c.integer(index.substitute({symbol.name: IntExpr.symbol('at')})))}"
 
     def _copies(self, length: int | None) -> list[str]:
@@ -1064,10 +1079,13 @@ class _WalkPrinter:
                 self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_copy[{size}] __attribute__((aligned(64)));")
         n = "n" if length is None else str(length)
         name = self.axes[-1].symbol.name
-        if len(self.axes) == 1:
+        divisor = one_divisor(self.axes[-1], (self.r,)) if len(self.axes) == 1 else None
+        if divisor is not None and divisor > 1:
+            self._copy_rows(sources, n, divisor)
+        elif len(self.axes) == 1:
             self.out.open(f"for (int64_t l = 0; l < {n}; ++l)")
             self.out.line(f"const int64_t {name} = at + l;")
-            self._elements(sources, "l")
+            self._elements(self.r, sources, "l")
             self.out.close()
         else:
             self.out.open(f"for (int64_t done = 0; done < {n};)")
@@ -1075,7 +1093,7 @@ class _WalkPrinter:
             self.out.line("const int64_t row = left < rest ? left : rest;")
             self.out.open("for (int64_t l = 0; l < row; ++l)")
             self.out.line(f"const int64_t {name} = first + l;")
-            self._elements(sources, "done + l")
+            self._elements(self.r, sources, "done + l")
             self.out.close()
             self.out.line("done += row;")
             self.out.line(f"{name} += row;")
@@ -1093,14 +1111,28 @@ class _WalkPrinter:
                 return self._address(store.buffer, store.index)
         return None
 
-    def _elements(self, sources: Sequence[str | None], place: str) -> None:
+    def _copy_rows(self, sources: Sequence[str | None], n: str, size: int) -> None:
+        """Along an axis that is rows of `size` elements: one row after the other, without divisions in between."""
+        (axis,) = self.axes
+        name = axis.symbol.name
+        number = IntExpr.symbol(f"{name}_row", 0, None)
+        (row,) = substitute((self.r,), {name: number * size + IntExpr.symbol(name, 0, size - 1)})
+        self.out.open(f"for (int64_t done = 0; done < {n};)")
+        self.out.line(f"const int64_t {name}_row = (at + done) / {size}, first = (at + done) % {size};")
+        self.out.line(f"const int64_t rest = {n} - done, left = {size} - first, row = left < rest ? left : rest;")
+        self.out.open("for (int64_t l = 0; l < row; ++l)")
+        self.out.line(f"const int64_t {name} = first + l;")
+        self._elements(row, sources, "done + l")  # type: ignore[arg-type]
+        self.out.close()
+        self.out.line("done += row;")
+        self.out.close()
+
+    def _elements(self, r: Reduce, sources: Sequence[str | None], place: str) -> None:
         scope = Scope()
-        for a, source, text in zip(
-            self.r.accumulators, sources, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)
-        ):
+        for a, source, text in zip(r.accumulators, sources, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             if source is None:
                 self.out.line(f"{a.name}_copy[{place}] = {text};")
-        self.c.block(self.r.stores, scope)
+        self.c.block(r.stores, scope)
 
     # -- the parts of one ---------------------------------------------------------------------------------------------
     def _tree(self) -> None:

@@ -133,6 +133,29 @@ static inline int64_t dg_half(int64_t n, int width)
         return dg_rest_##suffix(r, a, i, left) + dg_rest_##suffix(t, b, i, right);                                       \
     }
 
+/* the same of numbers that lie `step` apart */
+#define DG_DEFINE_STEPS(suffix, T)                                                                                       \
+    static __attribute__((unused)) T dg_steps_##suffix(const T *a, int64_t n, int64_t step)                              \
+    {                                                                                                                    \
+        if (n > DG_PAIRWISE_BLOCK) {                                                                                     \
+            const int64_t left = dg_half(n, 1);                                                                          \
+            return dg_steps_##suffix(a, left, step) + dg_steps_##suffix(a + left * step, n - left, step);                \
+        }                                                                                                                \
+        T r[8], sum = -(T)0;                                                                                             \
+        int64_t i = 0;                                                                                                   \
+        if (n >= 8) {                                                                                                    \
+            for (int k = 0; k < 8; ++k)                                                                                  \
+                r[k] = a[k * step];                                                                                      \
+            for (i = 8; i + 8 <= n; i += 8)                                                                              \
+                for (int k = 0; k < 8; ++k)                                                                              \
+                    r[k] += a[(i + k) * step];                                                                           \
+            sum = ((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7]));                                     \
+        }                                                                                                                \
+        for (; i < n; ++i)                                                                                               \
+            sum += a[i * step];                                                                                          \
+        return sum;                                                                                                      \
+    }
+
 DG_DEFINE_EIGHT(f32, float)
 DG_DEFINE_EIGHT(f64, double)
 DG_DEFINE_REST(f32, float)
@@ -141,6 +164,8 @@ DG_DEFINE_COMPLEX_REST(c64, float _Complex, float, f32)
 DG_DEFINE_COMPLEX_REST(c128, double _Complex, double, f64)
 DG_DEFINE_SUM(f32, float, float, f32)
 DG_DEFINE_SUM(f64, double, double, f64)
+DG_DEFINE_STEPS(f32, float)
+DG_DEFINE_STEPS(f64, double)
 DG_DEFINE_SUM(c64, float _Complex, float, f32)
 DG_DEFINE_SUM(c128, double _Complex, double, f64)
 

@@ -74,14 +74,19 @@ def _divisor(axis: Axis, body: Sequence[Statement]) -> int | None:
     """The one number by which indices divide the axis, and which divides its extent."""
     if axis.extent.constant is None or axis.start != 0:
         return None
+    size = one_divisor(axis, body)
+    return size if size is not None and 1 < size < axis.extent.constant and axis.extent.constant % size == 0 else None
+
+
+def one_divisor(axis: Axis, body: Sequence[Statement]) -> int | None:
+    """The one number by which indices divide the axis, if that is all that they do besides walking along it."""
     found: set[int | None] = set()
     for position in indices(body):
         for atom in position.atoms():
             if isinstance(atom, Apply) and axis.symbol in atom.left.symbols() | atom.right.symbols():
                 divides = atom.function in ("//", "%") and atom.left.terms == {(axis.symbol,): 1}
                 found.add(atom.right.constant if divides else None)
-    size = next(iter(found)) if len(found) == 1 else None
-    return size if size is not None and 1 < size < axis.extent.constant and axis.extent.constant % size == 0 else None
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _merge(axes: tuple[Axis, ...], body: Sequence[Statement]) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
