@@ -52,6 +52,7 @@ MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are 
 MAX_CALLEES = 256
 REST = 0.0003  # seconds of plain calls, by which a look at one that is not compiled is worth little
 LONGEST_REST = 1.0  # other functions may earn meanwhile
+UNASKED_CALLS = 7  # of a function that was measured to be faster plainly: guards cost up to a tenth of a short call
 
 
 _log = logging.getLogger("dynagraph.capture")
@@ -278,7 +279,9 @@ class Compilation(Locked):
         captured_at = time.perf_counter()
         _check_numbers(captured)
         executable = self.backend(captured.graph) if captured.has_operations else None
-        entry = make_entry(captured, executable, function.__closure__, self._is_measured(executable))
+        measured = self._is_measured(executable)
+        unasked = UNASKED_CALLS if measured and not self.options.fullgraph else 0
+        entry = make_entry(captured, executable, function.__closure__, measured, unasked)
         failed = entry.check(values)
         if failed is not None:
             raise _guard_break(captured, values, failed)
@@ -379,11 +382,16 @@ def _check_numbers(captured: Captured) -> None:
 
 
 def make_entry(
-    captured: Captured, executable: Executable | None, closure: tuple[Any, ...] | None = None, measured: bool = False
+    captured: Captured,
+    executable: Executable | None,
+    closure: tuple[Any, ...] | None = None,
+    measured: bool = False,
+    unasked: int = 0,
 ) -> Any:
     """The guards and the plan of a capture, as the dispatcher takes them; `executable` is None for a graph without operations.
 
-    `measured`: some calls may run plainly, to see which way is faster.
+    `measured`: some calls may run plainly, to see which way is faster.  `unasked`: where plain calls are, so many in a row are made
+    without asking the guards.
     """
     native = executable.native if executable is not None else None
     plan: _dispatch.NativePlan | _dispatch.PythonPlan
@@ -406,7 +414,7 @@ def make_entry(
             captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.call_out, captured.prologue,
             tuple(map(size_program, native.limits)),
         )
-    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured)
+    return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured, unasked)
 
 
 class _WouldRaise(CaptureError):

@@ -157,6 +157,7 @@ class Entry:
         plan: NativePlan | PythonPlan,
         closure: tuple[CellType, ...] | None = None,
         measured: bool = False,  # whether the plain function may prove faster
+        unasked: int = 0,  # so many calls in a row are then plain without asking the guards, while it is the only entry
     ) -> None: ...
     @property
     def stays_eager(self) -> bool:

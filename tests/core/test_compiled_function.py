@@ -544,15 +544,16 @@ def clock() -> Iterator[Clock]:
     set_clock(None)
 
 
-def measured(clock: Clock, **seconds: float) -> CompiledFunction:
+def measured(clock: Clock, unasked: int = 0, guards: tuple = (), **seconds: float) -> CompiledFunction:
     """A function whose only entry is measured; it and the entry take their time."""
     clock.seconds = seconds
 
-    def f() -> str:
+    def f(*args: object) -> str:
         return clock.spend("plain")
 
     cf = CompiledFunction(f, lambda *_: "missed")
-    cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", clock.spend, (("const", "compiled"),))), None, True))
+    plan = PythonPlan(lambda: (), 0, ("call", clock.spend, (("const", "compiled"),)))
+    cf.add_entry(Entry(guards, 1, plan, None, True, unasked))
     return cf
 
 
@@ -564,6 +565,23 @@ def test_a_measured_entry_takes_the_faster_way(clock: Clock, faster: str, slower
     assert clock.calls[:2] == ["plain", "compiled"] and clock.calls[2:] == [faster] * 298
     assert clock.calls.count("plain") == cf.counters()["stayed_eager"]
     assert [entry.stays_eager for entry in cf.entries] == [faster == "plain"]
+
+
+def test_functions_that_stay_eager_ask_their_guards_seldom(clock: Clock) -> None:
+    cf = measured(clock, unasked=3, guards=(("len", 0, 0),), plain=1e-5, compiled=5e-5)
+    for _ in range(3):  # plain, compiled, and the first that stays eager
+        cf()
+    assert [cf(1) for _ in range(4)] == ["plain"] * 3 + ["missed"]
+    assert [cf()] + [cf(1) for _ in range(4)] == ["plain"] * 4 + ["missed"]
+    for _ in range(1000):
+        cf()
+    assert clock.calls.count("compiled") > 1  # it is measured again
+    assert clock.calls.count("plain") == cf.counters()["stayed_eager"]
+    cf()
+    cf.add_entry(giving(n_registers=1, guards=(("len", 0, 1),)))
+    assert cf(1) == ()  # another entry may serve
+    with pytest.raises(ValueError, match="unasked=3; at least 0, and 0 where it is not measured"):
+        Entry((), 1, PythonPlan(lambda: (), 0, ("const", 1)), None, False, 3)
 
 
 def test_what_is_nearly_as_fast_is_measured_a_few_times(clock: Clock) -> None:

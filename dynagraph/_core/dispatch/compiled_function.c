@@ -85,6 +85,7 @@ typedef struct {
     int n_registers, n_parameters; /* how many values the guards and the plan read, at least */
     unsigned long long hits, plain;
     int n_symbols, n_choices; /* one choice for each class of sizes; none: the program serves always */
+    int unasked;              /* calls in a row that run plainly without asking the guards, where it stays eager */
     choice *choices;
 } entry_object;
 
@@ -204,11 +205,13 @@ static inline dg_frame frame_over(frame_memory *memory)
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"guards", "n_registers", "plan", "closure", "measured", NULL};
+    static char *names[] = {"guards", "n_registers", "plan", "closure", "measured", "unasked", NULL};
     PyObject *program, *plan, *closure = Py_None;
-    int n_registers, measured = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|Op:Entry", names, &program, &n_registers, &plan, &closure, &measured))
+    int n_registers, measured = 0, unasked = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|Opi:Entry", names, &program, &n_registers, &plan, &closure, &measured, &unasked))
         return NULL;
+    if (unasked < 0 || (unasked && !measured))
+        return PyErr_Format(PyExc_ValueError, "Entry: unasked=%d; at least 0, and 0 where it is not measured", unasked);
     if (!Py_IS_TYPE(plan, &dg_NativePlanType) && !Py_IS_TYPE(plan, &dg_PythonPlanType))
         return PyErr_Format(PyExc_TypeError, "Entry: expected a NativePlan or PythonPlan, got %s", Py_TYPE(plan)->tp_name);
     if (n_registers < 0 || n_registers > DG_MAX_REGISTERS)
@@ -226,6 +229,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     entry->n_registers = n_registers;
     entry->plan = Py_NewRef(plan);
+    entry->unasked = unasked;
     entry->n_symbols = dg_plan_symbols(plan);
     entry->n_choices = !measured ? 0 : entry->n_symbols ? SIZE_CLASSES : 1;
     entry->choices = measured ? PyMem_Calloc((size_t)entry->n_choices, sizeof(choice)) : NULL;
@@ -389,7 +393,8 @@ PyTypeObject dg_EntryType = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "dynagraph._core._dispatch.Entry",
     .tp_basicsize = sizeof(entry_object),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-    .tp_doc = "Entry(guards, n_registers, plan, closure=None): a plan, and what must hold for it to serve a call.",
+    .tp_doc = "Entry(guards, n_registers, plan, closure=None, measured=False, unasked=0): a plan, and what must hold for it to serve a "
+              "call.",
     .tp_new = entry_new,
     .tp_dealloc = (destructor)entry_dealloc,
     .tp_traverse = (traverseproc)entry_traverse,
@@ -482,6 +487,7 @@ typedef struct {
     entry_object **entries;
     int n_entries, capacity, recent;
     char enabled, measures; /* measures: some entry is being measured */
+    int unasked; /* so many of the next calls run plainly, whatever they are given: the one entry stays eager */
     unsigned long long hits, misses, refusals, stayed_eager;
     double plain; /* nanoseconds of plain calls that were timed */
     double put_off; /* plain calls have to take so many before on_miss is asked again */
@@ -494,6 +500,7 @@ static void clear_entries(compiled_function *self)
     self->entries = NULL;
     self->n_entries = self->capacity = self->recent = 0;
     self->measures = 0;
+    self->unasked = 0;
     for (int k = 0; k < n; ++k)
         Py_DECREF(entries[k]);
     PyMem_Free(entries);
@@ -565,6 +572,8 @@ static inline int runs_plainly(compiled_function *self, entry_object *entry, cho
         int plain = of->way == STAYS_EAGER;
         if (--of->left == 0)
             of->way = self->measures = MEASURED; /* from the next call on */
+        else if (plain && self->n_entries == 1 && entry->n_choices == 1 && of->left > (unsigned)entry->unasked)
+            self->unasked = entry->unasked;
         return plain;
     }
     if (of->way == NEW) { /* the first call of these sizes: it warms up, and is not timed */
@@ -644,6 +653,15 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
     if (!self->enabled || is_traced() || !dg_has_room(DG_ROOM_TO_RUN))
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+    if (self->unasked) { /* guards cost a noticeable part of short calls; plain calls are right without them */
+        choice *of = self->entries[0]->choices;
+        --self->unasked;
+        --of->left;
+        ++of->taken;
+        ++self->entries[0]->plain;
+        ++self->stayed_eager;
+        return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
+    }
     if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
         Py_XSETREF(self->code, Py_NewRef((PyObject *)code));
         clear_entries(self);
@@ -771,6 +789,7 @@ static PyObject *add_entry(compiled_function *self, PyObject *entry)
     Py_XSETREF(((entry_object *)entry)->closure, Py_XNewRef(PyFunction_GET_CLOSURE(self->function)));
     self->entries[self->n_entries] = (entry_object *)Py_NewRef(entry);
     self->recent = self->n_entries++;
+    self->unasked = 0;
     self->measures |= is_any((entry_object *)entry, MEASURED);
     Py_RETURN_NONE;
 }
