@@ -160,6 +160,12 @@ def _split_walk(graph: Graph, node: Node, target: Target) -> None:
             result = graph.call(OPS["sum"], parts, axis=(along,), keepdims=in_turn, walk=Walk(1, tree=True))
         if in_turn:
             result = graph.call(OPS["sum"], result, axis=axes[: len(axes) - walk.axes] + (along,), keepdims=False, walk=Walk(0))
+    _replace_reduction(graph, node, result)
+
+
+def _replace_reduction(graph: Graph, node: Node, result: Node) -> None:
+    """By the same values, in the accumulator's dtype and without the reduced axes."""
+    with graph.inserting_before(node):
         if result.dtype is not node.dtype:
             result = graph.call(OPS["cast"], result, dtype=node.dtype)
         if node.attrs["keepdims"]:
@@ -200,12 +206,7 @@ def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
             result = _position_of_extreme(graph, parts, positions, along, EXTREMES[kind])
         else:
             result = graph.call(node.op, parts, axis=(along,), keepdims=False)
-        if result.dtype is not node.dtype:
-            result = graph.call(OPS["cast"], result, dtype=node.dtype)
-        if node.attrs["keepdims"]:
-            result = graph.call(OPS["reshape"], result, shape=node.shape)
-    node.replace_all_uses_with(result)
-    graph.erase(node)
+    _replace_reduction(graph, node, result)
 
 
 def _reduce_in_turn(graph: Graph, node: Node, target: Target) -> None:
@@ -220,12 +221,7 @@ def _reduce_in_turn(graph: Graph, node: Node, target: Target) -> None:
             operand = graph.call(OPS["cast"], operand, dtype=dtypes.float32)
         inner = graph.call(node.op, operand, axis=axes[last:], keepdims=False)
         outer = result = graph.call(node.op, inner, axis=axes[:last], keepdims=False)
-        if result.dtype is not node.dtype:
-            result = graph.call(OPS["cast"], result, dtype=node.dtype)
-        if node.attrs["keepdims"]:
-            result = graph.call(OPS["reshape"], result, shape=node.shape)
-    node.replace_all_uses_with(result)
-    graph.erase(node)
+    _replace_reduction(graph, node, result)
     for part in (inner, outer):
         _split_reduction(graph, part, target)
 
