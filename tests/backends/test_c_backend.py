@@ -670,6 +670,18 @@ def test_symbolic_sizes_that_come_to_one_broadcast(function):
         np.testing.assert_array_equal(compiled(a), function(a))
 
 
+def test_integers_are_summed_over_the_rows_of_few_columns() -> None:
+    """gcc 12 lost rows of ten where it knew that there were seven columns."""
+
+    def sums(x: np.ndarray, y: np.ndarray, z: np.ndarray) -> list[np.ndarray]:
+        return [(x > 0).sum(axis=(0, 1, 3)), *(a.sum(axis=(0, 1)) for a in (y, z))]
+
+    rng = np.random.default_rng(0)
+    arrays = rng.standard_normal((11, 10, 7, 9)), rng.integers(-9, 9, (11, 10, 6)), rng.integers(-9, 9, (11, 10, 10))
+    for got, want in zip(dg.compile(sums, backend="c", fullgraph=True)(*arrays), sums(*arrays)):
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("op", ["sum", "prod", "max"])
 @pytest.mark.parametrize("first", [True, False])
 def test_reductions_over_no_axes_beside_others(op, first):

@@ -104,7 +104,7 @@ def of_float64(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any])
 def of_two(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
     options.pop("dtype", None)
     if x.size * 16 > ELIDED:
-        return fused(rng, x.astype("float64"), options)
+        return fused(rng, x, options)
     y = some_array(rng, "float64", x.shape)
     if y.shape != x.shape:
         y = np.asfortranarray(rng.standard_normal(x.shape))
@@ -122,7 +122,8 @@ def with_nan(name: str) -> Callable[..., Case]:
         x = x.real if x.dtype.kind == "c" else x if x.dtype.kind == "f" and x.itemsize > 2 else x.astype("float64")
         if reduced(x, options) < 20:
             return of_two(rng, x, options)
-        return Case(f"{name}({options}) with NaN", lambda x: getattr(np, name)(np.where(abs(x) < 0.05, np.nan, x), **options), (x,))
+        missing = rng.random(x.shape) < 0.1
+        return Case(f"{name}({options})", lambda x, m: getattr(np, name)(np.where(m, np.nan, x), **options), (x, missing))
 
     return case
 

@@ -835,7 +835,9 @@ class _KernelPrinter:
 
     def _open_columns(self, r: ColumnReduce) -> None:
         extent = self.c.integer(r.column.extent)
-        self.out.line(f"const int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});")
+        self.out.line(f"int width = (int)({extent} - first < {COLUMN_BLOCK} ? {extent} - first : {COLUMN_BLOCK});")
+        if not r.accumulator.dtype.is_inexact:  # gcc 12 loses rows of sums of 7 columns of int64 where it knows how many these are
+            self.out.line('__asm__("" : "+r"(width));')
 
     def _column_reduce(self, r: ColumnReduce) -> None:
         a, column = r.accumulator, r.column

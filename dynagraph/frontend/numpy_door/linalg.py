@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import as_index, flag, numpy_error, only, ravel, reshape, several_axes
+from dynagraph.frontend.numpy_door.arguments import as_index, flag, is_contiguous, numpy_error, only, ravel, reshape, several_axes
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply, resolve
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, iteration_order, steps_of
@@ -366,7 +366,9 @@ def _norm_of_all(b: Builder, x: Node, keepdims: Any) -> Node:
         raise Unsupported("UNSUPPORTED_DTYPE", "norm: of all halves is not captured; NumPy sums their squares in float32")
     if b.check_op is not None:
         return _root_of_squares(b, x, tuple(range(x.ndim)), keepdims)
-    flat = ravel(b, permute(b, x, list(copy_order(b.layout(x)))))
+    flat = ravel(b, permute(b, x, list(iteration_order([steps_of(b.layout(x), x.ndim)], x.ndim))))
+    if not is_contiguous(b, flat):
+        flat = b.copy(flat)
     parts = [b.call("real", flat), b.call("imag", flat)] if x.dtype.is_complex else [flat]
     squares = [_dot(b, part, part) for part in parts]
     root = b.call("sqrt", b.call("add", *squares) if len(squares) == 2 else squares[0])
