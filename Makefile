@@ -22,10 +22,11 @@ test-all: $(VENV)/.installed
 	$(PYTEST) -o faulthandler_timeout=1800 --all-cases
 	$(MAKE) test-zig
 
-# the tests of the C backend under the compiler of dynagraph[compiler], which is installed for it (100 MB)
+# the tests of the C backend under the compiler of dynagraph[compiler], which is installed for it (100 MB); ZIG_TESTS may name less
+ZIG_TESTS ?= tests/backends
 test-zig: $(VENV)/.installed
 	$(BIN)/python -c "import ziglang" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable ".[compiler]"
-	DYNAGRAPH_CC=ziglang $(PYTEST) tests/backends tests/ops
+	DYNAGRAPH_CC=ziglang $(PYTEST) $(ZIG_TESTS)
 
 # what depends on the version of Python: frame hook, dispatcher, capture
 test-frontend: $(VENV)/.installed
