@@ -66,5 +66,6 @@ def _holds_arrays(value: Any) -> bool:
 if _frame_hook is not None:
     _frame_hook.set_watcher(_on_frame)
     _dispatch.set_monitoring_tools(_frame_hook.monitoring_tools())
+    _dispatch.set_pending_signals(_frame_hook.pending_signals())
 
 __all__ = ["Compilation", "explained", "tape_primitives"]

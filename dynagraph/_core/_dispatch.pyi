@@ -250,6 +250,9 @@ def pool_trim(n_bytes: int, /) -> None:
     """Gives memory back to the system until at most so much is kept."""
 
 def pool_set_limit(n_bytes: int, /) -> None: ...
+def set_pending_signals(address: int, /) -> None:
+    """`_frame_hook.pending_signals()`: where native code sees that signals wait; 0: they wait until it has ended."""
+
 def set_monitoring_tools(address: int, /) -> None:
     """`_frame_hook.monitoring_tools()`: while there is a debugger or a coverage tool, calls run the plain functions."""
 

@@ -39,6 +39,9 @@ def monitoring_tools() -> int:
     While there is a debugger or a coverage tool among them, or a trace function is set, nothing is offered.
     """
 
+def pending_signals() -> int:
+    """The address of an int32 that is not 0 while signals wait for their Python handlers."""
+
 def is_active() -> bool:
     """Whether a thread watches."""
 

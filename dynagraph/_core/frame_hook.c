@@ -16,6 +16,7 @@
 #undef _PyGC_FINALIZED /* 3.12's internal header defines it again (gh-105268) */
 #include <internal/pycore_frame.h>
 #include <internal/pycore_interp.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 
 #include "stack.h"
@@ -434,6 +435,15 @@ static PyObject *monitoring_tools(PyObject *module, PyObject *ignored)
 #endif
 }
 
+static PyObject *pending_signals(PyObject *module, PyObject *ignored)
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return PyLong_FromVoidPtr(&_PyRuntime.signals.is_tripped);
+#else
+    return PyLong_FromVoidPtr(&_PyRuntime.ceval.signals_pending);
+#endif
+}
+
 static PyObject *is_active(PyObject *module, PyObject *ignored) { return PyBool_FromLong(n_extents > 0); }
 
 static PyObject *counters(PyObject *module, PyObject *ignored)
@@ -458,6 +468,8 @@ static PyMethodDef methods[] = {
      "watched() -> the function whose call this thread watches, or watches but for the watcher's call; or None"},
     {"monitoring_tools", monitoring_tools, METH_NOARGS,
      "monitoring_tools() -> the address of the names of sys.monitoring's tools, by number; 0: this version has none"},
+    {"pending_signals", pending_signals, METH_NOARGS,
+     "pending_signals() -> the address of an int32 that is not 0 while signals wait for their Python handlers"},
     {"is_active", is_active, METH_NOARGS, "is_active() -> whether a thread watches"},
     {"counters", counters, METH_NOARGS, "counters() -> {'offered': ..., 'swapped': ..., 'without_room': ...}"},
     {0},

@@ -4,10 +4,25 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 4
+#define DG_RUNTIME_VERSION 5
+
+/* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
+   run has computed is dropped: the flag itself may be cleared at any time. */
+typedef struct dg_stop {
+    const int32_t *signals; /* CPython's flag */
+    int32_t stopped;
+} dg_stop;
+
+static inline int dg_stops(dg_stop *stop)
+{
+    if (__builtin_expect(!__atomic_load_n(stop->signals, __ATOMIC_RELAXED), 1))
+        return 0;
+    __atomic_store_n(&stop->stopped, 1, __ATOMIC_RELAXED);
+    return 1;
+}
 
 /* iterations lo..hi of a kernel; `thread` is below n_threads */
-typedef void (*dg_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread);
+typedef void (*dg_range)(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop);
 
 /* an array of somebody's: strides in bytes, `type` is NumPy's number of the dtype */
 typedef struct dg_array {
@@ -19,8 +34,9 @@ typedef struct dg_array {
 typedef struct dg_runtime {
     int32_t version;
     int32_t n_threads;
-    /* runs [0, n) in ranges that start at multiples of grain; returns when all are done */
-    void (*parallel)(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain);
+    /* runs [0, n) in ranges that start at multiples of grain, of about `part` iterations at most; returns when all are done, or left
+       out because of `stop` */
+    void (*parallel)(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain, int64_t part, dg_stop *stop);
     /* CBLAS routines, null where there is none; ilp64: their integers have 64 bits */
     void *sgemm, *dgemm, *cgemm, *zgemm, *sgemv, *dgemv, *cgemv, *zgemv, *sdot, *ddot, *cdotu_sub, *zdotu_sub, *ssyrk, *dsyrk, *csyrk,
         *zsyrk;
@@ -32,8 +48,9 @@ typedef struct dg_runtime {
 } dg_runtime;
 
 /* an entry point: inputs, outputs, the workspace and what `call_out` is given in `buffers`; 0, DG_REFUSED where a check or a call
-   failed (and no input was written to), DG_RAISED with an exception set (likewise), or another number where memory ran out */
-enum { DG_REFUSED = -1, DG_RAISED = -2 };
-typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt);
+   failed (and no input was written to), DG_RAISED with an exception set (likewise), DG_STOPPED because of `stop` (likewise), or
+   another number where memory ran out */
+enum { DG_REFUSED = -1, DG_RAISED = -2, DG_STOPPED = -3 };
+typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop);
 
 #endif

@@ -200,7 +200,7 @@ typedef struct {
 
 static inline dg_frame frame_over(frame_memory *memory)
 {
-    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects, NULL, {0}};
+    return (dg_frame){memory->registers, memory->inputs, memory->sizes, memory->scalars, memory->input_objects, NULL, {0}, 0, 0};
 }
 
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -303,6 +303,26 @@ static PyObject *entry_check(entry_object *entry, PyObject *values)
     return PyLong_FromLong(failed);
 }
 
+enum { MOST_STOPS = 2 }; /* of one call: behind them it runs to its end, whatever signals come */
+
+/* What the plan of an entry gives whose guards hold; `entry` is a reference of the caller's.
+
+   Signals stop native code before it has done anything that anybody sees, and are handled then. Where a handler raises, the call is
+   refused: the plain function raises it, within the user's try blocks. Else the plan runs again, if the guards still hold. */
+static PyObject *run_guarded(entry_object *entry, dg_frame *frame, PyObject *closure, PyObject **owner, PyObject **callee)
+{
+    for (int stops = 0;; ++stops) {
+        frame->undisturbed = stops == MOST_STOPS;
+        frame->stopped = 0;
+        frame->late = (dg_raised){0};
+        PyObject *result = dg_plan_run(entry->plan, frame, owner, callee);
+        if (!frame->stopped || dg_handle_signals() < 0)
+            return result;
+        if (!entry->guards || dg_guards_run(entry->guards, frame, closure) != -1)
+            return NULL;
+    }
+}
+
 /* in a function of its own: this much memory should not stay on the stack while the result's callee runs */
 static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObject *values, PyObject *other, PyObject **callee)
 {
@@ -315,7 +335,7 @@ static __attribute__((noinline)) PyObject *run_plan(entry_object *entry, PyObjec
         return other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
     Py_INCREF(entry);
     Py_INCREF(values);
-    PyObject *result = dg_plan_run(entry->plan, &frame, NULL, callee);
+    PyObject *result = run_guarded(entry, &frame, entry->closure, NULL, callee);
     if (!result && !PyErr_Occurred())
         result = other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "the program refuses the call");
     Py_DECREF(values);
@@ -620,7 +640,7 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
             }
             ++self->hits;
             ++entry->hits;
-            PyObject *result = dg_plan_run(entry->plan, &frame, owner, callee);
+            PyObject *result = run_guarded(entry, &frame, closure, owner, callee);
             if (!result && !PyErr_Occurred()) {
                 *served = REFUSED;
                 --self->hits;

@@ -60,6 +60,10 @@ int dg_is_of_signal(void); /* whether the exception that is set is one of a hand
 int dg_put_off(dg_raised *late);
 /* calls a function until it is not cut off by a signal: args: a tuple, or NULL */
 PyObject *dg_call_whole(PyObject *function, PyObject *args, dg_raised *late);
+void dg_set_pending_signals(const int32_t *flag);
+const int32_t *dg_pending_signals(void); /* the flag that this thread looks at; null: it handles no signals */
+/* Calls the handlers of signals that wait: 0: they raised nothing; -1: what they raise is put off, or set if it cannot be. */
+int dg_handle_signals(void);
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
@@ -76,6 +80,8 @@ typedef struct {
     PyObject **input_objects; /* by slot */
     PyObject **memo;          /* of the plan's recipes, while it runs */
     dg_raised late;           /* owned: what a signal's handler raised while the plan ran */
+    char undisturbed;         /* signals do not stop it */
+    char stopped;             /* whether they did */
 } dg_frame;
 
 /* drawn: a byte for each input, true where the plan gives it itself: no guard binds it */
@@ -99,7 +105,7 @@ int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 /* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
    caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.
    `owner` (or null): a reference to what keeps the parameters alive, which is cleared once the plan holds what it reads, unless it
-   may refuse the call.  NULL without an exception: the plan refuses the call, and nothing has happened yet. */
+   may refuse the call.  NULL without an exception: the plan refuses the call, or has been stopped, and nothing has happened yet. */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
 /* -- product.c: products of matrices by cuBLASLt -- */

@@ -174,6 +174,15 @@ static PyObject *py_set_monitoring_tools(PyObject *module, PyObject *address)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_set_pending_signals(PyObject *module, PyObject *address)
+{
+    void *flag = PyLong_AsVoidPtr(address);
+    if (PyErr_Occurred())
+        return NULL;
+    dg_set_pending_signals(flag);
+    Py_RETURN_NONE;
+}
+
 static PyObject *py_note_compiling(PyObject *module, PyObject *value)
 {
     double seconds = PyFloat_AsDouble(value);
@@ -203,6 +212,8 @@ static PyMethodDef methods[] = {
      "before the first call no \"errstate\" guard holds"},
     {"set_monitoring_tools", py_set_monitoring_tools, METH_O,
      "set_monitoring_tools(address): where the names of sys.monitoring's tools stand (_frame_hook.monitoring_tools())"},
+    {"set_pending_signals", py_set_pending_signals, METH_O,
+     "set_pending_signals(address): the flag by which native code sees that signals wait (_frame_hook.pending_signals()); 0: none"},
     {"type_version", py_type_version, METH_O,
      "type_version(type): a number that is another one when the type or a base has been modified; 0: it can have none"},
     {"set_reducer", py_set_reducer, METH_VARARGS,

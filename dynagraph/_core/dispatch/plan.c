@@ -469,6 +469,18 @@ static void refuse_without_memory(const dg_plan *plan)
         PyErr_Clear();
 }
 
+static void release(const dg_plan *plan, PyObject **owner)
+{
+    if (owner && !plan->may_refuse)
+        Py_CLEAR(*owner);
+}
+
+/* Whether a call that has gone no further than the program can begin anew: the steps before it have been made by then. */
+static int can_be_repeated(const dg_plan *plan) { return plan->n_steps == 0 || plan->may_refuse; }
+
+/* whether a Python program that a signal ends can be left to the plain function */
+static int may_be_left(const dg_plan *plan) { return plan->repeatable && can_be_repeated(plan); }
+
 static void *take_workspace(int64_t size)
 {
     void *taken = dg_pool_take((size_t)size);
@@ -482,7 +494,7 @@ static void *take_workspace(int64_t size)
     return NULL;
 }
 
-/* owner: as dg_plan_run's; it is cleared once all memory is there */
+/* owner: as dg_plan_run's; it is cleared once all memory is there, or where signals may stop the program, once it has ended */
 static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     void *buffers[2 * DG_MAX_ARRAYS + 2];
@@ -491,8 +503,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **owner, Py
     PyObject *result = NULL;
     int made = 0, n = plan->n_inputs;
     if (!plan->entry) {
-        if (owner && !plan->may_refuse)
-            Py_CLEAR(*owner);
+        release(plan, owner);
         return build_result(plan, frame, NULL, callee);
     }
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)n);
@@ -538,24 +549,29 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **owner, Py
         refuse_without_memory(plan);
         goto done;
     }
-    if (owner && !plan->may_refuse)
-        Py_CLEAR(*owner);
+    static const int32_t no_signals = 0;
+    const int32_t *signals = frame->undisturbed || !can_be_repeated(plan) ? NULL : dg_pending_signals();
+    dg_stop stop = {signals ? signals : &no_signals, 0};
+    if (!signals) /* else the call may be made again */
+        release(plan, owner);
     buffers[n + plan->n_outputs] = workspace ? workspace : small;
     buffers[n + plan->n_outputs + 1] = &plan->callee;
     int failed;
     if (plan->release_gil) {
         PyThreadState *state = PyEval_SaveThread();
-        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime);
+        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime, &stop);
         PyEval_RestoreThread(state);
     } else {
-        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime);
+        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime, &stop);
     }
     dg_pool_give(workspace);
     if (failed) {
-        if (failed != DG_REFUSED && failed != DG_RAISED)
+        frame->stopped = failed == DG_STOPPED;
+        if (failed != DG_REFUSED && failed != DG_RAISED && failed != DG_STOPPED)
             PyErr_NoMemory();
         goto done;
     }
+    release(plan, owner);
     for (int k = 0; k < plan->n_outputs; ++k)
         if (plan->outputs[k].scalar && !(outputs[k] = scalar_object(&plan->outputs[k], scalars[k])))
             goto done;
@@ -660,11 +676,15 @@ static void refuse_if_may(const dg_plan *plan)
 }
 
 /* What a signal's handler raises while the program runs is not the program's: it waits until code of the user's runs, which may be
-   within a try block. The program runs again. */
+   within a try block. That is the plain function, to which the call is left; where the program cannot leave it, it runs again. */
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 {
     PyObject *given = PyObject_CallObject(plan->keepalive, args);
-    dg_raised raised;
+    dg_raised raised = {0};
+    if (!given && may_be_left(plan) && dg_put_off(&raised)) {
+        dg_raise_later(&raised);
+        return NULL;
+    }
     if (!given && plan->repeatable && dg_take_raised(&raised)) {
         given = PyObject_CallObject(plan->keepalive, args);
         dg_drop_raised(given ? late : &raised);
@@ -677,7 +697,7 @@ static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 }
 
 /* By the launcher: 0: it does not serve this call, nothing has happened; else *result is what the plan gives. */
-static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject **result)
+static int launched(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee, PyObject **result)
 {
     PyObject *outputs[DG_MAX_ARRAYS];
     *result = NULL;
@@ -688,6 +708,7 @@ static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject 
     int served = dg_launcher_run(plan->launcher, frame, outputs);
     if (served > 0) {
         int n = dg_launcher_results(plan->launcher);
+        release(plan, owner);
         *result = build_result(plan, frame, outputs, callee);
         for (int k = 0; k < n; ++k)
             Py_DECREF(outputs[k]);
@@ -697,10 +718,11 @@ static int launched(dg_plan *plan, dg_frame *frame, PyObject **callee, PyObject 
     return served;
 }
 
-static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
+/* owner: as dg_plan_run's; it is cleared once the program has ended */
+static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     PyObject *at_once;
-    if (plan->launcher && launched(plan, frame, callee, &at_once))
+    if (plan->launcher && launched(plan, frame, owner, callee, &at_once))
         return at_once;
     PyObject *result = NULL, *args = PyTuple_New(plan->n_inputs), *given = NULL, *items = NULL;
     for (int k = 0; args && k < plan->n_inputs; ++k) {
@@ -712,6 +734,8 @@ static PyObject *python_run(dg_plan *plan, dg_frame *frame, PyObject **callee)
         PyTuple_SET_ITEM(args, k, input);
     }
     if (args && (given = call_program(plan, args, &frame->late)))
+        release(plan, owner);
+    if (given)
         items = PySequence_Fast(given, "a backend's program must return a tuple or list of arrays");
     if (items) {
         PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
@@ -808,7 +832,8 @@ static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **owner
         return PyErr_NoMemory();
     memset(frame->memo, 0, size);
     if (run_prologue(plan, frame) == 0)
-        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, owner, callee) : python_run(plan, frame, callee);
+        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, owner, callee)
+                                                                     : python_run(plan, frame, owner, callee);
     release_memos(plan, frame);
     if (frame->memo != few)
         PyMem_Free(frame->memo);
@@ -842,8 +867,8 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     PyObject *result = NULL;
     if (fits_sizes(p, frame->sizes)) {
         /* a call that is refused goes on with its arguments: a native plan may find no memory */
-        if (owner && !p->may_refuse && !Py_IS_TYPE(plan, &dg_NativePlanType))
-            Py_CLEAR(*owner);
+        if (!Py_IS_TYPE(plan, &dg_NativePlanType) && !may_be_left(p))
+            release(p, owner);
         result = run_with_memos(p, frame, owner, callee);
     }
     while (n > 0)

@@ -76,6 +76,34 @@ PyObject *dg_call_whole(PyObject *function, PyObject *args, dg_raised *late)
     return result;
 }
 
+/* CPython's flag, which no handler needs to run for, nor the GIL to be held, to look at. */
+static const int32_t *pending;
+
+void dg_set_pending_signals(const int32_t *flag) { pending = flag; }
+
+const int32_t *dg_pending_signals(void) { return pending && _PyOS_IsMainThread() ? pending : NULL; }
+
+/* On 3.11 the flag stays until the interpreter looks at it. */
+static int have_interpreter_look(void)
+{
+    static PyObject *nothing;
+    PyObject *globals = nothing || (nothing = Py_CompileString("None", "<signals>", Py_eval_input)) ? PyDict_New() : NULL;
+    PyObject *given = globals ? PyEval_EvalCode(nothing, globals, globals) : NULL;
+    Py_XDECREF(globals);
+    Py_XDECREF(given);
+    return given ? 0 : -1;
+}
+
+int dg_handle_signals(void)
+{
+    dg_raised raised;
+    if (PyErr_CheckSignals() == 0 && (!pending || !*pending || have_interpreter_look() == 0))
+        return 0;
+    if (dg_take_raised(&raised))
+        dg_raise_later(&raised);
+    return -1;
+}
+
 static int raise_now(void *argument)
 {
     dg_raised *raised = argument;

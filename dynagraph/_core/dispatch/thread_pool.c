@@ -35,6 +35,7 @@ typedef struct {
     const int64_t *sizes;
     int64_t n, share, part; /* iterations */
     int threads;
+    dg_stop *stop;
 } region;
 
 typedef struct {
@@ -74,8 +75,8 @@ static void take_part(const region *what, uint32_t generation, int thread)
         while ((part = claim(generation, share, n_parts)) >= 0) {
             int64_t end = what->share * (share + 1) < what->n ? what->share * (share + 1) : what->n;
             int64_t lo = what->share * share + what->part * part, hi = lo + what->part < end ? lo + what->part : end;
-            if (lo < hi)
-                what->kernel(what->buffers, what->sizes, lo, hi, thread);
+            if (lo < hi && !dg_stops(what->stop))
+                what->kernel(what->buffers, what->sizes, lo, hi, thread, what->stop);
             atomic_fetch_sub_explicit(&pool.pending, 1, memory_order_release);
         }
     }
@@ -139,26 +140,36 @@ static int64_t round_up(int64_t n, int64_t grain)
     return (n + grain - 1) / grain * grain;
 }
 
-static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain)
+static void serially(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t part, dg_stop *stop)
 {
+    for (int64_t lo = 0; lo < n && !dg_stops(stop); lo += part)
+        kernel(buffers, sizes, lo, part < n - lo ? lo + part : n, 0, stop);
+}
+
+static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n, int64_t grain, int64_t most, dg_stop *stop)
+{
+    if (n < 1)
+        return;
     if (grain < 1)
         grain = 1;
+    most = most < grain ? grain : most < n ? round_up(most, grain) : n;
     int threads = dg_the_runtime.n_threads;
     if ((n + grain - 1) / grain < threads)
         threads = (int)((n + grain - 1) / grain);
     if (threads < 2 || pthread_mutex_trylock(&pool.busy) != 0) {
-        kernel(buffers, sizes, 0, n, 0);
+        serially(kernel, buffers, sizes, n, most, stop);
         return;
     }
     int workers = start_workers(dg_the_runtime.n_threads - 1);
     if (workers < 1) {
         pthread_mutex_unlock(&pool.busy);
-        kernel(buffers, sizes, 0, n, 0);
+        serially(kernel, buffers, sizes, n, most, stop);
         return;
     }
     threads = workers + 1 < threads ? workers + 1 : threads;
     int64_t share = round_up((n + threads - 1) / threads, grain), part = round_up((share + PARTS - 1) / PARTS, grain);
-    pool.region = (region){kernel, buffers, sizes, n, share, part, threads};
+    part = part < most ? part : most;
+    pool.region = (region){kernel, buffers, sizes, n, share, part, threads, stop};
     uint32_t generation = atomic_load(&pool.generation) + 1;
     atomic_store(&pool.pending, threads * ((share + part - 1) / part));
     for (int k = 0; k < threads; ++k)

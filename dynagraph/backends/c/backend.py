@@ -13,7 +13,7 @@ from itertools import chain
 from dynagraph import deadline
 from dynagraph.backends.blas import use_blas
 from dynagraph.backends.c.call_outs import call_out_of
-from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, CSource, print_program
+from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, PART_NANOSECONDS, CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
 from dynagraph.backends.kernel_cache import get_library
 from dynagraph.backends.prelude import prelude_for
@@ -67,7 +67,7 @@ def lower_graph(graph: Graph) -> LoopProgram:
 
 def complete_source(source: CSource) -> str:
     """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
-    threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n"
+    threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n#define DG_PART_NANOSECONDS {PART_NANOSECONDS:.1f}\n"
     sums = support("sums.h") if source.has_sums else ""
     return "\n".join([runtime_header(), prelude_for(source.functions), threshold, support("support.h"), sums, source.text])
 

@@ -66,6 +66,8 @@ COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
 UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
 EXTREME_FUNCTIONS = ("maximum", "minimum", "fmax", "fmin")
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
+PART_NANOSECONDS = 5e6  # ... of the parts between which a signal stops it
+UNSTOPPED_EXTENT = 65536  # turns of a loop that are done before anybody looks for signals
 SUM_BLOCKS = 512  # real numbers of a sum that are computed before they are added up
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
@@ -99,6 +101,7 @@ class _ProgramPrinter:
         self.c = CStyle(self.out)
         self.n_inputs, self.n_outputs = n_buffers(program)
         self.n_call_outs = 0
+        self.may_stop = True  # no step so far writes to an input
         self.symbols = sorted(_size_symbols(program), key=lambda s: int(s[1:]))
         self.calls = share(program, lane_plan)
         kernels = [step for step in program.steps if isinstance(step, Kernel)]
@@ -160,7 +163,7 @@ class _ProgramPrinter:
         self._function(kernel, memory, [], kernel.comment)
         self._open_launched(kernel)
         self._size_arguments()
-        arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi"]
+        arguments = [f"({b.dtype.ctype} *){self.address(b)}" for b in memory] + [*self.symbols, "lo", "hi", "stop"]
         self.out.line(f"{kernel.name}_range({', '.join(arguments)});")
         self.out.close()
 
@@ -175,13 +178,13 @@ class _ProgramPrinter:
         arguments = [f"({b.dtype.ctype} *)buffers[{k}]" for k, b in enumerate(memory)]
         arguments += [f"((const double *)buffers[{len(memory)}])[{k}]" for k in range(len(shared.reals))]
         arguments += [f"sizes[{k}]" for k in range(len(shared.parameters) + len(self.symbols))]
-        self.out.line(f"{kernel.name}_range({', '.join([*arguments, 'lo', 'hi'])});")
+        self.out.line(f"{kernel.name}_range({', '.join([*arguments, 'lo', 'hi', 'stop'])});")
         self.out.close()
 
     def _open_launched(self, kernel: Kernel, attributes: str = "") -> None:
         self.out.open(
             f"static {attributes}void {kernel.name}"
-            "(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread)"
+            "(void *const *buffers, const int64_t *sizes, int64_t lo, int64_t hi, int thread, dg_stop *stop)"
         )
         self.out.line("(void)buffers; (void)sizes; (void)thread;")
 
@@ -189,7 +192,7 @@ class _ProgramPrinter:
         """The range function of a kernel over buffers, its parameters and sizes."""
         stored, loaded = stored_buffers(kernel.body), loaded_buffers(kernel.body)
         arguments = [f"{'' if b.name in stored else 'const '}{b.dtype.ctype} *restrict {b.name}" for b in memory]
-        arguments += [*parameters, *(f"int64_t {s}" for s in (*self.symbols, "lo", "hi"))]
+        arguments += [*parameters, *(f"int64_t {s}" for s in (*self.symbols, "lo", "hi")), "dg_stop *stop"]
         self.out.line()
         self.out.line(f"/* {comment} */")
         head = f"void {kernel.name}_range({', '.join(arguments)})"
@@ -201,6 +204,7 @@ class _ProgramPrinter:
             head = f"static __attribute__((noinline)) {head}"
         self.n_printed += 1
         self.out.open(head)
+        self.out.line("(void)stop;")
         for name in sorted(loaded | stored):
             buffer = self.program.buffers[name]
             if buffer.role == "scratch":
@@ -219,12 +223,13 @@ class _ProgramPrinter:
         if self.in_parts:
             self.out.line(f"{FUNCTIONS} {self.n_functions} */")
             self.out.line("#if !DG_IS_OTHERS(0)")
-        self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)")
-        self.out.line("(void)buffers; (void)sizes; (void)rt;")
+        self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)")
+        self.out.line("(void)buffers; (void)sizes; (void)rt; (void)stop;")
         self._size_arguments()
         checked = self.program.n_checks == 0
         for step in self.program.steps:
             deadline.check()
+            self.may_stop = self.may_stop and not self._writes_input(step)
             if not checked and self._writes_input(step):
                 self._refuse()
                 checked = True
@@ -255,12 +260,29 @@ class _ProgramPrinter:
         self.out.line(f"if ({failed})")
         self.out.line("    return DG_REFUSED;")
 
+    def _stop(self, condition: str = "dg_stops(stop)") -> None:
+        """End here where signals wait: nothing of the caller's is changed yet."""
+        if self.may_stop:
+            self.out.line(f"if ({condition})")
+            self.out.line("    return DG_STOPPED;")
+
+    def _print_launch(self, kernel: Kernel, name: str, buffers: str, sizes: str) -> None:
+        (count, grain), cost, (inner, hint) = launch_size(kernel), kernel_cost(kernel), inner_extent(kernel)
+        time = f"{cost:.6g}" if inner.constant is not None else f"{cost / hint:.6g} * (double)({self.c.integer(inner)})"
+        self._stoppable(kernel, f"dg_launch(rt, {name}, {buffers}, {sizes}, {self.c.integer(count)}, {grain}, {time}, ")
+
+    def _stoppable(self, kernel: Kernel, call: str) -> None:
+        """End a call by its last argument, and the run where that has been stopped."""
+        most, (inner, _) = launch_size(kernel)[0].bounds()[1], inner_extent(kernel)
+        is_short = most is not None and inner.constant is not None and most * kernel_cost(kernel) <= PARALLEL_NANOSECONDS
+        if is_short or not self.may_stop:
+            self.out.line(f"{call}&dg_never);")
+            return
+        self.out.line(f"{call}stop);")
+        self._stop("stop->stopped")
+
     def _launch(self, kernel: Kernel) -> None:
-        count, grain = launch_size(kernel)
-        self.out.line(
-            f"dg_launch(rt, {kernel.name}, buffers, sizes, {self.c.integer(count)}, {grain}, "
-            f"{kernel_cost(kernel):.6g});"
-        )
+        self._print_launch(kernel, kernel.name, "buffers", "sizes")
 
     def _launch_shared(self, kernel: Kernel, call: Call) -> None:
         count, grain = launch_size(kernel)
@@ -274,15 +296,13 @@ class _ProgramPrinter:
         if most is not None and (most <= grain or most * cost <= PARALLEL_NANOSECONDS):  # never on threads
             if least is None or least <= 0:  # a range function runs one iteration at least
                 self.out.line(f"if ({self.c.integer(count)} > 0)")
-            self.out.line(f"{name}_range({', '.join([*memory, *reals, *numbers, '0', self.c.integer(count)])});")
+            self._stoppable(kernel, f"{name}_range({', '.join([*memory, *reals, *numbers, '0', self.c.integer(count)])}, ")
             return
         if reals:
             memory.append(f"(void *)(const double[]){{{', '.join(reals)}}}")
         sizes = f"(const int64_t[]){{{', '.join(numbers)}}}" if numbers else "sizes"
         self.out.open("")  # the arrays need the stack for this call only
-        self.out.line(
-            f"dg_launch(rt, {name}, (void *const[]){{{', '.join(memory)}}}, {sizes}, {self.c.integer(count)}, {grain}, {cost:.6g});"
-        )
+        self._print_launch(kernel, name, f"(void *const[]){{{', '.join(memory)}}}", sizes)
         self.out.close()
 
     def _library_call(self, call: LibraryCall) -> None:
@@ -302,6 +322,7 @@ class _ProgramPrinter:
         ta, lda = _layout(left)
         tb, ldb = _layout(right)
         sizes = ", ".join(self.c.integer(v) for v in (m, n, k_))
+        self._stop()
         self.out.line(
             f"dg_gemm_{out.dtype.suffix}(rt, {ta}, {tb}, {sizes}, {self._matrix(left, indices)}, {self.c.integer(lda)}, "
             f"{self._matrix(right, indices)}, {self.c.integer(ldb)}, {self._matrix(out, indices)}, "
@@ -315,6 +336,7 @@ class _ProgramPrinter:
     def _call_out(self, step: CallOut) -> None:
         """A call of a Python function, which may refuse."""
         self.out.line(f"/* {step.comment} */")
+        self._stop()
         self.out.open("")
         self._arrays("operands", step.operands)
         self._arrays("results", step.outs)
@@ -376,6 +398,25 @@ def launch_size(kernel: Kernel) -> tuple[IntExpr, int]:
     return count, FLAT_GRAIN if flat else 1
 
 
+def inner_extent(kernel: Kernel) -> tuple[IntExpr, int]:
+    """How many turns the longest loop nest within an iteration has, and how many at capture."""
+    nests = [_nest(s) for s in kernel.body]
+    return max(nests, key=lambda nest: nest[1], default=(IntExpr.of(1), 1))
+
+
+def _nest(s: Statement) -> tuple[IntExpr, int]:
+    extent, hint = IntExpr.of(1), 1
+    axes = (s.axis,) if isinstance(s, Running) else s.axes if isinstance(s, (Loop, Reduce, ColumnReduce)) else ()
+    for axis in axes:
+        hint *= max(1, axis.hint)
+        varies_within = any(not _is_size(symbol.name) for symbol in axis.extent.symbols())
+        extent *= IntExpr.of(max(1, axis.hint)) if varies_within else axis.extent
+    if isinstance(s, Loop):
+        inner, inner_hint = max(map(_nest, s.body), key=lambda nest: nest[1], default=(IntExpr.of(1), 1))
+        extent, hint = extent * inner, hint * inner_hint
+    return extent, hint
+
+
 def kernel_cost(kernel: Kernel) -> float:
     """Estimated nanoseconds of one iteration of `launch_size`."""
     total = kernel.cost
@@ -404,7 +445,11 @@ def _size_symbols(program: LoopProgram) -> set[str]:
             for operand in (*step.operands, *(step.outs if isinstance(step, CallOut) else (step.out,))):
                 for size in (*operand.shape, *operand.strides, operand.offset):
                     found |= {s.name for s in expr_of(size).symbols()}
-    return {s for s in found if s[0] == "s" and s[1:].isdigit()}
+    return set(filter(_is_size, found))
+
+
+def _is_size(symbol: str) -> bool:
+    return symbol[0] == "s" and symbol[1:].isdigit()
 
 
 class _KernelPrinter:
@@ -477,9 +522,7 @@ class _KernelPrinter:
                 scope = self._before(axis, loop.body)
             self.open_short(axis, expressions(loop.body))
         self._statements(loop.body, Scope(scope))
-        for _ in loop.axes:
-            self.out.close()
-            self.out.close()
+        self.close(2 * len(loop.axes))
 
     def open_short(self, axis: Axis, values: Iterable[Expr]) -> None:
         """Open a loop over an axis, which may be of a few elements.
@@ -490,6 +533,39 @@ class _KernelPrinter:
         if (axis.extent.constant or MOST_UNROLLED + 1) <= MOST_UNROLLED and any(e.op == "choose" for v in values for e in v.walk()):
             self.out.line("#pragma GCC unroll 1")
         self.c.open_loop(axis)
+
+    # -- signals ----------------------------------------------------------------------------------------------------
+    def stop(self, condition: str = "") -> None:
+        """Leave where signals wait: what is left undone is dropped."""
+        self.out.line(f"if ({condition}dg_stops(stop))")
+        self.out.line("    return;")
+
+    def open_stopping(self, axes: Sequence[Axis], k: int, values: Iterable[Expr] = (), each: int = 1) -> int:
+        """Open the loop over axis `k` of a nest, a long one in parts between which it may stop.  Gives how many blocks are open.
+
+        `each`: values of a turn of the innermost loop.
+        """
+        axis, turns = axes[k], max(1, UNSTOPPED_EXTENT // each)
+        for inner in axes[k + 1 :]:
+            turns = max(1, turns // max(1, longest(inner.extent) or 1))
+        self.out.open("")
+        if is_at_most(axis.extent, turns):
+            self.open_short(axis, values)
+            return 2
+        name = axis.symbol.name
+        start, end = self.c.bounds(axis)
+        self.out.line(f"const int64_t {name}_last = {end};")
+        self.out.open(f"for (int64_t {name}_first = {start}; {name}_first < {name}_last; {name}_first += {turns})")
+        self.stop()
+        self.out.line(
+            f"const int64_t {name}_next = {name}_last - {name}_first < {turns} ? {name}_last : {name}_first + {turns};"
+        )
+        self.out.open(f"for (int64_t {name} = {name}_first; {name} < {name}_next; ++{name})")
+        return 3
+
+    def close(self, blocks: int) -> None:
+        for _ in range(blocks):
+            self.out.close()
 
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
@@ -524,25 +600,20 @@ class _KernelPrinter:
         self.c.block(r.stores, scope)
 
     def _serial_reduce(self, r: Reduce) -> None:
-        for axis in r.axes:
-            self.out.open("")
-            self.open_short(axis, expressions((r,)))
+        blocks = sum(self.open_stopping(r.axes, k, expressions((r,))) for k in range(len(r.axes)))
         scope = Scope()
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name} = {self._combine_next(a, a.name, text)};")
         self.c.block(r.stores, scope)
-        for _ in r.axes:
-            self.out.close()
-            self.out.close()
+        self.close(blocks)
 
     def _extreme_reduce(self, r: Reduce) -> None:
         """What may take elements twice; where each further element can change nothing, it ends with the block."""
         *outer, axis = r.axes
         name = axis.symbol.name
         start, end = self.c.bounds(axis)
+        blocks = sum(self.open_stopping(r.axes, k) for k in range(len(outer)))
         self.out.open("")
-        for other in outer:
-            self.c.open_loop(other)
         self.out.line(f"const int64_t {name}_end = {end};")
         decided = [_decided(a) for a in r.accumulators]
         ends = all(decided)
@@ -550,25 +621,26 @@ class _KernelPrinter:
             self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {DECIDED_BLOCK})")
             stop = f"{name}_at + {DECIDED_BLOCK}"
             self.out.line(f"const int64_t {name}_stop = {stop} < {name}_end ? {stop} : {name}_end;")
-        self._extreme_lanes(r.accumulators, axis, *((f"{name}_at", f"{name}_stop") if ends else (start, f"{name}_end")))
+        self._extreme_lanes(
+            r.accumulators, axis, *((f"{name}_at", f"{name}_stop", True) if ends else (start, f"{name}_end", False))
+        )
         for a in r.accumulators:
             self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]')};")
         if ends:
             self.out.line(f"if ({' && '.join(decided)})")
             self.out.line("    break;")
+            if not is_at_most(axis.extent, UNSTOPPED_EXTENT):
+                self.stop()
             self.out.close()
-        for _ in outer:
-            self.out.close()
-        self.out.close()
+        self.close(1 + blocks)
 
     def _lane_reduce(self, r: Reduce, lanes: int, cascade: bool) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
         *outer, axis = r.axes
         block = lanes * CASCADE_STEPS
         name = axis.symbol.name
+        outer_blocks = sum(self.open_stopping(r.axes, k) for k in range(len(outer)))
         self.out.open("")
-        for other in outer:
-            self.c.open_loop(other)
         start, end = self.c.bounds(axis)
         self.out.line(f"const int64_t {name}_end = {end};")
         if cascade:
@@ -579,8 +651,10 @@ class _KernelPrinter:
             self.out.line(
                 f"const int64_t {name}_stop = {name}_at + {block} < {name}_end ? {name}_at + {block} : {name}_end;"
             )
-            self._lanes(r, axis, lanes, f"{name}_at", f"{name}_stop")
+            self._lanes(r, axis, lanes, f"{name}_at", f"{name}_stop", is_block=True)
             self._push_parts(r)
+            if not is_at_most(axis.extent, UNSTOPPED_EXTENT):
+                self.stop("(blocks & 127) == 127 && ")
             self.out.close()
             self._pop_parts(r)
         else:
@@ -589,19 +663,15 @@ class _KernelPrinter:
                 self.out.line(
                     f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};"
                 )
-        for _ in outer:
-            self.out.close()
-        self.out.close()
+        self.close(1 + outer_blocks)
 
-    def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str) -> None:
+    def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str, is_block: bool = False) -> None:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
             self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {initial(self.c, a)};")
         self.out.line(f"int64_t {name}_base = {start};")
-        self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
-        self._lane_step(r, axis, str(lanes))
-        self.out.close()
+        self._lane_steps(r, axis, lanes, end, is_block)
         # gcc 12 miscompiles the rest where it knows how long it is: with AVX-512 it loses lanes of sums of 18 int64
         self.out.line(f'__asm__("" : "+r"({name}_base));')
         self._lane_step(r, axis, f"(int)({end} - {name}_base)")
@@ -611,6 +681,20 @@ class _KernelPrinter:
             combined = self.combine(a, f"{a.name}_lane[l]", f"{a.name}_lane[l + w]")
             self.out.line(f"for (int l = 0; l < w; ++l) {a.name}_lane[l] = {combined};")
         self.out.close()
+
+    def _lane_steps(self, r: Reduce, axis: Axis, lanes: int, end: str, is_block: bool) -> None:
+        name = axis.symbol.name
+        may_stop = not is_block and not is_at_most(axis.extent, UNSTOPPED_EXTENT)
+        if may_stop:
+            self.out.open(f"while ({name}_base + {lanes} <= {end})")
+            self.stop()
+            self.out.line(
+                f"const int64_t {name}_next = {end} - {name}_base < {UNSTOPPED_EXTENT} ? {end} : {name}_base + {UNSTOPPED_EXTENT};"
+            )
+            end = f"{name}_next"
+        self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
+        self._lane_step(r, axis, str(lanes))
+        self.close(1 + may_stop)
 
     def _lane_step(self, r: Reduce, axis: Axis, width: str) -> None:
         name = axis.symbol.name
@@ -655,9 +739,7 @@ class _KernelPrinter:
     def _first_extreme_in_order(self, axes: Sequence[Axis], a: Accumulator) -> None:
         """One element after the other: short rows, and complex numbers, of which the imaginary part hardly ever tells."""
         self.out.line("int64_t position = 0;")
-        for axis in axes:
-            self.out.open("")
-            self.c.open_loop(axis)
+        blocks = sum(self.open_stopping(axes, k) for k in range(len(axes)))
         (text,) = self.c.values([a.value], Scope())
         self.out.line(f"const {self.c.number_type(a.value.dtype)} value = {text};")
         better = self._better(a, "value", a.best)
@@ -673,9 +755,7 @@ class _KernelPrinter:
         self.out.line(f"{a.name} = position;")
         self.out.close()
         self.out.line("++position;")
-        for _ in axes:
-            self.out.close()
-            self.out.close()
+        self.close(blocks)
 
     def _better(self, a: Accumulator, left: str, right: str) -> str:
         pair = (var(text, a.value.dtype) for text in (left, right))
@@ -710,7 +790,7 @@ class _KernelPrinter:
             (text,) = self.c.values([a.value], Scope())
             self.out.line(f"{value.value} = {text};")
             self.out.close()
-        self._extreme_lanes([replace(_extreme(a), value=value)], axis, f"{name}_at", f"{name}_stop")
+        self._extreme_lanes([replace(_extreme(a), value=value)], axis, f"{name}_at", f"{name}_stop", is_block=True)
         here = f"{_extreme(a).name}_lane[0]"
         better = self._better(a, here, a.best)
         self.out.open(f"if ({better} || {here} != {here})" if dtype.is_inexact else f"if ({better})")
@@ -722,6 +802,8 @@ class _KernelPrinter:
             self.out.line(f"if ({a.best} != {a.best})")
             self.out.line("    break;")
         self.out.close()
+        if not is_at_most(axis.extent, UNSTOPPED_EXTENT):
+            self.stop()
         self.out.close()
         if kept:
             value = var(f"kept[turn ^ 1][{name} - best_at]", dtype)
@@ -747,6 +829,8 @@ class _KernelPrinter:
         self.out.close()
         self.out.line("if (found)")
         self.out.line("    break;")
+        if not is_at_most(axis.extent, UNSTOPPED_EXTENT):
+            self.stop()
         self.out.close()
         self._find_in_order(a, axis, value, equal, f"{name}_base", "search_end")
 
@@ -762,7 +846,7 @@ class _KernelPrinter:
         self.out.close()
         self.out.close()
 
-    def _extreme_lanes(self, extremes: Sequence[Accumulator], axis: Axis, start: str, end: str) -> None:
+    def _extreme_lanes(self, extremes: Sequence[Accumulator], axis: Axis, start: str, end: str, is_block: bool) -> None:
         """The extremes between two places, in the first lanes.  The last elements are taken twice: it makes no difference."""
         name = axis.symbol.name
         lanes = lane_plan(Reduce((axis,), tuple(extremes)))[0]
@@ -772,9 +856,7 @@ class _KernelPrinter:
         r = Reduce((axis,), tuple(extremes))
         self.out.open(f"if ({end} - {start} >= {lanes})")
         self.out.line(f"int64_t {name}_base = {start};")
-        self.out.open(f"for (; {name}_base + {lanes} <= {end}; {name}_base += {lanes})")
-        self._lane_step(r, axis, str(lanes))
-        self.out.close()
+        self._lane_steps(r, axis, lanes, end, is_block)
         self.out.open(f"if ({name}_base < {end})")
         self.out.line(f"{name}_base = {end} - {lanes};")
         self._lane_step(r, axis, str(lanes))
@@ -809,9 +891,7 @@ class _KernelPrinter:
         self.out.line(f"for (int l = 0; l < width; ++l) best[l] = {initial(self.c, _extreme(a))};")
         self.out.line("for (int l = 0; l < width; ++l) where[l] = 0;")
         self.out.line(f"{counter} row = 0;")
-        for axis in r.axes:
-            self.out.open("")
-            self.c.open_loop(axis)
+        blocks = sum(self.open_stopping(r.axes, k, each=COLUMN_BLOCK) for k in range(len(r.axes)))
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
         (text,) = self.c.values([a.value], Scope())
@@ -824,9 +904,7 @@ class _KernelPrinter:
         self.out.line("where[l] = better ? row : where[l];")
         self.out.close()
         self.out.line("++row;")
-        for _ in r.axes:
-            self.out.close()
-            self.out.close()
+        self.close(blocks)
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
         self.out.line(f"const int64_t {a.name} = where[l];")
@@ -849,13 +927,18 @@ class _KernelPrinter:
         self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_column[{COLUMN_BLOCK}] __attribute__((aligned(64)));")
         self.out.line(f"for (int l = 0; l < width; ++l) {a.name}_column[l] = {initial(self.c, a)};")
         *outer, last = r.axes
-        for axis in outer:
-            self.out.open("")
-            self.c.open_loop(axis)
+        outer_blocks = sum(self.open_stopping(r.axes, k, each=COLUMN_BLOCK) for k in range(len(outer)))
         row = last.symbol.name
         start, end = self.c.bounds(last)
         self.out.open("")
         self.out.line(f"int64_t {row} = {start};")
+        may_stop = not is_at_most(last.extent, UNSTOPPED_EXTENT // COLUMN_BLOCK)
+        if may_stop:
+            self.out.line(f"const int64_t {row}_last = {end};")
+            self.out.open(f"while ({row} < {row}_last)")
+            self.stop()
+            turns = UNSTOPPED_EXTENT // COLUMN_BLOCK
+            end = f"{row}_last - {row} < {turns} ? {row}_last : {row} + {turns}"
         self.out.line(f"const int64_t {row}_end = {end};")
         if expr_cost([a.value]) <= UNROLL_COST and not a.dtype.is_half:
             self.out.open(f"for (; {row} + {COLUMN_UNROLL} <= {row}_end; {row} += {COLUMN_UNROLL})")
@@ -864,10 +947,7 @@ class _KernelPrinter:
         self.out.open(f"for (; {row} < {row}_end; ++{row})")
         self._column_step(r, 1)
         self.out.close()
-        self.out.close()
-        for _ in outer:
-            self.out.close()
-            self.out.close()
+        self.close(1 + may_stop + outer_blocks)
         self.out.open("for (int l = 0; l < width; ++l)")
         self.out.line(f"const int64_t {name} = first + l;")
         self.out.line(f"const {self.c.number_type(a.dtype)} {a.name} = {self.c.rounded(f'{a.name}_column[l]', a.dtype)};")
@@ -890,8 +970,7 @@ class _KernelPrinter:
     def _running(self, r: Running) -> None:
         a, axis = r.accumulator, r.axis
         self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = 0;")
-        self.out.open("")
-        self.c.open_loop(axis)
+        blocks = self.open_stopping((axis,), 0)
         scope = Scope()
         (text,) = self.c.values([a.value], scope)
         first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
@@ -906,8 +985,7 @@ class _KernelPrinter:
                 step = self.c.expr(combined(a.kind, var(a.name, a.dtype), var(text, a.dtype)), scope)
         self.out.line(f"{a.name} = {first} ? {text} : {step};")
         self.c.block(r.stores, scope)
-        self.out.close()
-        self.out.close()
+        self.close(blocks)
 
     def _combine_next(self, a: Accumulator, left: str, right: str) -> str:
         """A step of an accumulation: its first operand is what the step before gave."""
@@ -931,16 +1009,12 @@ class _WalkPrinter:
         if not self.axes:
             self._in_turn()
             return
-        for axis in turns:
-            self.out.open("")
-            self.c.open_loop(axis)
+        blocks = sum(self.kernel.open_stopping(self.r.axes, k) for k in range(len(turns)))
         if walk.tree:
             self._tree()
         else:
             self._pairwise(walk)
-        for _ in turns:
-            self.out.close()
-            self.out.close()
+        self.kernel.close(blocks)
 
     def _add(self, a: Accumulator, text: str) -> None:
         """A step of the accumulation in turn, which halves are rounded after."""
@@ -948,16 +1022,13 @@ class _WalkPrinter:
         self.out.line(f"{a.name} = {total};")
 
     def _in_turn(self) -> None:
-        for axis in self.r.axes:
-            self.out.open("")
-            self.kernel.open_short(axis, expressions((self.r,)))
+        axes = self.r.axes
+        blocks = sum(self.kernel.open_stopping(axes, k, expressions((self.r,))) for k in range(len(axes)))
         scope = Scope()
         for a, text in zip(self.r.accumulators, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)):
             self._add(a, text)
         self.c.block(self.r.stores, scope)
-        for _ in self.r.axes:
-            self.out.close()
-            self.out.close()
+        self.kernel.close(blocks)
 
     # -- pairwise -----------------------------------------------------------------------------------------------------
     def _pairwise(self, walk: Walk) -> None:
@@ -1033,6 +1104,7 @@ class _WalkPrinter:
             self.out.line(f"{a.name}_left[depth - 1] = {a.name}_sum;")
         self.out.line("n = behind[depth - 1];")
         self.out.line("behind[depth - 1] = 0;")
+        self.kernel.stop()
         self.out.close()
 
     def _leaf(self, length: int | None) -> None:
@@ -1151,6 +1223,12 @@ class _WalkPrinter:
         self.out.close()
         for a, source in zip(self.r.accumulators, sources):
             self._add(a, f"{source}[0]")
+
+
+def is_at_most(extent: IntExpr, bound: int) -> bool:
+    """Whether it is known not to be longer."""
+    known = longest(extent)
+    return known is not None and known <= bound
 
 
 def lane_plan(r: Reduce) -> tuple[int, bool]:

@@ -9,15 +9,22 @@
 #define DG_IS_OTHERS(n) 0
 #endif
 
+/* for what must run to its end: behind the first write to an input, or so short that nobody waits for it */
+static const int32_t dg_no_signals = 0;
+static dg_stop dg_never __attribute__((unused)) = {&dg_no_signals, 0};
+
+/* Ranges take about DG_PART_NANOSECONDS at most: between them the run may stop. */
 static inline void dg_launch(const dg_runtime *rt, dg_range kernel, void *const *buffers, const int64_t *sizes, int64_t n,
-                             int64_t grain, double nanoseconds)
+                             int64_t grain, double nanoseconds, dg_stop *stop)
 {
-    if (n <= 0)
+    const double whole = (double)n * nanoseconds;
+    if (n <= 0 || dg_stops(stop))
         return;
-    if (rt->n_threads > 1 && n > grain && (double)n * nanoseconds > DG_PARALLEL_NANOSECONDS)
-        rt->parallel(kernel, buffers, sizes, n, grain);
+    if (n > grain && whole > (rt->n_threads > 1 ? DG_PARALLEL_NANOSECONDS : DG_PART_NANOSECONDS))
+        rt->parallel(kernel, buffers, sizes, n, grain,
+                     whole > DG_PART_NANOSECONDS ? (int64_t)(DG_PART_NANOSECONDS / nanoseconds) : n, stop);
     else
-        kernel(buffers, sizes, 0, n, 0);
+        kernel(buffers, sizes, 0, n, 0, stop);
 }
 
 /* y[rows or columns] = op(a) @ x, of a row-major matrix; 0: there is no such routine */
