@@ -44,7 +44,8 @@ def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = N
     """Compile a NumPy function: the first call of each kind of arguments captures it, later ones run machine code.
 
     fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
-    fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly.
+    fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly; while compiling is put
+    off (see mode), calls run plainly, and whether they raise is seen when it is tried.
     dynamic: None makes sizes of arrays and Python numbers symbolic once they change; True makes all sizes symbolic at once, False
     none. backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
     mode: how programs of CuPy arrays run; those of NumPy arrays, and backends of your own, run as in "default" always.

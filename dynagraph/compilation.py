@@ -214,8 +214,9 @@ class Compilation(Locked):
             self._warn_of_budget(function, self.needs.of(kind) - left)
         self._rest(LEAST - left)  # other kinds may need less
 
-    def _note_deadline(self, function: types.FunctionType, kind: Kind, seconds: float) -> None:
-        self.needs.exceeded(kind, seconds)
+    def _note_deadline(self, function: types.FunctionType, kind: Kind, seconds: float, given: float) -> None:
+        """`given`: to an attempt that took so many `seconds`, fewer where it could be foreseen that it would not end in time."""
+        self.needs.exceeded(kind, max(seconds, given))
         self.stats.breaks[Break("COMPILE_BUDGET", None, f"after {seconds:.2g} s").line] += 1
         self._put_off(function, kind, (self.account.left() or 0.0) - seconds)
 
@@ -241,7 +242,7 @@ class Compilation(Locked):
                 self.needs.made(kind, entry, time.perf_counter() - start)
             return entry
         except deadline.OutOfTime:
-            self._note_deadline(function, kind, time.perf_counter() - start)
+            self._note_deadline(function, kind, time.perf_counter() - start, left or 0.0)
         except Break as stop:
             self._note_break(function, bare(stop), values)
         except RecursionError:  # the caller's stack is nearly full

@@ -12,6 +12,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+TURNS = 16  # of a loop, after which its pace is looked at, again and again
+SURE = 2.0  # a moment's delay is no reason to give up
+
 
 class OutOfTime(BaseException):
     """The deadline of this thread has passed.  No `Exception`: handlers of errors must not take it for one."""
@@ -46,9 +49,30 @@ def check() -> None:
         raise OutOfTime
 
 
+class Pace:
+    """How quickly the turns of a loop are captured: one that cannot be done in time is given up at once."""
+
+    def __init__(self) -> None:
+        self.begun = time.perf_counter()
+        self.done = 0
+
+    def turn(self, left: int) -> None:
+        """One more turn is done; `left`: those that are known to follow.
+
+        Raises OutOfTime, once, where these would take twice the time that is left, if they took as long as those before.
+        """
+        self.done += 1
+        if self.done % TURNS or _thread.end == math.inf:
+            return
+        now = time.perf_counter()
+        if (now - self.begun) / self.done * left > SURE * (_thread.end - now):
+            _thread.end = math.inf
+            raise OutOfTime
+
+
 def seconds_left() -> float:
     """Until the deadline; infinity where there is none."""
     return _thread.end - time.perf_counter()
 
 
-__all__ = ["OutOfTime", "check", "seconds_left", "within"]
+__all__ = ["OutOfTime", "Pace", "check", "seconds_left", "within"]

@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import bargain, deadline
+from dynagraph import bargain, deadline, loading
 from dynagraph.backends import toolchain
 from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import Account, Ledger, Needs
+from dynagraph.frontend.iterators import Numbers
 
 X = np.arange(4.0)
 LATE = 0.25  # seconds by which work may end behind its deadline
@@ -27,6 +28,7 @@ LATE = 0.25  # seconds by which work may end behind its deadline
 @pytest.fixture(autouse=True)
 def budget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The default of half a second, and a process that has compiled nothing so far."""
+    loading.compiler()  # whose time counts for the process
     monkeypatch.setattr(bargain, "PROCESS", Ledger(bargain.FUNCTIONS_WORTH))
     monkeypatch.setattr(bargain, "_of_code", {})
     with dg.config.override(compile_budget=0.5), warnings.catch_warnings():
@@ -223,6 +225,36 @@ def test_a_probe_of_the_compiler_that_ends_at_a_deadline_goes_on_where_it_was(mo
         except deadline.OutOfTime:
             continue
     assert found.flags == toolchain.toolchain().flags and not toolchain._answered and attempts > 1
+
+
+def test_a_loop_that_cannot_be_captured_in_time_is_given_up_after_a_few_turns() -> None:
+    compiled = dg.compile(lambda x: unrolled(x, 19000))
+    with dg.config.override(compile_budget=2.0, unroll_limit=20000):
+        np.testing.assert_array_equal(compiled(X), unrolled(X, 19000))
+    given = 0.8 * 2.0
+    assert compiled.stats.put_off == 1 and compiled.stats.compile_seconds < given / 2
+    # the next attempt comes when it would have come if this one had used up its time
+    assert max(compiled.decorated.compilation.needs._seconds.values()) >= 1.9 * given
+
+
+def test_the_pace_of_a_loop() -> None:
+    pace = deadline.Pace()
+    with deadline.within(1.0):
+        with pytest.raises(deadline.OutOfTime):
+            for _ in range(deadline.TURNS):
+                time.sleep(0.002)
+                pace.turn(100_000)
+        deadline.check()  # once
+    quick = deadline.Pace()
+    with deadline.within(60.0):
+        for k in range(200):
+            quick.turn(200 - k)
+    pace.turn(10**9)  # there is no deadline
+
+
+@pytest.mark.parametrize("numbers", [range(5), range(9, 2, -3), range(0), range(10**30), range(3, 3, -1), range(0, 10, 4)], ids=str)
+def test_how_many_numbers_of_a_range_are_left(numbers: range) -> None:
+    assert Numbers(numbers).left() == (10**30 if numbers.stop == 10**30 else len(numbers))
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

@@ -35,6 +35,9 @@ class Items(Iterator):
     def __init__(self, items: list[Any], owner: Sequence | None = None, position: int = 0):
         self.items, self.owner, self.position = items, owner, position
 
+    def left(self) -> int:
+        return len(self.items) - self.position if self.position >= 0 else 0
+
     def step(self, frame: Frame) -> Any:
         if self.owner is not None and not self.owner.sized and self.position >= len(self.owner.object):
             guard_length(frame.ex, self.owner)
@@ -146,6 +149,10 @@ class Numbers(Iterator):
     def __init__(self, numbers: range):
         self.numbers = numbers
 
+    def left(self) -> int:
+        numbers = self.numbers  # whose len() may be too large for one
+        return max(0, -((numbers.start - numbers.stop) // numbers.step))
+
     def step(self, frame: Frame) -> Any:
         if not self.numbers:
             return NULL
@@ -161,6 +168,9 @@ class Rows(Iterator):
 
     def __init__(self, array: Array, length: int):
         self.array, self.length, self.position = array, length, 0
+
+    def left(self) -> int:
+        return self.length - self.position
 
     def step(self, frame: Frame) -> Any:
         if self.position >= self.length:
@@ -216,6 +226,9 @@ class Zip(Iterator):
     def __init__(self, parts: list[Iterator], strict: bool = False):
         self.parts, self.strict = parts, strict
 
+    def left(self) -> int:
+        return min((part.left() for part in self.parts), default=0)
+
     def step(self, frame: Frame) -> Any:
         row = []
         for k, part in enumerate(self.parts):
@@ -243,6 +256,9 @@ class Zip(Iterator):
 class Enumerate(Iterator):
     def __init__(self, inner: Iterator, count: int):
         self.inner, self.count = inner, count
+
+    def left(self) -> int:
+        return self.inner.left()
 
     def step(self, frame: Frame) -> Any:
         item = self.inner.step(frame)

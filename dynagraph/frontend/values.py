@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
 
+from dynagraph.deadline import Pace
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import Source
 from dynagraph.ir.graph import Node
@@ -294,9 +295,14 @@ class Iterator:
     """An iterator of the captured code: `step(frame)` gives the next value, or NULL.  The kinds stand in iterators.py."""
 
     born = 0  # the step of the main frame at which it was made
+    pace: Pace | None = None  # of the loop over it
 
     def step(self, frame: Any) -> Any:
         raise NotImplementedError
+
+    def left(self) -> int:
+        """How many values follow, as far as that is known."""
+        return 0
 
 
 Value = Union[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynagraph.deadline import Pace
 from dynagraph.frontend.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.iterators import iterate
 from dynagraph.frontend.program import Instruction
@@ -53,6 +54,10 @@ def for_iter(frame: Frame, i: Instruction) -> None:
         handed_over = frame.depth == 0 and isinstance(source, Local) and source.is_of_stack
         refuse("LOOP_AROUND_BREAK" if handed_over else "ITERATOR", f"a {getattr(iterator, 'kind', type(iterator)).__name__}")
     item = iterator.step(frame)
+    if iterator.pace is None:
+        iterator.pace = Pace()
+    else:
+        iterator.pace.turn(iterator.left())
     if item is NULL:
         frame.pop()
         frame.jump(i.value)
