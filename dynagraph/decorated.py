@@ -159,9 +159,12 @@ class Decorated:
         if not _capturable(compiled.__wrapped__):
             self._refuse(compiled.__wrapped__)
             return _dispatch.PLAINLY
-        if self.compilation is None and not self._begin():
-            return _dispatch.PLAINLY
-        return self.compilation.on_miss(compiled, args, kwargs)
+        try:
+            has_begun = self.compilation is not None or self._begin()
+        except RecursionError:  # the caller's stack is nearly full
+            self.stats.breaks[Break("STACK_FULL").line] += 1
+            has_begun = False
+        return self.compilation.on_miss(compiled, args, kwargs) if has_begun else _dispatch.PLAINLY
 
     def _begin(self) -> bool:
         """Load the compiler; False: not now."""

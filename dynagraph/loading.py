@@ -54,7 +54,7 @@ def compiler() -> Any:
 
 
 def compiler_at_hand() -> Any | None:
-    """The same, for calls that can run plainly: None where it cannot be loaded now.
+    """The same, for calls that can run plainly: None where it cannot be loaded now, RecursionError where the stack has no room.
 
     Never waits for another thread, which might be waiting for an import that this one is in.
     """
@@ -96,8 +96,10 @@ def _load() -> None:
     thread.compiling = True
     try:
         _compiler = _imported()
-    except (RecursionError, MemoryError):
-        pass  # there may be room later
+    except RecursionError:  # there may be room later
+        raise
+    except MemoryError:
+        pass
     except Exception as error:
         if is_of_signal(error):
             raise
