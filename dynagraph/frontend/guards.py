@@ -88,7 +88,7 @@ class GuardList:
         if isinstance(source, Contents):
             return ("contents", base)
         if isinstance(source, Owner):
-            return ("self_of", base, source.name)
+            return ("self_of", base, source.descriptor)
         if isinstance(source, Field):
             return ("field", base, source.type, source.offset)
         if isinstance(source, Referent):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from types import CellType
+from types import CellType, MethodDescriptorType
 from typing import Any, Union
 
 STACK_SLOT = "stack "  # begins the names of parameters that stand for values on the stack: no name that Python code can have
@@ -178,7 +178,7 @@ class Owner:
     """The object that a builtin method is bound to."""
 
     base: "Source"
-    name: str
+    descriptor: MethodDescriptorType
 
     def __str__(self) -> str:
         return f"{self.base}.__self__"

@@ -77,7 +77,7 @@ IDENTITIES = (
     type(np.where),
     types.CodeType,
 )
-BOUND_TO = (list, dict, set, collections.deque)  # whose methods, made anew each time they are read, are followed
+NAMED_METHODS = (set, collections.deque, np.ndarray, np.generic, *VALUES)  # whose methods are followed by their names
 KEYS = (str, int, bytes, bool, float, type(None), type)
 OF_NAMESPACES = ("__name__", "__doc__", "__package__", "__loader__", "__spec__")  # what every module holds
 DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Counter)
@@ -160,8 +160,9 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
         return Const(obj, source)
     if kind is types.FunctionType:
         return function(ex, obj, source)
-    if kind is types.BuiltinFunctionType and type(obj.__self__) in BOUND_TO:
-        return Method(obj.__name__, wrap(ex, obj.__self__, Owner(source, obj.__name__)))
+    if issubclass(kind, types.BuiltinFunctionType) and (descriptor := _bound_from(obj)) is not None:
+        owner = wrap(ex, obj.__self__, Owner(source, descriptor))
+        return Method(obj.__name__ if isinstance(obj.__self__, NAMED_METHODS) else Const(descriptor), owner)
     if issubclass(kind, types.ModuleType) and kind is not types.ModuleType:
         return Object(kind, obj, source)  # its class may compute attributes
     if issubclass(kind, type) and MRO_OF(obj) is None:
@@ -172,6 +173,18 @@ def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     if is_container(kind):
         return _of_subclass(ex, obj, source)
     return Object(kind, obj, source)
+
+
+def _bound_from(method: types.BuiltinMethodType) -> types.MethodDescriptorType | None:
+    """The descriptor of a method written in C; None for other functions, which are known by their identity.  The method is another
+    object each time it is read, and which class of several gave it only the descriptor tells: super() reads those of bases.
+    """
+    owner, name = method.__self__, method.__name__
+    if isinstance(owner, types.ModuleType) or lookup(method) is not None:
+        return None
+    found = [vars(k)[name] for k in type(owner).__mro__ if name in vars(k)]
+    same = [d for d in found if isinstance(d, types.MethodDescriptorType) and d.__get__(owner, type(owner)) == method]
+    return same[0] if same else None
 
 
 def _is_of_cupy(obj: Any) -> bool:
@@ -551,7 +564,7 @@ def _name_of(source: Source) -> str:
     if isinstance(source, (Attribute, Item, Key)):
         tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
         return f"{_name_of(source.base)}_{tail}"
-    if isinstance(source, (Contents, Referent, Field)):
+    if isinstance(source, (Contents, Referent, Field, Owner)):
         return _name_of(source.base)
     return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
 

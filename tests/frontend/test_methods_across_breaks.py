@@ -28,6 +28,55 @@ METHODS: dict[str, tuple[Any, str, tuple[Any, ...]]] = {
 }
 
 
+class Bag(list):
+    pass
+
+
+# a program for each would be made in each turn of a loop, were they known by their identity
+FRESH: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "an array's": (lambda x, n, owner: x.clip(float(owner.min()), pause(5)), (np.arange(4.0),)),
+    "a list subclass's": (lambda x, n, owner: x + (owner.append(pause(n)) or 1), (Bag(),)),
+    "a pattern's": (lambda x, n, owner: x + len(owner.sub("c", pause("aab"))), (re.compile("a+"),)),
+    "a buffer's": (lambda x, n, owner: x + owner.write(pause(b"abc")), (io.BytesIO(),)),
+    "a text's": (lambda x, n, owner: x + len(owner.replace("t", pause("ab"))), ("text",)),
+}
+
+
+def pause(value: Any) -> Any:
+    dg.graph_break()
+    return value
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_method_that_waits_for_its_arguments_is_known_by_its_object(name: str) -> None:
+    step, arguments = FRESH[name]
+
+    def f(x: Any, n: int, *owners: Any) -> Any:
+        for k in range(n):
+            x = step(x, k % 2, *owners)
+        return x
+
+    compiled = dg.compile(f)
+    np.testing.assert_array_equal(compiled(X, 40, *arguments), f(X, 40, *arguments))
+    assert compiled.stats.compiles < 12 and compiled.stats.fallbacks == 0, compiled.stats.last_error
+
+
+def test_a_method_that_a_class_says_again_is_the_one_that_was_read() -> None:
+    class Doubling(list):
+        def append(self, item: Any) -> None:
+            super().append(item)
+            super().append(item)
+
+    def f(x: Any, bag: list) -> Any:
+        list.append.__get__(bag)(pause(1))
+        bag.append(pause(2))
+        return x + len(bag)
+
+    compiled = dg.compile(f)
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(X, Doubling()), f(X, Doubling()))
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_a_method_outlives_a_break(name: str) -> None:
     owner, method, arguments = METHODS[name]

@@ -617,8 +617,8 @@ static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, i
             return -1;
         return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
     case G_SELF_OF:
-        if (!PyUnicode_CheckExact(c)) {
-            PyErr_Format(PyExc_TypeError, "guard program: self_of takes a str, got %R", c);
+        if (!Py_IS_TYPE(c, &PyMethodDescr_Type)) {
+            PyErr_Format(PyExc_TypeError, "guard program: self_of takes a method descriptor, got %R", c);
             return -1;
         }
         g->key = Py_NewRef(c);
@@ -1087,10 +1087,10 @@ static int slot_is_empty(const instruction *g, PyObject *object)
     return PyObject_TypeCheck(object, PyDescr_TYPE(slot)) && !*(PyObject **)((char *)object + slot->d_member->offset);
 }
 
-/* the owner of a builtin method of that name, borrowed; null for anything else */
-static PyObject *self_of(PyObject *object, PyObject *name)
+/* the owner of a builtin method that this descriptor gave, borrowed; null for anything else */
+static PyObject *self_of(PyObject *object, PyObject *descriptor)
 {
-    if (!PyCFunction_CheckExact(object) || PyUnicode_CompareWithASCIIString(name, ((PyCFunctionObject *)object)->m_ml->ml_name) != 0)
+    if (!PyCFunction_Check(object) || ((PyCFunctionObject *)object)->m_ml != ((PyMethodDescrObject *)descriptor)->d_method)
         return NULL;
     return PyCFunction_GET_SELF(object);
 }
