@@ -118,8 +118,21 @@ class ShapeEnv:
         elif low is not None and (low > 0 or (op == "<" and low == 0)):
             return False
         holds = bool(_COMPARE[op](left.evaluate(self.values), right.evaluate(self.values)))
-        self.relations[Relation(op, left, right, holds)] = None
+        self.relations[_within_64_bits(left, right) or Relation(op, left, right, holds)] = None
         return holds
+
+
+LEAST, MOST = -(2**63), 2**63 - 1  # what guards compute with
+
+
+def _within_64_bits(left: IntExpr, right: IntExpr) -> Relation | None:
+    """What says all of a comparison with a number beyond 64 bits: that the other side fits into them."""
+    for number, other in ((left.constant, right), (right.constant, left)):
+        if number is not None and number > MOST:
+            return Relation("<=", other, IntExpr.of(MOST), True)
+        if number is not None and number < LEAST:
+            return Relation("<=", IntExpr.of(LEAST), other, True)
+    return None
 
 
 _COMPARE = {"==": operator.eq, "<": operator.lt, "<=": operator.le}

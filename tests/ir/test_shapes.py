@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from dynagraph.errors import ShapeError
 from dynagraph.ir.shapes import (
+    IntExpr,
     Relation,
     ShapeEnv,
     SymInt,
@@ -262,3 +263,15 @@ def test_axes_are_normalised() -> None:
 def test_symbolic_ints_need_their_environment_to_have_a_hint() -> None:
     env = ShapeEnv()
     assert isinstance(env.symbol(3), SymInt) and env.values == {"s0": 3}
+
+
+@pytest.mark.parametrize("op", ["==", "<", "<="])
+@pytest.mark.parametrize("number", [2**70, -(2**70), 2**63, -(2**63) - 1])
+def test_a_comparison_with_a_number_beyond_64_bits_is_guarded_within_them(op: str, number: int) -> None:
+    env = ShapeEnv()
+    left, right = env.symbol(5).expr, IntExpr.of(number)
+    for a, b in ((left, right), (right, left)):
+        holds = {"==": operator.eq, "<": operator.lt, "<=": operator.le}[op](*(e.evaluate(env.values) for e in (a, b)))
+        assert env.decide(op, a, b) is holds
+    for relation in env.relations:
+        assert all(e.constant is None or -(2**63) <= e.constant < 2**63 for e in (relation.left, relation.right))
