@@ -21,6 +21,7 @@ from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.guards import describe_value
 from dynagraph.frontend.numpy_door import lookup
+from dynagraph.frontend.numpy_door import method as method_of_arrays
 from dynagraph.frontend.numpy_source import is_numpys, is_unchanging, is_value
 from dynagraph.frontend.profile import LARGEST
 from dynagraph.frontend.source import (
@@ -181,6 +182,8 @@ def _bound_from(method: types.BuiltinMethodType) -> types.MethodDescriptorType |
     """
     owner, name = method.__self__, method.__name__
     if isinstance(owner, types.ModuleType) or lookup(method) is not None:
+        return None
+    if isinstance(owner, (np.ndarray, np.generic)) and method_of_arrays(name) is None:
         return None
     found = [vars(k)[name] for k in type(owner).__mro__ if name in vars(k)]
     same = [d for d in found if isinstance(d, types.MethodDescriptorType) and d.__get__(owner, type(owner)) == method]

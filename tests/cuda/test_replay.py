@@ -24,7 +24,8 @@ from dynagraph.backends.cuda.replay import (
     Recording,
     Replayer,
 )
-from dynagraph.backends.registry import MODES, get_backend
+from dynagraph.backends.registry import get_backend
+from dynagraph.decorated import MODES
 from tests.cuda.device import QueuedDevice
 from tests.cupy_arrays import stand_in
 
