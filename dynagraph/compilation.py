@@ -14,7 +14,6 @@ import logging
 import time
 import traceback
 import types
-import warnings
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,6 +36,7 @@ from dynagraph.frontend.resume import Resumes, Target
 from dynagraph.frontend.tape import holds_boxes, tapes_alive
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.size_programs import size_program
+from dynagraph.location import warn_caller
 from dynagraph.markers import is_compiling
 from dynagraph.markers import thread as _thread
 from dynagraph.originals import replaced
@@ -224,11 +224,10 @@ class Compilation(Locked):
         if self.root.warned:
             return
         self.root.warned = True
-        warnings.warn(
+        warn_caller(
             f"{function.__qualname__}: compiling would cost more than its calls have taken so far, and is put off until they have "
             f"run plainly for {missing:.2f} s more. To compile at any price: mode='max', or dg.config.compile_budget = None.",
             CompileBudgetWarning,
-            stacklevel=4,
         )
 
     def _try(self, function: types.FunctionType, values: tuple, kind: Kind, left: float | None) -> Any | None:
@@ -346,11 +345,10 @@ class Compilation(Locked):
         if len(self.compiled.entries) < config.entry_limit:
             return False
         self.full = True
-        warnings.warn(
+        warn_caller(
             f"{function.__qualname__} has {config.entry_limit} programs for as many kinds of arguments; further kinds run "
             "eagerly. Pass dynamic=True if sizes vary, pass what changes as an array, or raise dg.config.entry_limit.",
             RecompileLimitWarning,
-            stacklevel=4,
         )
         return True
 

@@ -24,6 +24,7 @@ import numpy as np
 from dynagraph import bargain, deadline, originals
 from dynagraph._core import _dispatch
 from dynagraph.errors import CompilerError
+from dynagraph.location import warn_caller
 from dynagraph.markers import is_compiling, thread
 from dynagraph.signals import is_of_signal
 
@@ -75,11 +76,10 @@ def loaded() -> Any | None:
 @functools.cache
 def warn_of_failure() -> None:
     """Once."""
-    warnings.warn(
+    warn_caller(
         f"dynagraph's compiler cannot be loaded, and compiled functions run as plain Python: {failure!r}; "
         "`import dynagraph.compiler` says more",
         RuntimeWarning,
-        stacklevel=4,
     )
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import types
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -16,4 +20,25 @@ class Location:
         return f"{self.filename.rsplit('/', 1)[-1]}:{self.line}"
 
 
-__all__ = ["Location"]
+def is_ours(frame: types.FrameType) -> bool:
+    """Whether a frame runs code of dynagraph's."""
+    return str(frame.f_globals.get("__name__")).partition(".")[0] == "dynagraph"
+
+
+def warn_at(frame: types.FrameType | None, message: Any, category: type[Warning], source: Any = None) -> None:
+    """Warn of the line that a frame runs; None: there is none."""
+    scope = vars(sys) if frame is None else frame.f_globals
+    file, line = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+    registry = scope.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, category, file, line, scope.get("__name__", "<string>"), registry, None, source)
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn of the user's line that called dynagraph."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        frame = frame.f_back
+    warn_at(frame, message, category)
+
+
+__all__ = ["Location", "is_ours", "warn_at", "warn_caller"]

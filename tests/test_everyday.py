@@ -267,3 +267,11 @@ def test_worker_processes(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment)
     assert done.stdout == "agreed 21\n", done.stderr
+
+
+def test_warnings_name_the_line_of_the_call() -> None:
+    compiled = dg.compile(lambda x, text: x + len(text))
+    with dg.config.override(entry_limit=2), pytest.warns(dg.RecompileLimitWarning) as seen:
+        for k in range(4):
+            compiled(np.arange(3.0), "text" * k)
+    assert [w.filename for w in seen] == [__file__]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
 
@@ -22,6 +21,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
 from dynagraph.ir.shapes import hint_of
+from dynagraph.location import warn_caller
 
 _log = logging.getLogger("dynagraph.kernels")
 UserBackend = Callable[[Graph, Sequence[Any]], Callable[..., Any]]  # graph, example inputs
@@ -104,11 +104,10 @@ def cpu(graph: Graph) -> Executable:
 
 @functools.cache
 def _say_that_no_compiler_was_found() -> None:
-    warnings.warn(
+    warn_caller(
         "dynagraph found no C compiler (cc, gcc or clang): compiled functions run through NumPy, correctly but slower; "
         "install one, or pip install 'dynagraph[compiler]'; backend='numpy' silences this",
         RuntimeWarning,
-        stacklevel=2,
     )
 
 

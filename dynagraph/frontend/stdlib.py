@@ -36,6 +36,7 @@ from dynagraph.frontend.truth import truth
 from dynagraph.frontend.values import NULL, Const, Dict, Function, Method, Object, Sequence, Set, Value
 from dynagraph.frontend.wrapping import load_cell
 from dynagraph.ir.shapes import SymInt
+from dynagraph.location import is_ours, warn_at
 
 # -- itertools --------------------------------------------------------------------------------------------------------------------
 
@@ -411,10 +412,7 @@ def warn_above(message: Any, category: Any = None, stacklevel: int = 1, source: 
         stacklevel -= not _is_ours(frame)
         frame = frame.f_back
     kind = type(message) if isinstance(message, Warning) else UserWarning if category is None else category
-    scope = vars(sys) if frame is None else frame.f_globals
-    file, line = ("sys", 1) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
-    registry = scope.setdefault("__warningregistry__", {})
-    return warnings.warn_explicit(message, kind, file, line, scope.get("__name__", "<string>"), registry, None, source)
+    return warn_at(frame, message, kind, source)
 
 
 STAND_INS[warnings.warn] = warn_above
@@ -422,9 +420,7 @@ STAND_INS[warnings.warn] = warn_above
 
 def _is_ours(frame: types.FrameType) -> bool:
     """Whether a frame is one that the user's program run as it is would not have."""
-    if str(frame.f_globals.get("__name__")).split(".")[0] == "dynagraph":
-        return True
-    return any(type(getattr(c, "__self__", None)) is _dispatch.Entry for c in frame.f_code.co_consts)
+    return is_ours(frame) or any(type(getattr(c, "__self__", None)) is _dispatch.Entry for c in frame.f_code.co_consts)
 
 
 def log(frame: Frame, logger: Any, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
