@@ -16,6 +16,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import trace
 import weakref
 from collections.abc import Callable
@@ -1152,6 +1153,29 @@ def test_keyboard_interrupts_in_a_loop_with_a_break():
     assert h.stats.hits == 1 and h.stats.compiles == 1
     """)
     assert output == "interrupted\n" * 3 + "['in', 'left', 'in', 'left']\n"
+
+
+def test_other_threads_run_while_a_program_that_was_captured_small_works_on_much():
+    compiled = dg.compile(lambda x: np.arctan2(np.tan(np.sin(x) ** 2 + 2), np.log1p(np.exp(np.cos(x)))).sum(), dynamic=True)
+    many = np.linspace(0, 1, 4_000_000)
+    compiled(many[:10])
+    compiled(many)
+    ticks: list[float] = []
+    stop = threading.Event()
+
+    def tick() -> None:
+        while not stop.wait(0.001):
+            ticks.append(time.perf_counter())
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    start = time.perf_counter()
+    compiled(many)
+    end = time.perf_counter()
+    stop.set()
+    thread.join()
+    assert compiled.stats.misses == 1
+    assert any(start + 0.1 * (end - start) < t < start + 0.9 * (end - start) for t in ticks)
 
 
 @pytest.mark.parametrize("error", ["BaseException", "Exception", "KeyboardInterrupt"])

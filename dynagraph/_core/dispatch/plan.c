@@ -481,6 +481,18 @@ static int can_be_repeated(const dg_plan *plan) { return plan->n_steps == 0 || p
 /* whether a Python program that a signal ends can be left to the plain function */
 static int may_be_left(const dg_plan *plan) { return plan->repeatable && can_be_repeated(plan); }
 
+enum { MANY_ELEMENTS = 1 << 14 }; /* with so many, releasing the GIL (0.1 us) is nothing beside the work */
+
+/* `release_gil` is what the sizes say that the program was captured with. */
+static int has_grown(const dg_plan *plan, const int64_t *sizes)
+{
+    int64_t elements = 1;
+    for (int k = 0; k < plan->n_symbols; ++k)
+        if (sizes[k] > 1 && __builtin_mul_overflow(elements, sizes[k], &elements))
+            return 1;
+    return elements > MANY_ELEMENTS;
+}
+
 static void *take_workspace(int64_t size)
 {
     void *taken = dg_pool_take((size_t)size);
@@ -557,7 +569,7 @@ static PyObject *native_run(dg_plan *plan, dg_frame *frame, PyObject **owner, Py
     buffers[n + plan->n_outputs] = workspace ? workspace : small;
     buffers[n + plan->n_outputs + 1] = &plan->callee;
     int failed;
-    if (plan->release_gil) {
+    if (plan->release_gil || has_grown(plan, frame->sizes)) {
         PyThreadState *state = PyEval_SaveThread();
         failed = plan->entry(buffers, frame->sizes, &dg_the_runtime, &stop);
         PyEval_RestoreThread(state);
