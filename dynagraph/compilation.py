@@ -50,7 +50,7 @@ except ImportError:  # a CPython version that the hook does not know: frames tha
 MAX_CHANGES = 3  # tries of a capture while what it looks at changes
 MAX_CLOSURES = 8  # functions of one code that a broken part calls and that are compiled
 MAX_CALLEES = 256
-REST = 0.0003  # seconds of plain calls, by which a look at one that is not compiled is worth little
+REST = 30  # times as long as a look at a call that was not compiled took, the next calls run plainly: 3 % of their time
 LONGEST_REST = 1.0  # other functions may earn meanwhile
 UNASKED_CALLS = 7  # of a function that was measured to be faster plainly: guards cost up to a tenth of a short call
 
@@ -185,16 +185,19 @@ class Compilation(Locked):
                         return entry
                 self.root.account.settle(self.root.compiled.earned)
                 if self.failures.shall_wait(values) or self._is_full(function):
-                    self._rest()
+                    self._rest(start)
                     return None
                 left, kind = self.account.left(), types_of(values)
                 if left is not None and left < self.needs.of(kind):
                     self._put_off(function, kind, left)
+                    self._rest(start, LEAST - left)  # other kinds may need less
                     return None
                 self._note_misses(function, values)
+                looked = time.perf_counter() - start
                 made = self._try(function, values, kind, left)
                 if made is None:
-                    self._rest()
+                    now = time.perf_counter()
+                    self._rest(now - looked, LEAST + now - start - (left or 0.0))
                 return made
         finally:
             _thread.compiling = False
@@ -202,17 +205,17 @@ class Compilation(Locked):
             self.account.spend(took)
             _dispatch.note_compiling(took)
 
-    def _rest(self, seconds: float = 0.0) -> None:
-        """Leave calls that no entry serves alone until they have run for as long: a look at each would cost too much."""
+    def _rest(self, start: float, seconds: float = 0.0) -> None:
+        """Leave calls that no entry serves alone for some time: a look at each, such as began at `start`, would cost too much."""
         if self.account.left() is not None:
-            self.compiled.put_off(min(max(seconds, REST), LONGEST_REST))
+            looked = time.perf_counter() - start
+            self.compiled.put_off(min(max(seconds, REST * looked), LONGEST_REST))
 
     def _put_off(self, function: types.FunctionType, kind: Kind, left: float) -> None:
         """Compiling has to wait until plain calls have earned what it needs."""
         if self.needs.wait(kind):
             self.stats.put_off += 1
             self._warn_of_budget(function, self.needs.of(kind) - left)
-        self._rest(LEAST - left)  # other kinds may need less
 
     def _note_deadline(self, function: types.FunctionType, kind: Kind, seconds: float, given: float) -> None:
         """`given`: to an attempt that took so many `seconds`, fewer where it could be foreseen that it would not end in time."""

@@ -19,6 +19,7 @@ from dynagraph import bargain, deadline, loading
 from dynagraph.backends import toolchain
 from dynagraph.backends.registry import get_backend
 from dynagraph.bargain import Account, Ledger, Needs
+from dynagraph.compilation import Compilation
 from dynagraph.frontend.iterators import Numbers
 
 X = np.arange(4.0)
@@ -136,6 +137,30 @@ def test_what_was_put_off_is_compiled_when_it_is_earned() -> None:
             compiled(X)
     assert compiled.stats.compiles == 1
     assert compiled.stats.compile_seconds < compiled.stats.earned_seconds + 0.03 + 4 * LATE
+
+
+def test_looking_whether_it_is_time_takes_a_small_part_of_short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[float] = []
+
+    def timed(self: Compilation, function: Any, values: tuple) -> Any:
+        start = time.perf_counter()
+        try:
+            return entry_for(self, function, values)
+        finally:
+            looks.append(time.perf_counter() - start)
+
+    entry_for = Compilation.entry_for
+    monkeypatch.setattr(Compilation, "entry_for", timed)
+    compiled = dg.compile(unrolled)
+    with dg.config.override(compile_budget=0.05):
+        start = time.perf_counter()
+        for _ in range(2000):
+            compiled(X, 40)
+        plain = time.perf_counter() - start - sum(looks)
+    assert compiled.stats.compiles == 0
+    looks = [look for look in looks if look < bargain.LEAST]  # no attempts
+    assert 1 < len(looks) < 400
+    assert sum(looks) < plain / 15
 
 
 def test_nothing_limits_mode_max() -> None:
