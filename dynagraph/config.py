@@ -15,13 +15,14 @@ import math
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from dynagraph.errors import ConfigError
+from dynagraph.scopes import Scopes
 
 PREFIX = "DYNAGRAPH_"  # of environment variables
 LOG_TOPICS = ("dispatch", "capture", "passes", "kernels", "cache")
@@ -228,9 +229,8 @@ class Config(ModuleType):
         if name.startswith("_"):
             super().__setattr__(name, value)
             return
-        self._values[_switch(name).name] = _parse(_switch(name), f"config.{name}", value)
-        for listener in self._listeners:
-            listener(name)
+        self._scopes[name] = _parse(_switch(name), f"config.{name}", value)
+        self._tell([name])
 
     def __delattr__(self, name: str) -> None:
         if name in BY_NAME:
@@ -239,33 +239,35 @@ class Config(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         try:
-            return self.__dict__["_values"][name]
+            return self.__dict__["_scopes"][name]
         except KeyError:
             raise AttributeError(_unknown(name)) from None
 
     @contextmanager
     def override(self, **switches: Any) -> Iterator[None]:
-        """Set switches for the extent of a ``with`` block.
+        """Set switches for the extent of a ``with`` block, in all threads.
 
         >>> import dynagraph as dg
         >>> with dg.config.override(strict=True):
         ...     dg.config.strict
         True
         """
-        for name in switches:
-            _switch(name)
-        saved = {name: self._values[name] for name in switches}
+        scope = self._scopes.enter({name: _parse(_switch(name), f"config.{name}", value) for name, value in switches.items()})
+        self._tell(switches)
         try:
-            for name, value in switches.items():
-                setattr(self, name, value)
             yield
         finally:
-            for name, value in saved.items():
-                setattr(self, name, value)
+            self._scopes.leave(scope)
+            self._tell(switches)
+
+    def _tell(self, names: Iterable[str]) -> None:
+        for name in names:
+            for listener in self._listeners:
+                listener(name)
 
     def describe(self) -> list[tuple[str, Any, str, str]]:
         """A row for each switch: name, value, environment variable, meaning."""
-        return [(s.name, self._values[s.name], s.variable, s.doc) for s in SWITCHES]
+        return [(s.name, self._scopes[s.name], s.variable, s.doc) for s in SWITCHES]
 
     def on_change(self, listener: Callable[[str], None]) -> None:
         """Have `listener` called with the name of each switch that is set from now on."""
@@ -308,6 +310,6 @@ def _warn_of_unknown(variables: list[str]) -> None:
         warnings.warn(f"the environment variable {name} is none of dynagraph's, and does nothing; {hint}", stacklevel=2)
 
 
-_values: dict[str, Any] = _from_environment(os.environ)
+_scopes = Scopes(_from_environment(os.environ))
 _listeners: list[Callable[[str], None]] = []
 sys.modules[__name__].__class__ = Config

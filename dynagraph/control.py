@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dynagraph._core import _dispatch
+from dynagraph.scopes import Scopes
 
 _all_compiled: "weakref.WeakSet[Any]" = weakref.WeakSet()
 _collectors: list[list[Any]] = []
@@ -20,7 +21,7 @@ def is_disabled() -> bool:
 
 
 def current_stance() -> str:
-    return _stance
+    return str(_stances["stance"])
 
 
 def register(compiled: Any) -> None:
@@ -62,7 +63,7 @@ def _disabling() -> Iterator[None]:
 
 def _enable() -> None:
     """Have compiled functions serve calls, or run as plain Python, as `disable` and `stance` want it."""
-    wanted = not _disabled and _stance != "force_eager"
+    wanted = not _disabled and current_stance() != "force_eager"
     for compiled in list(_all_compiled):
         compiled.enabled = wanted and not compiled.decorated.refused
 
@@ -86,7 +87,7 @@ def disable(fn: Any = None) -> Any:
 
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile")
-_stance = "default"
+_stances = Scopes({"stance": "default"})
 
 
 class stance:
@@ -101,16 +102,17 @@ class stance:
     """
 
     def __init__(self, name: str):
-        global _stance
         if name not in STANCES:
             raise ValueError(f"stance: {name!r}: expected {', '.join(map(repr, STANCES))}")
-        self.before, _stance = _stance, name
+        self.name, self._before = name, current_stance()
+        _stances["stance"] = name
         _enable()
 
     def __enter__(self) -> "stance":
+        _stances["stance"] = self._before  # no statement, after all: it ends with the block
+        self._scope = _stances.enter({"stance": self.name})
         return self
 
     def __exit__(self, *error: Any) -> None:
-        global _stance
-        _stance = self.before
+        _stances.leave(self._scope)
         _enable()

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import config
+from dynagraph import config, control
 
 
 @dg.compile
@@ -270,6 +270,39 @@ def test_allow_in_graph_follows_a_function_of_a_library():
     np.testing.assert_array_equal(compiled(X), X + X + 1)
     with pytest.raises(TypeError, match="written in Python"):
         dg.allow_in_graph(np.add)
+
+
+def test_blocks_of_several_threads_end_in_any_order():
+    """What the block that ended last had found when it began is not what holds afterwards."""
+    overrides = (lambda value: dg.config.override(unroll_limit=value)), (lambda: dg.config.unroll_limit)
+    for make, now in [(dg.stance, control.current_stance), overrides]:
+        before = now()
+        values = ("force_eager", "fail_on_recompile") if make is dg.stance else (7, 8)
+        first, second = make(values[0]), make(values[1])
+        first.__enter__()
+        second.__enter__()
+        assert now() == values[1]
+        first.__exit__(None, None, None)
+        assert now() == values[1]
+        second.__exit__(None, None, None)
+        assert now() == before
+
+
+def test_a_switch_that_is_set_within_a_block_ends_with_it():
+    before = dg.config.unroll_limit, dg.config.inline_depth
+    with dg.config.override(unroll_limit=7):
+        dg.config.unroll_limit = 9
+        dg.config.inline_depth = before[1] + 1  # the block says nothing of it: it stays
+        assert dg.config.unroll_limit == 9
+    assert (dg.config.unroll_limit, dg.config.inline_depth) == (before[0], before[1] + 1)
+    dg.config.inline_depth = before[1]
+
+
+def test_a_stance_as_a_statement_ends_with_the_block_around_it():
+    with dg.stance("eager_on_recompile"):
+        dg.stance("force_eager")
+        assert control.current_stance() == "force_eager"
+    assert control.current_stance() == "default"
 
 
 def test_stances():
