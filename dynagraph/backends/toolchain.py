@@ -42,8 +42,9 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "env", "nice"
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 # gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls; and it
-# makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits
-OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref", "-fno-tree-slp-vectorize")
+# makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits.  It sinks loads that stand before a
+# condition into its arm, and makes wrong code of what is then loaded under a mask
+OPTIONAL = ("-mprefer-vector-width=512", "-fno-ipa-pure-const", "-fno-ipa-modref", "-fno-tree-slp-vectorize", "-fno-tree-sink")
 # Options of a $CC that change results; ours are strict.
 UNSAFE = (
     "-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",

@@ -463,6 +463,20 @@ def test_conditions_within_conditions(columns, processor):
         np.testing.assert_array_equal(compiled(x, y), joined(x, y))
 
 
+def test_sums_of_few_columns_under_conditions(processor):
+    """gcc 12 makes wrong code, for AVX2, of loads that it sinks into the arm of a condition: whole rows are lost."""
+    rng = np.random.default_rng(0)
+    shapes = [(rows, columns) for rows in (3, 200, 1000) for columns in (1, 2, 3, 4, 5, 8)]
+    arrays = [rng.standard_normal(shape).astype(dtype) for shape in shapes for dtype in ("float32", "float64")]
+    masks = [rng.random(x.shape) < 0.1 for x in arrays]
+
+    def sums(arrays, masks):
+        return [np.nansum(np.where(m, np.nan, x), axis=0) for x, m in zip(arrays, masks)]
+
+    for got, expected in zip(dg.compile(sums, backend="c", fullgraph=True)(arrays, masks), sums(arrays, masks)):
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("columns", [1, 2, 4, 8, 16])
 def test_constant_arrays_of_repeating_patterns(columns, dtype):
