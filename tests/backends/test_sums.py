@@ -119,3 +119,17 @@ def test_parts_of_a_sum_are_all_of_it(is_complex: bool) -> None:
         parts = subtrees(length, 5, is_complex)
         assert len(parts) == 32
         assert sum(parts) == length
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_products_of_copies_take_the_copies(dtype: str) -> None:
+    """BLAS adds up in another order what lies in steps: norms copy it, and so may the user."""
+    rng = np.random.default_rng(0)
+    cases: list[Case] = []
+    for shape in ((500,), (40, 60), (3, 1), (18_774,)):
+        whole = random_array(rng, tuple(3 * d for d in shape), dtype)
+        for step in (1, 2, 3, -1):
+            x = whole[tuple(slice(None, None, step) for _ in shape)]
+            cases.append((f"norm, step {step},", np.linalg.norm, x))
+            cases.append((f"product of a copy, step {step},", lambda x: x.ravel().copy() @ x.ravel().copy(), x))
+    check_bits(cases)

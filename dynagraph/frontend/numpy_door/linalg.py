@@ -9,7 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.numpy_door.arguments import as_index, flag, is_contiguous, numpy_error, only, ravel, reshape, several_axes
+from dynagraph.frontend.numpy_door.arguments import (
+    as_index,
+    flag,
+    is_contiguous,
+    numpy_error,
+    only,
+    ravel,
+    reshape,
+    several_axes,
+    take,
+)
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
 from dynagraph.frontend.numpy_door.elementwise import apply, resolve
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, iteration_order, steps_of
@@ -369,10 +379,17 @@ def _norm_of_all(b: Builder, x: Node, keepdims: Any) -> Node:
     flat = ravel(b, permute(b, x, list(iteration_order([steps_of(b.layout(x), x.ndim)], x.ndim))))
     if not is_contiguous(b, flat):
         flat = b.copy(flat)
-    parts = [b.call("real", flat), b.call("imag", flat)] if x.dtype.is_complex else [flat]
+    parts = _parts_in_steps(b, flat) if x.dtype.is_complex else [flat]
     squares = [_dot(b, part, part) for part in parts]
     root = b.call("sqrt", b.call("add", *squares) if len(squares) == 2 else squares[0])
     return reshape(b, root, (1,) * x.ndim) if flag(keepdims, "norm") else root
+
+
+def _parts_in_steps(b: Builder, flat: Node) -> list[Node]:
+    """The real and the imaginary parts as they lie in complex numbers: BLAS takes them in steps of two."""
+    pairs = [reshape(b, b.call(part, flat), (*flat.shape, 1)) for part in ("real", "imag")]
+    numbers = ravel(b, b.copy(b.call("concatenate", *pairs, axis=1)))
+    return [take(b, numbers, 0, start, flat.shape[0], 2) for start in (0, 1)]
 
 
 def _root_of_squares(b: Builder, x: Node, axes: tuple[int, ...], keepdims: Any) -> Node:

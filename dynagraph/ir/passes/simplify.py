@@ -7,7 +7,7 @@ or infinity would contradict is rewritten, except for integers and bools.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Elementwise
+from dynagraph.ir.ops import OPS, Elementwise, memory_of, strided_of, view_of
 from dynagraph.ir.rewrite import (
     Rule,
     Scalar,
@@ -97,6 +97,25 @@ def casts_as_one(x: Node, middle: DType, root: Node) -> bool:
 # -- movement ----------------------------------------------------------------------------------------------------------
 def keeps_shape(x: Node, root: Node) -> bool:
     return same_shape(x.shape, root.shape)
+
+
+def lies_as_well(x: Node, root: Node) -> bool:
+    """Whether no product takes the values with other steps from where they were than from the copy: BLAS then rounds otherwise."""
+    found = memory_of(x)
+    steps = (strided_of(x) if found is None else found[1]).strides
+    return all(map(same_dim, steps, strided_of(root).strides)) or not any(map(_is_product, _readers(root)))
+
+
+def _readers(node: Node) -> Iterator[Node]:
+    """What uses a value, or a view of it."""
+    for user in node.users:
+        yield user
+        if view_of(user) is not None:
+            yield from _readers(user)
+
+
+def _is_product(node: Node) -> bool:
+    return node.is_op("matmul") and node.dtype.is_inexact
 
 
 def is_identity_permutation(axes: tuple[int, ...]) -> bool:
@@ -289,7 +308,7 @@ MOVEMENT: list[Rule] = [
     Rule("roll-nothing", op.roll(x, shift=attribute("shift")), x, when=is_zero),
     Rule("repeat-once", op.repeat(x, repeats=attribute("repeats")), x, when=is_one),
     Rule("tile-once", op.tile(x, reps=attribute("reps")), x, when=are_ones),
-    Rule("copy", op.copy(x), x),  # the driver keeps the copy that an output needs
+    Rule("copy", op.copy(x), x, when=lies_as_well),  # the driver keeps the copy that an output needs
     Rule("variable", op.variable(x), x),
     Rule("stop-gradient", op.stop_gradient(x), x),
     *(Rule(f"{name.replace('_', '-')}-constant", getattr(op, name)(c), lambda root: uniform(root))
