@@ -56,6 +56,7 @@ FUNCTIONS = "/* functions:"
 LEAST_FUNCTIONS = 4  # that a process of its own is worth
 MOST_PARTS = 8
 MEMO = ".compiler"  # what a probe said, in the kernel cache
+SAY = ("-E", "-v", "-x", "c", os.devnull)  # compile nothing, and say how the options are understood
 PROBE = 1  # its version: a change asks all compilers again
 FOLDER, REFUSED = "dynagraph-compile-", "dynagraph-refused-"  # in the folder for temporary files
 DAY = 24 * 3600.0
@@ -401,17 +402,21 @@ def _probe_all(command: Command, folder: Path | None) -> Toolchain:
     version = _asked(bare, "--version").stdout.decode(errors="replace").splitlines()[:1]
     flags = [*COMMON]
     target = ""
-    for march in () if any(o.startswith(("-march=", "-mcpu=")) for o in command.options) else ("-march=native", "-mcpu=native"):
-        if not _accepts(bare, march):
+    marches = () if any(o.startswith(("-march=", "-mcpu=")) for o in command.options) else ("-march=native", "-mcpu=native")
+    # most often it takes all flags, which one question tells; else each is asked for by itself
+    at_once = _ask(bare, *marches[:1], *OPTIONAL, "-Werror", *SAY)
+    takes_all = at_once.returncode == 0
+    for march in marches:
+        if not takes_all and not _accepts(bare, march):
             continue
-        result = _asked(bare, march, "-E", "-v", "-x", "c", os.devnull)
+        result = at_once if takes_all else _asked(bare, march, *SAY)
         said = (result.stdout + result.stderr).decode(errors="replace")
         resolved = next((line for line in said.splitlines() if "cc1" in line), "")
-        target = " ".join(w for w in resolved.split() if w.startswith(("-m", "-target")))
+        target = " ".join(w for w in resolved.split() if w.startswith(("-m", "-target")) and w not in OPTIONAL)
         # gcc names every feature there, which one -march name may not: newer processors are "znver3 and avx512f"
         flags += [w for w in target.split() if w.startswith("-m")] if "clang" not in said and target else [march]
         break
-    flags += [flag for flag in OPTIONAL if _accepts(bare, flag)]
+    flags += [flag for flag in OPTIONAL if takes_all or _accepts(bare, flag)]
     found = Toolchain(command, version[0] if version else "", tuple(flags), target, folder)
     _try(found)
     return found

@@ -321,6 +321,26 @@ def test_what_is_kept_of_a_compiler_cannot_be_forged_or_damaged(unknown, tmp_pat
     assert not (tmp_path / "executed").exists()
 
 
+# answers no question about all flags at once, as a compiler that does not know one of them
+ONE_BY_ONE = 'case "$*" in *-march=native*-fno-ipa-modref*-E*) exit 1;; esac'
+
+
+def test_a_compiler_that_takes_all_flags_is_asked_three_questions(unknown, tmp_path):
+    log = tmp_path / "log"
+    for name, more in [("cc", ""), ("old", ONE_BY_ONE)]:
+        fake = fake_compiler(tmp_path / name, f"""
+            echo >> {log}
+            {more}
+            exec cc "$@"
+        """)  # fmt: skip
+        with dg.config.override(cc=fake):
+            tools = kernel_cache.compiler()
+        questions = len(log.read_text().splitlines())
+        log.unlink()
+        assert questions == 3 if name == "cc" else questions > 3
+        assert tools.flags == toolchain.toolchain().flags and tools.target == toolchain.toolchain().target
+
+
 FAILURES = {
     "fork": "echo 'gcc: fatal error: cannot execute cc1: vfork: Resource temporarily unavailable' >&2; exit 1",
     "killed": "kill -9 $$",
@@ -333,6 +353,7 @@ FAILURES = {
 def test_a_probe_that_failed_is_not_kept(unknown, tmp_path, failure, question):
     """The flags that keep gcc's miscompilations out must be there when it works again."""
     once = fake_compiler(tmp_path / "cc", f"""
+        {ONE_BY_ONE}
         case "$*" in *{question}*) if [ ! -e {tmp_path}/failed ]; then touch {tmp_path}/failed; {failure}; fi;; esac
         exec cc "$@"
     """)  # fmt: skip
