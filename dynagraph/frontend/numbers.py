@@ -14,10 +14,12 @@ from typing import Any
 
 from dynagraph.frontend.exceptions import refuse, throw
 from dynagraph.frontend.executor import Executor
+from dynagraph.frontend.numpy_door.builder import Builder
+from dynagraph.frontend.numpy_door.elementwise import product_of_scalars
 from dynagraph.frontend.values import Array, Const, Number, Value
 from dynagraph.frontend.wrapping import input_slot
 from dynagraph.ir import dtypes
-from dynagraph.ir.graph import Meta
+from dynagraph.ir.graph import Meta, Node
 from dynagraph.ir.shapes import SymInt, settled
 
 NATIVE = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide"}
@@ -29,7 +31,9 @@ ANSWERED_BY_COMPLEX: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "**": operator.pow,
     "==": operator.eq, "!=": operator.ne,
 }  # fmt: skip
-EXACT_OF_COMPLEX = {"+": "add", "-": "subtract", "*": "multiply"}  # that Python and the program round alike
+EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
+    "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
+}  # fmt: skip  # that Python and the program round alike
 EXACT = 1 << 53  # integers below are floats
 OF_FLOATS = frozenset(
     getattr(math, name)
@@ -93,7 +97,7 @@ def complex_answer(ex: Executor, symbol: str, left: Any, right: Array) -> Any:
         refuse("UNSUPPORTED_VALUE", f"{symbol} of a Python complex number and a np.float64")
     number = left.node if isinstance(left, Number) else ex.builder.scalar(left.value, dtypes.complex128)
     other = ex.builder.cast(ex.memories.present(right), dtypes.complex128)
-    return Number(ex.builder.call(EXACT_OF_COMPLEX[symbol], number, other))
+    return Number(EXACT_OF_COMPLEX[symbol](ex.builder, number, other))
 
 
 def _shrinks(ex: Executor, base: Any, exponent: Any) -> bool:

@@ -35,6 +35,18 @@ def test_products_of_dtypes(function):
     check(function, sample((3, 3), "int32"), sample((3, 3), "int64", 1))
 
 
+@pytest.mark.parametrize("function", [*PRODUCTS, np.tensordot, np.kron], ids=lambda f: f.__name__)
+def test_operands_that_are_lists_without_elements(function):
+    """They have the dtype of the operand before them in some functions, and that of np.asarray in others."""
+    for dtype in ("uint32", "bool", "float16", "complex64"):
+        for shape in ((), (0,), (2, 0)):
+            for empty in ((), [], [[]], [(), ()]):
+                check_or_declined(lambda a: function(a, empty), sample(shape, dtype))
+                check_or_declined(lambda a: function(empty, a), sample(shape, dtype))
+    if function in (np.dot, np.inner, np.vdot):
+        check(lambda a: function(a, ()), sample((0,), "int8"))
+
+
 def test_operator_and_methods():
     x, w, v = sample((3, 4), "float64"), sample((4, 5), "float64"), sample((4,), "float64")
     check(lambda a, c: (a @ c, a.dot(c), np.dot(a, c), a[0] @ c), x, w, exact=False)

@@ -94,7 +94,7 @@ def seen(x: Any) -> Any:
     if isinstance(x, np.ndarray):
         strides = tuple(s for s, d in zip(x.strides, x.shape) if d > 1) if x.size else ()
         flags = x.flags.writeable, x.flags.c_contiguous, x.flags.f_contiguous
-        return np.ndarray, x.dtype, x.shape, strides, flags, values(x)
+        return np.ndarray, x.dtype, x.dtype.char, x.shape, strides, flags, values(x)
     return (type(x), x.dtype, values(x)) if isinstance(x, np.generic) else (type(x), repr(x))
 
 

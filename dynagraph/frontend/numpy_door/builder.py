@@ -320,8 +320,8 @@ def default_dtype(value: object) -> DType:
     """The dtype of an array made of one Python scalar."""
     if type(value) is bool:
         return dtypes.bool_
-    if type(value) is int and LIMITS[dtypes.int64][1] < value <= LIMITS[dtypes.uint64][1]:
-        return dtypes.uint64
+    if type(value) is int:  # beyond int64 NumPy makes C's unsigned long long of it, which is not its uint64, or objects
+        return known_dtype(np.asarray(value).dtype, f"an array made of {value}")
     if isinstance(value, WeakFloat):
         return value.node.dtype
     return {float: dtypes.float64, complex: dtypes.complex128}.get(type(value), dtypes.int64)

@@ -393,6 +393,24 @@ def _power_of_nodes(b: Builder, base: Node, exponent: Node) -> Node:
     return b.call("where", half, b.call("sqrt", base), result)
 
 
+def multiply_operator(b: Builder, left: Any, right: Any) -> Any:
+    """``left * right``: complex scalars are multiplied by NumPy's scalars, not by np.multiply."""
+    if b.check_op is None and all(is_weak(x) or (isinstance(x, Node) and b.is_scalar(x)) for x in (left, right)):
+        loop = resolve(np.multiply, (strong(b, left), strong(b, right)))
+        if loop[0].is_complex:
+            return product_of_scalars(b, b.as_node(left, loop[0]), b.as_node(right, loop[1]))
+    return apply(b, np.multiply, left, right)
+
+
+def product_of_scalars(b: Builder, x: Node, y: Node) -> Node:
+    """Of complex numbers each product is rounded, and overflows, by itself; np.multiply may round a sum of two once (FMA)."""
+    if not x.dtype.is_complex:
+        return b.call("multiply", x, y)
+    (a, c), (d, e) = _parts(b, x), _parts(b, y)
+    real = b.call("subtract", b.call("multiply", a, d), b.call("multiply", c, e))
+    return b.call("complex", real, b.call("add", b.call("multiply", a, e), b.call("multiply", c, d)))
+
+
 def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
     """``base ** exponent``: of arrays and some Python numbers another function than np.power, on some dtypes; of scalars pow."""
     if all(is_weak(x) or (isinstance(x, Node) and b.is_scalar(x)) for x in (base, exponent)):
@@ -761,5 +779,5 @@ def _parts(b: Builder, x: Node) -> tuple[Node, Node]:
 
 __all__ = [
     "UFUNCS", "Call", "SymInt", "apply", "arrays_out", "check_exponents", "combining_op", "default_dtype", "fitted", "held",
-    "mask_of", "power_operator", "resolve", "result_type", "strong",
+    "mask_of", "multiply_operator", "power_operator", "product_of_scalars", "resolve", "result_type", "strong",
 ]  # fmt: skip

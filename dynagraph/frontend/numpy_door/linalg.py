@@ -20,8 +20,8 @@ from dynagraph.frontend.numpy_door.arguments import (
     several_axes,
     take,
 )
-from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype
-from dynagraph.frontend.numpy_door.elementwise import apply, resolve
+from dynagraph.frontend.numpy_door.builder import Builder, Unsupported, known_dtype, leaves
+from dynagraph.frontend.numpy_door.elementwise import apply, product_of_scalars, resolve
 from dynagraph.frontend.numpy_door.layout import Order, c_order, copy_order, iteration_order, steps_of
 from dynagraph.frontend.numpy_door.reductions import reduce
 from dynagraph.frontend.numpy_door.shapes import diagonal_of, permute
@@ -81,6 +81,13 @@ def _common(b: Builder, who: str, *operands: Any) -> list[Node]:
     return [n if n.dtype is dtype else b.lay(b.cast(n, dtype), copy_order(b.layout(n))) for n in nodes]  # NumPy copies
 
 
+def _pair(b: Builder, who: str, left: Any, right: Any) -> list[Node]:
+    """As `_common`, but a second operand of lists without elements has the dtype of the first: NumPy's C code finds none in it."""
+    first = b.as_node(left)
+    empty = isinstance(right, (list, tuple)) and not any(True for _ in leaves(right))
+    return _common(b, who, first, b.as_node(right, first.dtype if empty else None))
+
+
 def _contract(b: Builder, x: Node, y: Node, x_axes: Sequence[int], y_axes: Sequence[int]) -> Node:
     """Sum over pairs of axes; the result has the other axes of `x`, then those of `y`."""
     x_free, y_free = ([k for k in range(n.ndim) if k not in axes] for n, axes in ((x, x_axes), (y, y_axes)))
@@ -101,7 +108,7 @@ def _matrix(b: Builder, x: Node, row_axes: list[int], column_axes: list[int], sh
 
 @numpy_function(np.dot, at_default=("out",))
 def dot(builder: Builder, /, a: Any, b: Any, out: Any = None) -> Node:
-    return _dot(builder, *_common(builder, "dot", a, b))
+    return _dot(builder, *_pair(builder, "dot", a, b))
 
 
 def _dot(b: Builder, x: Node, y: Node) -> Node:
@@ -117,6 +124,8 @@ numpy_method("dot", at_default=("out",))(dot)
 
 def _scaled(b: Builder, x: Node, y: Node) -> Node:
     """A product with a single number: of matrices by BLAS, of all else by np.multiply."""
+    if x.ndim == y.ndim == 0 and b.check_op is None:
+        return product_of_scalars(b, x, y)
     product = apply(b, np.multiply, x, y)
     by_blas = product.dtype.is_inexact and not product.dtype.is_half and product.ndim <= 2
     if not by_blas or product.ndim == 0:
@@ -140,7 +149,7 @@ def _in_c_order(b: Builder, product: Node) -> Node:
 
 @numpy_function(np.inner)
 def inner(b: Builder, left: Any, right: Any, /) -> Node:
-    x, y = _common(b, "inner", left, right)
+    x, y = _pair(b, "inner", left, right)
     if x.ndim == 0 or y.ndim == 0:
         return _scaled(b, x, y)
     return _contract(b, x, y, [x.ndim - 1], [y.ndim - 1])
@@ -148,7 +157,7 @@ def inner(b: Builder, left: Any, right: Any, /) -> Node:
 
 @numpy_function(np.vdot)
 def vdot(b: Builder, left: Any, right: Any, /) -> Node:
-    x, y = (ravel(b, n) for n in _common(b, "vdot", left, right))
+    x, y = (ravel(b, n) for n in _pair(b, "vdot", left, right))
     return _matmul(b, b.call("conjugate", x) if x.dtype.is_complex else x, y)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynagraph.frontend.numpy_door.arguments import numpy_error
 from dynagraph.frontend.numpy_door.builder import Builder, Unsupported
-from dynagraph.frontend.numpy_door.elementwise import apply, power_operator
+from dynagraph.frontend.numpy_door.elementwise import apply, multiply_operator, power_operator
 from dynagraph.frontend.numpy_door.linalg import matmul
 from dynagraph.frontend.numpy_door.table import operator
 from dynagraph.ir.graph import Node
@@ -18,7 +18,6 @@ from dynagraph.ir.shapes import Dim, numel
 _BINARY: dict[str, np.ufunc] = {
     "+": np.add,
     "-": np.subtract,
-    "*": np.multiply,
     "/": np.divide,
     "//": np.floor_divide,
     "%": np.remainder,
@@ -69,10 +68,9 @@ for _symbol, _ufunc in _BINARY.items():
 for _symbols, _ufunc in _UNARY.items():
     for _symbol in _symbols:
         operator(_symbol)(_unary(_ufunc))
-operator("**")(power_operator)
-operator("**=")(_in_place("**=", power_operator))
-operator("@")(matmul)
-operator("@=")(_in_place("@=", matmul))
+for _symbol, _function in (("*", multiply_operator), ("**", power_operator), ("@", matmul)):
+    operator(_symbol)(_function)
+    operator(f"{_symbol}=")(_in_place(f"{_symbol}=", _function))
 
 
 @operator("setitem")
