@@ -21,7 +21,9 @@ np.broadcast_arrays(x, x[:1]); np.median(x, keepdims=True); np.percentile(x, 40,
 np.percentile(x, [40], keepdims=True); np.nanmedian(x, keepdims=True); np.var(x, dtype=complex); np.std(x, dtype=complex)
 np.mean(x, dtype=complex); x.var(axis=-1); x.max(axis=-1); x.argmax(axis=0); np.ptp(x, axis=0); np.dot(x, 0.0); np.dot(x, -1.0)
 np.dot(-0.0, x); np.inner(x, 0.0); np.einsum("...->...", x); np.einsum("...,->...", x, -1.0); np.einsum("i...->...", x)
-np.einsum("...,...->...", x, x * 0); np.isreal(x); np.iscomplex(x); np.real_if_close(x); np.nan_to_num(x); np.clip(x, 0, 1)
+np.einsum("...,...->...", x, x * 0); np.einsum("...,->...", x, 1j); np.einsum("...,...->...", x.astype(complex), x)
+np.einsum("...,...->...", x, x.astype("c16", "C")); np.einsum("...i,->i...", np.atleast_1d(x), 2.5)
+np.isreal(x); np.iscomplex(x); np.real_if_close(x); np.nan_to_num(x); np.clip(x, 0, 1)
 np.clip(x, x * 0, 1); np.maximum(x, 0); np.sort(x); np.cumsum(x, axis=0); np.diff(x); np.angle(x); np.sinc(x); np.fix(x)
 np.copysign(x.real, -1); np.where(x.real > 0, x, 0); x.astype(np.float32); x.astype(complex); x.copy(); x.copy("K")
 np.float32(x); np.complex128(x); np.ascontiguousarray(x); np.asfortranarray(x); np.zeros_like(x); np.full_like(x, 3)
@@ -79,8 +81,9 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "read-only": lambda x: read_only(x[:2, :3]),
 }
 OFTEN = [("F", "float64"), ("broadcast rows", "float64"), ("permuted", "float64"), ("F", "complex128"), ("0-d", "float64")]
+OFTEN += [("broadcast rows", "float32")]
 DTYPES = ("bool", "int8", "int64", "uint8", "uint64", "float16", "float32", "float64", "complex64", "complex128")
-AT_ONCE = 20
+AT_ONCE = 10  # several breaks end a capture, and what follows is NumPy's
 
 
 def operand(layout: str, dtype: str) -> np.ndarray:

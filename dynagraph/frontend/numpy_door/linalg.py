@@ -212,7 +212,8 @@ def _einsum(
     b: Builder, *operands: Any, out: Any = None, dtype: Any = None, order: Any = "K", casting: Any = "safe"
 ) -> Node:
     subscripts, arrays = _subscripts(operands)
-    nodes = _common(b, "einsum", *arrays)
+    given = [b.as_node(x) for x in arrays]
+    nodes = _common(b, "einsum", *given)
     if not nodes:
         raise numpy_error("einsum: takes one operand or more")
     inputs, output = _parse(subscripts, nodes)
@@ -225,7 +226,7 @@ def _einsum(
     moved = permute(b, result, [indices.index(i) for i in output])
     if result is terms[0][0] or len(output) < 2:
         return moved  # the operand itself, or its diagonal, is a view, as in NumPy
-    return b.copy(moved, _order_of_einsum(b, terms, output))
+    return b.copy(moved, _order_of_einsum(b, [_diagonals(b, *term) for term in zip(given, inputs)], output))
 
 
 def _subscripts(operands: Sequence[Any]) -> tuple[str, Sequence[Any]]:
@@ -267,7 +268,7 @@ def _diagonals(b: Builder, x: Node, indices: str) -> _Term:
 
 
 def _order_of_einsum(b: Builder, terms: Sequence[_Term], output: str) -> Order:
-    """NumPy iterates over the axes of the result and those that are summed, together."""
+    """NumPy iterates over the axes of the result and those that are summed, together; `terms` are not cast: it casts in buffers."""
     axes = output + "".join(sorted(set().union(*(letters for _, letters in terms)) - set(output)))
     steps = []
     for node, letters in terms:
