@@ -12,6 +12,7 @@ from setuptools.command.build_ext import build_ext
 FLAGS = [
     "-O2",
     "-std=gnu11",
+    "-fvisibility=hidden",  # what one file calls of another is bound when it is linked
     "-Wall",
     "-Wextra",
     "-Wno-unused-parameter",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import statistics
 import sys
 import time
@@ -38,7 +39,7 @@ BAR = 0.95
 SAMPLE_SECONDS = 4e-4  # of one timing
 CLEAR, CLEAR_ROUNDS = 1.3, 4  # what is so much above the bar after so many rounds is not in doubt
 WARM_UP = 2
-CHOOSING = 12  # calls after which the faster way is chosen, however close they are
+CHOOSING = 200, 12, 0.05  # calls after which the faster way is chosen, however close they are: all, or some that take so long
 AXES = ("", "axis=0", "axis=1")
 
 # rows whose NumPy spelling is not the ufunc of their name; x, y: arrays of the dtype, c: of bools, k: places
@@ -50,8 +51,7 @@ SPELLED: dict[str, tuple[str, ...]] = {
     "imag": ("np.imag(x).copy()",),
     "where": ("np.where(c, x, y)",),
     "cast": tuple(
-        f"x.astype(np.{t})"
-        for t in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool_", "complex128")
+        f"x.astype(np.{t})" for t in ("float16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool_", "complex128")
     ),
     "all_bits": tuple(f"np.bitwise_and.reduce(x, {a or 'axis=None'})" for a in AXES),
     "any_bits": tuple(f"np.bitwise_or.reduce(x, {a or 'axis=None'})" for a in AXES),
@@ -213,16 +213,21 @@ def measure(row: Row, size: int, rounds: int, bar: float) -> Figure | None:
     figure = compare(row, size, plain, compiled(row, arguments, WARM_UP), arguments, rounds, bar)
     if figure.least < bar:
         dg.config.stay_eager = True
-        chosen = compiled(row, arguments, CHOOSING)
+        chosen = compiled(row, arguments, *CHOOSING)
         dg.config.stay_eager = False
         figure.used = compare(row, size, plain, chosen, arguments, rounds, bar).least
     return figure
 
 
-def compiled(row: Row, arguments: list[Any], calls: int) -> Callable[..., Any]:
+def compiled(row: Row, arguments: list[Any], calls: int, least: int = 0, seconds: float = math.inf) -> Callable[..., Any]:
+    """Called so often, or less where `least` calls or more take so long."""
     f = dg.compile(function_of(row.text)[0])
-    for _ in range(calls):
+    f(*arguments)
+    end = time.perf_counter() + seconds
+    for k in range(1, calls):
         f(*arguments)
+        if k >= least and time.perf_counter() > end:
+            break
     return f
 
 

@@ -198,7 +198,7 @@ SWITCHES: tuple[Switch, ...] = (
         True,
         _flag,
         "0 or 1",
-        "let calls run plainly where that is faster than their program, as the first three of each kind show, and later ones, ever "
+        "let calls run plainly where that is faster than their program, as the first few of each kind show, and later ones, ever "
         "more rarely; of functions that are compiled from then on",
     ),
     Switch(

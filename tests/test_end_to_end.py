@@ -519,3 +519,27 @@ def test_what_is_written_to_strided_memory_is_indexed_by_arrays():
     x, places = np.arange(6.0)[::2], np.array([2, 0, 1, 1])
     np.testing.assert_array_equal(compiled(x, places), [4.0, 7.0, 2.0, 2.0])
     assert compiled.stats.compiles == 1
+
+
+VIEWS = {
+    "transposed": lambda x: x.T,
+    "cut": lambda x: x[1:, ::-1],
+    "two": lambda x: (x[0], x[:, None]),
+    "longer": lambda x: np.broadcast_to(x[0], x.shape),
+    "a part": lambda x: x.real[1],
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_alone_need_no_program_and_no_error_state(name: str) -> None:
+    f = VIEWS[name]
+    compiled = dg.compile(f)
+    for dtype in (np.float64, np.complex128, np.int64):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+        compiled(x)
+        with np.errstate(all="raise"):
+            got = compiled(x)
+        for g, want in zip(got if isinstance(got, tuple) else (got,), f(x) if isinstance(got, tuple) else (f(x),)):
+            assert g.__array_interface__ == want.__array_interface__ and g.flags.writeable == want.flags.writeable
+            assert str(g.flags) == str(want.flags) and np.shares_memory(g, x)
+    assert compiled.stats.hits == 3 and all(program.executable is None for program in compiled.programs)

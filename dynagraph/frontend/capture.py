@@ -29,7 +29,7 @@ from dynagraph.frontend.values import Array, Const
 from dynagraph.frontend.wrapping import Lazy
 from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS
+from dynagraph.ir.ops import OPS, may_be_view
 from dynagraph.ir.shapes import expr_of, settled
 from dynagraph.ir.size_programs import size_program
 
@@ -58,7 +58,7 @@ class Captured:
 
     @property
     def has_operations(self) -> bool:
-        return bool(self.outputs) or any(n.kind == "call_function" for n in self.graph.nodes)
+        return bool(self.outputs)
 
     def bytecode(self) -> str:
         """The normalised instructions that were run, for ``dump --bytecode``."""
@@ -209,7 +209,8 @@ class _Ending:
         if stop is None and not any(n.kind == "call_function" for n in graph.nodes):
             raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
         calls = [n for n in graph.nodes if n.kind == "call_function"]
-        floats = any(x.dtype.is_inexact for n in calls for x in (n, *n.args))
+        computed = [n for n in calls if not may_be_view(n)]  # what only moves elements warns of nothing
+        floats = any(x.dtype.is_inexact for n in computed for x in (n, *n.args))
         ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
         return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop, self.prologue)
 

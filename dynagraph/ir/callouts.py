@@ -41,8 +41,10 @@ class FunctionCall:
         """What the function gives for the operands; raises what it raises, and ValueError where it would warn."""
         if self.warns_if is not None and operands[self.warns_if.position]:
             raise ValueError(f"{self.function} warns of these values: the user's own line has to")
-        call = self.map(lambda value: operands[value.position] if isinstance(value, Slot) else value)
-        return function_of(xp, call.function)(*call.args, **dict(call.kwargs), **out)
+        args = [_filled(value, operands) for value in self.args]
+        for name, value in self.kwargs:
+            out[name] = _filled(value, operands)
+        return function_of(xp, self.function)(*args, **out)
 
     def __repr__(self) -> str:
         return self.spelled([f"{{{k}}}" for k in range(100)])
@@ -71,6 +73,13 @@ def function_of(xp: Any, name: str) -> Any:
 
 def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return tuple(_mapped(v, change) for v in value) if isinstance(value, tuple) else change(value)
+
+
+def _filled(value: Any, operands: Sequence[Any]) -> Any:
+    """An argument with operands in their places."""
+    if type(value) is Slot:
+        return operands[value.position]
+    return tuple(_filled(v, operands) for v in value) if type(value) is tuple else value
 
 
 def selected(value: Any, result: int | None) -> Any:

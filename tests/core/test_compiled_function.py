@@ -559,7 +559,7 @@ def measured(clock: Clock, unasked: int = 0, guards: tuple = (), **seconds: floa
 
 @pytest.mark.parametrize("faster, slower", [("plain", "compiled"), ("compiled", "plain")])
 def test_a_measured_entry_takes_the_faster_way(clock: Clock, faster: str, slower: str) -> None:
-    cf = measured(clock, **{faster: 1e-5, slower: 5e-5})
+    cf = measured(clock, **{faster: 2e-2, slower: 1e-1})
     for _ in range(300):
         cf()
     assert clock.calls[:2] == ["plain", "compiled"] and clock.calls[2:] == [faster] * 298
@@ -568,7 +568,7 @@ def test_a_measured_entry_takes_the_faster_way(clock: Clock, faster: str, slower
 
 
 def test_functions_that_stay_eager_ask_their_guards_seldom(clock: Clock) -> None:
-    cf = measured(clock, unasked=3, guards=(("len", 0, 0),), plain=1e-5, compiled=5e-5)
+    cf = measured(clock, unasked=3, guards=(("len", 0, 0),), plain=2e-2, compiled=1e-1)
     for _ in range(3):  # plain, compiled, and the first that stays eager
         cf()
     assert [cf(1) for _ in range(4)] == ["plain"] * 3 + ["missed"]
@@ -585,19 +585,52 @@ def test_functions_that_stay_eager_ask_their_guards_seldom(clock: Clock) -> None
 
 
 def test_what_is_nearly_as_fast_is_measured_a_few_times(clock: Clock) -> None:
-    cf = measured(clock, plain=1e-5, compiled=1.2e-5)
+    cf = measured(clock, plain=1e-3, compiled=1.2e-3)
     for _ in range(100):
         cf()
-    assert clock.calls == ["plain", "compiled"] * 4 + ["plain"] * 92
+    assert clock.calls == ["plain", "compiled"] * 5 + ["plain"] * 90
+
+
+@pytest.mark.parametrize("faster, slower", [("plain", "compiled"), ("compiled", "plain")])
+@pytest.mark.parametrize("ratio", [1.1, 3])
+@pytest.mark.parametrize("microseconds, burst", [(0.1, 16), (5, 16), (40, 3), (200, 1)])
+def test_short_calls_go_one_way_several_times_in_a_row(
+    clock: Clock, faster: str, slower: str, ratio: float, microseconds: float, burst: int
+) -> None:
+    """The first call that goes another way than the one before is slower; a fifth of all are disturbed."""
+    cf = measured(clock)
+    rng = np.random.default_rng(5)
+    for _ in range(170):
+        calls = len(clock.calls)
+        for way, factor in ((faster, 1), (slower, ratio)):
+            switched = calls and clock.calls[-1] != way and microseconds < 10
+            disturbed = rng.random() < 0.2 and burst > 1
+            clock.seconds[way] = 1e-6 * microseconds * factor * (3 if switched else 1) + 4e-3 * disturbed
+        cf()
+    assert clock.calls[-1] == faster and cf.entries[0].stays_eager == (faster == "plain")
+    assert 1 <= clock.calls.index("compiled") <= burst
+
+
+@pytest.mark.parametrize("disturbed", ["plain", "compiled"])
+def test_one_disturbed_sample_is_asked_for_again_at_once(clock: Clock, disturbed: str) -> None:
+    cf = measured(clock, plain=1e-3, compiled=1e-3)
+    clock.seconds[disturbed] = 5e-3
+    cf()
+    if disturbed == "compiled":
+        cf()
+    clock.seconds[disturbed] = 0.5e-3
+    for _ in range(20):
+        cf()
+    assert clock.calls[-10:] == [disturbed] * 10
 
 
 @pytest.mark.parametrize("way, slower", [("plain", "compiled"), ("compiled", "plain")])
 @pytest.mark.parametrize("disturbed", [5, 100])
 def test_a_disturbed_sample_does_not_decide_for_ever(clock: Clock, way: str, slower: str, disturbed: int) -> None:
-    cf = measured(clock, **{slower: 1e-5, way: disturbed * 1e-5})
+    cf = measured(clock, **{slower: 1e-2, way: disturbed * 1e-2})
     for _ in range(2):
         cf()
-    clock.seconds[way] = 1e-6
+    clock.seconds[way] = 1e-3
     for _ in range(100):
         cf()
     assert clock.calls[2:102] == [slower] * 100
@@ -661,11 +694,11 @@ def test_compiling_is_not_counted(clock: Clock) -> None:
         note_compiling(0.5)
         return clock.spend("plain")
 
-    clock.seconds = {"plain": 1e-3, "compiled": 2e-3}
+    clock.seconds = {"plain": 1e-2, "compiled": 2e-2}
     cf = CompiledFunction(f, lambda *_: "missed")
     cf.add_entry(Entry((), 1, PythonPlan(lambda: (), 0, ("call", clock.spend, (("const", "compiled"),))), None, True))
     cf(), cf()
-    assert cf.entries[0].stays_eager and cf.earned == pytest.approx(2e-3)
+    assert cf.entries[0].stays_eager and cf.earned == pytest.approx(2e-2)
 
 
 def test_calls_that_are_put_off_run_plainly_and_earn(clock: Clock) -> None:

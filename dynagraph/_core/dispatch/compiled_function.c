@@ -70,9 +70,10 @@ static PyObject *follow_tails(PyObject *result)
 
 /* which way calls go, for an entry, or for a class of the sizes that it serves */
 typedef struct {
-    char way;
-    int n_plain, n_compiled;          /* samples since `way` became MEASURED, */
-    int all_plain;                    /* and since the entry was made */
+    char way, plain;                  /* plain: where it is measured, the way that calls go now */
+    int n_calls, n_bursts;            /* samples of this burst, and bursts that have ended, since `way` became MEASURED */
+    int n_plain, n_compiled;          /* samples since the entry was made */
+    int n_decisions;
     double best_plain, best_compiled; /* nanoseconds, 0: none yet */
     unsigned long long left, taken;   /* calls until it is measured again; calls so far */
 } choice;
@@ -92,10 +93,19 @@ typedef struct {
 /* -- the faster way -----------------------------------------------------------------------------------------------------------
 
    Of the first calls that an entry could serve some run plainly, and the faster way takes the rest. Both are right; what they cost
-   only the machine knows. It is asked again, ever more rarely: one sample may have been disturbed. */
+   only the machine knows. It is asked again, ever more rarely.
+
+   Calls go one way, then the other, in bursts: a short call is slower where it comes after one that went the other way. What counts is
+   the least time of a way: disturbances only add. */
 
 enum { NEW, MEASURED, SERVES, STAYS_EAGER };
-enum { SIZE_CLASSES = 40, MAX_SAMPLES = 5 };
+enum {
+    SIZE_CLASSES = 40,
+    LONGEST_BURST = 16,   /* calls, */
+    BURST_TIME = 100000,  /* or nanoseconds, whichever is reached first */
+    MAX_BURSTS = 10,      /* of both ways together, until the faster one is chosen, however close they are */
+    UNDISTURBED = 10000000 /* nanoseconds: another process's turn is not half as long */
+};
 
 /* one call of a function that has measured entries */
 struct trial {
@@ -151,19 +161,38 @@ static double handicap(const entry_object *entry) { return entry->n_choices > 1 
 /* Decides which way to take, and for how many calls: what the other way costs is to be a hundredth of what these calls do. */
 static void decide(const entry_object *entry, choice *of)
 {
-    if (of->n_plain == 0 || of->n_compiled == 0)
+    if (of->best_plain == 0 || of->best_compiled == 0)
         return;
     double plain = of->best_plain * handicap(entry), compiled = of->best_compiled;
-    int is_first = of->taken < 2 * MAX_SAMPLES;
-    int is_clear = 1.5 * plain < compiled || 1.5 * compiled < plain;
-    if (is_first && !is_clear && of->n_plain < MAX_SAMPLES)
+    double ratio = plain < compiled ? compiled / plain : plain / compiled, slower = plain < compiled ? of->best_compiled : of->best_plain;
+    int n_slower = plain < compiled ? of->n_compiled : of->n_plain;
+    int is_clear = ratio > 1.5 && (n_slower > 1 || slower > UNDISTURBED); /* two samples are not both disturbed so much */
+    if (of->n_decisions == 0 && !is_clear && of->n_bursts < MAX_BURSTS)
         return;
     of->way = plain < compiled ? STAYS_EAGER : SERVES;
-    double ratio = plain < compiled ? compiled / plain : plain / compiled;
-    of->left = of->taken + 8 + (unsigned long long)(100 * ratio);
-    if (of->way == SERVES && ratio > 8 && of->all_plain > 1) /* two samples are not both disturbed so much */
+    double n_again = slower * LONGEST_BURST < BURST_TIME ? LONGEST_BURST : 1 + BURST_TIME / slower; /* calls of the slower way */
+    of->left = of->taken + 8 + (unsigned long long)(100 * ratio * n_again);
+    if (of->way == SERVES && ratio > 8 && is_clear && of->n_plain > 1)
         of->left = 0;
-    of->n_plain = of->n_compiled = 0;
+    of->n_bursts = 0;
+    of->n_decisions = 1;
+}
+
+/* A sample: the way that calls go changes where it ends a burst. */
+static void note_sample(const entry_object *entry, choice *of, int plain, double took)
+{
+    double *best = plain ? &of->best_plain : &of->best_compiled;
+    *best = *best == 0 || took < *best ? took : *best;
+    of->n_plain += plain;
+    of->n_compiled += !plain;
+    if (plain != of->plain) /* of another thread, or of a call around this one */
+        return;
+    if (++of->n_calls < LONGEST_BURST && of->n_calls * *best < BURST_TIME)
+        return;
+    of->n_calls = 0;
+    of->plain = !plain;
+    if (++of->n_bursts > 1)
+        decide(entry, of);
 }
 
 /* Nanoseconds of this thread that no call may count as its own: compiling, and those that calls within it have counted. */
@@ -178,15 +207,8 @@ void dg_note_compiling(double took)
 static void end_trial(trial *measured, int succeeded)
 {
     choice *of = measured->of;
-    if (succeeded && of->way == MEASURED) {
-        double took = nanoseconds() - measured->start - (compiling - measured->compiling);
-        double *best = measured->plain ? &of->best_plain : &of->best_compiled;
-        *best = *best == 0 || took < *best ? took : *best;
-        of->n_plain += measured->plain;
-        of->all_plain += measured->plain;
-        of->n_compiled += !measured->plain;
-        decide(measured->entry, of);
-    }
+    if (succeeded && of->way == MEASURED)
+        note_sample(measured->entry, of, measured->plain, nanoseconds() - measured->start - (compiling - measured->compiling));
     Py_DECREF(measured->entry);
 }
 
@@ -237,6 +259,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         Py_DECREF(entry);
         return PyErr_NoMemory();
     }
+    for (int k = 0; k < entry->n_choices; ++k)
+        entry->choices[k].plain = 1;
     if (entry->n_choices == 1)
         entry->choices->way = MEASURED;
     entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
@@ -604,7 +628,7 @@ static inline int runs_plainly(compiled_function *self, entry_object *entry, cho
         return 0;
     measured->entry = (entry_object *)Py_NewRef(entry);
     measured->of = of;
-    measured->plain = of->n_plain <= of->n_compiled;
+    measured->plain = of->plain;
     return measured->plain;
 }
 
@@ -724,7 +748,11 @@ static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, 
     int quiet;
     if (!dg_has_room(DG_ROOM_TO_CALL))
         return PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded: the C stack of this thread is nearly full");
-    trial measured = {NULL, NULL, 0, ((compiled_function *)callable)->measures ? nanoseconds() : 0, compiling};
+    trial measured = {0};
+    if (((compiled_function *)callable)->measures) {
+        measured.compiling = compiling;
+        measured.start = nanoseconds();
+    }
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
     if (measured.entry) {
         end_trial(&measured, result != NULL);

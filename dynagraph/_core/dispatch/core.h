@@ -43,7 +43,15 @@ typedef struct {
 } dg_size;
 int dg_size_parse(PyObject *program, int n_symbols, dg_size *out);
 void dg_size_clear(dg_size *size);
-int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out); /* 0: something in it does not fit into 64 bits */
+int dg_size_run_program(const dg_size *size, const int64_t *symbols, int64_t *out);
+/* 0: something in it does not fit into 64 bits */
+static inline int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out)
+{
+    if (size->length)
+        return dg_size_run_program(size, symbols, out);
+    *out = size->constant;
+    return 1;
+}
 /* *out: what it cannot exceed where no symbol is above `bound`, nor anything in it; 0: that does not fit into 64 bits */
 int dg_size_most(const dg_size *size, int64_t bound, int64_t *out);
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */

@@ -834,18 +834,24 @@ static int run_prologue(dg_plan *plan, dg_frame *frame)
     return 0;
 }
 
+static PyObject *run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
+{
+    return Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, owner, callee) : python_run(plan, frame, owner, callee);
+}
+
 enum { FEW_MEMOS = 16 };
 
 static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
+    if (plan->n_memo == 0 && plan->n_steps == 0)
+        return run(plan, frame, owner, callee);
     PyObject *few[FEW_MEMOS], *result = NULL;
     size_t size = sizeof *few * (size_t)plan->n_memo;
     if (!(frame->memo = plan->n_memo <= FEW_MEMOS ? few : PyMem_Malloc(size)))
         return PyErr_NoMemory();
     memset(frame->memo, 0, size);
     if (run_prologue(plan, frame) == 0)
-        result = Py_IS_TYPE((PyObject *)plan, &dg_NativePlanType) ? native_run(plan, frame, owner, callee)
-                                                                     : python_run(plan, frame, owner, callee);
+        result = run(plan, frame, owner, callee);
     release_memos(plan, frame);
     if (frame->memo != few)
         PyMem_Free(frame->memo);

@@ -272,12 +272,22 @@ static int reach(int ndim, const npy_intp *shape, const npy_intp *strides, npy_i
     return 1;
 }
 
+static int reach_of(PyArrayObject *array, npy_intp *low, npy_intp *high)
+{
+    if (!(PyArray_FLAGS(array) & (NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS)))
+        return reach(PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array), PyArray_ITEMSIZE(array), low, high);
+    *low = 0;
+    *high = PyArray_ITEMSIZE(array);
+    for (int k = 0; k < PyArray_NDIM(array); ++k)
+        *high *= PyArray_DIM(array, k);
+    return 1;
+}
+
 static int reaches_outside(PyArrayObject *base, int ndim, const npy_intp *shape, const npy_intp *strides, npy_intp itemsize,
                            npy_intp offset)
 {
     npy_intp low, high, base_low, base_high;
-    if (!reach(ndim, shape, strides, itemsize, &low, &high) ||
-        !reach(PyArray_NDIM(base), PyArray_DIMS(base), PyArray_STRIDES(base), PyArray_ITEMSIZE(base), &base_low, &base_high))
+    if (!reach(ndim, shape, strides, itemsize, &low, &high) || !reach_of(base, &base_low, &base_high))
         return 1;
     if (high == low)
         return 0;
@@ -328,8 +338,7 @@ static PyObject *build_view(const dg_recipe *recipe, dg_results *results)
         Py_DECREF(view);
         return NULL;
     }
-    PyArray_UpdateFlags((PyArrayObject *)view, NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_F_CONTIGUOUS | NPY_ARRAY_ALIGNED);
-    return view;
+    return view; /* NumPy has set the flags that follow from its strides */
 }
 
 static PyObject *build_sequence(const dg_recipe *recipe, dg_results *results)

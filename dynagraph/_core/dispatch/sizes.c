@@ -125,11 +125,8 @@ static int apply(int64_t op, int64_t *a, int64_t b)
     }
 }
 
-int dg_size_run(const dg_size *size, const int64_t *symbols, int64_t *out)
+int dg_size_run_program(const dg_size *size, const int64_t *symbols, int64_t *out)
 {
-    *out = size->constant;
-    if (size->length == 0)
-        return 1;
     int64_t stack[STACK + 1];
     int top = -1;
     for (int k = 0; k < size->length; ++k) {
