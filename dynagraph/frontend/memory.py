@@ -63,7 +63,7 @@ class Memories:
     def rebased(self, node: Node) -> Node:
         """What is a view of the present values of arrays, as that view of what was there first: by this its place is known.
 
-        What NumPy copies, because the memory lies in another way than its present value, is a copy.
+        What NumPy copies, because the memory lies in another way than its present value, is a copy; later views are views of that.
         """
         way: list[Node] = []
         seen = node
@@ -75,8 +75,12 @@ class Memories:
         place = self.of[seen].base if seen in self.of else self.ex.arrays[seen].node
         if place is seen:
             return node
-        again = self._again(way, place, {})
-        return again if way_to(again)[1] is way_to(place)[1] else self.ex.builder.call("copy", node)
+        base, again = way_to(place)[1], place
+        for k, view in enumerate(way):
+            again = self._again([view], again, {})
+            if way_to(again)[1] is not base:
+                return self._again(way[k + 1 :], self.ex.builder.call("copy", view), {})
+        return again
 
     def _again(self, way: list[Node], base: Node, seen: dict[Node, Node]) -> Node:
         for view in way:

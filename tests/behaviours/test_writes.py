@@ -378,6 +378,33 @@ def test_many_programs(case: Case, backend: str) -> None:
     check(case, backend)
 
 
+WRITTEN: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "C": lambda x: x[:3, :4].copy(), "strided": lambda x: x[:3, ::2], "rows apart": lambda x: x[::2, :4],
+    "transposed": lambda x: x[:4, :3].T, "reversed": lambda x: x[2::-1, 4:], "F": lambda x: np.asfortranarray(x[:3, :4]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", WRITTEN)
+def test_what_numpy_copies_of_written_arrays_lies_as_its_copies(layout: str) -> None:
+    def f(b: np.ndarray) -> list[np.ndarray]:
+        b[0, 0] = 7
+        made = [
+            b.reshape((4, 3), order="F"), b.reshape((4, 3), order="A"), b.reshape(2, 6), b.T.reshape(2, 6), b.reshape(2, 2, 3).T,
+            b.reshape((2, 6), order="F")[::-1], b.ravel("F"), np.broadcast_to(b.T.reshape(2, 6)[:, None], (2, 3, 6)), b.T.ravel(),
+        ]  # fmt: skip
+        made[0][0, 0] = 3
+        made[5] += 1
+        return made
+
+    compiled = dg.compile(f, backend="reference", fullgraph=True)
+    for _ in range(2):
+        theirs, ours = (WRITTEN[layout](np.arange(48.0).reshape(6, 8)) for _ in range(2))
+        expected, got = [theirs, *f(theirs)], [ours, *compiled(ours)]
+        for k, (e, g) in enumerate(zip(expected, got)):
+            assert_alike(e, g, f"result {k}")
+        assert memory(got) == memory(expected)
+
+
 # -- aliases, containers, breaks, errors: row by row -----------------------------------------------------------------------------
 
 
