@@ -108,12 +108,17 @@ class Sort:
 
 @dataclass(frozen=True, eq=False)
 class Accumulator:
-    """``name = kind(value over the axes)``; kinds as in `ops.Reduction`, or the name of an elementwise op that has an identity."""
+    """``name = kind(value over the axes)``; kinds as in `ops.Reduction`, or the name of an elementwise op that has an identity.
+
+    `chosen`: whether an element is taken; `start`: what it begins with, the same for all of a row.
+    """
 
     name: str
     kind: str
     dtype: DType
     value: Expr
+    chosen: Expr | None = None
+    start: Expr | None = None
 
     @property
     def is_position(self) -> bool:
@@ -135,7 +140,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Reduce:
-    """One pass over axes that computes accumulators and, on the way, stores.
+    """One pass over axes that computes accumulators and, on the way, stores.  What is left out is left out of all accumulators.
 
     `walk`: the order in which elements are combined; None: any that depends on sizes alone.  `part`: only this part of the axes.
     """
@@ -145,6 +150,11 @@ class Reduce:
     stores: tuple[Store, ...] = ()
     walk: Walk | None = None
     part: Part | None = None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no element is left out: others are not even computed."""
+        return all(a.chosen is None for a in self.accumulators)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,7 +317,7 @@ def expressions(body: Sequence[Statement]) -> Iterator[Expr]:
         if isinstance(statement, Sort):
             yield statement.key
         for accumulator in accumulators(statement):
-            yield accumulator.value
+            yield from (e for e in (accumulator.value, accumulator.chosen, accumulator.start) if e is not None)
 
 
 def stored_buffers(body: Sequence[Statement]) -> set[str]:
@@ -376,7 +386,7 @@ def map_body(
         )
 
     def accumulator(a: Accumulator) -> Accumulator:
-        return replace(a, value=value(a.value))
+        return replace(a, value=value(a.value), chosen=optional(a.chosen), start=optional(a.start))
 
     def one(s: Statement) -> Statement:
         if isinstance(s, Define):
@@ -463,7 +473,7 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             lines.append(f"{indent}  {s.buckets.numbers}[{s.buckets.ends} of {render_expr(s.key)}] = number")
         elif isinstance(s, Reduce):
             lines.append(f"{indent}reduce {_render_axes(s.axes)}{_render_walk(s)}:")
-            lines += [f"{indent}  {a.name} = {a.kind} {render_expr(a.value)}" for a in s.accumulators]
+            lines += [f"{indent}  {a.name} = {_render_start(a)}{a.kind} {render_expr(a.value)}" for a in s.accumulators]
             lines += _render_body(s.stores, indent + "  ")
         elif isinstance(s, ColumnReduce):
             lines.append(f"{indent}reduce columns {_render_axes((s.column,))} over {_render_axes(s.axes)}:")
@@ -476,6 +486,11 @@ def _render_body(body: Sequence[Statement], indent: str) -> list[str]:
             )
             lines += _render_body(s.stores, indent + "  ")
     return lines
+
+
+def _render_start(a: Accumulator) -> str:
+    where = "" if a.chosen is None else f"where {render_expr(a.chosen)}: "
+    return where if a.start is None else f"from {render_expr(a.start)}, {where}"
 
 
 def _render_walk(r: Reduce) -> str:

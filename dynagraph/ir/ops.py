@@ -57,6 +57,7 @@ class Reduction:
 
     The accumulator has the node's dtype (argmax/argmin: it keeps value and position); the graph casts operands before.
     max/min propagate NaN; argmax/argmin give the first position of the extreme, a NaN being the extreme of all.
+    Further operands are a mask of the elements that are taken, and what it begins with.
     """
 
     kind: str
@@ -67,8 +68,9 @@ class Walk:
     """The order in which a sum or product takes the elements of its reduced axes: NumPy's, so that it has NumPy's bits.
 
     The last `axes` of them are walked as one: their elements are added up pairwise (`pairwise_half`), `chunk` of them at a time
-    where NumPy casts them in its buffer.  What comes of that is added up in turn, along the other axes.  Products are in turn
-    everywhere.  `tree`: a power of two of parts of a pairwise sum, which are added up as it would have done.
+    where NumPy casts them in its buffer.  What comes of that is added up in turn, along the other axes.  Under a mask each run of
+    elements that are taken is a pairwise sum of its own.  Products are in turn everywhere.  `tree`: a power of two of parts of a
+    pairwise sum, which are added up as it would have done.
     """
 
     axes: int

@@ -129,10 +129,34 @@ def with_nan(name: str) -> Callable[..., Case]:
 
 
 def initial(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
-    if x.dtype.kind == "c" or x.dtype == "float16":
-        return method("sum")(rng, x, options)
-    options = {**options, "initial": 2.5, "dtype": "float64"}
+    options = {**options, "initial": 2.5, "dtype": "float64" if x.dtype.kind in "iub" else x.dtype}
     return Case(f"sum({options})", lambda x: x.sum(**options), (x,))
+
+
+def some_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """In any memory order, with few or many runs; sometimes of less axes than the array."""
+    mask = some_array(rng, "float64", shape) > rng.choice([-2, -1, 0, 1])
+    if mask.shape != shape or rng.random() < 0.2:
+        mask = rng.random(shape) < rng.choice([0.1, 0.5, 0.95, 1])
+    return mask[tuple(slice(0, 1) for _ in shape[:1])] if rng.random() < 0.15 else mask
+
+
+def where(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    mask = some_mask(rng, x.shape)
+    if x.dtype.kind in "iub":
+        options = {**options, "dtype": "float64"}
+    if rng.random() < 0.3:
+        options = {**options, "initial": 1}
+    return Case(f"sum({options}, where)", lambda x, m: np.sum(x, **options, where=m), (x, mask))
+
+
+def spread_where(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    mask = np.broadcast_to(some_mask(rng, x.shape), x.shape).copy()
+    mask[(0,) * x.ndim] = True
+    if x.dtype.kind == "c" or x.dtype == "float16" or not mask.any(axis=options["axis"]).all():
+        return where(rng, x, options)
+    name = str(rng.choice(["mean", "var", "std", "nanmean"]))
+    return Case(f"{name}({options}, where)", lambda x, m: getattr(np, name)(x, **options, where=m), (x, mask))
 
 
 def average(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
@@ -176,7 +200,7 @@ KINDS: dict[str, Callable[..., Case]] = {
     "sum": method("sum"), "fused": fused, "mean": method("mean"), "var": method("var"), "std": method("std"),
     "sum of float64": of_float64, "two operands": of_two, "nansum": with_nan("nansum"), "nanmean": with_nan("nanmean"),
     "nanvar": with_nan("nanvar"), "initial": initial, "average": average, "reduceat": segments, "cumsum": running, "norm": norm,
-    "out": given_out,
+    "out": given_out, "where": where, "spread where": spread_where,
 }  # fmt: skip
 
 

@@ -75,6 +75,8 @@ def accepted_dtypes(op: Op) -> Iterator[tuple[DType, ...]]:
         operands = (
             (dtypes.bool_, dtype, dtype)
             if op.name == "where"
+            else (dtype, dtypes.bool_, dtype)
+            if op.name == "sum_where"
             else (dtype, dtypes.int64)
             if op.name == "ldexp"
             else (dtype,) * (2 if op.arity is None else op.arity or 0)
@@ -128,7 +130,7 @@ def axes_of(rank: int) -> list[tuple[int, ...]]:
 
 def reduction_cases(op: Op) -> Iterator[Case]:
     extremes = op.name in ("max", "min", "argmax", "argmin")
-    for (dtype,) in accepted_dtypes(op):
+    for dtype, *others in accepted_dtypes(op):
         for shape in [(), (0,), (1,), (9,), (2, 3), (0, 3), (3, 2, 4)]:
             for axes in axes_of(len(shape)):
                 if op.name in ("argmax", "argmin") and len(axes) != 1:
@@ -137,8 +139,9 @@ def reduction_cases(op: Op) -> Iterator[Case]:
                     continue
                 for keepdims in (False, True):
                     attrs = {"axis": axes, "keepdims": keepdims}
-                    yield Case(op, [sample(op, dtype, shape)], attrs)
-                    yield Case(op, [sample(op, dtype, shape, special=op.exact)], attrs)
+                    more = [sample(op, d, shape if d.is_bool else (), 1) for d in others]  # a mask, and what it begins with
+                    yield Case(op, [sample(op, dtype, shape), *more], attrs)
+                    yield Case(op, [sample(op, dtype, shape, special=op.exact), *more], attrs)
 
 
 def scan_cases(op: Op) -> Iterator[Case]:

@@ -212,23 +212,24 @@ def _step(kind: str) -> Any:
 
 
 def _reduction(lowering: Reduction, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
-    (x,), axes = operands, attrs["axis"]
+    (x, *others), axes = operands, attrs["axis"]
+    mask, start = others or (np.ones(x.shape, bool), None)
     kept = [k for k in range(x.ndim) if k not in axes]
-    rows = x.transpose(kept + list(axes)).reshape(
-        [x.shape[k] for k in kept] + [-1] if x.size else [*(x.shape[k] for k in kept), 0]
-    )
+    shape = [x.shape[k] for k in kept] + [-1] if x.size else [*(x.shape[k] for k in kept), 0]
+    rows, taken = (a.transpose(kept + list(axes)).reshape(shape) for a in (x, mask))
     flat = np.empty(rows.shape[:-1], out.dtype.numpy)
     for position in np.ndindex(flat.shape):
-        flat[position] = _combine(lowering.kind, rows[position], out.dtype)
+        chosen = rows[position][taken[position]]
+        flat[position] = _combine(lowering.kind, chosen, out.dtype, start)
     return flat.reshape(concrete(out.shape, sizes))
 
 
-def _combine(kind: str, row: np.ndarray, dtype: DType) -> Any:
+def _combine(kind: str, row: np.ndarray, dtype: DType, start: Any = None) -> Any:
     if kind in ("argmax", "argmin"):
         return _extreme(kind, row)
     values = list(row)
     if kind not in ("max", "min"):  # these have no identity
-        values.insert(0, dtype.numpy.type(np.asarray(_step(kind).identity).astype(dtype.numpy)))
+        values.insert(0, dtype.numpy.type(np.asarray(_step(kind).identity if start is None else start).astype(dtype.numpy)))
     total = values[0]
     for value in values[1:]:
         total = dtype.numpy.type(_step(kind)(total, value))

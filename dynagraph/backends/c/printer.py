@@ -570,7 +570,8 @@ class _KernelPrinter:
     # -- reductions along rows --------------------------------------------------------------------------------------
     def _reduce(self, r: Reduce) -> None:
         for a in r.accumulators:
-            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {initial(self.c, a)};")
+            start = initial(self.c, a) if a.start is None else self.c.values([a.start], Scope())[0]
+            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {start};")
         if not r.axes:
             self._single(r)
         elif any(a.is_position for a in r.accumulators):
@@ -592,12 +593,23 @@ class _KernelPrinter:
     def _single(self, r: Reduce) -> None:
         """Every reduced size is 1."""
         scope = Scope()
+        chosen = self.open_chosen(r.accumulators)
         texts = self.c.values([a.value for a in r.accumulators], scope, r.stores)
         for a, text in zip(r.accumulators, texts):
             if a.kind == "sum" and a.dtype.is_inexact:
                 text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
             self.out.line(f"{a.name} = {'0' if a.is_position else text};")
         self.c.block(r.stores, scope)
+        self.close(chosen)
+
+    def open_chosen(self, accumulators: Sequence[Accumulator]) -> int:
+        """Open a block for elements that are taken, if not all are.  Gives how many blocks are open."""
+        chosen = accumulators[0].chosen
+        if chosen is None:
+            return 0
+        (text,) = self.c.values([chosen], Scope())
+        self.out.open(f"if ({text})")
+        return 1
 
     def _serial_reduce(self, r: Reduce) -> None:
         blocks = sum(self.open_stopping(r.axes, k, expressions((r,))) for k in range(len(r.axes)))
@@ -1024,6 +1036,7 @@ class _WalkPrinter:
     def _in_turn(self) -> None:
         axes = self.r.axes
         blocks = sum(self.kernel.open_stopping(axes, k, expressions((self.r,))) for k in range(len(axes)))
+        blocks += self.kernel.open_chosen(self.r.accumulators)
         scope = Scope()
         for a, text in zip(self.r.accumulators, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)):
             self._add(a, text)
@@ -1046,8 +1059,10 @@ class _WalkPrinter:
         if walk.chunk is not None and (known is None or known > walk.chunk):
             self.out.open(f"for (int64_t left = n; left > 0; left -= {walk.chunk})")
             self.out.line(f"n = left < {walk.chunk} ? left : {walk.chunk};")
-            self._recursion()
+            self._run()
             self.out.close()
+        elif not self.r.takes_all:
+            self._run()
         elif (known is not None and known <= leaf and self.r.part is None) or self._in_memory():
             self._leaf(known if self.r.part is None else None)
             for a in self.r.accumulators:
@@ -1055,6 +1070,53 @@ class _WalkPrinter:
         else:
             self._recursion()
         self.out.close()
+
+    def _run(self) -> None:
+        """The sum of one inner loop: of `n` elements from `at` on, or of each run of those that are taken."""
+        chosen = self.r.accumulators[0].chosen
+        if chosen is None:
+            self._recursion()
+            return
+        names = [axis.symbol.name for axis in self.axes]
+        self.out.open("for (const int64_t end = at + n; at < end;)")
+        self._seek("at", chosen, "if (taken) break;")
+        self.out.line("int64_t behind_run = at;")
+        if len(names) > 1:
+            self.out.line("const int64_t " + ", ".join(f"{name}_run = {name}" for name in names) + ";")
+        self._seek("behind_run", chosen, "if (!taken) break;")
+        self.out.line("n = behind_run - at;")
+        self.out.line("if (n == 0) break;")
+        if len(names) > 1:
+            self.out.line(" ".join(f"{name} = {name}_run;" for name in names))
+        if self._in_memory():
+            self._leaf(None)
+            for a in self.r.accumulators:
+                self._add(a, f"{a.name}_sum")
+            self.out.line("at += n;")
+        else:
+            self._recursion()
+        self.out.close()
+
+    def _seek(self, at: str, chosen: Expr, test: str) -> None:
+        """Count `at` up to the first element of which the test is true, or to the end of the inner loop."""
+        self.out.open(f"for (; {at} < end; ++{at})")
+        if len(self.axes) == 1:
+            self.out.line(f"const int64_t {self.axes[0].symbol.name} = {at};")
+        (text,) = self.c.values([chosen], Scope())
+        self.out.line(f"const _Bool taken = {text};")
+        self.out.line(test)
+        if len(self.axes) > 1:
+            self.out.line(f"++{self.axes[-1].symbol.name};")
+            self._carry()
+        self.out.close()
+
+    def _carry(self) -> None:
+        """Where the innermost position is at its end, the one around it goes on."""
+        for axis, around in zip(self.axes[:0:-1], self.axes[-2::-1]):
+            self.out.line(f"if ({axis.symbol.name} == {axis.symbol.name}_end) {{")
+            self.out.line(f"    {axis.symbol.name} = {axis.symbol.name}_start;")
+            self.out.line(f"    ++{around.symbol.name};")
+            self.out.line("}")
 
     def _positions(self) -> None:
         """Where along each axis the element `at` is."""
@@ -1171,11 +1233,7 @@ class _WalkPrinter:
             self.out.close()
             self.out.line("done += row;")
             self.out.line(f"{name} += row;")
-            for axis, around in zip(self.axes[:0:-1], self.axes[-2::-1]):
-                self.out.line(f"if ({axis.symbol.name} == {axis.symbol.name}_end) {{")
-                self.out.line(f"    {axis.symbol.name} = {axis.symbol.name}_start;")
-                self.out.line(f"    ++{around.symbol.name};")
-                self.out.line("}")
+            self._carry()
             self.out.close()
         return [source or f"{a.name}_copy" for a, source in zip(self.r.accumulators, sources)]
 

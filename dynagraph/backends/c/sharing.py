@@ -235,10 +235,11 @@ class _Walk:
         return tuple(map(self._accumulator, accumulators))
 
     def _accumulator(self, a: Accumulator) -> Accumulator:
-        self.key.append((a.kind, a.dtype.name))
-        value = self._expr(a.value)
+        self.key.append((a.kind, a.dtype.name, a.chosen is None, a.start is None))
+        value, *others = (None if e is None else self._expr(e) for e in (a.value, a.chosen, a.start))
+        assert value is not None
         self._define(a.name)
-        return replace(a, value=value)
+        return replace(a, value=value, chosen=others[0], start=others[1])
 
     def _stores(self, stores: Sequence[Store]) -> tuple[Store, ...]:
         self.key.append(len(stores))

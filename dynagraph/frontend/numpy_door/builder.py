@@ -19,7 +19,7 @@ from dynagraph.frontend.numpy_door.walks import memory_walk, walk_of
 from dynagraph.ir import dtypes, optable  # noqa: F401  (optable: importing it fills OPS)
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node, with_strides
-from dynagraph.ir.ops import OPS, Strided, Walk, memory_of, strided_of, view_of
+from dynagraph.ir.ops import OPS, Strided, memory_of, strided_of, view_of
 from dynagraph.ir.passes.fold import known_value
 from dynagraph.ir.ranges import known_range
 from dynagraph.ir.shapes import Dim, SymInt, numel, same_dim
@@ -128,30 +128,49 @@ class Builder:
         if found is None:
             return self.call(op_name, x, axis=axis, keepdims=keepdims, walk=None)
         order, walk = found
-        if order != axis:
-            turned = dict(zip(axis, order))
-            x = self.call("transpose", x, axes=tuple(turned.get(k, k) for k in range(x.ndim)))
-        node = self.call(op_name, x, axis=axis, keepdims=keepdims, walk=walk)
+        node = self.call(op_name, self._turned(x, axis, order), axis=axis, keepdims=keepdims, walk=walk)
         return node if node.ndim < 2 else self.lay(node, reduced_order(operands, axis, keepdims))
 
-    def sum_from(
-        self, start: Node, x: Node, axis: tuple[int, ...], keepdims: bool, given: Sequence[Strided], casts: bool
+    def _turned(self, x: Node, axis: tuple[int, ...], order: Order) -> Node:
+        """The axes in another order, in the same places."""
+        turned = dict(zip(axis, order))
+        return x if order == axis else self.call("transpose", x, axes=tuple(turned.get(k, k) for k in range(x.ndim)))
+
+    def sum_where(
+        self,
+        x: Node,
+        mask: Node | None,
+        start: Node | None,
+        axis: tuple[int, ...],
+        keepdims: bool,
+        given: Sequence[Strided],
+        casts: bool,
     ) -> Node:
-        """A sum in NumPy's order that begins with a number: what is added up pairwise, and then that in turn behind the start."""
+        """A sum of floats in NumPy's order, of the elements where the mask is true, that begins with a number.
+
+        What is added up in turn has zeros instead, and the number in front.  `given`, `casts`: as for `accumulate`.
+        """
         order, walk = memory_walk(given, axis, casts)
-        turns, together = order[: len(order) - walk.axes], order[len(order) - walk.axes :]
+        if walk.axes:
+            mask = self.call("broadcast_to", self.scalar(True, dtypes.bool_) if mask is None else mask, shape=x.shape)
+            wide = [self._turned(a, axis, order) for a in (x, mask)]
+            begin = self.scalar(0, x.dtype) if start is None else start
+            return self.call("sum_where", *wide, begin, axis=axis, keepdims=keepdims, walk=walk)
+        if mask is not None:
+            x = self.call("where", mask, x, self.scalar(0, x.dtype))
+        x = self._turned(x, axis, order)
+        if start is None:
+            return self.call("sum", x, axis=axis, keepdims=keepdims, walk=walk)
         kept = tuple(k for k in range(x.ndim) if k not in axis)
-        x = self.call("transpose", x, axes=(*turns, *kept, *together))
-        if together:
-            x = self.call("sum", x, axis=tuple(range(x.ndim - len(together), x.ndim)), keepdims=False, walk=walk)
-        shape = x.shape[len(turns) :]
-        rows = self.call("reshape", x, shape=(numel(x.shape[: len(turns)]), *shape))
+        x = self.call("transpose", x, axes=(*axis, *kept))
+        shape = x.shape[len(axis) :]
+        rows = self.call("reshape", x, shape=(numel(x.shape[: len(axis)]), *shape))
         first = self.call("broadcast_to", start, shape=(1, *shape))
-        total = self.call("sum", self.call("concatenate", first, rows, axis=0), axis=(0,), keepdims=False, walk=Walk(0))
-        if keepdims:
-            whole = iter(shape)
-            total = self.call("reshape", total, shape=tuple(1 if k in axis else next(whole) for k in range(len(kept) + len(axis))))
-        return total
+        total = self.call("sum", self.call("concatenate", first, rows, axis=0), axis=(0,), keepdims=False, walk=walk)
+        if not keepdims:
+            return total
+        whole = iter(shape)
+        return self.call("reshape", total, shape=tuple(1 if k in axis else next(whole) for k in range(len(kept) + len(axis))))
 
     def layout(self, node: Node) -> Strided:
         """Where NumPy has the elements of a value, relative to the array whose memory they lie in."""

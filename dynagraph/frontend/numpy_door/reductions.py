@@ -191,8 +191,13 @@ def _total(b: Builder, x: Node, dtype: DType, chosen: _Chosen, axes: tuple[int, 
     """The sum of the chosen elements, as NumPy casts and adds them."""
     given = [b.layout(n) for n in (x, chosen.mask) if n is not None]
     casts, x, taken = x.dtype is not dtype, b.cast(x, dtype), chosen.all_of(b)
+    by_runs = chosen.mask is not None and axes and b.check_op is None
+    if by_runs:
+        taken = chosen.present
     if taken is not None:
         x = b.call("where", taken, x, b.scalar(0, x.dtype))
+    if by_runs:
+        return b.sum_where(x, chosen.mask, None, axes, keepdims, given, casts)
     return b.accumulate("sum", x, axes, keepdims, given, casts)
 
 

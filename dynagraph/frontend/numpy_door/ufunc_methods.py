@@ -6,6 +6,7 @@ a scan, of which a reduction is the last element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -101,7 +102,8 @@ def reduce_by(
     given = [b.layout(n) for n in (x, mask) if n is not None]
     loop = loop_dtype(ufunc, x, dtype, target)
     casts, x = x.dtype is not loop, b.cast(x, loop)
-    _check_real(loop, name, mask is None and initial is UNSET and native(ufunc, loop) is not None)
+    adds_up = ufunc is np.add and loop.is_inexact and b.check_op is None
+    _check_real(loop, name, (adds_up or (mask is None and initial is UNSET)) and native(ufunc, loop) is not None)
     axes = reduced_axes(loose_axis(axis, x), x.ndim, name)
     keeps = False if keepdims is UNSET else flag(keepdims, name)
     identity = ufunc.identity
@@ -113,13 +115,14 @@ def reduce_by(
         only(begins or identity is None, name, "initial", None, "leave it out")
         identity = None
     if mask is not None:
-        x = _masked(b, ufunc, x, mask, start, identity)
+        filled = _masked(b, ufunc, x, mask, start, identity)
+        x = x if adds_up and axes else filled
     if start is None and identity is None:
         _check_elements(x, axes, name)
     if target is not None and target.ndim == (x.ndim if keeps else x.ndim - len(axes)):
         given = [*given, result_among(b.layout(target), x.ndim, axes, keeps)]
-    if start is not None and ufunc is np.add and loop.is_float and not loop.is_half and axes and b.check_op is None:
-        result = b.sum_from(start, x, axes, keeps, given, casts)
+    if adds_up and axes and not (start is None and mask is None):
+        result = b.sum_where(x, mask, start, axes, keeps, given, casts)
     else:
         result = _reduced(b, ufunc, x, axes, keeps, start, partial(b.accumulate, given=given, casts=casts))
     return checked_shape(_laid(b, result, lambda: reduced_order(given, axes, keeps)), target, name)
@@ -148,10 +151,13 @@ def _start(b: Builder, initial: Any, dtype: DType, who: str) -> Node | None:
         return None
     start = b.as_node(initial, dtype)
     only(start.ndim == 0, who, "initial", "an array", "it must be a scalar")
-    if dtype.is_float and who == "add":  # the sum of negative zeros is 0.0, unless it begins with -0.0
-        known = start.is_op("constant") and np.copysign(1.0, start.attrs["value"]) > 0
-        only(bool(known) or (start.is_op("constant") and start.attrs["value"] != 0), who, "initial", initial, "add it to the sum")
+    if dtype.is_inexact and who == "add":  # the sum of negative zeros is 0.0, unless it begins with -0.0
+        only(start.is_op("constant") and not _has_negative_zero(start.attrs["value"]), who, "initial", initial, "add it to the sum")
     return start
+
+
+def _has_negative_zero(value: complex) -> bool:
+    return any(part == 0 and math.copysign(1.0, part) < 0 for part in (complex(value).real, complex(value).imag))
 
 
 def _masked(b: Builder, ufunc: np.ufunc, x: Node, mask: Node, start: Node | None, identity: Any) -> Node:
@@ -173,7 +179,7 @@ def _masked(b: Builder, ufunc: np.ufunc, x: Node, mask: Node, start: Node | None
 
 
 def _identity(value: Any, dtype: DType) -> Any:
-    return value if dtype.is_float else int(np.asarray(value).astype(dtype.numpy))
+    return value if dtype.is_inexact else int(np.asarray(value).astype(dtype.numpy))
 
 
 def _check_elements(x: Node, axes: tuple[int, ...], who: str) -> None:

@@ -11,7 +11,7 @@ from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Composite, Elementwise, Metas, Op, Reduction, Scan, Walk, define_op
 from dynagraph.ir.optable.elementwise import nonnegative, or_any, or_infinite
 from dynagraph.ir.optable.rules import ANY, INEXACT, INTEGER, NUMERIC, DTypeRule, ShapeRule, same_dtype, to_real
-from dynagraph.ir.shapes import Dim, Shape, numel, same_dim
+from dynagraph.ir.shapes import Dim, Shape, numel, same_dim, same_shape
 from dynagraph.ir.terms import Differentiated, Term, counted
 
 Axes = tuple[int, ...]
@@ -245,6 +245,43 @@ for _name in ("sum", "prod"):
         walk=True,
         vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d).conj,)}[_name],
     )
+
+
+def _masked_dtype(metas: Metas, attrs: Attrs) -> DType:
+    x, mask, start = metas
+    if not mask.dtype.is_bool:
+        raise DTypeError(f"sum_where: the mask must be bool, got {mask.dtype}; compare it with 0 first")
+    return same_dtype("sum_where", INEXACT)((x, start), attrs)
+
+
+def _masked_shape(metas: Metas, attrs: Attrs) -> Shape:
+    x, mask, start = metas
+    if not same_shape(x.shape, mask.shape) or start.shape:
+        raise ShapeError(
+            f"sum_where: takes a mask of the array's shape and a 0-d start, got {mask.shape} and {start.shape} for {x.shape}"
+        )
+    return _reduced_shape("sum_where")(metas, attrs)
+
+
+def _masked_vjp(d: Differentiated, g: Term) -> tuple[Term, None, Term]:
+    return _spread(d, g).where(d.operands[1], 0), None, g.sum(*range(g.ndim))
+
+
+def _masked_eager(xp: Any, x: Any, mask: Any, start: Any, axis: Axes, keepdims: bool, walk: Walk | None = None) -> Any:
+    return xp.add.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims, initial=start[()], where=mask)
+
+
+define_op(
+    "sum_where",
+    arity=3,
+    attrs={"axis": REQUIRED, "keepdims": False, "walk": None},
+    dtype=_masked_dtype,
+    shape=_masked_shape,
+    eager=_masked_eager,
+    lowering=Reduction("sum"),
+    vjp=_masked_vjp,
+    doc="the sum of the elements where the second operand is true, which begins with the third; `walk`: as for sum",
+)
 for _name in ("max", "min"):
     _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True, vjp=_extreme_vjp)
 for _name in ("any", "all"):

@@ -160,7 +160,10 @@ def _broadcasting(b: _Batch, node: Node) -> Term:
 
 
 def _reduced(b: _Batch, node: Node) -> Term:
-    return b.made[node.args[0]].call(node.op.name, **{**node.attrs, "axis": _behind(node.attrs["axis"])})
+    if any(a.ndim == 0 and a in b.made for a in node.args[1:]):  # what it begins with
+        return _each(b, node)
+    first, *others = (Term(a) if k and a.ndim == 0 else b.whole(a) for k, a in enumerate(node.args))
+    return first.call(node.op.name, *others, **{**node.attrs, "axis": _behind(node.attrs["axis"])})
 
 
 def _scanned(b: _Batch, node: Node) -> Term:

@@ -60,6 +60,9 @@ def expansion(node: Node) -> Node:
 
 def _split_axes(node: Node) -> None:
     """max over (0, 2) is the max over 2, then over 0: loops reduce one run of axes at a time."""
+    if node.is_op("sum_where"):
+        _reduce_last(node)
+        return
     runs, in_order = contiguous_runs(node.attrs["axis"]), node.op.name in _IN_ORDER and node.dtype.is_inexact
     if (len(runs) < 2 and not (in_order and _is_across(node))) or node.op.name not in _SUCCESSIVE:
         return
@@ -70,6 +73,22 @@ def _split_axes(node: Node) -> None:
         else:
             for axes in reversed(runs):  # the last first: the axes before it keep their numbers
                 value = node.graph.call(OPS[node.op.name], value, axis=axes, keepdims=node.attrs["keepdims"])
+    replace(node, value)
+
+
+def _reduce_last(node: Node) -> None:
+    """Have the reduced axes be the last ones, in their order."""
+    *wide, start = node.args
+    axes, rank = node.attrs["axis"], wide[0].ndim
+    last = tuple(range(rank - len(axes), rank))
+    if axes == last:
+        return
+    order = tuple(k for k in range(rank) if k not in axes) + axes
+    with node.graph.inserting_before(node):
+        turned = [node.graph.call(OPS["transpose"], a, axes=order) for a in wide]
+        value = node.graph.call(node.op, *turned, start, axis=last, keepdims=False, walk=node.attrs["walk"])
+        if node.attrs["keepdims"]:
+            value = node.graph.call(OPS["reshape"], value, shape=node.shape)
     replace(node, value)
 
 

@@ -73,6 +73,12 @@ def reduction_index(node: Node, kept: Index, reduced: Index) -> Index:
     return tuple(next(reduced_left) if k in axes else next(kept_left) for k in range(node.args[0].ndim))
 
 
+def reduction_operands(node: Node, kept: Index, reduced: Index) -> list[tuple[Node, Index]]:
+    """The operand elements that a reduction needs for each that it takes."""
+    index = reduction_index(node, kept, reduced)
+    return [(a, broadcast_index(a.shape, index)) for a in node.args]
+
+
 def kept_shape(node: Node) -> Shape:
     """The operand's dimensions that a reduction keeps."""
     return tuple(d for k, d in enumerate(node.args[0].shape) if k not in node.attrs["axis"])

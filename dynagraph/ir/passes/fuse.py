@@ -14,7 +14,7 @@ from dynagraph import deadline
 from dynagraph.ir.expr import FUNCTIONS
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
-from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_index
+from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_operands
 from dynagraph.ir.passes.inplace import Takeovers
 from dynagraph.ir.rewrite import attribute_key
 from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
@@ -300,7 +300,7 @@ class _Fuser:
             return all(fits(a, i) for a, i in operand_indices(source, index))
 
         if isinstance(node.op.lowering, Reduction):
-            return fits(node.args[0], reduction_index(node, rows, columns))
+            return all(fits(a, i) for a, i in reduction_operands(node, rows, columns))
         start = member_index(node, outer, inner, rows, columns)
         return start is not None and not reads_anywhere(node) and all(fits(a, i) for a, i in operand_indices(node, start))
 

@@ -53,6 +53,12 @@ def legalize(graph: Graph, target: Target = CORES) -> Graph:
             else:
                 _expand_matmul(graph, node)
         elif isinstance(node.op.lowering, Reduction):
+            if node.is_op("sum_where"):
+                if not target.in_order:
+                    _fill(graph, node)
+                elif node.attrs["walk"] is None:
+                    node.attrs["walk"] = _walk(node)
+                continue
             if node.is_op("sum", "prod"):
                 node.attrs["walk"] = _walk(node) if target.in_order and node.dtype.is_inexact else None
             if node.attrs.get("walk") is None:
@@ -120,6 +126,18 @@ def _expand_matmul(graph: Graph, node: Node) -> None:
         multiply, add = ("logical_and", "any") if node.dtype is dtypes.bool_ else ("multiply", "sum")
         product = graph.call(OPS[multiply], a, b)
         result = graph.call(OPS[add], product, axis=(product.ndim - 2,), keepdims=False)
+    node.replace_all_uses_with(result)
+    graph.erase(node)
+
+
+def _fill(graph: Graph, node: Node) -> None:
+    """Where the order is free: zeros instead of what is left out."""
+    x, mask, start = node.args
+    with graph.inserting_before(node):
+        zero = graph.call(OPS["constant"], value=0, dtype=x.dtype)
+        filled = graph.call(OPS["where"], mask, x, zero)
+        total = graph.call(OPS["sum"], filled, axis=node.attrs["axis"], keepdims=node.attrs["keepdims"])
+        result = graph.call(OPS["add"], start, total)
     node.replace_all_uses_with(result)
     graph.erase(node)
 

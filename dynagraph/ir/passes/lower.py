@@ -62,6 +62,7 @@ from dynagraph.ir.passes.demand import (
     place_index,
     reduced_shape,
     reduction_index,
+    reduction_operands,
 )
 from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
 from dynagraph.ir.passes.inplace import stored_index
@@ -227,7 +228,7 @@ class _KernelLowering:
             body += self.defines
             self.defines.clear()
             for reduce in self._reduces(axes, reductions):
-                if not reduce.accumulators[0].is_position:
+                if not reduce.accumulators[0].is_position and reduce.takes_all:
                     reduce, stores = replace(reduce, stores=tuple(stores)), []
                 body.append(reduce)
             if stores:
@@ -243,9 +244,9 @@ class _KernelLowering:
         for a, walk in reductions:
             if walk is not None:  # in terms of the axes that are loops
                 walk = replace(walk, axes=sum(c is not ZERO for c in self.columns[len(self.columns) - walk.axes :]))
-            alike.setdefault((walk, a.is_position), (walk, []))[1].append(a)
-        for walk, accumulators in sorted(alike.values(), key=lambda item: not item[1][0].is_position):
-            yield Reduce(axes, tuple(accumulators), walk=walk)
+            alike.setdefault((walk, a.is_position, a.chosen), (walk, []))[1].append(a)
+        passes = [Reduce(axes, tuple(accumulators), walk=walk) for walk, accumulators in alike.values()]
+        yield from sorted(passes, key=lambda r: (not r.accumulators[0].is_position, not r.takes_all))
 
     def _written_over_body(self) -> tuple[Statement, ...]:
         """All elements are computed before any is stored: some are written over what others are computed from."""
@@ -268,9 +269,11 @@ class _KernelLowering:
             if self._stage_of(member) != stage:
                 continue
             if isinstance(member.op.lowering, Reduction):
-                operand = member.args[0]
-                value = self.value(operand, reduction_index(member, self.rows, self.columns))
-                accumulator = Accumulator(f"r_{member.name}", member.op.lowering.kind, member.dtype, value)
+                operands = reduction_operands(member, self.rows, self.columns)
+                values = [self.value(*operand) for operand in operands]
+                accumulator = Accumulator(f"r_{member.name}", member.op.lowering.kind, member.dtype, *values)
+                if accumulator.chosen is not None and accumulator.chosen.op == "const" and accumulator.chosen.value:
+                    accumulator = replace(accumulator, chosen=None)
                 reductions.append((accumulator, member.attrs.get("walk")))
             elif member in self.plan.stored and self._inner(member):
                 stores.append(self._store(member))
@@ -328,7 +331,8 @@ class _KernelLowering:
         for member in self.group.members:
             stage = self._stage_of(member)
             if isinstance(member.op.lowering, Reduction):
-                visit((member.args[0], reduction_index(member, self.rows, self.columns)), stage)
+                for operand in reduction_operands(member, self.rows, self.columns):
+                    visit(operand, stage)
             elif self._inner(member):
                 visit((member, full), stage)
         covered: set[Node] = set()
@@ -627,7 +631,7 @@ def _additions(body: Sequence[Statement]) -> float:
         elif isinstance(s, Loop):
             total += _trips(s.axes) * _additions(s.body)
         elif isinstance(s, Reduce):
-            roots = [a.value for a in s.accumulators] + [x.value for x in s.stores]
+            roots = [e for a in s.accumulators for e in (a.value, a.chosen) if e is not None] + [x.value for x in s.stores]
             total += _trips(s.axes) * (expr_cost(roots) + 1)
         elif isinstance(s, ColumnReduce):
             total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
