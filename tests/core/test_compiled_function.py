@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import pickle
+import subprocess
 import sys
 import threading
 import time
@@ -584,6 +585,17 @@ def test_functions_that_stay_eager_ask_their_guards_seldom(clock: Clock) -> None
         Entry((), 1, PythonPlan(lambda: (), 0, ("const", 1)), None, False, 3)
 
 
+def test_guards_that_go_on_to_hold_are_asked_ever_more_seldom(clock: Clock) -> None:
+    cf = measured(clock, unasked=3, guards=(("len", 0, 0),), plain=2e-2, compiled=1e-1)
+    for _ in range(2):  # plain, compiled
+        cf()
+    for n in (3, 6, 12, 24, 24):
+        assert cf() == "plain"  # which is asked
+        assert [cf(1) for _ in range(n)] == ["plain"] * n
+    assert cf(1) == "missed"
+    assert cf() == "plain" and [cf(1) for _ in range(4)] == ["plain"] * 3 + ["missed"]  # from the beginning
+
+
 def test_what_is_nearly_as_fast_is_measured_a_few_times(clock: Clock) -> None:
     cf = measured(clock, plain=1e-3, compiled=1.2e-3)
     for _ in range(100):
@@ -609,6 +621,36 @@ def test_short_calls_go_one_way_several_times_in_a_row(
         cf()
     assert clock.calls[-1] == faster and cf.entries[0].stays_eager == (faster == "plain")
     assert 1 <= clock.calls.index("compiled") <= burst
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes cannot be kept on one processor here")
+@pytest.mark.parametrize("faster", ["plain", "compiled"])
+def test_the_time_of_others_on_the_processor_does_not_count(faster: str) -> None:
+    seconds = {"plain": 9e-3, "compiled": 9e-3, faster: 6.5e-3}
+
+    def work(way: str) -> None:
+        end = time.thread_time() + seconds[way]
+        while time.thread_time() < end:
+            pass
+
+    cf = CompiledFunction(lambda: work("plain"), lambda *_: "missed")
+    plan = PythonPlan(lambda: (), 0, ("call", work, (("const", "compiled"),)))
+    cf.add_entry(Entry((), 1, plan, None, True))
+    allowed = os.sched_getaffinity(0)
+    others = []
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+        time.sleep(0.1)
+        for _ in range(12):
+            cf()
+    finally:
+        os.sched_setaffinity(0, allowed)
+        for other in others:
+            other.kill()
+            other.wait()
+    assert cf.entries[0].stays_eager == (faster == "plain")
+    assert cf.earned == pytest.approx(12 * seconds["plain"], rel=0.25)
 
 
 @pytest.mark.parametrize("disturbed", ["plain", "compiled"])

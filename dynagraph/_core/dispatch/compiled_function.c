@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include <structmember.h>
+#include <sys/resource.h>
 #include <time.h>
 
 PyObject *dg_GuardError, *dg_plainly;
@@ -107,12 +108,19 @@ enum {
     UNDISTURBED = 10000000 /* nanoseconds: another process's turn is not half as long */
 };
 
+/* what the system knows of this thread */
+typedef struct {
+    double running;   /* nanoseconds on a processor */
+    long waits, lost; /* how often it waited, and had to leave the processor to others */
+} thread_times;
+
 /* one call of a function that has measured entries */
 struct trial {
     entry_object *entry; /* a reference; null: no measured entry serves it */
     choice *of;
     int plain;
     double start, compiling;
+    thread_times before;
 };
 
 static PyObject *clock_of_tests; /* gives seconds */
@@ -141,6 +149,19 @@ static double nanoseconds(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return 1e9 * (double)now.tv_sec + (double)now.tv_nsec;
+}
+
+static thread_times times_of_thread(void)
+{
+    thread_times now = {0};
+#ifdef RUSAGE_THREAD
+    struct timespec running;
+    struct rusage usage;
+    if (clock_of_tests || clock_gettime(CLOCK_THREAD_CPUTIME_ID, &running) != 0 || getrusage(RUSAGE_THREAD, &usage) != 0)
+        return now;
+    now = (thread_times){1e9 * (double)running.tv_sec + (double)running.tv_nsec, usage.ru_nvcsw, usage.ru_nivcsw};
+#endif
+    return now;
 }
 
 /* Sizes of one class differ by less than a factor of two, so times of one class can be compared as far as that. */
@@ -204,11 +225,22 @@ void dg_note_compiling(double took)
     counted += took;
 }
 
+/* Nanoseconds of the call. Where others took the processor, and it waited for nothing, their time is not its own. */
+static double duration(const trial *measured)
+{
+    double took = nanoseconds() - measured->start;
+    thread_times now = times_of_thread();
+    if (now.lost != measured->before.lost && now.waits == measured->before.waits)
+        took = now.running - measured->before.running;
+    took -= compiling - measured->compiling;
+    return took > 1 ? took : 1;
+}
+
 static void end_trial(trial *measured, int succeeded)
 {
     choice *of = measured->of;
     if (succeeded && of->way == MEASURED)
-        note_sample(measured->entry, of, measured->plain, nanoseconds() - measured->start - (compiling - measured->compiling));
+        note_sample(measured->entry, of, measured->plain, duration(measured));
     Py_DECREF(measured->entry);
 }
 
@@ -532,6 +564,7 @@ typedef struct {
     int n_entries, capacity, recent;
     char enabled, measures; /* measures: some entry is being measured */
     int unasked; /* so many of the next calls run plainly, whatever they are given: the one entry stays eager */
+    int rest;    /* so many the next time; 0: as many as the entry says */
     unsigned long long hits, misses, refusals, stayed_eager;
     double plain; /* nanoseconds of plain calls that were timed */
     double put_off; /* plain calls have to take so many before on_miss is asked again */
@@ -544,7 +577,7 @@ static void clear_entries(compiled_function *self)
     self->entries = NULL;
     self->n_entries = self->capacity = self->recent = 0;
     self->measures = 0;
-    self->unasked = 0;
+    self->unasked = self->rest = 0;
     for (int k = 0; k < n; ++k)
         Py_DECREF(entries[k]);
     PyMem_Free(entries);
@@ -563,6 +596,7 @@ static void count_plain(compiled_function *self, double start, double before)
 static PyObject *miss(compiled_function *self, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames, PyObject **owner)
 {
     ++self->misses;
+    self->rest = 0;
     if (!self->on_miss || !dg_has_room(DG_ROOM_TO_CAPTURE)) /* the garbage collector has cleared it; a capture calls much */
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if (self->put_off > 0) {
@@ -608,6 +642,18 @@ static inline int position_of(compiled_function *self, int step)
 
 enum { REFUSED = 2 };
 
+enum { MORE_UNASKED = 8 };
+
+/* Guards that have held so far are asked ever more rarely, down to a call in MORE_UNASKED times as many. */
+static inline void rest_from_asking(compiled_function *self, const entry_object *entry, const choice *of)
+{
+    int n = self->rest ? self->rest : entry->unasked;
+    if (of->left <= (unsigned)n)
+        return;
+    self->unasked = n;
+    self->rest = n < MORE_UNASKED * entry->unasked ? 2 * n : n;
+}
+
 /* whether the plain function shall take a call that the entry could serve */
 static inline int runs_plainly(compiled_function *self, entry_object *entry, choice *of, trial *measured)
 {
@@ -616,8 +662,8 @@ static inline int runs_plainly(compiled_function *self, entry_object *entry, cho
         int plain = of->way == STAYS_EAGER;
         if (--of->left == 0)
             of->way = self->measures = MEASURED; /* from the next call on */
-        else if (plain && self->n_entries == 1 && entry->n_choices == 1 && of->left > (unsigned)entry->unasked)
-            self->unasked = entry->unasked;
+        else if (plain && self->n_entries == 1 && entry->n_choices == 1 && entry->unasked)
+            rest_from_asking(self, entry, of);
         return plain;
     }
     if (of->way == NEW) { /* the first call of these sizes: it warms up, and is not timed */
@@ -695,7 +741,7 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
     compiled_function *self = (compiled_function *)callable;
     *quiet = 0;
     PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(self->function);
-    if (!self->enabled || is_traced() || !dg_has_room(DG_ROOM_TO_RUN))
+    if (!self->enabled)
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if (self->unasked) { /* guards cost a noticeable part of short calls; plain calls are right without them */
         choice *of = self->entries[0]->choices;
@@ -706,6 +752,8 @@ static PyObject *dispatch(PyObject *callable, PyObject *const *args, Py_ssize_t 
         ++self->stayed_eager;
         return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     }
+    if (is_traced() || !dg_has_room(DG_ROOM_TO_RUN))
+        return PyObject_Vectorcall(self->function, args, (size_t)n_args, kwnames);
     if ((PyObject *)code != self->code) { /* function.__code__ was replaced */
         Py_XSETREF(self->code, Py_NewRef((PyObject *)code));
         clear_entries(self);
@@ -751,6 +799,7 @@ static PyObject *call(PyObject *callable, PyObject *const *args, size_t nargsf, 
     trial measured = {0};
     if (((compiled_function *)callable)->measures) {
         measured.compiling = compiling;
+        measured.before = times_of_thread();
         measured.start = nanoseconds();
     }
     PyObject *result = follow_tails(dispatch(callable, args, PyVectorcall_NARGS(nargsf), kwnames, NULL, &quiet, &measured));
@@ -837,7 +886,7 @@ static PyObject *add_entry(compiled_function *self, PyObject *entry)
     Py_XSETREF(((entry_object *)entry)->closure, Py_XNewRef(PyFunction_GET_CLOSURE(self->function)));
     self->entries[self->n_entries] = (entry_object *)Py_NewRef(entry);
     self->recent = self->n_entries++;
-    self->unasked = 0;
+    self->unasked = self->rest = 0;
     self->measures |= is_any((entry_object *)entry, MEASURED);
     Py_RETURN_NONE;
 }
