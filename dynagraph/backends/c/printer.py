@@ -55,7 +55,6 @@ MOST_UNROLLED = 16  # turns of a loop that gcc writes out
 ENTRY = "dg_entry"
 LANE_BYTES = 256  # of accumulators per reduction: four of the widest vectors, which hides the latency of an addition
 SERIAL_EXTENT = 16  # shorter reductions are not worth lanes
-CASCADE_STEPS = 8  # longer sums are combined pairwise from blocks in which every lane adds up this many elements
 SEARCH_BLOCK = 32768  # bytes in which an extreme is found before where it is
 KEPT_BLOCK = 1024  # ... or elements, where they are kept
 DECIDED_BLOCK = 4096  # elements of which it is asked at a time whether any or all are true
@@ -579,11 +578,11 @@ class _KernelPrinter:
         elif r.walk is not None:
             _WalkPrinter(self, r).run(r.walk)
         else:
-            lanes, cascade = lane_plan(r)
+            lanes = lane_plan(r)
             if lanes and _takes_twice(r):
                 self._extreme_reduce(r)
             elif lanes:
-                self._lane_reduce(r, lanes, cascade)
+                self._lane_reduce(r, lanes)
             else:
                 self._serial_reduce(r)
         for a in r.accumulators:
@@ -646,44 +645,26 @@ class _KernelPrinter:
             self.out.close()
         self.close(1 + blocks)
 
-    def _lane_reduce(self, r: Reduce, lanes: int, cascade: bool) -> None:
+    def _lane_reduce(self, r: Reduce, lanes: int) -> None:
         """Independent lanes along the last axis: fast, and the same bits for any vector width."""
         *outer, axis = r.axes
-        block = lanes * CASCADE_STEPS
         name = axis.symbol.name
         outer_blocks = sum(self.open_stopping(r.axes, k) for k in range(len(outer)))
         self.out.open("")
         start, end = self.c.bounds(axis)
         self.out.line(f"const int64_t {name}_end = {end};")
-        if cascade:
-            for a in r.accumulators:
-                self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_part[48];")
-            self.out.line("uint64_t blocks = 0;")
-            self.out.open(f"for (int64_t {name}_at = {start}; {name}_at < {name}_end; {name}_at += {block}, ++blocks)")
-            self.out.line(
-                f"const int64_t {name}_stop = {name}_at + {block} < {name}_end ? {name}_at + {block} : {name}_end;"
-            )
-            self._lanes(r, axis, lanes, f"{name}_at", f"{name}_stop", is_block=True)
-            self._push_parts(r)
-            if not is_at_most(axis.extent, UNSTOPPED_EXTENT):
-                self.stop("(blocks & 127) == 127 && ")
-            self.out.close()
-            self._pop_parts(r)
-        else:
-            self._lanes(r, axis, lanes, start, f"{name}_end")
-            for a in r.accumulators:
-                self.out.line(
-                    f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};"
-                )
+        self._lanes(r, axis, lanes, start, f"{name}_end")
+        for a in r.accumulators:
+            self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_lane[0]') if outer else f'{a.name}_lane[0]'};")
         self.close(1 + outer_blocks)
 
-    def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str, is_block: bool = False) -> None:
+    def _lanes(self, r: Reduce, axis: Axis, lanes: int, start: str, end: str) -> None:
         name = axis.symbol.name
         for a in r.accumulators:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}];")
             self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {initial(self.c, a)};")
         self.out.line(f"int64_t {name}_base = {start};")
-        self._lane_steps(r, axis, lanes, end, is_block)
+        self._lane_steps(r, axis, lanes, end, is_block=False)
         # gcc 12 miscompiles the rest where it knows how long it is: with AVX-512 it loses lanes of sums of 18 int64
         self.out.line(f'__asm__("" : "+r"({name}_base));')
         self._lane_step(r, axis, f"(int)({end} - {name}_base)")
@@ -716,24 +697,6 @@ class _KernelPrinter:
         for a, text in zip(r.accumulators, self.c.values([a.value for a in r.accumulators], scope, r.stores)):
             self.out.line(f"{a.name}_lane[l] = {self._combine_next(a, f'{a.name}_lane[l]', text)};")
         self.c.block(r.stores, scope)
-        self.out.close()
-
-    def _push_parts(self, r: Reduce) -> None:
-        """Combine the parts of equal size, as a binary counter carries: the tree of a pairwise sum."""
-        self.out.line("int level = 0;")
-        self.out.open("for (uint64_t carry = blocks; carry & 1; carry >>= 1, ++level)")
-        for a in r.accumulators:
-            self.out.line(f"{a.name}_lane[0] = {self.combine(a, f'{a.name}_part[level]', f'{a.name}_lane[0]')};")
-        self.out.close()
-        for a in r.accumulators:
-            self.out.line(f"{a.name}_part[level] = {a.name}_lane[0];")
-
-    def _pop_parts(self, r: Reduce) -> None:
-        self.out.open("for (int level = 0; blocks >> level; ++level)")
-        self.out.open("if (blocks >> level & 1)")
-        for a in r.accumulators:
-            self.out.line(f"{a.name} = {self.combine(a, f'{a.name}_part[level]', a.name)};")
-        self.out.close()
         self.out.close()
 
     def _arg_reduce(self, r: Reduce) -> None:
@@ -861,7 +824,7 @@ class _KernelPrinter:
     def _extreme_lanes(self, extremes: Sequence[Accumulator], axis: Axis, start: str, end: str, is_block: bool) -> None:
         """The extremes between two places, in the first lanes.  The last elements are taken twice: it makes no difference."""
         name = axis.symbol.name
-        lanes = lane_plan(Reduce((axis,), tuple(extremes)))[0]
+        lanes = lane_plan(Reduce((axis,), tuple(extremes)))
         for a in extremes:
             self.out.line(f"{self.c.number_type(a.dtype)} {a.name}_lane[{lanes}] __attribute__((aligned(64)));")
             self.out.line(f"for (int l = 0; l < {lanes}; ++l) {a.name}_lane[l] = {initial(self.c, a)};")
@@ -1289,23 +1252,19 @@ def is_at_most(extent: IntExpr, bound: int) -> bool:
     return known is not None and known <= bound
 
 
-def lane_plan(r: Reduce) -> tuple[int, bool]:
-    """How many lanes a reduction has (0: none, elements are taken one by one), and whether blocks are combined pairwise."""
+def lane_plan(r: Reduce) -> int:
+    """How many lanes a reduction has, whose order is free (0: none, elements are taken one by one)."""
     if not r.axes or r.walk is not None or any(a.is_position for a in r.accumulators):
-        return 0, False
+        return 0
+    assert not any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators), "the order of these is NumPy's"
     extent = longest(r.axes[-1].extent)
     if (extent or SERIAL_EXTENT) < SERIAL_EXTENT or any(map(_in_order, r.accumulators)):
-        return 0, False
+        return 0
     widest = max(_as_wide(a.dtype) for a in r.accumulators)
     lanes = LANE_BYTES // widest
     while extent is not None and lanes > 4 and lanes * 4 > extent:
         lanes //= 2
-    cascade = (
-        len(r.axes) == 1
-        and (extent is None or extent > lanes * CASCADE_STEPS)
-        and any(a.kind in ("sum", "prod") and a.dtype.is_inexact for a in r.accumulators)
-    )
-    return lanes, cascade
+    return lanes
 
 
 def _takes_twice(r: Reduce) -> bool:
@@ -1328,7 +1287,7 @@ def _extreme(a: Accumulator) -> Accumulator:
 
 def _searched(a: Accumulator, axis: Axis) -> bool:
     """Whether the extreme is found first, and then where it is."""
-    return lane_plan(Reduce((axis,), (_extreme(a),)))[0] > 0
+    return lane_plan(Reduce((axis,), (_extreme(a),))) > 0
 
 
 def _as_wide(dtype: DType) -> int:
