@@ -69,8 +69,8 @@ class Walk:
 
     The last `axes` of them are walked as one: their elements are added up pairwise (`pairwise_half`), `chunk` of them at a time
     where NumPy casts them in its buffer.  What comes of that is added up in turn, along the other axes.  Under a mask each run of
-    elements that are taken is a pairwise sum of its own.  Products are in turn everywhere.  `tree`: a power of two of parts of a
-    pairwise sum, which are added up as it would have done.
+    elements that are taken is a pairwise sum of its own.  Products are in turn everywhere; those of halves are rounded where a
+    pairwise sum would be added.  `tree`: a power of two of parts of a pairwise sum, which are added up as it would have done.
     """
 
     axes: int

@@ -92,6 +92,15 @@ def method(name: str) -> Callable[..., Case]:
     return case
 
 
+def product(rng: np.random.Generator, x: np.ndarray, options: dict[str, Any]) -> Case:
+    """Of halves near one, so that neither zero nor infinity comes of it."""
+    halves = some_array(rng, "float16", x.shape)
+    near = np.clip(halves, -2, 2, out=halves) if halves.flags.writeable else np.clip(halves, -2, 2)
+    options = {k: v for k, v in options.items() if k == "keepdims" or near.shape == x.shape}
+    options["dtype"] = "float16" if rng.random() < 0.5 else "float32"
+    return Case(f"prod({options})", lambda x: (1 + x / 64).prod(**options), (near,))
+
+
 def reduced(x: np.ndarray, options: dict[str, Any]) -> int:
     return int(np.prod([x.shape[k] for k in options["axis"] or range(x.ndim)]))
 
@@ -200,7 +209,7 @@ KINDS: dict[str, Callable[..., Case]] = {
     "sum": method("sum"), "fused": fused, "mean": method("mean"), "var": method("var"), "std": method("std"),
     "sum of float64": of_float64, "two operands": of_two, "nansum": with_nan("nansum"), "nanmean": with_nan("nanmean"),
     "nanvar": with_nan("nanvar"), "initial": initial, "average": average, "reduceat": segments, "cumsum": running, "norm": norm,
-    "out": given_out, "where": where, "spread where": spread_where,
+    "product": product, "out": given_out, "where": where, "spread where": spread_where,
 }  # fmt: skip
 
 

@@ -104,7 +104,7 @@ def test_sums_of_any_size_are_numpys() -> None:
 
 def test_products_are_numpys() -> None:
     rng = np.random.default_rng(0)
-    arrays = [1 + random_array(rng, shape, dtype) / 8 for shape in ((40,), (30, 70), (3, 20_000)) for dtype in DTYPES[1:3]]
+    arrays = [1 + random_array(rng, shape, dtype) / 8 for shape in ((40,), (30, 70), (3, 20_000)) for dtype in DTYPES[:3]]
     check_bits([("prod", lambda x: x.prod(), x) for x in arrays] + [("prod over 0", lambda x: x.prod(axis=0), x) for x in arrays])
 
 

@@ -1019,7 +1019,9 @@ class _WalkPrinter:
             self.out.line(f"dg_subtree({self.c.integer(self.r.part.index)}, {self.r.part.levels}, {self._width()}, &at, &n);")
         if len(self.axes) > 1:
             self._positions()
-        if walk.chunk is not None and (known is None or known > walk.chunk):
+        if self.r.accumulators[0].kind == "prod":
+            self._products(walk.chunk)
+        elif walk.chunk is not None and (known is None or known > walk.chunk):
             self.out.open(f"for (int64_t left = n; left > 0; left -= {walk.chunk})")
             self.out.line(f"n = left < {walk.chunk} ? left : {walk.chunk};")
             self._run()
@@ -1032,6 +1034,26 @@ class _WalkPrinter:
                 self._add(a, f"{a.name}_sum")
         else:
             self._recursion()
+        self.out.close()
+
+    def _products(self, chunk: int | None) -> None:
+        """Of halves: in turn, and rounded at the end of each inner loop."""
+        block = "left" if chunk is None else f"(left < {chunk} ? left : {chunk})"
+        self.out.open("for (int64_t left = n; left > 0; left -= n)")
+        self.out.line(f"n = {block};")
+        self.out.open("for (const int64_t end = at + n; at < end; ++at)")
+        if len(self.axes) == 1:
+            self.out.line(f"const int64_t {self.axes[0].symbol.name} = at;")
+        scope = Scope()
+        for a, text in zip(self.r.accumulators, self.c.values([a.value for a in self.r.accumulators], scope, self.r.stores)):
+            self.out.line(f"{a.name} = {self.kernel.combine(a, a.name, text)};")
+        self.c.block(self.r.stores, scope)
+        if len(self.axes) > 1:
+            self.out.line(f"++{self.axes[-1].symbol.name};")
+            self._carry()
+        self.out.close()
+        for a in self.r.accumulators:
+            self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
         self.out.close()
 
     def _run(self) -> None:

@@ -145,7 +145,7 @@ def _fill(graph: Graph, node: Node) -> None:
 def _walk(node: Node) -> Walk:
     """The order in which the elements of a sum or product are taken: by default that of an array without gaps."""
     axes, shape = node.attrs["axis"], node.args[0].shape
-    if node.is_op("prod"):
+    if node.is_op("prod") and not node.dtype.is_half:
         return Walk(0)
     if node.attrs["walk"] is not None:
         return node.attrs["walk"]  # type: ignore[no-any-return]
@@ -159,7 +159,7 @@ def _split_walk(graph: Graph, node: Node, target: Target) -> None:
     rows = hint_numel(d for k, d in enumerate(operand.shape) if k not in axes)
     together = axes[len(axes) - walk.axes :]
     length = hint_numel(operand.shape[k] for k in together)
-    if not together or walk.tree or not 0 < rows < target.rows or length < target.long:
+    if node.is_op("prod") or not together or walk.tree or not 0 < rows < target.rows or length < target.long:
         return
     in_turn = len(together) < len(axes) or walk.chunk is not None
     if in_turn and node.dtype.is_half:  # each step is rounded

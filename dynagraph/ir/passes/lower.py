@@ -244,7 +244,7 @@ class _KernelLowering:
         for a, walk in reductions:
             if walk is not None:  # in terms of the axes that are loops
                 walk = replace(walk, axes=sum(c is not ZERO for c in self.columns[len(self.columns) - walk.axes :]))
-            alike.setdefault((walk, a.is_position, a.chosen), (walk, []))[1].append(a)
+            alike.setdefault((walk, a.is_position, a.chosen, walk is not None and a.kind), (walk, []))[1].append(a)
         passes = [Reduce(axes, tuple(accumulators), walk=walk) for walk, accumulators in alike.values()]
         yield from sorted(passes, key=lambda r: (not r.accumulators[0].is_position, not r.takes_all))
 
