@@ -415,6 +415,32 @@ def test_floating_point_errors_are_raised_where_numpy_raises():
         compiled(np.ones(3), np.zeros(3))
 
 
+OF_INTEGERS = (
+    "a // b", "a % b", "divmod(a, b)", "np.fmod(a, b)", "np.reciprocal(b)", "a // 0", "a + a", "a - b - a - a", "a * a", "-(a + b)",
+    "abs(a)", "np.floor_divide.reduce(np.stack([a, b]))",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", OF_INTEGERS)
+def test_floating_point_errors_of_integers_are_raised_where_numpy_raises(expression):
+    f = eval(f"lambda a, b: {expression}", {"np": np})
+    a, b = np.full(2, -128, np.int8), np.zeros(2, np.int8)
+    for given in ((a, b), (a[0], b[0])):
+        compiled = dg.compile(f, backend="reference")
+        with np.errstate(all="ignore"):
+            same(compiled(*given), f(*given))
+        with np.errstate(all="raise"):
+            try:
+                want = f(*given)
+            except FloatingPointError as error:
+                with pytest.raises(FloatingPointError, match=str(error)):
+                    compiled(*given)
+            else:
+                same(compiled(*given), want)
+    with pytest.raises(FloatingPointError), np.errstate(all="raise"):
+        f(a[0], b[0])
+
+
 # -- bad input ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Union
 
@@ -210,9 +211,20 @@ class _Ending:
             raise Break("NOTHING_TO_COMPILE", None, self.target.function.__qualname__)
         calls = [n for n in graph.nodes if n.kind == "call_function"]
         computed = [n for n in calls if not may_be_view(n)]  # what only moves elements warns of nothing
-        floats = any(x.dtype.is_inexact for n in computed for x in (n, *n.args))
-        ex.guards.finish(ex.dims, list(ex.env.relations), floats, written if ex.n_inputs > 1 else ())
+        errors = any(_may_set_error_state(n, ex.scalars) for n in computed)
+        ex.guards.finish(ex.dims, list(ex.env.relations), errors, written if ex.n_inputs > 1 else ())
         return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, len(ex.env.values), self.target, stop, self.prologue)
+
+
+DIVISIONS = frozenset(("floor_divide", "floor_divide_accumulate", "remainder", "fmod", "reciprocal"))  # of integers by zero
+OVERFLOWS = frozenset(("add", "subtract", "multiply", "negative", "absolute", "square", "power_int"))  # of NumPy's scalars only
+
+
+def _may_set_error_state(node: Node, scalars: AbstractSet[Node]) -> bool:
+    """Whether NumPy tells np.errstate of what happens in an op: of floats in any one, of integers in few."""
+    if any(x.dtype.is_inexact for x in (node, *node.args)):
+        return True
+    return node.dtype.is_integer and (node.op.name in DIVISIONS or (node in scalars and node.op.name in OVERFLOWS))
 
 
 def _order(node: Node) -> Order | None:

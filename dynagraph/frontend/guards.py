@@ -154,7 +154,7 @@ class GuardList:
         self._instructions.setdefault(key, (instruction, description))
 
     def finish(
-        self, dims: Sequence[tuple[int, int, int]], relations: Sequence[Relation], floats: bool, written: tuple[int, ...] = ()
+        self, dims: Sequence[tuple[int, int, int]], relations: Sequence[Relation], errors: bool, written: tuple[int, ...] = ()
     ) -> None:
         """The guards that come last: sizes by symbol, what was decided on them, and NumPy's error state."""
         self._tail = [(("dim", symbol, slot, axis), f"s{symbol} is size {axis} of input {slot}") for symbol, slot, axis in dims]
@@ -163,7 +163,7 @@ class GuardList:
             self._tail.append((instruction, str(r)))
         if written:
             self._tail.append((("disjoint", written), "arrays that are written share no memory with others"))
-        if floats:
+        if errors:
             self._tail.append((("errstate",), "np.errstate asks for nothing but warnings"))
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ PROGRAMS = st.composite(drawn)()
 ORDERS = st.sampled_from(emulator.ORDERS)
 QUICK = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 LONG = settings(QUICK, max_examples=sampling.programs, derandomize=False)
+SHARED = settings(LONG, max_examples=max(1, sampling.programs // len(WAYS)))  # the ways share the programs
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -187,7 +188,7 @@ def check_exact(graph: Graph, order: str) -> None:
 @pytest.mark.fuzz
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("way", WAYS)
-@LONG
+@SHARED
 @given(PROGRAMS, ORDERS)
 def test_many_calls_give_what_plain_calls_give(way: str, made: Program, order: str) -> None:
     check(made, way, order)
