@@ -157,6 +157,7 @@ def test_integer_matmul_is_exact(dtype):
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
 def test_reductions_over_every_axis(op, dtype):
