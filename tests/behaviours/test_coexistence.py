@@ -27,6 +27,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from tests.sampling import examples
 from dynagraph.frontend.capture import capture
 
 HERE = os.path.abspath(__file__)
@@ -1185,6 +1186,9 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):
     import collections, random, signal
     import numpy as np
     import dynagraph as dg
+    from dynagraph import loading
+
+    loading.compiler()
 
     class Stop({error}):
         pass
@@ -1250,10 +1254,12 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):
             log.append("out")
 
     for f in map(dg.compile(backend={backend!r}), (straight, within_loops, calling_out, making_objects)):
-        for round in range(80):
+        wait = 0.25
+        for round in range({examples(80, 2)}):
             log = []
             try:  # on a busy machine the first calls are cut off while they are compiled
-                signal.setitimer(signal.ITIMER_REAL, (0.002 if f.stats.hits else 2.0) + random.random() * 0.002)
+                wait = 0.002 if f.stats.hits else min(2 * wait, 4)
+                signal.setitimer(signal.ITIMER_REAL, wait + random.random() * 0.002)
                 f(np.ones(3), log)
             except Stop:
                 pass
