@@ -1035,7 +1035,7 @@ def difference(program: Program, counts: Reached | None = None, plain_only: bool
         return compiled[0]
 
     try:
-        with warnings.catch_warnings(), limited(60.0):  # a loaded machine may take long
+        with warnings.catch_warnings(), limited(20.0):
             warnings.simplefilter("ignore")
             try:
                 expected, state = outcomes(program, source, lambda function: function)

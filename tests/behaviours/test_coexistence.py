@@ -27,8 +27,8 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from tests.sampling import examples
 from dynagraph.frontend.capture import capture
+from tests.sampling import examples
 
 HERE = os.path.abspath(__file__)
 X = np.arange(4.0)

@@ -67,6 +67,7 @@ EXTREME_FUNCTIONS = ("maximum", "minimum", "fmax", "fmin")
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
 PART_NANOSECONDS = 5e6  # ... of the parts between which a signal stops it
 UNSTOPPED_EXTENT = 65536  # turns of a loop that are done before anybody looks for signals
+FAR = 65536  # real numbers of a sum that are too long for the caches nearby
 SUM_BLOCKS = 512  # real numbers of a sum that are computed before they are added up
 FLAT_GRAIN = 64  # elements: threads do not share cache lines
 
@@ -1156,15 +1157,26 @@ class _WalkPrinter:
 
     def _leaf(self, length: int | None) -> None:
         """``{name}_sum``: the sum of `n` elements from `at` on, where they lie, or of a copy of them."""
-        sources = self._in_memory() or [(source, 1) for source in self._copies(length)]
+        in_memory = self._in_memory()
+        sources = in_memory or [(source, 1) for source in self._copies(length)]
         n = "n" if length is None else str(length)
         for a, (source, step) in zip(self.r.accumulators, sources):
             number = self.c.number_type(a.dtype)
             dtype = dtypes.float32 if a.dtype.is_half else a.dtype
             numbers = n if not dtype.is_complex else f"2 * {n}"
-            name, steps = ("sum", "") if step == 1 else ("steps", f", {step}")
+            far = self._is_far(a) if in_memory else "0"
+            name, last = ("sum", far) if step == 1 else ("steps", str(step))
             first = f"(const {dtype.real.ctype} *){source}"
-            self.out.line(f"{number} {a.name}_sum = dg_{name}_{dtype.suffix}({first}, {numbers}{steps});")
+            self.out.line(f"{number} {a.name}_sum = dg_{name}_{dtype.suffix}({first}, {numbers}, {last});")
+
+    def _is_far(self, a: Accumulator) -> str:
+        """Whether all that the kernel adds up is too long for the caches, where it is in memory."""
+        index: IntExpr = a.value.value[1]  # type: ignore[index]
+        total = IntExpr.of(self._width())
+        for axis in (*self.kernel.kernel.axes, *self.r.axes):
+            if index.coefficient(axis.symbol) != 0:
+                total = total * axis.extent
+        return f"{self.c.integer(total)} > {FAR}" if total.constant is None else str(int(total.constant > FAR))
 
     def _in_memory(self) -> list[tuple[str, int]]:
         """Where the elements of each accumulator are, and how far apart, if that is known of all of them."""

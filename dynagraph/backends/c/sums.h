@@ -2,7 +2,6 @@
    a complex sum are four pairs).  The vectors are a way to write eight numbers: their width on the machine does not tell.  Two blocks
    are added up at a time, to hide the latency of an addition; of what is too long for the caches one, fetched ahead. */
 #define DG_PAIRWISE_BLOCK 128
-#define DG_FAR 65536  /* real numbers */
 #define DG_AHEAD 512  /* bytes */
 
 /* where NumPy divides so many real, or complex, numbers */
@@ -88,7 +87,7 @@ static inline int64_t dg_half(int64_t n, int width)
         return __builtin_complex(re, im);                                                                                \
     }
 
-/* the sum of n real numbers (twice as many as complex ones) */
+/* the sum of n real numbers (twice as many as complex ones); `far`: whether they are part of what is too long for the caches */
 #define DG_DEFINE_SUM(suffix, C, T, real)                                                                                \
     static inline C dg_block_##suffix(const T *a, int64_t n)                                                             \
     {                                                                                                                    \
@@ -112,16 +111,16 @@ static inline int64_t dg_half(int64_t n, int width)
         }                                                                                                                \
         return dg_rest_##suffix(r, a, i, n);                                                                             \
     }                                                                                                                    \
-    static __attribute__((unused)) C dg_sum_##suffix(const T *a, int64_t n)                                              \
+    static __attribute__((unused)) C dg_sum_##suffix(const T *a, int64_t n, int far)                                     \
     {                                                                                                                    \
-        if (n > DG_FAR)                                                                                                  \
+        if (far && n > DG_PAIRWISE_BLOCK)                                                                                \
             return dg_far_##suffix(a, n);                                                                                \
         if (n <= DG_PAIRWISE_BLOCK)                                                                                      \
             return dg_block_##suffix(a, n);                                                                              \
         const int64_t left = dg_half(n, 1), right = n - left;                                                            \
         const T *b = a + left;                                                                                           \
         if (right > DG_PAIRWISE_BLOCK)                                                                                   \
-            return dg_sum_##suffix(a, left) + dg_sum_##suffix(b, right);                                                 \
+            return dg_sum_##suffix(a, left, 0) + dg_sum_##suffix(b, right, 0);                                           \
         dg_eight_##real r, t;                                                                                            \
         dg_load_##real(&r, a);                                                                                           \
         dg_load_##real(&t, b);                                                                                           \
