@@ -666,6 +666,17 @@ def test_one_disturbed_sample_is_asked_for_again_at_once(clock: Clock, disturbed
     assert clock.calls[-10:] == [disturbed] * 10
 
 
+@pytest.mark.parametrize("faster, slower", [("plain", "compiled"), ("compiled", "plain")])
+def test_one_burst_while_the_processor_runs_slowly_does_not_decide(clock: Clock, faster: str, slower: str) -> None:
+    cf = measured(clock, **{faster: 4e-6, slower: 2e-6})  # the whole first burst of the faster way
+    while clock.calls.count(faster) < 16:
+        cf()
+    clock.seconds[faster] = 1e-6
+    for _ in range(100):
+        cf()
+    assert clock.calls[-20:] == [faster] * 20
+
+
 @pytest.mark.parametrize("way, slower", [("plain", "compiled"), ("compiled", "plain")])
 @pytest.mark.parametrize("disturbed", [5, 100])
 def test_a_disturbed_sample_does_not_decide_for_ever(clock: Clock, way: str, slower: str, disturbed: int) -> None:

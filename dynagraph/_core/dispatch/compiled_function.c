@@ -187,11 +187,13 @@ static void decide(const entry_object *entry, choice *of)
     double plain = of->best_plain * handicap(entry), compiled = of->best_compiled;
     double ratio = plain < compiled ? compiled / plain : plain / compiled, slower = plain < compiled ? of->best_compiled : of->best_plain;
     int n_slower = plain < compiled ? of->n_compiled : of->n_plain;
-    int is_clear = ratio > 1.5 && (n_slower > 1 || slower > UNDISTURBED); /* two samples are not both disturbed so much */
+    /* two samples are not both disturbed so much; of short calls a burst may be, where the processor runs slowly meanwhile */
+    int is_short = slower * LONGEST_BURST < BURST_TIME;
+    int is_clear = ratio > 1.5 && (n_slower > 1 || slower > UNDISTURBED) && (!is_short || of->n_bursts > 3 || of->n_decisions);
     if (of->n_decisions == 0 && !is_clear && of->n_bursts < MAX_BURSTS)
         return;
     of->way = plain < compiled ? STAYS_EAGER : SERVES;
-    double n_again = slower * LONGEST_BURST < BURST_TIME ? LONGEST_BURST : 1 + BURST_TIME / slower; /* calls of the slower way */
+    double n_again = is_short ? LONGEST_BURST : 1 + BURST_TIME / slower; /* calls of the slower way */
     of->left = of->taken + 8 + (unsigned long long)(100 * ratio * n_again);
     if (of->way == SERVES && ratio > 8 && is_clear && of->n_plain > 1)
         of->left = 0;
