@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         chosen, left_out = sampling.choose(items, config.args)
         config.hook.pytest_deselected(items=left_out)
         items[:] = chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Tests that collect garbage, of which there are many, need not look at all tests and modules each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ SLOW: tuple[str, ...] = ()
 SECONDS = 300
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("module", [pytest.param(m, marks=pytest.mark.soak) if m in SLOW else m for m in MODULES])
 def test_compiled_test_methods_pass(module: str) -> None:
     if importlib.util.find_spec("test") is None or importlib.util.find_spec(f"test.{module}") is None:

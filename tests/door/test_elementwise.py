@@ -172,7 +172,9 @@ def test_int64_and_uint64_compare_exactly():
 
 
 def test_python_ints_beyond_int64():
-    check(lambda: (call(np.array, 2**63), call(np.full, (2,), 2**64 - 1), call(np.full, 2, 2**63, "uint64")))
+    check(lambda: (call(np.array, 2**63, "uint64"), call(np.full, 2, 2**63, "uint64")))
+    for function, args in ((np.array, (2**63,)), (np.full, ((2,), 2**64 - 1))):  # C's unsigned long long, not NumPy's uint64
+        assert declined(lambda: call(function, *args)) == "UNSUPPORTED_DTYPE"
     check(lambda x: (x + 2**63, x < 2**64, x == -1, np.where(x > 3, x, 2**64 - 1)), sample((4,), "uint64"))
     check(lambda x: (x < 2**63, x >= -(2**63) - 1), sample((4,), "int64"))
     assert declined(lambda x: x + -1, sample((4,), "uint64")) == "NUMPY_ERROR"
