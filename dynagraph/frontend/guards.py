@@ -14,29 +14,20 @@ from dynagraph._core import _dispatch
 from dynagraph.array_libraries import NUMPY, library_of
 from dynagraph.frontend.breaks import Break
 from dynagraph.frontend.source import (
+    LOADS,
     Attribute,
-    Cell,
-    Closure,
-    Contents,
     DictEntry,
-    Field,
-    Item,
+    Instruction,
     Known,
     Local,
-    Owner,
-    Referent,
-    Returned,
     Source,
-    is_trusted,
 )
 from dynagraph.frontend.volatile import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.ir.shapes import Relation
 from dynagraph.ir.size_programs import size_program
 
-Instruction = tuple[Any, ...]
 MAX_REGISTERS = 512  # of a guard program
 BINDING = ("array", "device_array", "scalar", "int")  # guards that give the program its inputs
-_LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")
 
 
 class GuardList:
@@ -58,7 +49,9 @@ class GuardList:
             return source.index
         found = self._registers.get(source)
         if found is None:
-            load = self._load(source)
+            load = source.load(self.register)
+            if load is None:
+                raise Break("UNSUPPORTED_VALUE", None, f"what {source} gives is looked at")
             if self.n_registers >= MAX_REGISTERS:
                 raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_REGISTERS} objects of the caller's are looked at")
             found = self._registers[source] = self.n_registers
@@ -68,36 +61,9 @@ class GuardList:
             self._add((name, found, *rest), f"{source} is there")
         return found
 
-    def _load(self, source: Source) -> Instruction:
-        if isinstance(source, DictEntry):
-            return ("global", source.owner, source.key)
-        if isinstance(source, Closure):
-            return ("closure", source.index)
-        if isinstance(source, Cell):
-            return ("cell", source.cell)
-        if isinstance(source, Known):
-            return ("global", {"value": source.value}, "value")  # a dict of the guard's own: it never changes
-        if isinstance(source, Returned):
-            raise Break("UNSUPPORTED_VALUE", None, f"what {source} gives is looked at")
-        assert not isinstance(source, Local)
-        base = self.register(source.base)
-        if isinstance(source, Attribute):
-            return ("attr", base, source.name)
-        if isinstance(source, Item):
-            return ("item", base, source.index)
-        if isinstance(source, Contents):
-            return ("contents", base)
-        if isinstance(source, Owner):
-            return ("self_of", base, source.descriptor)
-        if isinstance(source, Field):
-            return ("field", base, source.type, source.offset)
-        if isinstance(source, Referent):
-            return ("deref", base)
-        return ("dict_item", base, source.key)
-
     def add(self, name: str, source: Source, *operands: Any, says: str) -> None:
         """Guard ``name register *operands``; `says` completes the sentence that starts with the source."""
-        if is_trusted(source) and name not in BINDING:
+        if source.is_trusted and name not in BINDING:
             return
         self._add((name, self.register(source), *operands), f"{source}{says}")
 
@@ -180,7 +146,7 @@ class GuardList:
 
     def describe(self) -> list[str]:
         """A line for each guard; loads are not worth one."""
-        return [text for instruction, text in self._rows() if instruction[0] not in _LOADS]
+        return [text for instruction, text in self._rows() if instruction[0] not in LOADS]
 
     def explain(self, values: tuple[Any, ...], index: int, closure: tuple[Any, ...] = ()) -> str:
         """Why instruction `index` of the program does not hold for bound parameters `values`."""
@@ -190,7 +156,7 @@ class GuardList:
         if source is None or name in ("dim", "relation"):
             return f"no longer true: {text}"
         now = value_at(source, values, closure)
-        if name in _LOADS or now is MISSING:
+        if name in LOADS or now is MISSING:
             return f"{source}: is not there any more"
         said = text[len(str(source)) :].lstrip(": ")
         got = f"{len(now)} items" if name == "len" else "the class has changed" if name == "type_version" else describe_value(now)
@@ -203,36 +169,9 @@ MISSING = object()
 def value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...] = ()) -> Any:
     """What stands at a source now, for bound parameters `values`; MISSING where there is nothing."""
     try:
-        return _value_at(source, values, closure)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        return source.now(values, closure)
+    except (AttributeError, LookupError, TypeError, ValueError):
         return MISSING
-
-
-def _value_at(source: Source, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
-    if isinstance(source, Local):
-        return values[source.index]
-    if isinstance(source, DictEntry):
-        return source.owner[source.key]
-    if isinstance(source, Closure):
-        return closure[source.index].cell_contents
-    if isinstance(source, Cell):
-        return source.cell.cell_contents
-    if isinstance(source, Known):
-        return source.value
-    if isinstance(source, Returned):
-        return MISSING
-    base = _value_at(source.base, values, closure)
-    if isinstance(source, Attribute):
-        return getattr(base, source.name)
-    if isinstance(source, Contents):
-        return base.cell_contents
-    if isinstance(source, Owner):
-        return base.__self__
-    if isinstance(source, Field):
-        return source.read(base)
-    if isinstance(source, Referent):
-        return base()
-    return base[source.index if isinstance(source, Item) else source.key]
 
 
 def _identity(part: Any) -> Any:

@@ -1,17 +1,60 @@
-"""Where a value came from, and how a guard program loads it."""
+"""Where a value came from: steps from a parameter, a dict or a cell, each of which a guard program loads by one instruction."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, MethodDescriptorType
-from typing import Any, Union
+from typing import Any
 
 STACK_SLOT = "stack "  # begins the names of parameters that stand for values on the stack: no name that Python code can have
+Instruction = tuple[Any, ...]
+LOADS = ("global", "cell", "closure", "contents", "self_of", "attr", "item", "dict_item", "deref", "field")  # instructions
+
+
+class Source:
+    """A place that guards can look at.  ``str(source)`` names it for people."""
+
+    is_trusted = False  # whether it starts at something that is taken as unchanging
+
+    @property
+    def label(self) -> str:
+        """What its placeholder in the graph is called."""
+        raise NotImplementedError
+
+    def load(self, register_of: "Callable[[Source], int]") -> Instruction | None:
+        """The instruction that loads the value, without the register that it goes to; None: no guard can."""
+        raise NotImplementedError
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        """What stands there, for bound parameters and the cells of the function.  Raises what the lookup raises."""
+        raise NotImplementedError
+
+
+class Step(Source):
+    """What is found by way of another source, `base`."""
+
+    base: Source
+
+    @property
+    def is_trusted(self) -> bool:  # type: ignore[override]
+        return self.base.is_trusted
+
+    @property
+    def label(self) -> str:
+        return self.base.label
+
+    def read(self, obj: Any) -> Any:
+        """The step from what stands at the base."""
+        raise NotImplementedError
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return self.read(self.base.now(values, closure))
 
 
 @dataclass(frozen=True)
-class Local:
+class Local(Source):
     """A parameter of the captured function."""
 
     index: int
@@ -22,12 +65,22 @@ class Local:
         """Whether a break handed it over from the frame's stack."""
         return self.name.startswith(STACK_SLOT)
 
+    def load(self, register_of: Callable[[Source], int]) -> Instruction | None:
+        raise TypeError("a parameter is in its register")
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return values[self.index]
+
+    @property
+    def label(self) -> str:
+        return self.name.replace(".", "_")
+
     def __str__(self) -> str:
         return f"local {self.name}"
 
 
 @dataclass(frozen=True, eq=False)
-class DictEntry:
+class DictEntry(Source):
     """An entry of a dict that is known itself: a module's globals, builtins."""
 
     owner: dict[str, Any]
@@ -40,23 +93,43 @@ class DictEntry:
     def __hash__(self) -> int:
         return hash((id(self.owner), self.key))
 
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("global", self.owner, self.key)
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return self.owner[self.key]
+
+    @property
+    def label(self) -> str:
+        return self.key
+
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
 
 
 @dataclass(frozen=True)
-class Closure:
+class Closure(Source):
     """A free variable of the captured function."""
 
     index: int
     name: str
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("closure", self.index)
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return closure[self.index].cell_contents
+
+    @property
+    def label(self) -> str:
+        return self.name.replace(".", "_")
 
     def __str__(self) -> str:
         return f"closure {self.name}"
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Cell(Source):
     """A cell of another function."""
 
     cell: CellType
@@ -68,45 +141,85 @@ class Cell:
     def __hash__(self) -> int:
         return id(self.cell)
 
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("cell", self.cell)
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return self.cell.cell_contents
+
+    @property
+    def label(self) -> str:
+        return self.name.replace(".", "_")
+
     def __str__(self) -> str:
         return f"closure {self.name}"
 
 
 @dataclass(frozen=True)
-class Attribute:
+class Attribute(Step):
     """An attribute that generic lookup finds."""
 
-    base: "Source"
+    base: Source
     name: str
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("attr", register_of(self.base), self.name)
+
+    def read(self, obj: Any) -> Any:
+        return getattr(obj, self.name)
+
+    @property
+    def label(self) -> str:
+        return f"{self.base.label}_{self.name}"
 
     def __str__(self) -> str:
         return f"{self.base}.{self.name}"
 
 
 @dataclass(frozen=True)
-class Item:
+class Item(Step):
     """An item of a list or tuple."""
 
-    base: "Source"
+    base: Source
     index: int
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("item", register_of(self.base), self.index)
+
+    def read(self, obj: Any) -> Any:
+        return obj[self.index]
+
+    @property
+    def label(self) -> str:
+        return f"{self.base.label}_{self.index}"
 
     def __str__(self) -> str:
         return f"{self.base}[{self.index}]"
 
 
 @dataclass(frozen=True)
-class Key:
+class Key(Step):
     """An entry of a dict that was read."""
 
-    base: "Source"
+    base: Source
     key: Any
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("dict_item", register_of(self.base), self.key)
+
+    def read(self, obj: Any) -> Any:
+        return obj[self.key]
+
+    @property
+    def label(self) -> str:
+        return f"{self.base.label}_{self.key}"
 
     def __str__(self) -> str:
         return f"{self.base}[{self.key!r}]"
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class Known(Source):
     """An object that another guard fixes: a function in a class whose version is guarded."""
 
     value: Any
@@ -118,6 +231,16 @@ class Known:
     def __hash__(self) -> int:
         return id(self.value)
 
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("global", {"value": self.value}, "value")  # a dict of the guard's own: it never changes
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        return self.value
+
+    @property
+    def label(self) -> str:
+        return self.name.replace(".", "_")
+
     def __str__(self) -> str:
         return self.name
 
@@ -125,12 +248,14 @@ class Known:
 class Trusted(Known):
     """A function, class or module of NumPy's own, which is taken as unchanging, and so is all that it holds."""
 
+    is_trusted = True
+
 
 @dataclass(frozen=True)
-class Field:
+class Field(Step):
     """An object that the C structure of an object of this type holds."""
 
-    base: "Source"
+    base: Source
     type: type
     offset: int
 
@@ -138,57 +263,78 @@ class Field:
         """The object, of one that is known to be of the type."""
         return ctypes.py_object.from_address(id(obj) + self.offset).value
 
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("field", register_of(self.base), self.type, self.offset)
+
     def __str__(self) -> str:
         return f"{self.base}"
 
 
 @dataclass(frozen=True, eq=False)
-class Returned:
+class Returned(Source):
     """What an effect's call of `function` returns: no guard can know it."""
 
     function: Any
     name: str
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction | None:
+        return None
+
+    def now(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> Any:
+        raise LookupError(f"what {self} gave is not kept")
+
+    @property
+    def label(self) -> str:
+        return self.name.replace(".", "_")
 
     def __str__(self) -> str:
         return f"{self.name}()"
 
 
 @dataclass(frozen=True)
-class Contents:
+class Contents(Step):
     """What a cell holds; `base` is where the cell is."""
 
-    base: "Source"
+    base: Source
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("contents", register_of(self.base))
+
+    def read(self, obj: Any) -> Any:
+        return obj.cell_contents
 
     def __str__(self) -> str:
         return f"{self.base}"
 
 
 @dataclass(frozen=True)
-class Referent:
+class Referent(Step):
     """What a weak reference refers to."""
 
-    base: "Source"
+    base: Source
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("deref", register_of(self.base))
+
+    def read(self, obj: Any) -> Any:
+        return obj()
 
     def __str__(self) -> str:
         return f"{self.base}()"
 
 
 @dataclass(frozen=True)
-class Owner:
+class Owner(Step):
     """The object that a builtin method is bound to."""
 
-    base: "Source"
+    base: Source
     descriptor: MethodDescriptorType
+
+    def load(self, register_of: Callable[[Source], int]) -> Instruction:
+        return ("self_of", register_of(self.base), self.descriptor)
+
+    def read(self, obj: Any) -> Any:
+        return obj.__self__
 
     def __str__(self) -> str:
         return f"{self.base}.__self__"
-
-
-Source = Union[Local, DictEntry, Closure, Cell, Attribute, Item, Key, Known, Contents, Referent, Field, Returned, Owner]
-
-
-def is_trusted(source: "Source") -> bool:
-    """Whether a source starts at something that is taken as unchanging."""
-    while not isinstance(source, (Local, DictEntry, Closure, Cell, Known, Returned)):
-        source = source.base
-    return isinstance(source, Trusted)

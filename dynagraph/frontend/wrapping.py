@@ -33,10 +33,8 @@ from dynagraph.frontend.source import (
     Key,
     Known,
     Owner,
-    Referent,
     Source,
     Trusted,
-    is_trusted,
 )
 from dynagraph.frontend.source import Cell as CellSource
 from dynagraph.frontend.values import (
@@ -125,7 +123,7 @@ def _shared(ex: Executor, obj: Any, source: Source) -> Value:
 
 def _wrap(ex: Executor, obj: Any, source: Source) -> Value:
     kind = type(obj)
-    if is_trusted(source) and is_value(obj):
+    if source.is_trusted and is_value(obj):
         return ex.constant(obj)
     if any(obj is s for s in SINGLETONS):
         ex.guards.add("is", source, obj, says=f" is {obj!r}")
@@ -235,14 +233,14 @@ def _number(ex: Executor, obj: Any, source: Source) -> Value:
         symbol = len(ex.env.values)
         ex.guards.add("int", source, symbol, says=f" is an integer of at least 2, s{symbol}")
         ex.guards.add("scalar", source, input_slot(ex), int, says=" is an int")
-        ex.graph.placeholder(_name_of(source), Meta(dtypes.int64, ()), symbol=f"s{symbol}")
+        ex.graph.placeholder(source.label, Meta(dtypes.int64, ()), symbol=f"s{symbol}")
         number = ex.env.symbol(obj, number=True)
         ex.integers[f"s{symbol}"] = source
         return Const(number if number < LARGEST else obj, source)  # the comparison is a guard
     if type(obj) in (float, complex) and ex.profile.symbolic_number(source, obj):
         ex.guards.add("scalar", source, input_slot(ex), type(obj), says=f" is a {type(obj).__name__}")
         dtype = dtypes.float64 if type(obj) is float else dtypes.complex128
-        node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
+        node = ex.graph.placeholder(source.label, Meta(dtype, ()))
         ex.symbolic_floats.add(source)
         return Number(node, source)
     ex.guards.add("equal", source, obj, says=f" is {obj!r}")
@@ -377,7 +375,7 @@ def _array_input(ex: Executor, array: Any, source: Source, library: ArrayLibrary
     else:
         kind = library.array_type
         ex.guards.add("device_array", source, slot, kind, array.dtype, array.ndim, guarded, strides, device, says=says)
-    node = ex.graph.placeholder(_name_of(source), Meta(dtype, shape, strides))
+    node = ex.graph.placeholder(source.label, Meta(dtype, shape, strides))
     return ex.own(Array(node, source=source))
 
 
@@ -412,7 +410,7 @@ def _scalar_input(ex: Executor, scalar: np.generic, source: Source) -> Array:
     if dtype is None or type(scalar) is not dtype.numpy.type:
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is a {type(scalar).__name__}")
     ex.guards.add("scalar", source, input_slot(ex), type(scalar), says=f" is a np.{type(scalar).__name__}")
-    node = ex.graph.placeholder(_name_of(source), Meta(dtype, ()))
+    node = ex.graph.placeholder(source.label, Meta(dtype, ()))
     ex.scalars.add(node)
     return ex.own(Array(node, is_scalar=True, source=source))
 
@@ -561,15 +559,6 @@ def load_cell(ex: Executor, cell: Cell, name: str = "") -> Value:
     if cell.value is NULL or cell.value is DELETED:
         throw(NameError(f"cannot access free variable {name!r} where it is not associated with a value in enclosing scope"))
     return ex.resolve(cell.value)
-
-
-def _name_of(source: Source) -> str:
-    if isinstance(source, (Attribute, Item, Key)):
-        tail = source.name if isinstance(source, Attribute) else source.index if isinstance(source, Item) else source.key
-        return f"{_name_of(source.base)}_{tail}"
-    if isinstance(source, (Contents, Referent, Field, Owner)):
-        return _name_of(source.base)
-    return source.key if isinstance(source, DictEntry) else source.name.replace(".", "_")
 
 
 def _short(obj: Any) -> str:
