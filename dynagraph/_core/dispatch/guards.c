@@ -21,6 +21,7 @@ typedef enum {
 
 typedef struct {
     opcode op;
+    const char *operands;     /* of its row in INSTRUCTIONS */
     int dst, src, slot;       /* registers and input slots; also second register, axis, symbol */
     PyObject *object, *key;   /* owned */
     /* arrays: the flags that must be set, of those that matter; whether strides are exact */
@@ -44,17 +45,19 @@ struct dg_guards {
     instruction *code;
 };
 
-static const struct { const char *name; opcode op; int n_args; } NAMES[] = {
-    {"global", G_GLOBAL, 3}, {"absent", G_ABSENT, 2}, {"cell", G_CELL, 2}, {"closure", G_CLOSURE, 2}, {"type", G_TYPE, 2},
-    {"type_version", G_TYPE_VERSION, 2}, {"attr", G_ATTR, 3}, {"no_attr", G_NO_ATTR, 2}, {"item", G_ITEM, 3},
-    {"dict_item", G_DICT_ITEM, 3}, {"len", G_LEN, 2}, {"dict_keys", G_DICT_KEYS, 2}, {"is", G_IS, 2}, {"is_not", G_IS_NOT, 2},
-    {"same", G_SAME, 2}, {"not_same", G_NOT_SAME, 2}, {"equal", G_EQUAL, 2}, {"array", G_ARRAY, 7}, {"scalar", G_SCALAR, 3},
-    {"dim", G_DIM, 3}, {"relation", G_RELATION, 4}, {"errstate", G_ERRSTATE, 0},
-    {"int", G_INT, 2}, {"contents", G_CONTENTS, 2}, {"no_item", G_NO_ITEM, 2}, {"set_is", G_SET_IS, 2}, {"token", G_TOKEN, 2},
-    {"unmodified", G_UNMODIFIED, 1}, {"self_of", G_SELF_OF, 3}, {"set_order", G_SET_ORDER, 2}, {"maxlen", G_MAXLEN, 2},
-    {"deref", G_DEREF, 2}, {"dead", G_DEAD, 1}, {"no_slot", G_NO_SLOT, 2},
-    {"field", G_FIELD, 4}, {"value", G_VALUE, 2}, {"disjoint", G_DISJOINT, 1},
-    {"device_array", G_DEVICE_ARRAY, 8},
+/* One row for each instruction; the letters of its operands are those of OPERANDS: d is a register that it loads, r and R are registers
+   that it reads. */
+static const struct { const char *name; opcode op; const char *operands; } INSTRUCTIONS[] = {
+    {"global", G_GLOBAL, "dDK"}, {"absent", G_ABSENT, "DK"}, {"cell", G_CELL, "dc"}, {"closure", G_CLOSURE, "di"},
+    {"type", G_TYPE, "rt"}, {"type_version", G_TYPE_VERSION, "rT"}, {"attr", G_ATTR, "drs"}, {"no_attr", G_NO_ATTR, "rs"},
+    {"item", G_ITEM, "drl"}, {"dict_item", G_DICT_ITEM, "drk"}, {"len", G_LEN, "rl"}, {"dict_keys", G_DICT_KEYS, "rp"},
+    {"is", G_IS, "ro"}, {"is_not", G_IS_NOT, "ro"}, {"same", G_SAME, "rR"}, {"not_same", G_NOT_SAME, "rR"},
+    {"equal", G_EQUAL, "rv"}, {"value", G_VALUE, "rv"}, {"array", G_ARRAY, "rSaN[]w"},
+    {"device_array", G_DEVICE_ARRAY, "rSTAN[]n"}, {"scalar", G_SCALAR, "rSx"}, {"dim", G_DIM, "ySn"},
+    {"relation", G_RELATION, "=zZh"}, {"disjoint", G_DISJOINT, "W"}, {"errstate", G_ERRSTATE, ""}, {"int", G_INT, "ry"},
+    {"contents", G_CONTENTS, "dr"}, {"no_item", G_NO_ITEM, "rk"}, {"set_is", G_SET_IS, "re"}, {"set_order", G_SET_ORDER, "rp"},
+    {"maxlen", G_MAXLEN, "rM"}, {"token", G_TOKEN, "bv"}, {"unmodified", G_UNMODIFIED, "T"}, {"self_of", G_SELF_OF, "drm"},
+    {"deref", G_DEREF, "dr"}, {"dead", G_DEAD, "r"}, {"no_slot", G_NO_SLOT, "rL"}, {"field", G_FIELD, "drtf"},
 };
 
 /* -- NumPy's floating-point error state --------------------------------------------------------------------------------- */
@@ -238,7 +241,19 @@ static int read_layout(PyObject *object, device_layout *layout)
     return holds;
 }
 
-/* -- building ------------------------------------------------------------------------------------------------------------ */
+/* -- operands ------------------------------------------------------------------------------------------------------------ */
+
+/* what the operands of one instruction may be */
+typedef struct {
+    const char *name; /* of the instruction */
+    int n_registers, n_inputs, n_symbols;
+} limits;
+
+static int wrong(const limits *of, const char *takes, PyObject *given)
+{
+    PyErr_Format(PyExc_TypeError, "guard program: %s takes %s, got %R", of->name, takes, given);
+    return -1;
+}
 
 static int as_index(PyObject *value, int limit, const char *what, int *out)
 {
@@ -253,130 +268,162 @@ static int as_index(PyObject *value, int limit, const char *what, int *out)
     return 0;
 }
 
-enum { NEW_ARRAY = 2 }; /* made when the guards hold: it shares memory with no other */
-
-/* the slots of the inputs that are written to, as a byte for each input */
-static int parse_disjoint(instruction *g, PyObject *slots, int n_inputs)
+static int take_register(instruction *g, PyObject *given, const limits *of)
 {
-    if (!PyTuple_Check(slots)) {
-        PyErr_Format(PyExc_TypeError, "guard program: disjoint takes a tuple of input slots, got %R", slots);
+    return as_index(given, of->n_registers, "register", &g->src);
+}
+
+static int take_other_register(instruction *g, PyObject *given, const limits *of)
+{
+    return as_index(given, of->n_registers, "register", &g->dst);
+}
+
+static int take_symbol(instruction *g, PyObject *given, const limits *of)
+{
+    return as_index(given, of->n_symbols, "symbol", &g->dst);
+}
+
+static int take_input(instruction *g, PyObject *given, const limits *of)
+{
+    return as_index(given, of->n_inputs, "input slot", &g->slot);
+}
+
+static int take_free_variable(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    if (as_index(given, INT_MAX, "cell", &g->slot) < 0)
         return -1;
-    }
-    if (!(g->object = PyBytes_FromStringAndSize(NULL, n_inputs)))
-        return -1;
-    char *written = PyBytes_AS_STRING(g->object);
-    memset(written, 0, (size_t)n_inputs);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(slots); ++k) {
-        int slot;
-        if (as_index(PyTuple_GET_ITEM(slots, k), n_inputs, "input slot", &slot) < 0)
-            return -1;
-        written[slot] = 1;
-    }
+    g->number = g->slot;
     return 0;
 }
 
-/* dims and strides, in elements; None for strides: C order */
-static int parse_layout(instruction *g, PyObject *dims, PyObject *strides, npy_intp itemsize)
+static int take_object(instruction *g, PyObject *given, const limits *of)
 {
-    if (!PyTuple_Check(dims) || PyTuple_GET_SIZE(dims) != g->ndim ||
-        (strides != Py_None && (!PyTuple_Check(strides) || PyTuple_GET_SIZE(strides) != g->ndim))) {
-        PyErr_Format(PyExc_ValueError, "guard program: array guard of rank %d with dims %R and strides %R", g->ndim, dims, strides);
+    (void)of;
+    g->object = Py_NewRef(given);
+    return 0;
+}
+
+static int take_dict(instruction *g, PyObject *given, const limits *of)
+{
+    return PyDict_Check(given) ? take_object(g, given, of) : wrong(of, "a dict", given);
+}
+
+static int take_cell(instruction *g, PyObject *given, const limits *of)
+{
+    return PyCell_Check(given) ? take_object(g, given, of) : wrong(of, "a cell", given);
+}
+
+static int take_tuple(instruction *g, PyObject *given, const limits *of)
+{
+    return PyTuple_Check(given) ? take_object(g, given, of) : wrong(of, "a tuple", given);
+}
+
+static int take_type(instruction *g, PyObject *given, const limits *of)
+{
+    return PyType_Check(given) ? take_object(g, given, of) : wrong(of, "a type", given);
+}
+
+static int take_type_and_version(instruction *g, PyObject *given, const limits *of)
+{
+    return take_type(g, given, of) < 0 ? -1 : take_version(g);
+}
+
+static int take_key(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    if ((g->hash = PyObject_Hash(given)) == -1)
         return -1;
-    }
-    g->exact = strides != Py_None;
-    for (int k = 0; k < g->ndim; ++k) {
-        PyObject *dim = PyTuple_GET_ITEM(dims, k);
-        g->dims[k] = dim == Py_None ? -1 : PyLong_AsSsize_t(dim);
-        if (PyErr_Occurred())
-            return -1;
-        if (dim != Py_None && g->dims[k] < 0) {
-            PyErr_Format(PyExc_ValueError, "guard program: negative size in %R", dims);
-            return -1;
-        }
-        npy_intp stride = g->exact ? PyLong_AsSsize_t(PyTuple_GET_ITEM(strides, k)) : 0;
-        if (__builtin_mul_overflow(stride, itemsize, &g->strides[k])) {
-            PyErr_Format(PyExc_ValueError, "guard program: strides %R are beyond what there is", strides);
-            return -1;
-        }
-    }
+    g->key = Py_NewRef(given);
+    return 0;
+}
+
+static int take_name(instruction *g, PyObject *given, const limits *of)
+{
+    return PyUnicode_CheckExact(given) ? take_key(g, given, of) : wrong(of, "a str", given);
+}
+
+static int take_name_in_dict(instruction *g, PyObject *given, const limits *of)
+{
+    g->version = (uint64_t)NEVER_READ;
+    return take_name(g, given, of);
+}
+
+static int take_number(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    g->number = PyLong_AsSsize_t(given);
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* ("array", register, slot, dtype, rank, dims, strides, writeable) */
-static int parse_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+/* an index or length of a list, tuple or deque */
+static int take_count(instruction *g, PyObject *given, const limits *of)
 {
-    PyObject *writeable = PyTuple_GET_ITEM(row, 7);
-    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 4), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
+    return take_number(g, given, of) < 0 || !find_deque() ? -1 : 0;
+}
+
+static int take_maxlen(instruction *g, PyObject *given, const limits *of)
+{
+    if (!(g->key = PyUnicode_InternFromString("maxlen")))
         return -1;
-    PyArray_Descr *descr = NULL;
-    if (!PyArray_DescrConverter(PyTuple_GET_ITEM(row, 3), &descr))
+    g->number = -1;
+    return (given != Py_None && take_number(g, given, of) < 0) || !find_deque() ? -1 : 0;
+}
+
+/* where in an object of the type that was taken before */
+static int take_offset(instruction *g, PyObject *given, const limits *of)
+{
+    if (take_number(g, given, of) < 0)
         return -1;
-    g->object = (PyObject *)descr;
-    if (!dg_plain_dtype(descr) || parse_layout(g, PyTuple_GET_ITEM(row, 5), PyTuple_GET_ITEM(row, 6), PyDataType_ELSIZE(descr)) < 0)
+    if (g->number < (Py_ssize_t)sizeof(PyObject) || g->number % sizeof(PyObject *) ||
+        g->number > ((PyTypeObject *)g->object)->tp_basicsize - (Py_ssize_t)sizeof(PyObject *)) {
+        PyErr_Format(PyExc_ValueError, "guard program: %R has no field at %zd", g->object, g->number);
         return -1;
-    g->flags = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
-    g->flags_mask = g->flags;
-    if (writeable != Py_None) {
-        int needed = PyObject_IsTrue(writeable);
-        if (needed < 0)
-            return -1;
-        g->flags |= needed ? NPY_ARRAY_WRITEABLE : 0;
-        g->flags_mask |= NPY_ARRAY_WRITEABLE;
     }
     return 0;
 }
 
-/* ("device_array", register, slot, type, dtype, rank, dims, strides, device) */
-static int parse_device_array(instruction *g, PyObject *row, int n_registers, int n_inputs)
+#if PY_VERSION_HEX < 0x030C0000
+#define SLOT_KIND T_OBJECT_EX
+#else
+#define SLOT_KIND Py_T_OBJECT_EX
+#endif
+
+static int take_slot_descriptor(instruction *g, PyObject *given, const limits *of)
 {
-    PyObject *type = PyTuple_GET_ITEM(row, 3);
-    if (as_index(PyTuple_GET_ITEM(row, 1), n_registers, "register", &g->src) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 2), n_inputs, "input slot", &g->slot) < 0 ||
-        as_index(PyTuple_GET_ITEM(row, 5), DG_MAX_DIMS + 1, "rank", &g->ndim) < 0)
-        return -1;
-    if (!PyType_Check(type)) {
-        PyErr_Format(PyExc_TypeError, "guard program: device_array takes a type, got %R", type);
-        return -1;
-    }
-    g->object = Py_NewRef(type);
-    PyArray_Descr *descr = NULL;
-    if (take_version(g) < 0 || !PyArray_DescrConverter(PyTuple_GET_ITEM(row, 4), &descr))
-        return -1;
-    g->key = (PyObject *)descr;
-    g->number = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 8));
-    if (PyErr_Occurred() || !dg_plain_dtype(descr) || name_attributes() < 0)
-        return -1;
-    return parse_layout(g, PyTuple_GET_ITEM(row, 6), PyTuple_GET_ITEM(row, 7), PyDataType_ELSIZE(descr));
+    int is_slot = Py_IS_TYPE(given, &PyMemberDescr_Type) && ((PyMemberDescrObject *)given)->d_member->type == SLOT_KIND;
+    return is_slot ? take_object(g, given, of) : wrong(of, "the descriptor of a slot", given);
 }
 
-static int is_scalar_type(PyTypeObject *type)
+static int take_method_descriptor(instruction *g, PyObject *given, const limits *of)
 {
-    return type == &PyDoubleArrType_Type || type == &PyFloatArrType_Type || type == &PyHalfArrType_Type ||
-           type == &PyCDoubleArrType_Type || type == &PyCFloatArrType_Type || type == &PyBoolArrType_Type ||
-           type == &PyFloat_Type || type == &PyComplex_Type || type == &PyLong_Type || type == &PyBool_Type ||
-           type == &PyByteArrType_Type || type == &PyShortArrType_Type || type == &PyIntArrType_Type ||
-           type == &PyLongArrType_Type || type == &PyLongLongArrType_Type || type == &PyUByteArrType_Type ||
-           type == &PyUShortArrType_Type || type == &PyUIntArrType_Type || type == &PyULongArrType_Type ||
-           type == &PyULongLongArrType_Type || dg_is_bfloat16(type);
+    if (!Py_IS_TYPE(given, &PyMethodDescr_Type))
+        return wrong(of, "a method descriptor", given);
+    g->key = Py_NewRef(given);
+    return 0;
 }
 
-static int parse_equal(instruction *g, PyObject *value)
+static int take_builtin(instruction *g, PyObject *given, const limits *of)
 {
-    PyTypeObject *type = Py_TYPE(value);
+    if (!PyCFunction_CheckExact(given) || !(PyCFunction_GET_FLAGS(given) & METH_NOARGS))
+        return wrong(of, "a builtin without arguments", given);
+    g->key = Py_NewRef(given);
+    return 0;
+}
+
+static int take_value(instruction *g, PyObject *given, const limits *of)
+{
+    PyTypeObject *type = Py_TYPE(given);
     if (type != &PyLong_Type && type != &PyFloat_Type && type != &PyComplex_Type && type != &PyUnicode_Type &&
-        type != &PyBytes_Type) {
-        PyErr_Format(PyExc_TypeError, "guard program: equal takes an int, float, complex, str or bytes, got %R", value);
-        return -1;
-    }
-    g->object = Py_NewRef(value);
+        type != &PyBytes_Type)
+        return wrong(of, "an int, float, complex, str or bytes", given);
+    g->object = Py_NewRef(given);
     if (type == &PyLong_Type) {
         int overflow;
-        g->integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+        g->integer = PyLong_AsLongLongAndOverflow(given, &overflow);
         g->fits64 = !overflow;
     } else if (type == &PyFloat_Type) {
-        double number = PyFloat_AS_DOUBLE(value);
+        double number = PyFloat_AS_DOUBLE(given);
         memcpy(&g->integer, &number, 8);
     }
     return 0;
@@ -390,14 +437,14 @@ static int is_plain_element(PyObject *object)
 }
 
 /* as a dict from elements to themselves: finds the element that equals another one */
-static PyObject *elements_of(PyObject *set)
+static int take_elements(instruction *g, PyObject *given, const limits *of)
 {
-    if (!PyFrozenSet_CheckExact(set))
-        return PyErr_Format(PyExc_TypeError, "guard program: set_is takes a frozenset, got %R", set);
-    PyObject *elements = PyDict_New(), *iterator = elements ? PyObject_GetIter(set) : NULL, *element;
+    if (!PyFrozenSet_CheckExact(given))
+        return wrong(of, "a frozenset", given);
+    PyObject *elements = PyDict_New(), *iterator = elements ? PyObject_GetIter(given) : NULL, *element;
     while (iterator && (element = PyIter_Next(iterator))) {
         if (!is_plain_element(element))
-            PyErr_Format(PyExc_TypeError, "guard program: set_is takes str, int, float, bool, bytes, None and classes, got %R", element);
+            wrong(of, "str, int, float, bool, bytes, None and classes", element);
         else
             PyDict_SetItem(elements, element, element);
         Py_DECREF(element);
@@ -407,239 +454,196 @@ static PyObject *elements_of(PyObject *set)
     Py_XDECREF(iterator);
     if (PyErr_Occurred())
         Py_CLEAR(elements);
-    return elements;
+    g->object = elements;
+    return elements ? 0 : -1;
 }
 
-#if PY_VERSION_HEX < 0x030C0000
-#define SLOT_KIND T_OBJECT_EX
-#else
-#define SLOT_KIND Py_T_OBJECT_EX
-#endif
-
-static int is_slot(PyObject *object)
+static int is_scalar_type(PyTypeObject *type)
 {
-    return Py_TYPE(object) == &PyMemberDescr_Type && ((PyMemberDescrObject *)object)->d_member->type == SLOT_KIND;
+    return type == &PyDoubleArrType_Type || type == &PyFloatArrType_Type || type == &PyHalfArrType_Type ||
+           type == &PyCDoubleArrType_Type || type == &PyCFloatArrType_Type || type == &PyBoolArrType_Type ||
+           type == &PyFloat_Type || type == &PyComplex_Type || type == &PyLong_Type || type == &PyBool_Type ||
+           type == &PyByteArrType_Type || type == &PyShortArrType_Type || type == &PyIntArrType_Type ||
+           type == &PyLongArrType_Type || type == &PyLongLongArrType_Type || type == &PyUByteArrType_Type ||
+           type == &PyUShortArrType_Type || type == &PyUIntArrType_Type || type == &PyULongArrType_Type ||
+           type == &PyULongLongArrType_Type || dg_is_bfloat16(type);
 }
 
-static int parse(instruction *g, PyObject *row, int n_registers, int n_inputs, int n_symbols)
+static int take_scalar_type(instruction *g, PyObject *given, const limits *of)
+{
+    int is = PyType_Check(given) && is_scalar_type((PyTypeObject *)given);
+    return is ? take_object(g, given, of) : wrong(of, "a type of scalar inputs", given);
+}
+
+static int take_dtype(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    PyArray_Descr *descr = NULL;
+    if (!PyArray_DescrConverter(given, &descr))
+        return -1;
+    g->object = (PyObject *)descr;
+    return dg_plain_dtype(descr) ? 0 : -1;
+}
+
+static int take_device_dtype(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    PyArray_Descr *descr = NULL;
+    if (!PyArray_DescrConverter(given, &descr))
+        return -1;
+    g->key = (PyObject *)descr;
+    return !dg_plain_dtype(descr) || name_attributes() < 0 ? -1 : 0;
+}
+
+static int take_rank(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    return as_index(given, DG_MAX_DIMS + 1, "rank", &g->ndim);
+}
+
+static int has_rank(const instruction *g, PyObject *given, const limits *of, const char *what)
+{
+    if (PyTuple_Check(given) && PyTuple_GET_SIZE(given) == g->ndim)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "guard program: %s of rank %d with %s %R", of->name, g->ndim, what, given);
+    return 0;
+}
+
+/* None: any size */
+static int take_dims(instruction *g, PyObject *given, const limits *of)
+{
+    if (!has_rank(g, given, of, "dims"))
+        return -1;
+    for (int k = 0; k < g->ndim; ++k) {
+        PyObject *dim = PyTuple_GET_ITEM(given, k);
+        g->dims[k] = dim == Py_None ? -1 : PyLong_AsSsize_t(dim);
+        if (PyErr_Occurred())
+            return -1;
+        if (dim != Py_None && g->dims[k] < 0) {
+            PyErr_Format(PyExc_ValueError, "guard program: negative size in %R", given);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* in elements; None: C order */
+static int take_strides(instruction *g, PyObject *given, const limits *of)
+{
+    g->exact = given != Py_None;
+    g->flags = g->flags_mask = NPY_ARRAY_ALIGNED | (g->exact ? 0 : NPY_ARRAY_C_CONTIGUOUS);
+    if (!g->exact)
+        return 0;
+    if (!has_rank(g, given, of, "strides"))
+        return -1;
+    npy_intp itemsize = PyDataType_ELSIZE((PyArray_Descr *)(g->op == G_ARRAY ? g->object : g->key));
+    for (int k = 0; k < g->ndim; ++k) {
+        npy_intp stride = PyLong_AsSsize_t(PyTuple_GET_ITEM(given, k));
+        if (PyErr_Occurred())
+            return -1;
+        if (__builtin_mul_overflow(stride, itemsize, &g->strides[k])) {
+            PyErr_Format(PyExc_ValueError, "guard program: strides %R are beyond what there is", given);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* True, False, or None: either */
+static int take_writeable(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    int needed = given == Py_None ? 0 : PyObject_IsTrue(given);
+    if (needed < 0)
+        return -1;
+    g->flags |= needed ? NPY_ARRAY_WRITEABLE : 0;
+    g->flags_mask |= given != Py_None ? NPY_ARRAY_WRITEABLE : 0;
+    return 0;
+}
+
+enum { NEW_ARRAY = 2 }; /* made when the guards hold: it shares memory with no other */
+
+/* the slots of the inputs that are written to, as a byte for each input */
+static int take_written_inputs(instruction *g, PyObject *given, const limits *of)
+{
+    if (!PyTuple_Check(given))
+        return wrong(of, "a tuple of input slots", given);
+    if (!(g->object = PyBytes_FromStringAndSize(NULL, of->n_inputs)))
+        return -1;
+    g->number = of->n_inputs;
+    char *written = PyBytes_AS_STRING(g->object);
+    memset(written, 0, (size_t)of->n_inputs);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(given); ++k) {
+        int slot;
+        if (as_index(PyTuple_GET_ITEM(given, k), of->n_inputs, "input slot", &slot) < 0)
+            return -1;
+        written[slot] = 1;
+    }
+    return 0;
+}
+
+static int take_comparison(instruction *g, PyObject *given, const limits *of)
+{
+    static const char *const symbols[] = {"==", "<", "<="};
+    for (g->comparison = 0; PyUnicode_Check(given) && g->comparison < 3; ++g->comparison)
+        if (PyUnicode_CompareWithASCIIString(given, symbols[g->comparison]) == 0)
+            return 0;
+    return wrong(of, "==, < or <=", given);
+}
+
+static int take_left(instruction *g, PyObject *given, const limits *of) { return dg_size_parse(given, of->n_symbols, &g->left); }
+
+static int take_right(instruction *g, PyObject *given, const limits *of) { return dg_size_parse(given, of->n_symbols, &g->right); }
+
+static int take_truth(instruction *g, PyObject *given, const limits *of)
+{
+    (void)of;
+    return (g->holds = PyObject_IsTrue(given)) < 0 ? -1 : 0;
+}
+
+static const struct { char letter; int (*take)(instruction *g, PyObject *given, const limits *of); } OPERANDS[] = {
+    {'d', take_other_register}, {'r', take_register}, {'R', take_other_register}, {'y', take_symbol}, {'S', take_input},
+    {'i', take_free_variable}, {'o', take_object}, {'D', take_dict}, {'c', take_cell}, {'p', take_tuple}, {'t', take_type},
+    {'T', take_type_and_version}, {'k', take_key}, {'s', take_name}, {'K', take_name_in_dict}, {'n', take_number},
+    {'l', take_count}, {'M', take_maxlen}, {'f', take_offset}, {'L', take_slot_descriptor}, {'m', take_method_descriptor},
+    {'b', take_builtin}, {'v', take_value}, {'e', take_elements}, {'x', take_scalar_type}, {'a', take_dtype},
+    {'A', take_device_dtype}, {'N', take_rank}, {'[', take_dims}, {']', take_strides}, {'w', take_writeable},
+    {'W', take_written_inputs}, {'=', take_comparison}, {'z', take_left}, {'Z', take_right}, {'h', take_truth},
+};
+
+static int parse(instruction *g, PyObject *row, limits of)
 {
     if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) == 0 || !PyUnicode_Check(PyTuple_GET_ITEM(row, 0))) {
         PyErr_Format(PyExc_TypeError, "guard program: expected a tuple that starts with a name, got %R", row);
         return -1;
     }
-    const char *name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(row, 0));
-    Py_ssize_t given = PyTuple_GET_SIZE(row) - 1;
-    int found = -1;
-    for (size_t k = 0; name && k < sizeof NAMES / sizeof *NAMES; ++k)
-        if (strcmp(name, NAMES[k].name) == 0)
-            found = (int)k;
-    if (found < 0) {
-        if (!PyErr_Occurred())
-            PyErr_Format(PyExc_ValueError, "guard program: unknown instruction %R", PyTuple_GET_ITEM(row, 0));
+    if (!(of.name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(row, 0))))
+        return -1;
+    size_t found = 0, n = sizeof INSTRUCTIONS / sizeof *INSTRUCTIONS;
+    while (found < n && strcmp(of.name, INSTRUCTIONS[found].name) != 0)
+        ++found;
+    if (found == n) {
+        PyErr_Format(PyExc_ValueError, "guard program: unknown instruction %R", PyTuple_GET_ITEM(row, 0));
         return -1;
     }
-    if (given != NAMES[found].n_args) {
-        PyErr_Format(PyExc_ValueError, "guard program: %s takes %d arguments, got %zd", name, NAMES[found].n_args, given);
+    g->op = INSTRUCTIONS[found].op;
+    g->operands = INSTRUCTIONS[found].operands;
+    Py_ssize_t given = PyTuple_GET_SIZE(row) - 1, wanted = (Py_ssize_t)strlen(g->operands);
+    if (given != wanted) {
+        PyErr_Format(PyExc_ValueError, "guard program: %s takes %zd arguments, got %zd", of.name, wanted, given);
         return -1;
     }
-    g->op = NAMES[found].op;
-    PyObject *a = given > 0 ? PyTuple_GET_ITEM(row, 1) : NULL, *b = given > 1 ? PyTuple_GET_ITEM(row, 2) : NULL;
-    PyObject *c = given > 2 ? PyTuple_GET_ITEM(row, 3) : NULL;
-    switch (g->op) {
-    case G_GLOBAL:
-    case G_ABSENT: {
-        PyObject *dict = g->op == G_GLOBAL ? b : a, *key = g->op == G_GLOBAL ? c : b;
-        if (g->op == G_GLOBAL && as_index(a, n_registers, "register", &g->dst) < 0)
+    for (Py_ssize_t k = 0; k < given; ++k) {
+        int kind = 0;
+        while (OPERANDS[kind].letter != g->operands[k])
+            ++kind;
+        if (OPERANDS[kind].take(g, PyTuple_GET_ITEM(row, k + 1), &of) < 0)
             return -1;
-        if (!PyDict_Check(dict) || !PyUnicode_CheckExact(key)) {
-            PyErr_Format(PyExc_TypeError, "guard program: %s takes a dict and a str, got %R of type %s", name, key,
-                         Py_TYPE(dict)->tp_name);
-            return -1;
-        }
-        g->object = Py_NewRef(dict);
-        g->key = Py_NewRef(key);
-        g->hash = PyObject_Hash(key);
-        g->version = (uint64_t)NEVER_READ;
-        return g->hash == -1 ? -1 : 0;
-    }
-    case G_CELL:
-        if (!PyCell_Check(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: cell takes a cell, got %R", b);
-            return -1;
-        }
-        g->object = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->dst);
-    case G_CLOSURE:
-        if (as_index(b, INT_MAX, "cell", &g->slot) < 0)
-            return -1;
-        g->number = g->slot;
-        return as_index(a, n_registers, "register", &g->dst);
-    case G_TYPE:
-    case G_TYPE_VERSION:
-        if (!PyType_Check(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, b);
-            return -1;
-        }
-        g->object = Py_NewRef(b);
-        if (g->op == G_TYPE_VERSION && take_version(g) < 0)
-            return -1;
-        return as_index(a, n_registers, "register", &g->src);
-    case G_ATTR:
-        if (!PyUnicode_CheckExact(c)) {
-            PyErr_Format(PyExc_TypeError, "guard program: attr takes a str, got %R", c);
-            return -1;
-        }
-        g->key = Py_NewRef(c);
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_ITEM:
-        g->number = PyLong_AsSsize_t(c);
-        if (PyErr_Occurred() || !find_deque())
-            return -1;
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_DICT_ITEM:
-        g->hash = PyObject_Hash(c);
-        if (g->hash == -1)
-            return -1;
-        g->key = Py_NewRef(c);
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_NO_ATTR:
-        if (!PyUnicode_CheckExact(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: no_attr takes a str, got %R", b);
-            return -1;
-        }
-        g->key = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_LEN:
-        g->number = PyLong_AsSsize_t(b);
-        return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
-    case G_DICT_KEYS:
-        if (!PyTuple_Check(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: dict_keys takes a tuple, got %R", b);
-            return -1;
-        }
-        g->object = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_IS:
-    case G_IS_NOT:
-        g->object = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_SAME:
-    case G_NOT_SAME:
-        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_registers, "register", &g->dst);
-    case G_EQUAL:
-    case G_VALUE:
-        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : parse_equal(g, b);
-    case G_ARRAY:
-        return parse_array(g, row, n_registers, n_inputs);
-    case G_DEVICE_ARRAY:
-        return parse_device_array(g, row, n_registers, n_inputs);
-    case G_SCALAR:
-        if (as_index(a, n_registers, "register", &g->src) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
-            return -1;
-        if (!PyType_Check(c) || !is_scalar_type((PyTypeObject *)c)) {
-            PyErr_Format(PyExc_TypeError, "guard program: %R is no type of scalar inputs", c);
-            return -1;
-        }
-        g->object = Py_NewRef(c);
-        return 0;
-    case G_DISJOINT:
-        g->number = n_inputs;
-        return parse_disjoint(g, a, n_inputs);
-    case G_DIM:
-        if (as_index(a, n_symbols, "symbol", &g->dst) < 0 || as_index(b, n_inputs, "input slot", &g->slot) < 0)
-            return -1;
-        g->number = PyLong_AsSsize_t(c);
-        return PyErr_Occurred() ? -1 : 0;
-    case G_RELATION: {
-        if (!PyUnicode_Check(a)) {
-            PyErr_Format(PyExc_TypeError, "guard program: relation takes ==, < or <=, got %R", a);
-            return -1;
-        }
-        g->comparison = PyUnicode_CompareWithASCIIString(a, "==") == 0 ? 0 : PyUnicode_CompareWithASCIIString(a, "<") == 0 ? 1 : 2;
-        if (g->comparison == 2 && PyUnicode_CompareWithASCIIString(a, "<=") != 0) {
-            PyErr_Format(PyExc_ValueError, "guard program: relation takes ==, < or <=, got %R", a);
-            return -1;
-        }
-        if ((g->holds = PyObject_IsTrue(PyTuple_GET_ITEM(row, 4))) < 0)
-            return -1;
-        return dg_size_parse(b, n_symbols, &g->left) < 0 ? -1 : dg_size_parse(c, n_symbols, &g->right);
-    }
-    case G_ERRSTATE:
-        return 0;
-    case G_INT:
-        return as_index(a, n_registers, "register", &g->src) < 0 ? -1 : as_index(b, n_symbols, "symbol", &g->dst);
-    case G_CONTENTS:
-    case G_DEREF:
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_DEAD:
-        return as_index(a, n_registers, "register", &g->src);
-    case G_NO_SLOT:
-        if (!is_slot(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: no_slot takes the descriptor of a slot, got %R", b);
-            return -1;
-        }
-        g->object = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_FIELD:
-        if (!PyType_Check(c)) {
-            PyErr_Format(PyExc_TypeError, "guard program: field takes a type, got %R", c);
-            return -1;
-        }
-        g->object = Py_NewRef(c);
-        g->number = PyLong_AsSsize_t(PyTuple_GET_ITEM(row, 4));
-        if (g->number < (Py_ssize_t)sizeof(PyObject) || g->number % sizeof(PyObject *) ||
-            g->number > ((PyTypeObject *)c)->tp_basicsize - (Py_ssize_t)sizeof(PyObject *)) {
-            if (!PyErr_Occurred())
-                PyErr_Format(PyExc_ValueError, "guard program: %R has no field at %zd", c, g->number);
-            return -1;
-        }
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_NO_ITEM:
-        g->hash = PyObject_Hash(b);
-        if (g->hash == -1)
-            return -1;
-        g->key = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_SET_IS:
-        if (!(g->object = elements_of(b)))
-            return -1;
-        return as_index(a, n_registers, "register", &g->src);
-    case G_SET_ORDER:
-        if (!PyTuple_Check(b)) {
-            PyErr_Format(PyExc_TypeError, "guard program: set_order takes a tuple, got %R", b);
-            return -1;
-        }
-        g->object = Py_NewRef(b);
-        return as_index(a, n_registers, "register", &g->src);
-    case G_MAXLEN:
-        g->number = b == Py_None ? -1 : PyLong_AsSsize_t(b);
-        if (!(g->key = PyUnicode_InternFromString("maxlen")))
-            return -1;
-        return PyErr_Occurred() || !find_deque() ? -1 : as_index(a, n_registers, "register", &g->src);
-    case G_SELF_OF:
-        if (!Py_IS_TYPE(c, &PyMethodDescr_Type)) {
-            PyErr_Format(PyExc_TypeError, "guard program: self_of takes a method descriptor, got %R", c);
-            return -1;
-        }
-        g->key = Py_NewRef(c);
-        return as_index(a, n_registers, "register", &g->dst) < 0 ? -1 : as_index(b, n_registers, "register", &g->src);
-    case G_UNMODIFIED:
-        if (!PyType_Check(a)) {
-            PyErr_Format(PyExc_TypeError, "guard program: %s takes a type, got %R", name, a);
-            return -1;
-        }
-        g->object = Py_NewRef(a);
-        return take_version(g);
-    case G_TOKEN:
-        if (!PyCFunction_CheckExact(a) || !(PyCFunction_GET_FLAGS(a) & METH_NOARGS)) {
-            PyErr_Format(PyExc_TypeError, "guard program: token takes a builtin without arguments, got %R", a);
-            return -1;
-        }
-        g->key = Py_NewRef(a);
-        return parse_equal(g, b);
     }
     return 0;
 }
+
+/* -- building ------------------------------------------------------------------------------------------------------------ */
 
 dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n_symbols, const unsigned char *drawn)
 {
@@ -658,7 +662,7 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
     unsigned char bound[DG_MAX_ARRAYS] = {0}, known[DG_MAX_SYMBOLS] = {0}; /* slots (1 + rank), symbols */
     for (Py_ssize_t k = 0; k < length; ++k) {
         instruction *g = &guards->code[k];
-        if (parse(g, PyTuple_GET_ITEM(program, k), n_registers, n_inputs, n_symbols) < 0)
+        if (parse(g, PyTuple_GET_ITEM(program, k), (limits){NULL, n_registers, n_inputs, n_symbols}) < 0)
             goto fail;
         if ((g->op == G_ARRAY || g->op == G_DEVICE_ARRAY || g->op == G_SCALAR) && drawn[g->slot]) {
             PyErr_Format(PyExc_ValueError, "guard program: input %d is given by the plan", g->slot);
@@ -733,16 +737,11 @@ int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigne
     int needed = 0;
     for (int k = 0; k < guards->length; ++k) {
         const instruction *g = &guards->code[k];
-        int loads = g->op == G_GLOBAL || g->op == G_CELL || g->op == G_CLOSURE || g->op == G_ATTR || g->op == G_ITEM ||
-                    g->op == G_DICT_ITEM || g->op == G_CONTENTS || g->op == G_SELF_OF || g->op == G_DEREF || g->op == G_FIELD;
-        int reads = g->op != G_GLOBAL && g->op != G_ABSENT && g->op != G_CELL && g->op != G_CLOSURE && g->op != G_DIM &&
-                    g->op != G_RELATION && g->op != G_ERRSTATE && g->op != G_TOKEN && g->op != G_UNMODIFIED &&
-                    g->op != G_DISJOINT;
-        if (reads && !written[g->src] && g->src >= needed)
+        if (strchr(g->operands, 'r') && !written[g->src] && g->src >= needed)
             needed = g->src + 1;
-        if ((g->op == G_SAME || g->op == G_NOT_SAME) && !written[g->dst] && g->dst >= needed)
+        if (strchr(g->operands, 'R') && !written[g->dst] && g->dst >= needed)
             needed = g->dst + 1;
-        if (loads)
+        if (strchr(g->operands, 'd'))
             written[g->dst] = 1;
     }
     for (int k = 0; k < n_registers; ++k)
