@@ -4,10 +4,12 @@ import shutil
 import sysconfig
 from glob import glob
 from os import environ
+from pathlib import Path
 
 import numpy
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError, LinkError
 
 FLAGS = [
     "-O2",
@@ -19,13 +21,29 @@ FLAGS = [
     "-Wno-missing-field-initializers",
     "-pthread",
 ]
-
+# the hot path goes through several files, and a call between two of them costs as much as what it does
+LINK_TIME_OPTIMISATION = ["-flto=auto", "-flto-partition=one"]
 
 
 class BuildExtensions(build_ext):
     """Says in one sentence what to do where there is no C compiler, or it fails."""
 
+    def optimises_at_link_time(self) -> bool:
+        """Whether this compiler and its linker can."""
+        source = Path(self.build_temp, "nothing.c")
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text("int nothing;\n")
+        try:
+            objects = self.compiler.compile([str(source)], output_dir=self.build_temp, extra_postargs=LINK_TIME_OPTIMISATION)
+            self.compiler.link_shared_object(objects, str(source.with_suffix(".so")), extra_postargs=LINK_TIME_OPTIMISATION)
+        except (CompileError, LinkError):
+            return False
+        return True
+
     def build_extension(self, ext: Extension) -> None:
+        if len(ext.sources) > 1 and self.optimises_at_link_time():
+            ext.extra_compile_args += LINK_TIME_OPTIMISATION
+            ext.extra_link_args += LINK_TIME_OPTIMISATION
         try:
             super().build_extension(ext)
         except Exception as error:
@@ -48,7 +66,7 @@ setup(
             sources=sorted(glob("dynagraph/_core/dispatch/*.c")),
             depends=sorted(glob("dynagraph/_core/dispatch/*.h")) + ["dynagraph/_core/runtime.h", "dynagraph/_core/stack.h"],
             include_dirs=[numpy.get_include(), "dynagraph/_core"],
-            extra_compile_args=FLAGS,
+            extra_compile_args=[*FLAGS],
             extra_link_args=["-pthread"],
         ),
         # leans on CPython's internals: on a version that it does not know it fails to build, and dynagraph works without it

@@ -20,6 +20,7 @@ from workloads import black_scholes, layernorm, softmax
 SAMPLES = 100_003  # elements of a large result that are compared with float64
 ROWS = 61  # rows
 CHAIN = 20  # operations of the small graphs
+TURNS = 100  # of a loop
 
 Function = Callable[..., Any]
 
@@ -167,6 +168,23 @@ def small_chain_of_sums(device: Any, shape: tuple[int, ...], dtype: str) -> Prob
     return Problem(
         (x,), 2 * _nbytes(x), lambda xp: written(xp.tanh, xp.sum), lambda torch: written(torch.tanh, torch.sum),
         lambda: (written(np.tanh, np.sum)(device.to_host(x).astype(np.float64)),), whole, 1e-4,
+    )  # fmt: skip
+
+
+def stencil_turns(device: Any, shape: tuple[int, ...], dtype: str) -> Problem:
+    """A loop too long to be written out: what a turn costs the host."""
+
+    def of(xp: Any) -> Function:
+        def diffuse(u: Any) -> Any:
+            for _ in range(TURNS):
+                u = u + 0.1 * (xp.roll(u, 1) - 2.0 * u + xp.roll(u, -1))
+            return u
+
+        return diffuse
+
+    x = device.normal(shape, dtype, 1)
+    return Problem(
+        (x,), 2 * TURNS * _nbytes(x), of, of, lambda: (of(np)(device.to_host(x).astype(np.float64)),), whole, 1e-4
     )  # fmt: skip
 
 
@@ -398,4 +416,5 @@ WORKLOADS = (
     Workload("Black-Scholes, 3e7 float64", options_prices, (30_000_000,), "float64"),
     Workload("softmax, 4096x1024 float32", softmax_rows, (4096, 1024)),
     Workload("layernorm, 4096x1024 float32", layernorm_rows, (4096, 1024)),
+    Workload("loop of 100 turns on 1e4 float32", stencil_turns, (10_000,), timing="wall"),
 )

@@ -74,7 +74,7 @@ SPELLED: dict[str, tuple[str, ...]] = {
     "gather": ("x.reshape(-1)[k]", "np.take(x, k)"),
     "scatter": ("np.put(x, k, y)",),
     "matmul": ("x @ y",),
-    "call_out": ("np.sort(x)", "np.argsort(x)"),
+    "external_call": ("np.sort(x)", "np.argsort(x)"),
 }
 # what people write that is made of several rows, or of one in another way
 COMMON: dict[str, tuple[str, ...]] = {
@@ -90,7 +90,7 @@ COMMON: dict[str, tuple[str, ...]] = {
     "argmax-kin": ("np.argmax(abs(x))", "np.argmax(x + y, axis=0)"),
 }
 ONE_DTYPE = {"full", "iota", "eye", "linspace"}
-NOT_MEASURED = {"erf", "constant", "block_reduce", "windows", "variable", "stop_gradient", "again", "frexp_exponent",
+NOT_MEASURED = {"erf", "constant", "block_reduce", "windows", "variable", "stop_gradient", "optimization_barrier", "frexp_exponent",
                 "update_slice", "complex_accumulate"}  # fmt: skip
 
 

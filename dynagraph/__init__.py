@@ -8,7 +8,7 @@ def f(x, y):
 """
 
 import dynagraph.pickling  # noqa: F401  (says how compiled functions travel)
-from dynagraph import config, cuda, loading
+from dynagraph import config, cuda
 from dynagraph.api import (
     CompileBudgetWarning,
     Explanation,
@@ -23,21 +23,21 @@ from dynagraph.api import (
     reset,
     stance,
 )
-from dynagraph.check_gradients import check_grads
-from dynagraph.cuda.memory import pinned_empty
-from dynagraph.cuda.transfers import to_device
-from dynagraph.differentiation import (
-    checkpoint,
-    custom_vjp,
+from dynagraph.autodiff.check_gradients import check_grads
+from dynagraph.autodiff.custom import checkpoint, custom_vjp, stop_gradient
+from dynagraph.autodiff.mapping import vmap
+from dynagraph.autodiff.transforms import (
     grad,
     hessian,
     hvp,
     jacobian,
     jvp,
-    stop_gradient,
     value_and_grad,
     vjp,
 )
+from dynagraph.cuda.memory import pinned_empty
+from dynagraph.cuda.transfers import to_device
+from dynagraph.driver import loading
 from dynagraph.errors import (
     BackendError,
     CaptureError,
@@ -96,4 +96,5 @@ __all__ = [
     "to_device",
     "value_and_grad",
     "vjp",
+    "vmap",
 ]

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
 
-from dynagraph import control, loading, runtime
 from dynagraph._core import _dispatch
-from dynagraph.control import collecting, disable, reset, stance
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
-from dynagraph.decorated import BACKENDS, MODES, CompileBudgetWarning, Decorated, Options, RecompileLimitWarning
+from dynagraph.driver import control, loading, runtime
+from dynagraph.driver.control import collecting, disable, reset, stance
+from dynagraph.driver.decorated import BACKENDS, MODES, CompileBudgetWarning, Decorated, Options, RecompileLimitWarning
 from dynagraph.errors import BackendError, CudaError
 from dynagraph.markers import allow_in_graph, graph_break, is_compiling, mark_dynamic
 
@@ -36,38 +36,37 @@ __all__ = [
 ]
 
 
-UNLIMITED = "max"  # the mode in which compiling may cost what it likes
+UNLIMITED = "max"  # the mode without a compile budget
 
 
 def compile(fn: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
             backend: Union[str, Callable[..., Any]] = "cpu", mode: str = "default", device: str | None = None) -> Any:
     """Compile a NumPy function: the first call of each kind of arguments captures it, later ones run machine code.
 
-    fn: a function, lambda, method, staticmethod or classmethod; left out, `compile` gives a decorator.
-    fullgraph: raise CaptureError where the function cannot be captured whole, instead of running it eagerly; while compiling is put
-    off (see mode), calls run plainly, and whether they raise is seen when it is tried.
+    fn: a function, lambda, method, staticmethod or classmethod; without it, `compile` gives a decorator.
+    fullgraph: raise CaptureError if the function cannot be captured whole, instead of breaking the graph.  While compiling is put
+    off (see mode), calls run eagerly; the error comes with the attempt.
     dynamic: None makes sizes of arrays and Python numbers symbolic once they change; True makes all sizes symbolic at once, False
-    none. backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
-    mode: how programs of CuPy arrays run; those of NumPy arrays, and backends of your own, run as in "default" always.
-    "default": every operation rounds as IEEE 754 says. "max": as that, and compiling may take any time; in other modes it costs at
-    most 0.5 s more than plain calls have taken (`dg.config.compile_budget`), and what would cost more is put off till then.
+    none.
+    backend: "cpu", "c", "numpy", "reference", or a callable(graph, example_inputs) that gives a callable.
+    mode: "default": every operation rounds as IEEE 754 says, and compiling costs at most 0.5 s more than plain calls have taken
+    (`dg.config.compile_budget`); compiling that would cost more is put off.  "max": as "default", and compiling may take any time.
+    The other modes are for programs of CuPy arrays; other programs run as in "default".
     "fast": x*y + z may round once, division and square root may be 2 ULP off, and float32 denormals are flushed to zero.
-    "reduce-overhead": values are those of "default"; where calls come again with arrays at the same addresses, of the same sizes,
-    with the same numbers and on the same stream, their kernels are launched at once, as a CUDA graph; other calls launch them one
-    by one. Each thread keeps the memory of two sets of results for the last eight of such calls; results that are still in use, or
-    views of which are, are not written again.
+    "reduce-overhead": values of "default"; if a call repeats (arrays at the same addresses and of the same sizes, the same numbers,
+    the same stream), its kernels are one launch of a CUDA graph.  Other calls launch kernel by kernel.  Each thread keeps the
+    memory of two sets of results for the last eight such calls; results that are still in use, also by views, are not overwritten.
+    device: where functions of NumPy arrays compute; functions of CuPy arrays compute where the arrays are.  None or "cpu": on the
+    host.  "cuda", "cuda:1"...: on that device, except for what only the host can do.  "auto": each part where it is estimated to be
+    fastest, copies counted (`dynagraph dump --placement`).  Arguments and results stay NumPy's.
 
-    device: where functions of NumPy arrays compute; those of CuPy arrays compute where these lie.  None or "cpu": on the host.
-    "cuda", "cuda:1"...: on that device, but for what only the host can do.  "auto": each part where it is estimated to be fastest,
-    copies counted (`dynagraph dump --placement`).  Arguments and results stay NumPy's.
-
-    The result behaves like `fn` and has besides: `stats`, `reset()`, `programs`, `last_graph`, `explain_misses()`.
-    Raises TypeError for what is no Python function, ValueError for an unknown mode or device, BackendError for an unknown backend,
-    CudaError where a device is asked for and CUDA cannot be used, or has no such device.
+    The result behaves like `fn` and also has `stats`, `reset()`, `programs`, `last_graph` and `explain_misses()`.
+    Raises TypeError if `fn` is not a Python function, ValueError for an unknown mode or device, BackendError for an unknown
+    backend, CudaError if a device is asked for and CUDA cannot be used, or has no such device.
 
     While a trace function is set in a thread (`sys.settrace`: debuggers, coverage), or a debugger or coverage tool is registered
-    with `sys.monitoring`, calls run the plain function there, so that breakpoints stop and lines are counted in it and in what it
-    calls; so does a function that calls `breakpoint()`.  Profilers see what really runs.
+    with `sys.monitoring`, calls run the plain function, so that breakpoints stop and lines are counted.  So does a function that
+    calls `breakpoint()`.  Profilers see what really runs.
 
     >>> import numpy as np, dynagraph as dg
     >>> @dg.compile
@@ -160,7 +159,7 @@ def _instead_of(thing: Any) -> str:
     return "it is compiled code already: compile the Python function that calls it"
 
 
-NOT_FOLLOWED = "what stands behind a break is captured when a call comes there: call f, see f.stats.breaks"
+NOT_FOLLOWED = "what comes after a break is captured when a call gets there: call f, see f.stats.breaks"
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class Explanation:
     """What `dg.explain` found out; `str()` it."""
 
     name: str
-    program: Any  # a `Program` of compilation.py, or None
+    program: Any  # a `Program` of driver/compilation.py, or None
     reason: str | None  # why the call would run eagerly
     earlier: tuple[str, ...] = ()  # breaks that calls of the function have met so far, a line each
 
@@ -178,8 +177,10 @@ class Explanation:
             return f"{self.name} runs eagerly: {self.reason}" + (f"\nbreaks that earlier calls have met:{more}" if more else "")
         captured = self.program.captured
         guards = "\n".join(f"  {line}" for line in captured.guards.describe())
+        if self.program.loops:
+            guards += "\nloops:" + "".join(f"\n  {line}" for line in self.program.loops)
         if captured.stop is not None:
-            guards += f"\nbreaks, and goes on behind:\n  {captured.stop}\n"
+            guards += f"\nbreaks, and goes on after:\n  {captured.stop}\n"
             guards += f"breaks that earlier calls have met:{more}" if more else NOT_FOLLOWED
         return (f"{self.name}: one graph of {len(captured.graph)} nodes, captured in "
                 f"{1e3 * self.program.capture_seconds:.1f} ms, compiled in {1e3 * self.program.compile_seconds:.1f} ms\n"

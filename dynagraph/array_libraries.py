@@ -1,7 +1,7 @@
-"""The libraries whose arrays compiled functions take: NumPy, and CuPy where the user's program has imported it.
+"""The array libraries that compiled functions take: NumPy, and CuPy if the user's program has imported it.
 
 CuPy is never imported from here: what is not in ``sys.modules`` has made no array.  What the libraries' functions mean stands in
-`frontend/numpy_door` and `frontend/cupy_door.py`.
+`frontend/numpy_door` and `doors/cupy.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 OLDEST_CUPY = 14  # the first that promotes dtypes as NumPy 2 does
-Extent = tuple[int, int]  # the first byte, and the one behind the last
+Extent = tuple[int, int]  # the first byte, and the one after the last
 
 
 @dataclass(frozen=True, eq=False)

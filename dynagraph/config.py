@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from dynagraph.driver.scopes import Scopes
 from dynagraph.errors import ConfigError
-from dynagraph.scopes import Scopes
 
 PREFIX = "DYNAGRAPH_"  # of environment variables
 LOG_TOPICS = ("dispatch", "capture", "passes", "kernels", "cache")
@@ -131,7 +131,11 @@ SWITCHES: tuple[Switch, ...] = (
     ),
     Switch("cache", True, _flag, "0 or 1", "keep compiled kernels on disk"),
     Switch(
-        "cache_dir", None, _optional(_text), "a path, or unset", "where; unset: dynagraph in the user's cache directory"
+        "cache_dir",
+        None,
+        _optional(_text),
+        "a path, or unset",
+        "the folder of compiled kernels; unset: dynagraph in the user's cache directory",
     ),
     Switch("cache_limit", 256 * MEBIBYTE, _integer(0), "bytes, an integer of at least 0", "the size it is trimmed to"),
     Switch(
@@ -146,7 +150,7 @@ SWITCHES: tuple[Switch, ...] = (
         120.0,
         _optional(_seconds),
         "seconds, a number above 0, or unset",
-        "what the C compiler may take for one program; after that it is stopped, and the function runs eagerly; unset: for ever",
+        "time limit of the C compiler for one program; when it passes, the function runs eagerly; unset: no limit",
     ),
     Switch(
         "nvrtc",
@@ -160,24 +164,24 @@ SWITCHES: tuple[Switch, ...] = (
         None,
         _optional(_text),
         "the path of a libcublasLt, off, or unset",
-        "the library of products of matrices on CUDA devices, off: CuPy's functions; unset: what CuPy has loaded, NVIDIA's pip "
-        "packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search; of programs that are compiled from then on",
+        "the library for matrix products on CUDA devices; off: CuPy's functions; unset: what CuPy has loaded, NVIDIA's pip "
+        "packages, $CUDA_PATH, $CUDA_HOME, /usr/local/cuda, the loader's search; for programs compiled from then on",
     ),
     Switch(
         "cuda_check",
         False,
         _flag,
         "0 or 1",
-        "check every index of CUDA kernels, which is slow: where one is wrong, KernelError names kernel, array, index and line; of "
-        "programs that are compiled from then on",
+        "check every index of CUDA kernels: a wrong one raises KernelError, which names kernel, array, index and line; slow; for "
+        "programs compiled from then on",
     ),
     Switch(
         "measure_devices",
         True,
         _flag,
         "0 or 1",
-        "measure this machine's devices when a function is first compiled with device='auto', once: it takes seconds, and the "
-        "figures are kept beside the kernels; else, until `dynagraph measure` does it, places are chosen by figures on paper",
+        "measure this machine's devices once, when a function is first compiled with device='auto': it takes seconds, and the "
+        "figures are kept with the kernels; off: devices are chosen by data sheets, until `dynagraph measure` has run",
     ),
     Switch(
         "entry_limit",
@@ -191,23 +195,31 @@ SWITCHES: tuple[Switch, ...] = (
         64,
         _integer(0),
         "an integer of at least 0",
-        "graph breaks that one compiled function goes on behind; after further ones it runs eagerly",
+        "graph breaks after which one compiled function goes on; after further ones it runs eagerly",
     ),
     Switch(
         "stay_eager",
         True,
         _flag,
         "0 or 1",
-        "let calls run plainly where that is faster than their program, as the first few of each kind show, and later ones, ever "
-        "more rarely; of functions that are compiled from then on",
+        "run calls eagerly if that is measured to be faster than their program, at the first few calls of each kind and ever more "
+        "rarely later; for functions compiled from then on",
     ),
     Switch(
         "compile_budget",
         0.5,
         _or_unlimited(_seconds),
         "seconds, a number above 0, or unlimited",
-        "what compiling one function may cost beyond the time that plain calls have taken, and 20 times as much for all functions "
+        "seconds that compiling one function may cost beyond the time of its plain calls, and 20 times as much for all functions "
         "of the process; compiling that would cost more is put off until plain calls have taken as long",
+    ),
+    Switch(
+        "two_tiers",
+        True,
+        _flag,
+        "0 or 1",
+        "compile native loops quickly before their first call, and with all optimisations beside the calls after it; off: once, "
+        "with all optimisations",
     ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),

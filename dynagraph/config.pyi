@@ -35,6 +35,7 @@ entry_limit: int
 break_limit: int
 stay_eager: bool
 compile_budget: float | None
+two_tiers: bool
 unroll_limit: int
 inline_depth: int
 pool_limit: int | None

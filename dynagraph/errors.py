@@ -40,7 +40,7 @@ class CompilerTimeoutError(CompilerError):
 
 
 class BackendError(DynagraphError):
-    """A backend gave something that is no program for the graph, or an unknown backend was asked for."""
+    """A backend gave something that is not a program for the graph, or an unknown backend was asked for."""
 
 
 class PlacementError(DynagraphError, ValueError):

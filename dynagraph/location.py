@@ -22,7 +22,19 @@ class Location:
 
 def is_ours(frame: types.FrameType) -> bool:
     """Whether a frame runs code of dynagraph's."""
-    return str(frame.f_globals.get("__name__")).partition(".")[0] == "dynagraph"
+    return _package_of(frame) == "dynagraph"
+
+
+def _package_of(frame: types.FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def users_line() -> Location | None:
+    """Where the user's code is: the innermost frame that is neither of this package nor of NumPy."""
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None and (is_ours(frame) or _package_of(frame) == "numpy"):
+        frame = frame.f_back
+    return None if frame is None else Location(frame.f_code.co_filename, frame.f_lineno)
 
 
 def warn_at(frame: types.FrameType | None, message: Any, category: type[Warning], source: Any = None) -> None:
@@ -41,4 +53,4 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     warn_at(frame, message, category)
 
 
-__all__ = ["Location", "is_ours", "warn_at", "warn_caller"]
+__all__ = ["Location", "is_ours", "users_line", "warn_at", "warn_caller"]

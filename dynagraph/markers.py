@@ -1,4 +1,4 @@
-"""Functions that user code calls, or marks functions and arrays with, to steer the capture."""
+"""Functions that steer the capture: `graph_break`, `allow_in_graph`, `mark_dynamic` and the like."""
 
 from __future__ import annotations
 
@@ -13,14 +13,24 @@ import numpy as np
 from dynagraph.array_libraries import is_array
 
 # of this package, yet followed as the user's code is
-OPEN_MODULES = frozenset({"dynagraph.check_gradients", "dynagraph.differentiation", "dynagraph.pytree"})
+OPEN_MODULES = frozenset(
+    {
+        "dynagraph.autodiff.arguments",
+        "dynagraph.autodiff.check_gradients",
+        "dynagraph.autodiff.custom",
+        "dynagraph.autodiff.mapping",
+        "dynagraph.autodiff.transforms",
+        "dynagraph.frontend.library.definitions",
+        "dynagraph.pytree",
+    }
+)
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
 thread = threading.local()  # `compiling`: set while this thread captures, or loads the compiler
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def graph_break() -> None:
-    """End the graph here and begin another one behind; without meaning outside of compiled functions.
+    """Break the graph here, and begin another one after it; does nothing outside of compiled functions.
 
     >>> import numpy as np, dynagraph as dg
     >>> @dg.compile
@@ -34,10 +44,10 @@ def graph_break() -> None:
 
 
 def allow_in_graph(fn: F) -> F:
-    """Have captures follow calls of a Python function of a library that they call as it is otherwise; gives the function back.
+    """Have captures follow a library's Python function, which they would otherwise call as it is; gives the function back.
 
     Captures follow the user's functions by themselves, but not those of packages that lean on compiled code (SciPy,
-    scikit-learn...).  Raises TypeError for what is not written in Python: there is nothing to follow.
+    scikit-learn...).  Raises TypeError for a function that is not written in Python.
 
     >>> import dynagraph as dg
     >>> dg.allow_in_graph(len)

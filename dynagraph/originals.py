@@ -1,4 +1,4 @@
-"""Builtins, and the functions of NumPy and the standard library, as they were when dynagraph was imported.
+"""The original builtins and functions of NumPy and the standard library, as they were when dynagraph was imported.
 
 The compiler calls them, and its tables say what they mean, by identity.  It is loaded later, when a program may have replaced some:
 its tables are made with the originals in place.  Where a builtin is replaced (``builtins.abs = ...``) nothing is compiled until the

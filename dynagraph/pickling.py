@@ -1,4 +1,4 @@
-"""How compiled functions are pickled: by reference where their name leads to them, else by the plain function and the options.
+"""Pickling of compiled functions: by reference if their name leads to them, else as the plain function and the options.
 
 Picklers decide themselves how a plain function travels: pickle by name only, cloudpickle (joblib, dask) by value where a name would
 not do in another process: functions of ``__main__``, lambdas, nested ones.  Compiled functions go the same ways.
@@ -16,7 +16,7 @@ from typing import Any
 
 from dynagraph._core import _dispatch
 from dynagraph.api import compile_as
-from dynagraph.decorated import Options
+from dynagraph.driver.decorated import Options
 
 MOST_REBUILT = 64
 SIMPLE = (bool, int, float, complex, str, bytes, type(None))

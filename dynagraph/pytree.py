@@ -1,6 +1,6 @@
-"""Nested containers of arrays: tuples, lists, dicts, named tuples and dataclasses, and what stands in them.
+"""Pytrees: nested tuples, lists, dicts, named tuples and dataclasses of arrays.
 
-Plain Python that captures follow.  None holds nothing; what is no container is a leaf.
+Plain Python that captures follow.  None holds nothing; what is not a container is a leaf.
 
 >>> leaves({"w": (1.0, 2.0), "b": [3.0, None]})
 [1.0, 2.0, 3.0]

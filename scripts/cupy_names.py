@@ -2,7 +2,7 @@
 
     pip install cupy-cuda13x && python scripts/cupy_names.py
 
-No GPU is needed.  The tests compare the tables of `dynagraph/frontend/cupy_door.py` with this, and make their stand-in of it.
+No GPU is needed.  The tests compare the tables of `dynagraph/doors/cupy.py` with this, and make their stand-in of it.
 """
 
 from __future__ import annotations

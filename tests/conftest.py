@@ -22,6 +22,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     # on a loaded machine anything may take too long, or be slower than NumPy; tests of that set their own
     os.environ.setdefault("DYNAGRAPH_STAY_EAGER", "0")
     os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
+    os.environ.setdefault("DYNAGRAPH_TWO_TIERS", "0")  # each kernel is compiled once
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
 
 

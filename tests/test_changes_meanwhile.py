@@ -125,7 +125,22 @@ def test_calls_of_all_kinds_let_go_of_their_arguments() -> None:
     def refused(x: np.ndarray, k: Any) -> np.ndarray:
         return x[np.array([k * 10])]
 
-    functions = [dg.compile(f) for f in (lambda x, k: x * k, lambda x, k: x[k:], broken, refused)]
+    def element(x: np.ndarray, i: int) -> Any:
+        return x[i] if i < len(x) else None
+
+    def native(x: np.ndarray, k: Any) -> Any:
+        total = 0.0
+        for i in range(5 * k):
+            total += element(x, i)  # leaves within the call, or behind it
+        return x, total
+
+    def left_in_python(x: np.ndarray, k: Any) -> np.ndarray:
+        for _ in range(200 * k):
+            x = np.sort(x) * 0.5
+        return x
+
+    loops = (native, left_in_python)
+    functions = [dg.compile(f) for f in (lambda x, k: x * k, lambda x, k: x[k:], broken, refused, *loops)]
     for f in functions:
         for k in (1, 2, 1.5, "no", 3, 4):
             x = np.arange(20.0)

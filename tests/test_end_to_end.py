@@ -417,7 +417,8 @@ def test_floating_point_errors_are_raised_where_numpy_raises():
 
 OF_INTEGERS = (
     "a // b", "a % b", "divmod(a, b)", "np.fmod(a, b)", "np.reciprocal(b)", "a // 0", "a + a", "a - b - a - a", "a * a", "-(a + b)",
-    "abs(a)", "np.floor_divide.reduce(np.stack([a, b]))",
+    "abs(a)", "np.floor_divide.reduce(np.stack([a, b]))", "np.remainder.reduce(np.stack([a, b]))",
+    "np.fmod.accumulate(np.stack([a, b]), axis=0)",
 )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import dynagraph as dg
-from dynagraph.failures import Failures
+from dynagraph.driver.failures import Failures
 
 X = np.arange(4.0)
 

@@ -191,7 +191,7 @@ def test_all_breaks_of_a_call_that_is_run(command: str, tmp_path: Path) -> None:
     target = ("model.py:several", "--shapes", "f64[6]", *(["--breaks"] if command == "dump" else []))
     first = tool(tmp_path, command, *target)
     assert "model.py:8: dg.graph_break() was called" in first and "model.py:9" not in first
-    assert "--run runs the call, and shows the breaks behind it" in first
+    assert "--run runs the call, and shows the breaks after it" in first
     everything = tool(tmp_path, command, *target, "--run")
     for line in (8, 9, 11):
         assert f"model.py:{line}: " in everything

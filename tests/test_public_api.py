@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import config, control
+from dynagraph import config
+from dynagraph.driver import control
 
 
 @dg.compile

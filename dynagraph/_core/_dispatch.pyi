@@ -1,10 +1,10 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from os import PathLike
 from types import CellType, FunctionType, MethodType
 from typing import Any, final, overload
 
-Size = int | tuple[Any, ...]  # a size program: see docs/internals.md
+Size = int | tuple[Any, ...]  # a size program: see dynagraph/_core/README.md
 Recipe = tuple[Any, ...]
 # dtype, shape, whether it is given as a NumPy scalar; the input slot whose memory it is written to, or -1
 Output = (
@@ -44,9 +44,9 @@ class NativePlan:
         release_gil: bool,
         n_symbols: int,
         n_checks: int = 0,
-        call_out: Callable[..., None] | None = None,
+        external_call: Callable[..., None] | None = None,
         prologue: tuple[Step, ...] = (),
-        limits: tuple[Size, ...] = (),  # calls of which one of these does not fit into 64 bits are refused
+        limits: tuple[Size, ...] = (),  # the plan bails out if one of these does not fit into 64 bits
     ) -> None: ...
 
 @final
@@ -64,7 +64,7 @@ class PythonPlan:
         repeatable: bool = False,
         into: tuple[int, ...] = (),
         n_checks: int = 0,
-        may_refuse: bool = False,
+        may_bail_out: bool = False,
         prologue: tuple[Step, ...] = (),
         axes: tuple[tuple[int, ...], ...] = (),
         launcher: Launcher | None = None,
@@ -116,7 +116,7 @@ class Launcher:
         # a function's address, units of work, of which so many for a block, threads of a block, parameters: ("input", position),
         # "output", "value"; ("temp", offset), ("constant", address); ("size", symbol).  Or f(inputs, results, workspace, sizes).
         # Or a product: such an f, g(sizes) -> a Product, or None where f is to be called, the symbols that it depends on, and its
-        # matrices A, B, C, D and bias: None, or a parameter and a number of bytes behind its beginning
+        # matrices A, B, C, D and bias: None, or a parameter and a number of bytes from its beginning
         launches: tuple[
             tuple[int, Size, int, int, tuple[tuple[str, Size], ...]]
             | tuple[
@@ -161,7 +161,7 @@ class Entry:
     ) -> None: ...
     @property
     def stays_eager(self) -> bool:
-        """Whether calls that it could serve run plainly, as that was measured to be faster."""
+        """Whether calls that it could serve run eagerly, as that was measured to be faster."""
     @property
     def hits(self) -> int: ...
     @property
@@ -187,10 +187,76 @@ class Tail:
     @property
     def args(self) -> tuple[Any, ...]: ...
 
+@final
+class HostLoop:
+    """Calls `body` again and again with what it gave before, without Python between the calls.
+
+    The body takes an item, if there are items, and the variables.  It gives (way, *variables); way 0: the next turn.
+    """
+
+    def __init__(self, body: Callable[..., tuple[Any, ...]]) -> None: ...
+    def run(
+        self,
+        items: Iterator[Any] | None,
+        variables: tuple[Any, ...],
+        most: int,  # turns; -1: all
+        pause: Callable[..., Any],  # called with the variables and `stack` where signals wait, and lets Python handle them
+        stack: tuple[Any, ...],
+    ) -> tuple[Any, ...]:
+        """(way, turns, *variables): the way by which the body left, 0 after `most` turns, None where there are no more items."""
+    @property
+    def turns(self) -> int:
+        """All turns so far."""
+    @property
+    def quiet_turns(self) -> int:
+        """Those that only launched kernels: no Python code ran."""
+
+class NativeLoop:
+    """Calls generated code, an `int32_t f(dg_slot *state, const dg_runtime *rt, dg_stop *stop)` that gives the number of its exit.
+
+    A call gives what its exit's row says.  Where the arguments do not fit the parameters it gives `Tail(otherwise, *args)`; where
+    `otherwise` is None it raises TypeError.
+    """
+
+    def __init__(
+        self,
+        address: int,
+        keepalive: object,
+        parameters: tuple[tuple[Any, ...], ...],  # a row for each argument: see dynagraph/_core/README.md
+        n_slots: int,
+        exits: tuple[tuple[str, Any], ...],
+        make_target: Callable[[int], Callable[..., Any]] | None,  # what an exit's tail calls; asked when it is first taken
+        otherwise: Callable[..., Any] | None,
+        release_gil: bool = True,
+        calls_out: tuple[tuple[Any, ...], ...] = (),  # a row for each Python function that the code calls
+        # asked at calls, at most every 2 ms, for code that takes this one's place; None: not yet; False: never
+        better: Callable[[], tuple[int, object] | bool | None] | None = None,
+    ) -> None: ...
+    @property
+    def calls(self) -> int:
+        """All calls, those included whose arguments did not fit."""
+    @property
+    def exits_taken(self) -> tuple[int, ...]:
+        """How often each exit was taken."""
+    @property
+    def calls_made(self) -> tuple[int, ...]:
+        """How often each Python function was called out of the loop."""
+    @property
+    def targets(self) -> tuple[Callable[..., Any] | None, ...]:
+        """What `make_target` gave for each exit; None: not asked yet."""
+    def __call__(self, /, *args: Any) -> Any: ...
+
+@final
+class Rest:
+    """`Rest(make)(*state)` stands in for a callable: called with anything it gives what `make()(*state)` gives, tails followed."""
+
+    def __init__(self, make: Callable[[], Callable[..., Any]]) -> None: ...
+    def __call__(self, /, *state: Any) -> Callable[..., Any]: ...
+
 class _Tails:
     def __getitem__(self, parts: tuple[Any, ...]) -> Tail: ...
 
-tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; signals are looked for behind a call, not behind this
+tails: _Tails  # `tails[function, *args]` is `Tail(function, *args)`; signals are looked for after a call, not after this
 
 PLAINLY: object  # what `on_miss` gives for a plain call of the function, which is timed
 
@@ -219,13 +285,13 @@ class CompiledFunction:
         """It is tried first by the next call."""
     def clear(self) -> None: ...
     def put_off(self, seconds: float, /) -> None:
-        """Calls that no entry serves run plainly until these have taken so long; then `on_miss` is asked again."""
+        """Calls that no entry serves run eagerly until these have taken so long; then `on_miss` is asked again."""
     @property
     def earned(self) -> float:
         """Seconds that the calls so far would have taken plainly, as far as that is known."""
     def counters(self) -> dict[str, int]:
-        """`hits`; `misses`: calls that no entry served; `refusals`: calls that a program refused, for a check that failed;
-        `stayed_eager`: calls that an entry could have served and that ran plainly, to measure that or because it is faster.
+        """`hits`; `misses`: calls that no entry served; `refusals`: calls that a program bailed out of, for a check that failed;
+        `stayed_eager`: calls that an entry could have served and that ran eagerly, to measure that or because it is faster.
         """
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @overload
@@ -261,7 +327,7 @@ def type_version(type: type, /) -> int:
 
 def set_reducer(reducer: Callable[[CompiledFunction], Any], carrier: Callable[[CompiledFunction], Any], /) -> None: ...
 def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
-    """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's refusal."""
+    """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's bailing out."""
 
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""

@@ -155,7 +155,7 @@ static int swap(PyThreadState *ts, _PyInterpreterFrame *frame, PyCodeObject *cod
     return 1;
 }
 
-/* whether there is a local variable behind the parameters */
+/* whether there is a local variable after the parameters */
 static int has_room_for_value(PyObject *code)
 {
     if (!PyCode_Check(code) || ((PyCodeObject *)code)->co_nlocals > n_parameters((PyCodeObject *)code))
@@ -460,7 +460,7 @@ static PyMethodDef methods[] = {
     {"set_watcher", set_watcher, METH_O,
      "set_watcher(callback) -> the one before\n\n"
      "callback(function, code, values) -> None, the code that the frame runs instead, or SKIP;\n"
-     "or (code, value): the value is put into the first local variable behind the parameters"},
+     "or (code, value): the value is put into the first local variable after the parameters"},
     {"skip", (PyCFunction)(void (*)(void))skip, METH_VARARGS | METH_KEYWORDS,
      "skip(code, deep=False): its frames are never offered; deep: nor is any frame in their extent"},
     {"skipped", skipped, METH_O, "skipped(code) -> whether it is marked"},

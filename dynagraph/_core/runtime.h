@@ -4,14 +4,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DG_RUNTIME_VERSION 5
+#define DG_RUNTIME_VERSION 8
 
 /* What ends a run: a signal that waits for its handler.  Who leaves work out because of it says so in `stopped`, and all that the
    run has computed is dropped: the flag itself may be cleared at any time. */
+union dg_slot;
+
 typedef struct dg_stop {
     const int32_t *signals; /* CPython's flag */
     int32_t stopped;
+    struct dg_list *lists; /* of a native loop: all that it has, which are freed when it is left */
+    int64_t list_bytes, most_list_bytes; /* that they take, and past which it is left for a while */
+    int64_t calls_left;                  /* of Python functions, within one another, before RecursionError */
+    const char *stack_end;               /* of the C stack: what may be used of it */
+    int64_t turns_left;                  /* before other threads have theirs, where it holds the GIL */
+    /* calls a Python function from a native loop, with what lies in the slots, where its result then lies: 0, DG_OTHER_TYPE or
+       DG_RAISES, with an object in the first slot; takes the GIL for itself */
+    int32_t (*call_out)(struct dg_stop *stop, int32_t number, union dg_slot *slots);
+    int32_t alone; /* there are no other Python threads, which may be in code that writes to the same arrays */
 } dg_stop;
+
+enum { DG_OTHER_TYPE = 1, DG_RAISES = 2 };
 
 static inline int dg_stops(dg_stop *stop)
 {
@@ -31,6 +44,44 @@ typedef struct dg_array {
     int32_t ndim, type;
 } dg_array;
 
+/* a value of a native loop's state; larger ones take several */
+typedef union dg_slot {
+    int64_t i;
+    uint64_t u;
+    double d;
+    void *p;
+    char bytes[8];
+} dg_slot;
+
+/* an array that turns of a loop touch: strides in bytes.  Of what is written, turn k touches the indices from first + step * k + low
+   to ... + high of the axis. */
+enum { DG_AXES = 8 };
+typedef struct dg_touched {
+    char *data;
+    int64_t itemsize, ndim, axis, first, step, low, high, sizes[DG_AXES], strides[DG_AXES];
+} dg_touched;
+
+/* turns of a loop that may run at the same time: `code` does those from its first slot to its second, with what is given in the
+   others; the third says whether they are the last ones.  It gives 0 where a turn gives up, 1 with results after the last ones. */
+struct dg_runtime;
+typedef struct dg_loop_turns {
+    int32_t (*code)(dg_slot *state, const struct dg_runtime *rt, dg_stop *stop);
+    int64_t n_slots;
+    const dg_slot *given;
+    int64_t n_given;
+    dg_slot *results; /* how many turns are done, and what the code gave */
+    int64_t n_results;
+    const dg_touched *touched; /* first those that are written */
+    int64_t n_written, n_touched, n;
+    int32_t keeps;                /* turns may give up */
+    int32_t look_ns, parallel_ns; /* that tell how long a turn takes; that turns have to take for more threads */
+} dg_loop_turns;
+
+/* what earlier runs have shown: fewer turns than `least` are left to the loop itself, but for every so often */
+typedef struct dg_worth {
+    int64_t least, skipped, most_skipped;
+} dg_worth;
+
 typedef struct dg_runtime {
     int32_t version;
     int32_t n_threads;
@@ -41,16 +92,43 @@ typedef struct dg_runtime {
     void *sgemm, *dgemm, *cgemm, *zgemm, *sgemv, *dgemv, *cgemv, *zgemv, *sdot, *ddot, *cdotu_sub, *zdotu_sub, *ssyrk, *dsyrk, *csyrk,
         *zsyrk;
     int32_t ilp64;
-    /* calls a Python function of the program: 0, DG_REFUSED where it failed, DG_RAISED; takes the GIL for itself. `program` is the last
+    /* calls a Python function of the program: 0, DG_BAILED_OUT where it failed, DG_RAISED; takes the GIL for itself. `program` is the last
        of the entry's buffers. */
-    int (*call_out)(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
+    int (*external_call)(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
                     int32_t n_results, const dg_array *results);
+    /* the first turns of a loop, as many as can be done, on threads where that is worth it */
+    void (*run_turns)(const struct dg_runtime *rt, dg_stop *stop, dg_worth *worth, const dg_loop_turns *loop);
 } dg_runtime;
 
-/* an entry point: inputs, outputs, the workspace and what `call_out` is given in `buffers`; 0, DG_REFUSED where a check or a call
+/* an entry point: inputs, outputs, the workspace and what `external_call` is given in `buffers`; 0, DG_BAILED_OUT where a check or a call
    failed (and no input was written to), DG_RAISED with an exception set (likewise), DG_STOPPED because of `stop` (likewise), or
    another number where memory ran out */
-enum { DG_REFUSED = -1, DG_RAISED = -2, DG_STOPPED = -3 };
+enum { DG_BAILED_OUT = -1, DG_RAISED = -2, DG_STOPPED = -3 };
 typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop);
+
+/* a Python list in a native loop: items of `width` slots each, as parameters and boxes of theirs have them */
+typedef struct dg_list {
+    dg_slot *items;
+    int64_t length, capacity, width;
+    int64_t changed;
+    void *object;     /* the Python list that it stands for; null: none yet */
+    const void *kind; /* of one that was given: how its items are read and built */
+    struct dg_list *next;
+} dg_list;
+
+/* of an array that a native loop makes, or is given by a call: how many variables hold it; the array, once that was built, which then
+   has the data.  What has an object while the code runs is freed by the dispatcher, which has listed it. */
+typedef struct dg_made {
+    int64_t references, bytes;
+    char *data;
+    void *object;
+    int32_t type, ndim;
+    int64_t shape[3];
+    int32_t listed;
+    struct dg_made *next;
+} dg_made;
+
+/* a native loop: the number of the exit that it took, with its values in `state`; negative where memory ran out */
+typedef int32_t (*dg_native_loop)(dg_slot *state, const dg_runtime *rt, dg_stop *stop);
 
 #endif

@@ -9,8 +9,8 @@
 
 /* bytes that are left for: */
 enum {
-    DG_ROOM_TO_CAPTURE = 128 << 10, /* a capture, and all that it calls; else the call runs plainly */
-    DG_ROOM_TO_RUN = 80 << 10,      /* a program; else the call runs plainly */
+    DG_ROOM_TO_CAPTURE = 128 << 10, /* a capture, and all that it calls; else the call runs eagerly */
+    DG_ROOM_TO_RUN = 80 << 10,      /* a program; else the call runs eagerly */
     DG_ROOM_TO_CALL = 40 << 10,     /* any call; else it raises RecursionError */
 };
 

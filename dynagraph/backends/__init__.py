@@ -1,1 +1,1 @@
-"""Backends: from a graph to a program.  `registry` knows them by name; `reference` defines what is correct."""
+"""Backends: from a graph to an executable.  `registry` finds them by name; `reference` defines what is correct."""

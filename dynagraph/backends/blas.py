@@ -1,4 +1,4 @@
-"""The BLAS that NumPy brings along: addresses of its matrix routines, for generated code to call without Python between.
+"""NumPy's BLAS: addresses of its matrix routines, which generated code calls without Python.
 
 NumPy's wheels bundle OpenBLAS with prefixed, 64-bit-integer symbols; other builds use other names.  Where none is found
 generated code uses a plain loop for products, which is right and slow.

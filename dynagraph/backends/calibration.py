@@ -1,4 +1,4 @@
-"""Measure what the devices and links of this machine can do: the numbers that placement reads (`ir/machines.py`).
+"""Calibration: measure the devices and links of this machine, for placement (`ir/machine_model.py`).
 
 Everything is measured the way placed programs do it: kernels and products that the backends compile, copies by `to_device`.  It is
 done in turn, round after round, once it is warm; figures are medians.  Work on devices is timed by their events.
@@ -26,10 +26,10 @@ from dynagraph.cuda.state import device_count, require_cupy
 from dynagraph.cuda.streams import Event, Stream, release_held
 from dynagraph.cuda.transfers import to_device
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta
-from dynagraph.ir.machines import CLASSES
+from dynagraph.ir.machine_model import CLASSES
 from dynagraph.ir.ops import OPS
 
 Clock = Callable[[], float]  # seconds
@@ -152,11 +152,11 @@ def _product(dtype: DType, size: int, library: str) -> Graph:
     return graph
 
 
-def _call_out() -> Graph:
+def _external_call() -> Graph:
     graph = Graph("call")
     x = graph.placeholder("x", Meta(dtypes.float32, (KERNELS,)))
     call = FunctionCall("sort", (Slot(0),))
-    graph.output([graph.call(OPS["call_out"], x, call=call, dtype=dtypes.float32, shape=(KERNELS,))])
+    graph.output([graph.call(OPS["external_call"], x, call=call, dtype=dtypes.float32, shape=(KERNELS,))])
     return graph
 
 
@@ -195,7 +195,7 @@ def _of_host(backend: Backend, clock: Clock) -> dict[str, Any]:
     graphs: dict[Hashable, Graph] = {
         "one": _negatives([KERNELS], "numpy"),
         "many": _negatives(range(KERNELS, 2 * KERNELS), "numpy"),
-        "call": _call_out(),
+        "call": _external_call(),
         "copy": _negatives([HOST_BYTES // 4], "numpy"),
     }
     for name, dtype in _DTYPES.items():

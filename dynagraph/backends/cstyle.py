@@ -1,50 +1,26 @@
-"""Print scalar expressions and statements in the C family.  CUDA C differs in little."""
+"""Print scalar expressions and statements as C or CUDA C."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dynagraph.ir import dtypes
+from dynagraph.ir.accumulation import computed_as
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, var, walk
+from dynagraph.ir.expr import FUNCTIONS, Expr, walk
 from dynagraph.ir.intexpr import Apply, Atom, IntExpr, Symbol
-from dynagraph.ir.loops import Accumulator, Axis, Define, Store, expressions
-from dynagraph.ir.passes.lower import combined
+from dynagraph.ir.loops import Define, Store
+from dynagraph.ir.statements import AxisKind, For, depends
 
-OPERATORS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "and": "&",
-    "or": "|",
-    "xor": "^",
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-}
 WRAPPING = ("add", "sub", "mul")  # signed overflow is undefined in C and wraps in NumPy: done unsigned
 # ... in 32 bits or more: C promotes narrower types to int, which a product of uint16 overflows
 UNSIGNED = {d.name: f"uint{8 * max(d.itemsize, 4)}_t" for d in dtypes.ALL if d.is_integer}
-# one instruction each, with -fno-math-errno
-BUILTINS = {name: name for name in ("sqrt", "floor", "ceil", "trunc", "rint", "copysign")} | {"abs": "fabs"}
-
-
-BIT_OPERATORS = {"all_bits": "&", "any_bits": "|", "odd_bits": "^"}
-# what accumulations by elementwise ops begin with
-IDENTITIES = {"fmax": math.nan, "fmin": math.nan, "gcd": 0, "hypot": 0.0, "logaddexp": -math.inf, "logaddexp2": -math.inf}
-EXTREMES = {"maximum", "minimum", "fmax", "fmin"}
-# what these give of halves are halves
-GIVES_HALVES = {"neg", "abs", "sign", "maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign", "select"}
 
 
 def has_zero(value: Any) -> bool:
@@ -92,6 +68,13 @@ class Scope:
             scope = scope.outer
         return None
 
+    def forget(self, changed: Set[str]) -> None:
+        """Drop what depends on variables that have changed."""
+        scope: Scope | None = self
+        while scope is not None:
+            scope.names = {e: name for e, name in scope.names.items() if not depends(e, changed)}
+            scope = scope.outer
+
 
 class CStyle:
     """Prints the statements of one kernel, as C; what another target spells otherwise is a method of its own."""
@@ -119,10 +102,15 @@ class CStyle:
         text = " + ".join(positive) or "0"
         return text + "".join(f" - {term}" for term in negative)
 
+    def operand(self, e: IntExpr) -> str:
+        """An index or size within another expression."""
+        text = self.integer(e)
+        return text if text.isidentifier() or text.isdigit() or is_wrapped(text) else f"({text})"
+
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Symbol):
             return atom.name
-        left, right = f"({self.integer(atom.left)})", f"({self.integer(atom.right)})"
+        left, right = self.operand(atom.left), self.operand(atom.right)
         if atom.function in ("min", "max"):
             return f"({left} {'<' if atom.function == 'min' else '>'} {right} ? {left} : {right})"
         return self._division(atom, left, right)
@@ -136,33 +124,20 @@ class CStyle:
         return f"dg_{function}_i64({left}, {right})"
 
     # -- expressions ------------------------------------------------------------------------------------------------
-    def block(self, items: Sequence[Define | Store], scope: Scope) -> None:
-        """Statements of one block, with what they share computed once."""
-        unset = {i.name for i in items if isinstance(i, Define)}
-        for k, item in enumerate(items):
-            if k == 0 or isinstance(items[k - 1], Define):  # what depends on a variable is named behind its definition
-                self._name_shared(expressions(items[k:]), scope, unset)
-            value = self.expr(item.value, scope)
-            if isinstance(item, Define):
-                unset.discard(item.name)
-                self.out.line(f"const {self.type(item.value.dtype)} {item.name} = {value};")
-            else:
-                place = "" if item.place is None else f" + {self.expr(item.place, scope)}"
-                target = self.element(item.buffer, self.integer(item.index) + place)
-                self.out.line(self.store(item, target, self.stored(value, item.value.dtype), scope))
-
     def store(self, s: Store, target: str, value: str, scope: Scope) -> str:
         """The line that stores."""
         return f"{target} = {value};"
 
     def values(self, roots: Sequence[Expr], scope: Scope, later: Sequence[Store] = ()) -> list[str]:
         """The text of expressions, after lines that compute what they share with each other and with `later` stores."""
-        self._name_shared([*roots, *(s.value for s in later)], scope)
+        self.name_shared([*roots, *(s.value for s in later)], scope)
         return [self.expr(r, scope) for r in roots]
 
-    def _name_shared(self, roots: Iterable[Expr], scope: Scope, unset: Collection[str] = ()) -> None:
+    def name_shared(self, roots: Iterable[Expr], scope: Scope, unset: Set[str] = frozenset()) -> None:
         """Lines for what is worth a name, and depends on no variable that is `unset`."""
         roots = list(roots)
+        if not roots or (len(roots) == 1 and not roots[0].args):
+            return
         uses = _count_uses(roots)
         chosen = _loads_in_arms(roots)
         depths: dict[Expr, int] = {}
@@ -174,17 +149,17 @@ class CStyle:
                 wanted = e.op == "choose" or e in chosen or (uses[e] > 1 and _worth_a_name(e)) or depth >= MOST_NESTED
                 if wanted:
                     depths[e] = 0
-                if wanted and scope.find(e) is None and not (unset and any(v.op == "var" and v.value in unset for v in e.walk())):
+                if wanted and scope.find(e) is None and not (unset and depends(e, unset)):
                     self._name(e, scope)
 
-    def before_loop(self, axis: Axis, items: Sequence[Define | Store]) -> Scope:
-        """Lines for what a loop over the axis would compute anew in each turn, and the scope that has their names.
+    def before_loop(self, name: str, items: Sequence[Define | Store]) -> Scope:
+        """Lines for what a loop over the variable would compute anew in each turn, and the scope that has their names.
 
-        gcc does so by itself, but leaves the choice behind a comparison where it was, and such a loop is not vectorised.
+        gcc does so by itself, but leaves the choice after a comparison where it was, and such a loop is not vectorised.
         """
         scope = Scope()
-        found = _invariants(axis, items)
-        self._name_shared(found, scope)
+        found = _invariants(Symbol(name), items)
+        self.name_shared(found, scope)
         for e in found:
             if scope.find(e) is None:
                 self._name(e, scope)
@@ -223,6 +198,8 @@ class CStyle:
             return str(e.value)
         if e.op == "index":
             return self.index_value(e.value, e.dtype)  # type: ignore[arg-type]
+        if e.op == "position":
+            return self.operand(e.value)  # type: ignore[arg-type]
         if e.op == "load":
             buffer: str
             index: IntExpr
@@ -260,17 +237,20 @@ class CStyle:
     def _of_halves(self, e: Expr, args: list[str]) -> str:
         """As floats; what a float function makes of halves is rounded."""
         wide = replace(e, args=tuple(replace(a, dtype=computed_as(a.dtype), _hash=0) for a in e.args), _hash=0)
-        if e.op in EXTREMES and e.dtype is dtypes.float16:
+        function = FUNCTIONS[e.op]
+        if function.chooses and e.dtype is dtypes.float16:
             args = args[::-1]  # of zeros with two signs NumPy takes the first of halves, the second of wider floats
         text = self.call(wide, args)
-        return self.rounded(text, e.dtype) if e.op not in GIVES_HALVES else text
+        return text if function.keeps_halves else self.rounded(text, e.dtype)
 
     def call(self, e: Expr, args: list[str]) -> str:
-        operand = e.args[0].dtype
+        if e.op not in FUNCTIONS:  # the prelude's alone, as next_maximum
+            return self.function(e.op, e.args[-1].dtype, args)
+        operand, function = e.args[0].dtype, FUNCTIONS[e.op]
         if e.op == "select":
             return f"({args[0]} ? {args[1]} : {args[2]})"
-        if e.op in ("eq", "ne") or (e.op in ("lt", "le", "gt", "ge") and not operand.is_complex):
-            return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
+        if function.operator and function.result == "bool" and (e.op in ("eq", "ne") or not operand.is_complex):
+            return f"({args[0]} {function.operator} {args[1]})"
         if e.op == "not":
             return f"(!{args[0]})"
         if e.op == "neg" and operand.is_inexact:
@@ -279,14 +259,14 @@ class CStyle:
             return f"({args[0]} != {args[0]})" if len(args[0]) < 40 else self.function("isnan", operand, args)
         if e.op in WRAPPING and operand.is_integer:
             unsigned = UNSIGNED[operand.name]
-            return f"(({operand.ctype})(({unsigned}){args[0]} {OPERATORS[e.op]} ({unsigned}){args[1]}))"
+            return f"(({operand.ctype})(({unsigned}){args[0]} {function.operator} ({unsigned}){args[1]}))"
         if e.op == "sub" and operand.is_inexact and e.args[0].op == "const" and has_zero(e.args[0].value):
             return self.less_from_zero(e.args[0].value, args[1], operand)
         by_parts = operand.is_complex and e.op in ("add", "sub")
-        if e.op in OPERATORS and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
-            return f"({args[0]} {OPERATORS[e.op]} {args[1]})"
-        if e.op in BUILTINS and operand.is_float:
-            return self.builtin(BUILTINS[e.op], operand, args)
+        if function.operator and (operand.is_float or by_parts or e.op in ("and", "or", "xor")):
+            return f"({args[0]} {function.operator} {args[1]})"
+        if function.builtin and operand.is_float:
+            return self.builtin(function.builtin, operand, args)
         return self.function(e.op, e.args[-1].dtype, args)
 
     def less_from_zero(self, constant: Any, x: str, dtype: DType) -> str:
@@ -371,25 +351,35 @@ class CStyle:
         return f"__builtin_{name}{suffix}({argument})"
 
     # -- loops ------------------------------------------------------------------------------------------------------
-    def bounds(self, axis: Axis) -> tuple[str, str]:
-        """First value and end of an axis."""
-        return self.integer(axis.start), self.integer(axis.start + axis.extent)
+    def unroll(self, turns: int) -> str:
+        """Have the compiler write out a loop's turns, so many at a time (0: all)."""
+        return f"#pragma GCC unroll {turns or 65534}"
 
-    def open_loop(self, axis: Axis) -> None:
-        start, end = self.bounds(axis)
-        name = axis.symbol.name
-        if axis.extent.constant is None:
-            self.out.line(f"const {self.index_type} {name}_end = {end};")
-            end = f"{name}_end"
-        self.out.open(f"for ({self.index_type} {name} = {start}; {name} < {end}; ++{name})")
+    def share(self, s: For) -> tuple[str, str]:
+        """Where the part of a loop's turns that is this thread's begins, and its step."""
+        return "lo" if s.kind is AxisKind.PARALLEL else self.integer(s.start), self.integer(IntExpr.of(s.step))
+
+    def pack_type(self, dtype: DType, width: int) -> str:
+        """Neighbours in memory that one access moves."""
+        return f"dg_pack<{self.memory_type(dtype)}, {width}>"
+
+    def safepoint(self) -> None:
+        """Leave where signals wait."""
+        self.out.line("if (dg_stops(stop))")
+        self.out.line("    return;")
 
 
-def computed_as(dtype: DType) -> DType:
-    """The dtype of a local value."""
-    return dtypes.float32 if dtype.is_half else dtype
+def is_wrapped(text: str) -> bool:
+    """Whether parentheses stand around all of it."""
+    depth = 0
+    for k, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0:
+            return k > 0 and k == len(text) - 1
+    return False
 
 
-def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
+def _invariants(symbol: Symbol, items: Sequence[Define | Store]) -> list[Expr]:
     """The largest expressions of a loop's statements, of one operation at least, that are the same in each of its turns."""
     set_within = {i.name for i in items if isinstance(i, Define)}
     written = {i.buffer for i in items if isinstance(i, Store)}
@@ -400,12 +390,12 @@ def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
         if e.op == "var":
             return e.value in set_within
         if e.op == "index":
-            return axis.symbol in e.value.symbols()  # type: ignore[attr-defined]
+            return symbol in e.value.symbols()  # type: ignore[attr-defined]
         if e.op == "load":
             buffer: str
             place: IntExpr
             buffer, place = e.value  # type: ignore[misc]
-            return buffer in written or axis.symbol in place.symbols()
+            return buffer in written or symbol in place.symbols()
         return (e.op == "gather" and e.value in written) or any(a in moving for a in e.args)
 
     for root in roots:
@@ -420,7 +410,7 @@ def _invariants(axis: Axis, items: Sequence[Define | Store]) -> list[Expr]:
 
 
 def _worth_a_name(e: Expr) -> bool:
-    return e.op not in ("const", "var", "index")
+    return e.op not in ("const", "var", "index", "position")
 
 
 def _walk_here(root: Expr) -> list[Expr]:
@@ -449,49 +439,3 @@ def _count_uses(roots: Iterable[Expr]) -> Counter[Expr]:
                 for arg in e.args[:1] if e.op == "choose" else e.args:
                     uses[arg] += 1
     return uses
-
-
-def combine(c: CStyle, kind: str, dtype: DType, left: str, right: str) -> str:
-    """The text of an accumulator's step."""
-    if kind in IDENTITIES:
-        return c.expr(combined(kind, var(left, dtype), var(right, dtype)), Scope())
-    if kind in ("any", "all"):
-        return f"({left} {'|' if kind == 'any' else '&'} ({right}))"
-    if kind in ("max", "min"):
-        if dtype.is_bool:
-            return f"({left} {'|' if kind == 'max' else '&'} {right})"
-        return c.function("maximum" if kind == "max" else "minimum", computed_as(dtype), [left, right])
-    if kind in BIT_OPERATORS:
-        return f"(({c.memory_type(dtype)})({left} {BIT_OPERATORS[kind]} {right}))"
-    operator = "+" if kind == "sum" else "*"
-    if dtype.is_complex and kind == "prod":
-        return c.function("mul", dtype, [left, right])
-    if dtype.is_inexact:
-        return f"({left} {operator} {right})"
-    unsigned = UNSIGNED[dtype.name]
-    return f"(({c.memory_type(dtype)})(({unsigned}){left} {operator} ({unsigned}){right}))"
-
-
-def initial(c: CStyle, a: Accumulator) -> str:
-    """What an accumulation begins with.  NumPy's sum begins with 0.0: that of negative zeros is 0.0."""
-    if a.kind in IDENTITIES:
-        return c.literal(IDENTITIES[a.kind], a.dtype)
-    if a.kind == "sum":
-        return c.real_literal(0.0, a.dtype) if a.dtype.is_float else "0"
-    if a.kind in BIT_OPERATORS:
-        return f"(({a.dtype.ctype})-1)" if a.kind == "all_bits" else "0"
-    if a.kind == "prod":
-        return c.real_literal(1.0, a.dtype) if a.dtype.is_float else "1"
-    if a.kind in ("any", "argmax", "argmin"):
-        return "0"
-    if a.kind == "all":
-        return "1"
-    lowest = a.kind == "max"
-    if a.dtype.is_complex:
-        return c.literal(complex(-math.inf, -math.inf) if lowest else complex(math.inf, math.inf), a.dtype)
-    if a.dtype.is_float:
-        return c.real_literal(float("-inf") if lowest else float("inf"), a.dtype)
-    if a.dtype.kind in "ub":
-        top = "1" if a.dtype.is_bool else f"UINT{a.dtype.itemsize * 8}_MAX"
-        return "0" if lowest else top
-    return f"INT{a.dtype.itemsize * 8}_{'MIN' if lowest else 'MAX'}"

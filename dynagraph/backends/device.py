@@ -1,4 +1,4 @@
-"""The backend of graphs whose arrays lie on a device: node by node through CuPy, by the eager column of the op table.
+"""The fallback backend for device arrays: node by node through CuPy, by the eager column of the op table.
 
 What the graph holds are CuPy's own functions, on operands that have their dtypes already, so that results are those of the
 plain run.  NumPy scalars and Python numbers stay on the host: they are handed to CuPy's functions as they are.
@@ -36,7 +36,7 @@ class Step:
 def compile_graph(graph: Graph) -> Executable:
     """A program that runs the graph through the library of its arrays.
 
-    Where the library gives another dtype or shape than the graph says, it raises BackendError, and the call runs plainly.
+    Where the library gives another dtype or shape than the graph says, it raises BackendError, and the call runs eagerly.
     """
     graph = graph.copy()
     graph.eliminate_dead_code()

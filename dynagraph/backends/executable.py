@@ -1,4 +1,4 @@
-"""What a backend makes of a graph.
+"""Executables: what a backend makes of a graph.
 
 `call` runs it from Python and is always there; `native` is the same program for the dispatcher, which runs it without
 Python.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dynagraph._core._dispatch import Launcher
+from dynagraph.backends.kernel_cache import Kernels
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.intexpr import IntExpr
 
@@ -19,12 +20,22 @@ from dynagraph.ir.intexpr import IntExpr
 class NativeProgram:
     """Generated code: ``int entry(void *const *buffers, const int64_t *sizes, const dg_runtime *rt)``."""
 
-    address: int
-    keepalive: object  # what owns the code: it is unloaded when this goes
+    kernels: Kernels  # which the C compiler may still be making
+    entry: str
     workspace: IntExpr  # bytes
     release_gil: bool  # worth letting other Python threads run meanwhile
-    limits: tuple[IntExpr, ...] = ()  # calls of which one of these does not fit into 64 bits run plainly
-    call_out: Callable[..., None] | None = None  # (number, sizes, operands, results): functions of NumPy's that the code calls
+    limits: tuple[IntExpr, ...] = ()  # calls of which one of these does not fit into 64 bits run eagerly
+    external_call: Callable[..., None] | None = None  # (number, sizes, operands, results): functions of NumPy's that the code calls
+
+    @property
+    def address(self) -> int:
+        """Waits for the C compiler, as `keepalive` does."""
+        return self.kernels.address(self.entry)
+
+    @property
+    def keepalive(self) -> object:
+        """What owns the code: it is unloaded when this goes."""
+        return self.kernels.library
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,7 @@ class Executable:
 
 
 def make_final(error: Exception) -> None:
-    """Have what a program raises leave the compiled function, which would run plainly otherwise."""
+    """Have what a program raises leave the compiled function, which would run eagerly otherwise."""
     error.dynagraph_is_final = True  # type: ignore[attr-defined]  # see is_final in plan.c
 
 

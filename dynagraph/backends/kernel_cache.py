@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: source text -> machine code; and other entries that no limit or `clear` takes out.
+"""The disk cache of compiled kernels: source text -> machine code; and entries that no limit or `clear` removes.
 
 One file per entry: the image of a shared object, then a trailer of magic, length and SHA-256 over key and image.  Entries
 are written under another name and renamed; nothing is ever waited for; every OSError means "no cache", never a failure.  The
@@ -8,6 +8,7 @@ or rewritten meanwhile cannot hurt the process.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -17,22 +18,25 @@ import os
 import shutil
 import stat
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 from weakref import WeakValueDictionary
 
 import platformdirs
 
-from dynagraph import config, deadline
+from dynagraph import config
 from dynagraph._core._dispatch import Library
+from dynagraph.backends.compiler_runs import CompilerRun
 from dynagraph.backends.loader import load
-from dynagraph.backends.toolchain import MEMO, Toolchain, toolchain
-from dynagraph.errors import CompilerError, CompilerTimeoutError
-from dynagraph.forks import Locked
+from dynagraph.backends.toolchain import MEMO, Toolchain, n_processors, toolchain
+from dynagraph.driver import deadline
+from dynagraph.driver.forks import Locked
+from dynagraph.errors import CompilerError
 
 FORMAT = "1"  # of entries and keys: a change makes all older entries misses
 MAGIC = b"DGK1"
@@ -50,18 +54,6 @@ class CacheInfo:
     entries: int
     nbytes: int
     limit: int
-
-
-@dataclass(frozen=True)
-class Kernels:
-    """Machine code of one source.  `library` is shared by all who ask for the same; `from_cache`: nothing was compiled for it."""
-
-    library: Library
-    from_cache: bool
-
-    def address(self, symbol: str) -> int:
-        """The address of an exported function."""
-        return self.library.address(symbol)
 
 
 class KernelCache:
@@ -288,31 +280,229 @@ def compiler() -> Toolchain:
     return toolchain(cache())
 
 
+# -- machine code of sources ----------------------------------------------------------------------------------------------
+
 _loaded: WeakValueDictionary[str, Library] = WeakValueDictionary()  # by key: what programs of this process hold
+_making: dict[str, "Kernels"] = {}  # by key: begun, and not taken by those who asked for it
+_of_making = Locked()
+MOST_LEFT = 4  # compilers at work that nobody waits for
+MOST_KEPT = 16  # libraries that nobody has taken, where no disk keeps them
+_ends_with = 0  # the process at whose end compilers are stopped
+
+
+class Kernels:
+    """Machine code of one source, or the run of the C compiler that makes it.
+
+    `from_cache`: nothing is compiled for it.
+    """
+
+    def __init__(
+        self, key: str, source: str, tools: Toolchain, kept: KernelCache, timeout: float | None = None, begins: bool = True
+    ):
+        self.key, self.source, self.tools, self.kept, self.timeout = key, source, tools, kept, timeout
+        self.background = 0.0  # seconds that the compiler worked for it while nobody waited
+        self._library: Library | None = None
+        self._failure: CompilerError | None = None
+        self._run: CompilerRun | None = None
+        self._is_stored = False
+        self.from_cache = self._begun() is None if begins else self._is_found()
+
+    @property
+    def library(self) -> Library:
+        """Waits for the compiler, until a deadline at most: then it goes on by itself.  Raises CompilerError."""
+        while self._library is None:
+            if self._failure is not None:
+                raise self._failure
+            self._wait(self._begun())
+        _making.pop(self.key, None)
+        return self._library
+
+    def address(self, symbol: str) -> int:
+        """The address of an exported function."""
+        return self.library.address(symbol)
+
+    def is_ready(self) -> bool:
+        """Whether `library` need not wait."""
+        with contextlib.suppress(CompilerError):  # which `library` raises
+            self._begun()
+            self.look()
+        return self._library is not None or self._failure is not None
+
+    def look(self) -> None:
+        """Take what the compiler has made, where nobody waits for it; end it where it takes too long."""
+        run = self._run
+        if self._library is not None or run is None or run.is_waited_for():
+            return
+        try:
+            if run.is_done():
+                self._take(run)
+            elif time.monotonic() > self._latest(run):
+                self._give_up(run)
+        except CompilerError as error:
+            _log.warning("%s", error)
+        if self._is_stored:
+            _making.pop(self.key, None)
+
+    def stop(self) -> None:
+        _making.pop(self.key, None)
+        run, self._run = self._run, None
+        if run is not None:
+            run.stop()
+
+    def forget_run(self) -> None:
+        """In a forked child: it is the parent's."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.disown()
+
+    def _is_found(self) -> bool:
+        library = _loaded.get(self.key) or _from_disk(self.kept, self.key)
+        self._library = None if library is None else _loaded.setdefault(self.key, library)
+        return library is not None
+
+    def _begun(self) -> CompilerRun | None:
+        """The run, begun if need be: another process may have had the one before."""
+        with _of_making.lock:
+            if self._library is None and self._failure is None and (self._run is None or self._run.stopped):
+                if self._is_found():
+                    return None
+                _stop_with_the_process()
+                _making[self.key] = self
+                try:
+                    self._run = self.tools.begin(self.source)
+                except CompilerError as error:
+                    self._fail(error)
+            return self._run
+
+    def _latest(self, run: CompilerRun) -> float:
+        limit = config.compiler_timeout if self.timeout is None else self.timeout
+        return run.begun + (math.inf if limit is None else limit)
+
+    def _wait(self, run: CompilerRun | None) -> None:
+        if run is None:
+            return
+        latest = self._latest(run)
+        end = min(latest, time.monotonic() + deadline.seconds_left())
+        try:
+            done = run.wait(end)
+        except BaseException:  # a KeyboardInterrupt
+            if not run.is_waited_for():
+                self.stop()
+            raise
+        if done:
+            self._take(run)
+        elif end == latest:
+            self._give_up(run)
+        else:
+            self._leave(run)
+            deadline.check()
+
+    def _leave(self, run: CompilerRun) -> None:
+        """The deadline of whoever waited has passed."""
+        others = (k._run for k in list(_making.values()) if k is not self and k._library is None)
+        if sum(other is not None and not other.is_waited_for() for other in others) < MOST_LEFT:
+            run.leave()
+        elif not run.is_waited_for():
+            self.stop()
+
+    def _take(self, run: CompilerRun) -> None:
+        try:
+            library = _load(image := self.tools.image(run, self.source), self.kept)
+        except CompilerError as error:
+            self._fail(error)
+        _log.info("compiled %d bytes of C in %.0f ms", len(self.source), 1e3 * (run.ended - run.begun))
+        self._is_stored = self.kept.store(self.key, image)  # what does not load is not kept
+        self.background = run.background
+        self._library, self._run = _loaded.setdefault(self.key, library), None
+
+    def _give_up(self, run: CompilerRun) -> None:
+        run.stop()
+        self._fail(self.tools.took_longer(self._latest(run) - run.begun))
+
+    def _fail(self, error: CompilerError) -> NoReturn:
+        self._failure, self._run = error, None
+        _making.pop(self.key, None)
+        raise error
+
+
+def kernels_of(source: str, timeout: float | None = None, quickly: bool = False) -> Kernels:
+    """Machine code for C source: what is loaded already, from the cache, or what a compiler begins to make now.
+
+    `quickly`: with few optimisations.
+    """
+    look()
+    kept = cache()
+    tools = toolchain(kept)
+    if quickly:
+        tools = tools.quick
+    key = _key_of(source, tools)
+    return _making.get(key) or Kernels(key, source, tools, kept, timeout)
+
+
+def kernels_at_hand(source: str) -> Kernels | None:
+    """The same where nothing has to be compiled for it."""
+    look()
+    kept = cache()
+    tools = toolchain(kept)
+    found = Kernels(_key_of(source, tools), source, tools, kept, begins=False)
+    return found if found.from_cache else None
+
+
+def _key_of(source: str, tools: Toolchain) -> str:
+    return hashlib.sha256("\0".join((FORMAT, tools.identity, source)).encode()).hexdigest()
+
+
+def may_begin_unasked() -> bool:
+    """Whether a compiler may begin that nobody will wait for: one processor is the program's."""
+    at_work = sum(k._run is not None and not k._run.is_waited_for() for k in list(_making.values()))
+    return at_work < max(1, min(MOST_LEFT, n_processors() - 1))
 
 
 def get_library(source: str, timeout: float | None = None) -> Kernels:
-    """Machine code for C source: what is loaded already, from the cache, or compiled now.  Raises CompilerError.
+    """The same, once it is made.  Raises CompilerError.
 
     timeout: seconds for the compiler, CompilerTimeoutError after these; None: as the switch `compiler_timeout` says.
     """
-    kept = cache()
-    tools = toolchain(kept)
-    key = hashlib.sha256("\0".join((FORMAT, tools.identity, source)).encode()).hexdigest()
-    library = _loaded.get(key) or _from_disk(kept, key)
-    if library is not None:
-        return Kernels(_loaded.setdefault(key, library), from_cache=True)
-    start = time.perf_counter()
-    limit = config.compiler_timeout if timeout is None else timeout
-    try:
-        image = tools.compile(source, min(math.inf if limit is None else limit, deadline.seconds_left()))
-    except CompilerTimeoutError:
-        deadline.check()  # it may be that of whoever compiles
-        raise
-    _log.info("compiled %d bytes of C in %.0f ms", len(source), 1e3 * (time.perf_counter() - start))
-    library = _load(image, kept)
-    kept.store(key, image)  # what does not load is not kept
-    return Kernels(_loaded.setdefault(key, library), from_cache=False)
+    found = kernels_of(source, timeout)
+    _ = found.library
+    return found
+
+
+def look() -> None:
+    """See how far compilers are that nobody waits for."""
+    for kernels in list(_making.values()):
+        kernels.look()
+    for kernels in [k for k in list(_making.values()) if k._library is not None][:-MOST_KEPT]:
+        _making.pop(kernels.key, None)
+
+
+def stop_compilers() -> None:
+    """As the process ends: keep what they have made, and leave nothing behind."""
+    look()
+    for kernels in list(_making.values()):
+        kernels.stop()
+
+
+atexit.register(stop_compilers)
+
+
+def _stop_with_the_process() -> None:
+    """Processes that multiprocessing has forked end without what `atexit` knows."""
+    global _ends_with
+    util = sys.modules.get("multiprocessing.util")
+    if util is not None and _ends_with != os.getpid():
+        _ends_with = os.getpid()
+        util.Finalize(None, stop_compilers, exitpriority=0)
+
+
+def _after_fork_in_child() -> None:
+    for kernels in list(_making.values()):
+        kernels.forget_run()
+    _making.clear()
+
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _from_disk(kept: KernelCache, key: str) -> Library | None:

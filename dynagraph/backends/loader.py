@@ -1,4 +1,4 @@
-"""Images of shared objects -> code in this process.  No file and no descriptor is left behind."""
+"""Load shared objects from memory.  No file and no descriptor is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Machine code as a function of arrays: for programs that are parts of others, and so are called from Python.
+"""Call machine code from Python: for programs that are parts of others.
 
 `Executable.call` of a native program interprets the graph; what a compiled function calls is a plan over its machine code.
 """
@@ -20,7 +20,7 @@ def native_call(graph: Graph, executable: Executable) -> Callable[..., tuple[Any
     """A function that runs the machine code of the graph's program; of the inputs as arrays it gives a tuple of new arrays.
 
     Calls that the machine code cannot serve go through `Executable.call`: of arrays laid out in another way than the graph says,
-    and where a function that it calls out raises, which then does so there.  So do all calls where there is no machine code, or
+    and where an external call raises, which then does so there.  So do all calls where there is no machine code, or
     where sizes are symbolic.
 
     >>> from dynagraph.backends.reference import reference
@@ -42,7 +42,7 @@ def native_call(graph: Graph, executable: Executable) -> Callable[..., tuple[Any
     recipe = ("tuple", tuple(("out", k) for k in range(len(outputs))))
     plan = _dispatch.NativePlan(
         native.address, native.keepalive, len(inputs), outputs, native.workspace.evaluate({}), recipe, native.release_gil, 0, 0,
-        native.call_out,
+        native.external_call,
     )  # fmt: skip
     entry = _dispatch.Entry(guards, len(guards), plan)
 

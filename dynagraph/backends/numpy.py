@@ -1,4 +1,4 @@
-"""The backend for machines without a C compiler: the optimised graph through NumPy, temporaries in reused buffers.
+"""The NumPy backend, for machines without a C compiler: the optimised graph through NumPy, with buffer reuse.
 
 Which value takes over whose memory is planned once; the buffers themselves are made anew in each call, so that calls
 from several threads never meet.

@@ -1,4 +1,4 @@
-"""Pick the scalar functions that one generated file uses out of prelude.h.
+"""The C prelude: pick the scalar functions that one generated file uses out of prelude.h.
 
 A file gets only what it calls, and what that calls: the compiler's time goes with the amount of text.  CUDA C gets the same text,
 translated (`backends/cuda/prelude.py`).

@@ -1,4 +1,4 @@
-"""The backend that defines "correct": NumPy's own functions, node by node, nothing optimised."""
+"""The reference backend, which defines what is correct: NumPy's own functions, node by node."""
 
 from __future__ import annotations
 

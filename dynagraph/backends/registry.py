@@ -13,6 +13,7 @@ from dynagraph.array_libraries import NUMPY, named
 from dynagraph.backends import device as device_backend
 from dynagraph.backends import numpy as numpy_backend
 from dynagraph.backends.c import backend as c_backend
+from dynagraph.backends.c.regions import CompiledRegion, compile_region
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.reference import reference
 from dynagraph.backends.toolchain import find_compiler
@@ -20,6 +21,7 @@ from dynagraph.errors import BackendError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import Sizes, bind_sizes, concrete
+from dynagraph.ir.regions import Region
 from dynagraph.ir.shapes import hint_of
 from dynagraph.location import warn_caller
 
@@ -64,14 +66,14 @@ def _by_library(backend: Backend, mode: str, device: str | None, graph: Graph) -
         return _on_device(mode, graph)
     if device is None:
         return backend(graph)
-    from dynagraph.backends.several import compile_on  # for those who ask for devices
+    from dynagraph.backends.device_choice import compile_on  # for those who ask for devices
 
     return compile_on(device, backend, functools.partial(_on_device, mode), backends_here, graph)
 
 
 def backends_here() -> dict[str, Backend]:
     """A backend for each device of this machine: "cpu", and "cuda:0", "cuda:1"... for graphs of NumPy arrays."""
-    from dynagraph.backends.several import backends_of  # for those who ask for devices
+    from dynagraph.backends.device_choice import backends_of  # for those who ask for devices
 
     return backends_of(cpu, functools.partial(_on_device, "default"))
 
@@ -89,6 +91,12 @@ def _on_device(mode: str, graph: Graph) -> Executable:
         except cuda_backend.NotForDevice as reason:
             _log.info("%s runs op by op: %s", graph.name, reason)
     return device_backend.compile_graph(graph)
+
+
+def loop_compiler(backend: Union[str, UserBackend]) -> Callable[[Region], CompiledRegion] | None:
+    """What compiles native loops beside this backend, for the host; None where they stay in Python."""
+    own = backend in ("cpu", "c") and find_compiler() is not None
+    return compile_region if own else None
 
 
 # -- the CPU, with or without a compiler ----------------------------------------------------------------------------

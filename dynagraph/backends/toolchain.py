@@ -20,19 +20,20 @@ import platform
 import re
 import shlex
 import shutil
-import signal
 import stat
 import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from dynagraph import config, deadline
+from dynagraph import config
+from dynagraph.backends.compiler_runs import FOLDER, IMAGE, SOURCE, CompilerRun, Failed, Refused, kill, start
 from dynagraph.backends.loader import UNLOADED, load
+from dynagraph.driver import deadline
 from dynagraph.errors import CompilerError, CompilerTimeoutError
 
 CANDIDATES = ("cc", "gcc", "clang")
@@ -41,6 +42,7 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "env", "nice"
 # -fno-math-errno lets sqrt vectorise; with -fno-trapping-math it changes no bit of any result.  Contraction is off because
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
+QUICK = "-O1"  # in place of -O3: takes half the time, and most loops run at three quarters of the speed
 # gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls; and it
 # makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits.  It sinks loads that stand before a
 # condition into its arm, and makes wrong code of what is then loaded under a mask
@@ -58,7 +60,7 @@ MOST_PARTS = 8
 MEMO = ".compiler"  # what a probe said, in the kernel cache
 SAY = ("-E", "-v", "-x", "c", os.devnull)  # compile nothing, and say how the options are understood
 PROBE = 1  # its version: a change asks all compilers again
-FOLDER, REFUSED = "dynagraph-compile-", "dynagraph-refused-"  # in the folder for temporary files
+REFUSED = "dynagraph-refused-"  # in the folder for temporary files
 DAY = 24 * 3600.0
 # In seconds: one that old was left by a process that was killed, or nobody looks at it any more.
 LEFT = {FOLDER: DAY, UNLOADED: DAY, REFUSED: 14 * DAY}
@@ -109,58 +111,64 @@ class Toolchain:
         return (*self.command.words, *self.command.options, *self.flags)
 
     @property
+    def quick(self) -> Toolchain:
+        """The same with few optimisations: the results are the same, bit for bit."""
+        return replace(self, flags=tuple(QUICK if flag == COMMON[0] else flag for flag in self.flags))
+
+    @property
     def identity(self) -> str:
         of_command = (self.command.compiler, *self.command.options, self.version)
         return "\0".join((*of_command, *self.flags, self.target, platform.machine(), cpu_features()))
 
-    def compile(self, source: str, timeout: float | None = None) -> bytes:
-        """The image of a shared object.  Raises CompilerError with the compiler's words and where the source was kept.
+    def begin(self, source: str) -> CompilerRun:
+        """Have a shared object be made.  The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
 
-        timeout: seconds for all of it; after these the compiler is stopped, with all processes that it started, and
-        CompilerTimeoutError raised.  The functions of large sources are compiled in several processes at once: see `FUNCTIONS`.
+        Raises CompilerError where the compiler does not start.
         """
-        deadline = None if timeout in (None, math.inf) else time.monotonic() + timeout
         sweep_once()
+        n = _n_parts(source)
+        link = ["-o", IMAGE, "-lm"]
+        rounds = [[[SOURCE, *link]]]
+        if n > 1:
+            parts = [f"part{k}.o" for k in range(n)]
+            compilations = [[f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", SOURCE, "-o", o] for k, o in enumerate(parts)]
+            rounds = [compilations, [[*parts, *link]]]
+        folder = tempfile.mkdtemp(prefix=FOLDER)
         try:
-            return self._compile(source, deadline)
-        except subprocess.TimeoutExpired:
-            limit = f"{timeout:.3g} s that it may (at most config.compiler_timeout)"
-            raise CompilerTimeoutError(f"the C compiler {self.command} took longer than the {limit}, and was stopped") from None
-        except _Refused as refused:
+            return CompilerRun(self.words, self.environment(folder), folder, source, rounds)
+        except Failed as failed:
+            raise CompilerError(f"the C compiler {self.command} {failed.what}") from failed
+
+    def image(self, run: CompilerRun, source: str) -> bytes:
+        """Of a run that is done.  Raises CompilerError with the compiler's words and where the source was kept."""
+        try:
+            return run.image()
+        except Refused as refused:
             kept = keep_source(source, ".c")
             raise CompilerError(
                 f"the C compiler {self.command} refused generated code (exit {refused.status}); the source is kept in {kept}\n"
                 f"{refused.words}"
             ) from None
+        except Failed as failed:
+            raise CompilerError(f"the C compiler {self.command} {failed.what}") from None
 
-    def _compile(self, source: str, deadline: float | None) -> bytes:
-        with tempfile.TemporaryDirectory(prefix=FOLDER, ignore_cleanup_errors=True) as folder:
-            Path(folder, "kernel.c").write_text(source)
-            n = _n_parts(source)
-            if n > 1:
-                parts = [f"part{k}.o" for k in range(n)]
-                compilations = ([f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", "kernel.c", "-o", o] for k, o in enumerate(parts))
-                self._run(folder, deadline, *compilations)
-                self._run(folder, deadline, [*parts, "-o", "kernel.so", "-lm"])
-            else:
-                self._run(folder, deadline, ["kernel.c", "-o", "kernel.so", "-lm"])
-            try:
-                return Path(folder, "kernel.so").read_bytes()
-            except FileNotFoundError:
-                raise CompilerError(f"the C compiler {self.command} made no file, and said nothing") from None
+    def compile(self, source: str, timeout: float | None = None) -> bytes:
+        """The image of a shared object.  Raises CompilerError as `image` does.
 
-    def _run(self, folder: str, deadline: float | None, *arguments: list[str]) -> None:
-        """Run the compiler once for each list of arguments, all at the same time; none of its processes outlives this."""
-        environment = self.environment(folder)
-        with contextlib.ExitStack() as stack:
-            try:
-                running = [stack.enter_context(_process([*self.words, *more], folder, environment)) for more in arguments]
-                said = [process.communicate(timeout=_left(deadline))[1] for process in running]
-            except OSError as error:
-                raise CompilerError(f"the C compiler {self.command} does not start: {error}") from error
-        for process, words in zip(running, said):
-            if process.returncode != 0:
-                raise _Refused(process.returncode, words.decode(errors="replace").strip()[-2000:])
+        timeout: seconds for all of it; after these the compiler is stopped, with all processes that it started, and
+        CompilerTimeoutError raised.
+        """
+        run = self.begin(source)
+        try:
+            if not run.wait(run.begun + (math.inf if timeout is None else timeout)):
+                raise self.took_longer(timeout)
+            return self.image(run, source)
+        finally:
+            run.stop()
+
+    def took_longer(self, timeout: float | None) -> CompilerTimeoutError:
+        limit = f"{timeout:.3g} s that it may (at most config.compiler_timeout)"
+        return CompilerTimeoutError(f"the C compiler {self.command} took longer than the {limit}, and was stopped")
 
     def environment(self, folder: str | None = None) -> dict[str, str] | None:
         """Of the compiler's processes; None: this one's.  Zig keeps what it made: libraries with us, kernels not at all."""
@@ -175,14 +183,6 @@ class Toolchain:
                 "target": self.target, "why": self.command.why}
 
 
-class _Refused(Exception):
-    """A compiler gave an error; `words` is what it said."""
-
-    def __init__(self, status: int, words: str):
-        super().__init__(status, words)
-        self.status, self.words = status, words
-
-
 @functools.cache
 def _folder_of_this_process() -> str:
     made = tempfile.mkdtemp(prefix=FOLDER)
@@ -190,35 +190,15 @@ def _folder_of_this_process() -> str:
     return made
 
 
-@contextlib.contextmanager
-def _process(command: list[str], folder: str | None, environment: dict[str, str] | None) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, which is killed where the block ends before the process does."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if folder is None else subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=environment,
-        process_group=0,
-    ) as process:
-        try:
-            yield process
-        finally:
-            if process.returncode is None:  # a driver's helpers are in its group
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-
-
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(0.0, deadline - time.monotonic())
-
-
 def _n_parts(source: str) -> int:
     """In how many processes a source is compiled."""
     found = re.search(rf"^{re.escape(FUNCTIONS)} (\d+) ", source, re.MULTILINE)
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(MOST_PARTS, processors, int(found[1]) // LEAST_FUNCTIONS)) if found else 1
+    return max(1, min(MOST_PARTS, n_processors(), int(found[1]) // LEAST_FUNCTIONS)) if found else 1
+
+
+def n_processors() -> int:
+    """On which this process may run."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def keep_source(source: str, suffix: str) -> str:
@@ -274,7 +254,7 @@ def find_compiler() -> Command | None:
 
 
 def command_of(text: str, why: str) -> Command | None:
-    """The command that a text names: a path or a name, or these behind launchers and before options; None: there is none.
+    """The command that a text names: a path or a name, or these after launchers and before options; None: there is none.
 
     A link to a launcher (``/usr/lib/ccache/gcc``) is run as it is; the compiler is the next one of its name on the PATH.
     """
@@ -445,8 +425,11 @@ def _ask(tools: Toolchain, *arguments: str) -> subprocess.CompletedProcess[bytes
         return _answered[tuple(command)]
     deadline.check()
     try:
-        with _process(command, None, tools.environment()) as process:
-            out, err = process.communicate(timeout=_seconds_allowed())
+        with start(command, None, tools.environment()) as process:
+            try:
+                out, err = process.communicate(timeout=_seconds_allowed())
+            finally:
+                kill(process)
     except subprocess.TimeoutExpired:
         deadline.check()  # it may be that of whoever compiles
         limit = f"longer than the {config.compiler_timeout:.3g} s that it may (config.compiler_timeout) for {shlex.join(arguments)}"
@@ -479,14 +462,19 @@ def _try(tools: Toolchain) -> None:
     """Compile and load something small."""
     seconds = _seconds_allowed()
     try:
-        image = tools._compile(TRIAL, None if seconds is None else time.monotonic() + seconds)
-        load(image, *([tools.folder] if tools.folder else [])).address("answer")
-    except subprocess.TimeoutExpired:
-        deadline.check()
-        limit = f"longer than the {seconds:.3g} s that it may (config.compiler_timeout) for an empty program"
-        raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped") from None
-    except (_Refused, CompilerError) as error:
-        words = error.words if isinstance(error, _Refused) else str(error)
+        run = tools.begin(TRIAL)
+        try:
+            if not run.wait(run.begun + (math.inf if seconds is None else seconds)):
+                deadline.check()
+                limit = f"longer than the {seconds:.3g} s that it may (config.compiler_timeout) for an empty program"
+                raise CompilerTimeoutError(f"the C compiler {tools.command} took {limit}, and was stopped")
+            load(run.image(), *([tools.folder] if tools.folder else [])).address("answer")
+        finally:
+            run.stop()
+    except CompilerTimeoutError:
+        raise
+    except (Failed, CompilerError) as error:
+        words = error.words if isinstance(error, Refused) else str(error)
         raise CompilerError(
             f"the C compiler {tools.command} ({tools.command.why}) makes no code that this Python ({platform.machine()}, "
             f"{8 * struct.calcsize('P')} bits) can load; name another one: config.cc or $CC\n{words}"

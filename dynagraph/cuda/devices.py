@@ -94,10 +94,10 @@ def leave_device() -> None:
 
 
 class device:
-    """Makes a device current for this thread while a ``with`` block runs; the one before comes back behind it, also after an error.
+    """Makes a device current for this thread while a ``with`` block runs; the one before comes back after it, also after an error.
 
     index_or_name: a number, "cuda:1", or a cupy.cuda.Device.  Blocks nest, and an object may be entered again.
-    Raises CudaError where there is no such device, ValueError or TypeError for what is no device's name or number.
+    Raises CudaError where there is no such device, ValueError or TypeError for what is not a device's name or number.
 
     >>> with dg.cuda.device("cuda:1"):
     ...     x = cupy.zeros(1000)

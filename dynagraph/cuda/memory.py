@@ -1,4 +1,4 @@
-"""The memory of devices, as CuPy's pools count it, and page-locked memory of the host."""
+"""Device memory statistics, by CuPy's pools, and page-locked memory of the host."""
 
 from __future__ import annotations
 

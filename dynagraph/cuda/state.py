@@ -1,4 +1,4 @@
-"""Whether CUDA can be used here, and what is missing where it cannot.  Everything that needs a device asks `require_cupy` first."""
+"""Availability of CUDA: whether it can be used, and what is missing.  Everything that needs a device asks `require_cupy` first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if hasattr(os, "register_at_fork"):  # there is no fork on Windows
 
 
 def require_cupy() -> Any:
-    """CuPy's module, with at least one device behind it; CudaError with the cure where there is none.  Notes that CUDA is used."""
+    """CuPy's module, with at least one device; CudaError with the cure where there is none.  Notes that CUDA is used."""
     if state.is_lost:
         raise CudaError(f"CUDA was used by process {state.user} before it forked process {os.getpid()}; {_FORK_CURE}")
     if state.cupy is not None and sys.modules.get("cupy") is state.cupy:

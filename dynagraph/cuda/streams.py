@@ -1,4 +1,4 @@
-"""Streams and events, and what is kept alive until streams are done with it."""
+"""Streams and events, and memory that is kept alive until they are done with it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Stream:
             return bool(raw.done)
 
     def record(self, event: Event | None = None) -> Event:
-        """Let an event (None: a new one) stand behind the work queued so far; gives the event."""
+        """Record an event (None: a new one) after the work queued so far; gives the event."""
         event = Event() if event is None else event
         event.record(self)
         return event
@@ -220,7 +220,7 @@ class Event:
         self._raw: Any = None
 
     def record(self, stream: Any = None) -> None:
-        """Stand behind the work queued on a stream so far; None: the current one.  Raises CudaError for one of another device."""
+        """Wait for the work queued on a stream so far; None: the current one.  Raises CudaError for one of another device."""
         on = as_stream(stream)
         raw = on.cupy_stream
         if self.device is not None and self.device != on.device:

@@ -42,8 +42,8 @@ def to_device(array: Any, device: DeviceLike = "cuda:0", non_blocking: bool = Fa
     given later comes after the copy.
 
     Raises CudaError where CuPy, a driver or the device is missing and for a stream of another device, DTypeError for other dtypes,
-    TypeError for what is no array and where `non_blocking` is no bool,
-    ValueError for what is no device's name.  CuPy's OutOfMemoryError comes as it is.
+    TypeError for what is not an array and where `non_blocking` is not a bool,
+    ValueError for what is not a device's name.  CuPy's OutOfMemoryError comes as it is.
 
     >>> x = dg.to_device(np.ones(1000), "cuda:0")
     >>> y = dg.to_device(cupy.exp(x), "cpu")

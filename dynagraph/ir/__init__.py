@@ -1,0 +1,1 @@
+"""The intermediate representation: graphs, the op table, passes, the loop IR."""

@@ -88,7 +88,6 @@ complex128 = DType("complex128", "c", 16, "double _Complex", "c128")
 ALL: tuple[DType, ...] = (  # that NumPy has by itself
     bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, float32, float64, complex64, complex128,
 )  # fmt: skip
-FLOATS: tuple[DType, ...] = (float16, float32, float64)
 KNOWN: tuple[DType, ...] = (*ALL, bfloat16)  # of which a graph may be
 BY_NAME: dict[str, DType] = {d.name: d for d in KNOWN}
 _NUMPY: dict[str, np.dtype] = {d.name: np.dtype(d.name) for d in ALL}

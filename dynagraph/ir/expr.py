@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -90,76 +91,43 @@ class ScalarFunction:
     result: str  # "same" as the first operand, "bool", "real" or "complex" (of its parts, or of which it is one), or "select"
     cost: int = 1
     domain: str = "biufc"  # the kinds of operands it takes
+    operator: str = ""  # C's, where it has NumPy's meaning
+    builtin: str = ""  # the compiler's own function of floating point: one instruction
+    cuda: str = ""  # CUDA's own function of floating point; where there is none, the prelude's is translated
+    atomic: str = ""  # the CUDA function dg_atomic_<name> does it in memory; of integers and bools in any order
+    keeps_halves: bool = False  # what it gives of halves is a half: nothing to round
+    chooses: bool = False  # it gives one of its two operands
 
 
+FUNCTIONS: dict[str, ScalarFunction] = {}
 FLOAT, BITS, REAL, INEXACT, COMPLEX = "f", "biu", "biuf", "fc", "c"
 
-_UNARY_FLOAT: dict[str, int] = {  # name -> cost
-    "sqrt": 4, "cbrt": 15, "floor": 1, "ceil": 1, "trunc": 1, "rint": 1, "exp": 10, "exp2": 10, "expm1": 14,
-    "log": 12, "log2": 14, "log10": 14, "log1p": 14, "sin": 14, "cos": 14, "tan": 22, "arcsin": 20, "arccos": 20,
-    "arctan": 18, "sinh": 16, "cosh": 16, "tanh": 14, "arcsinh": 22, "arccosh": 22, "arctanh": 20, "erf": 20,
-}  # fmt: skip
-_OF_REALS = ("cbrt", "floor", "ceil", "trunc", "erf")
+
+def define(name: str, arity: int, result: str = "same", cost: int = 1, domain: str = "biufc", **facts: Any) -> None:
+    """Add a row.  Functions of the names of ops are defined by the rows of these (`optable/elementwise.py`)."""
+    FUNCTIONS[name] = ScalarFunction(name, arity, result, cost, domain, **facts)
 
 
-def _table() -> dict[str, ScalarFunction]:
-    rows: list[ScalarFunction] = []
-    for name in ("add", "sub", "mul"):
-        rows.append(ScalarFunction(name, 2, "same", 1))
-    # NumPy's meaning: floor_divide and remainder round towards minus infinity (integers: x // 0 == 0);
-    # pow_int wraps; maximum/minimum propagate NaN, fmax/fmin ignore it
-    rows += [
-        ScalarFunction("div", 2, "same", 4, INEXACT),
-        ScalarFunction("floordiv", 2, "same", 12, REAL),
-        ScalarFunction("remainder", 2, "same", 12, REAL),
-        ScalarFunction("fmod", 2, "same", 12, REAL),
-        ScalarFunction("pow", 2, "same", 40, INEXACT),
-        ScalarFunction("pow_int", 2, "same", 20, BITS),
-        ScalarFunction("maximum", 2, "same", 1),
-        ScalarFunction("minimum", 2, "same", 1),
-        ScalarFunction("fmax", 2, "same", 1),
-        ScalarFunction("fmin", 2, "same", 1),
-        ScalarFunction("neg", 1, "same", 1),
-        ScalarFunction("abs", 1, "real", 1),
-        ScalarFunction("sign", 1, "same", 2),
-        ScalarFunction("copysign", 2, "same", 1, FLOAT),
-        ScalarFunction("nextafter", 2, "same", 10, FLOAT),
-        ScalarFunction("hypot", 2, "same", 10, FLOAT),
-        ScalarFunction("arctan2", 2, "same", 20, FLOAT),
-        ScalarFunction("logaddexp", 2, "same", 25, FLOAT),
-        ScalarFunction("logaddexp2", 2, "same", 25, FLOAT),
-        ScalarFunction("ldexp", 2, "same", 10, FLOAT),  # the second is a whole number
-        ScalarFunction("frexp_mantissa", 1, "same", 10, FLOAT),
-        ScalarFunction("frexp_exponent", 1, "same", 10, FLOAT),
-        ScalarFunction("gcd", 2, "same", 60, BITS),
-        ScalarFunction("lcm", 2, "same", 70, BITS),
-        ScalarFunction("fma", 3, "same", 1, FLOAT),
-        ScalarFunction("select", 3, "select", 1),  # select(bool, a, b)
-        ScalarFunction("and", 2, "same", 1, BITS),  # bitwise on integers; on bools the logical ones
-        ScalarFunction("or", 2, "same", 1, BITS),
-        ScalarFunction("xor", 2, "same", 1, BITS),
-        ScalarFunction("invert", 1, "same", 1, BITS),  # ~ of integers
-        ScalarFunction("not", 1, "bool", 1, BITS),  # of bools
-        ScalarFunction("shl", 2, "same", 2, BITS),  # NumPy: shifts of at least the width give 0 (or -1)
-        ScalarFunction("shr", 2, "same", 2, BITS),
-        ScalarFunction("isnan", 1, "bool", 1, INEXACT),
-        ScalarFunction("isinf", 1, "bool", 1, INEXACT),
-        ScalarFunction("isfinite", 1, "bool", 1, INEXACT),
-        ScalarFunction("signbit", 1, "bool", 1, FLOAT),
-        ScalarFunction("reciprocal", 1, "same", 4, COMPLEX),
-        ScalarFunction("conj", 1, "same", 1, COMPLEX),
-        ScalarFunction("real", 1, "real", 0, COMPLEX),
-        ScalarFunction("imag", 1, "real", 0, COMPLEX),
-        ScalarFunction("complex", 2, "complex", 0, FLOAT),  # of its parts
-    ]
-    for name in ("eq", "ne", "lt", "le", "gt", "ge"):
-        rows.append(ScalarFunction(name, 2, "bool", 1))
-    for name, cost in _UNARY_FLOAT.items():
-        rows.append(ScalarFunction(name, 1, "same", cost, FLOAT if name in _OF_REALS else INEXACT))
-    return {row.name: row for row in rows}
-
-
-FUNCTIONS: dict[str, ScalarFunction] = _table()
+define("add", 2, operator="+", atomic="add")
+define("sub", 2, operator="-")
+define("mul", 2, operator="*", atomic="mul")
+define("div", 2, cost=4, domain=INEXACT, operator="/")
+define("floordiv", 2, cost=12, domain=REAL)  # rounds towards minus infinity; integers: x // 0 == 0
+define("pow", 2, cost=40, domain=INEXACT, cuda="pow")
+define("pow_int", 2, cost=20, domain=BITS)  # wraps
+define("fma", 3, domain=FLOAT)
+define("neg", 1, keeps_halves=True)
+define("abs", 1, "real", builtin="fabs", keeps_halves=True)
+define("conj", 1, domain=COMPLEX)
+define("select", 3, "select", keeps_halves=True)  # select(bool, a, b)
+define("and", 2, domain=BITS, operator="&", atomic="and")  # bitwise on integers; on bools the logical ones
+define("or", 2, domain=BITS, operator="|", atomic="or")
+define("xor", 2, domain=BITS, operator="^", atomic="xor")
+define("not", 1, "bool", domain=BITS)  # of bools
+define("shl", 2, cost=2, domain=BITS)  # NumPy: shifts of at least the width give 0 (or -1)
+define("shr", 2, cost=2, domain=BITS)
+for _name, _operator in {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}.items():
+    define(_name, 2, "bool", operator=_operator)
 
 
 def call(name: str, *args: Expr) -> Expr:
@@ -210,5 +178,3 @@ def cast(value: Expr, dtype: DType) -> Expr:
         return value
     return Expr("cast", (value,), dtype)
 
-
-ScalarRule = Callable[..., Expr]

@@ -17,8 +17,8 @@ import numpy as np
 
 from dynagraph.errors import DynagraphError, GraphError
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.shapes import Dim, Shape, hint_numel, same_shape
 from dynagraph.location import Location
 
@@ -88,7 +88,7 @@ class Node:
 
     @property
     def may_raise(self) -> bool:
-        """Whether it may raise an exception; the program then refuses the call."""
+        """Whether it may raise an exception; the program then bails out."""
         return self.kind == "call_function" and self.target.may_raise
 
     @property
@@ -129,7 +129,7 @@ class Node:
             inputs = self.graph.placeholders if self.attrs else []
             n_returned = len(self.args) - self.attrs.get("n_checks", 0)
             returned = [a.name if k is None else f"{a.name} into {inputs[k].name}" for a, k in zip(self.args, into)]
-            refused = [f"refuse if {name}" for name in returned[n_returned:]]
+            refused = [f"bail out if {name}" for name in returned[n_returned:]]
             return "return " + "; ".join([", ".join(returned[:n_returned]), *refused])
         target = self.target if isinstance(self.target, str) else self.target.name
         operands = [a.name for a in self.args] + [f"{k}={v!r}" for k, v in self.given_attrs.items()]
@@ -207,7 +207,7 @@ class Graph:
         return int(self.output_node.attrs.get("n_checks", 0))
 
     @property
-    def may_refuse(self) -> bool:
+    def may_bail_out(self) -> bool:
         """Whether a program of the graph may leave a call to the plain function, having changed nothing."""
         return self.n_checks > 0 or self.library != "numpy" or any(node.may_raise for node in self.nodes)
 
@@ -244,7 +244,7 @@ class Graph:
     ) -> Node:
         """What the graph returns.  `into`: for each output the position of the input whose memory it is written to, or None.
 
-        `n_checks`: that many outputs at the end are bools; where one is true the program refuses to run, and changes nothing.
+        `n_checks`: that many outputs at the end are bools; where one is true the program bails out, and changes nothing.
         `scalars`: which outputs are NumPy scalars; for libraries whose arrays lie on a device, where these do not.
         """
         attrs: dict[str, Any] = {"into": tuple(into)} if any(position is not None for position in into) else {}
@@ -298,7 +298,7 @@ class Graph:
 
     @property
     def latest(self) -> Node:
-        """The node behind which new ones go; where there is none yet, what stands for the beginning."""
+        """The node after which new ones go; where there is none yet, what stands for the beginning."""
         return self._insert._prev
 
     def since(self, latest: Node) -> list[Node]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import Symbol
 from dynagraph.ir.shapes import Dim, SymInt, expr_of

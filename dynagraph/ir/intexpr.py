@@ -1,4 +1,4 @@
-"""Integer expressions over symbols: sizes of arrays, and the indices of loops.
+"""Symbolic integer expressions: sizes of arrays, and loop indices.
 
 An `IntExpr` is a polynomial in canonical form: a sum of integer coefficients times products of atoms. An atom is a
 symbol (``s0``, a size; ``i1``, a loop variable) or a floor division, remainder, minimum or maximum that did not
@@ -33,7 +33,7 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Apply:
-    """A binary function that is no polynomial: ``//``, ``%``, ``min`` or ``max``, with Python's meaning."""
+    """A binary function that is not a polynomial: ``//``, ``%``, ``min`` or ``max``, with Python's meaning."""
 
     function: str
     left: "IntExpr"
@@ -203,6 +203,18 @@ class IntExpr:
         except KeyError:
             missing = sorted(s.name for s in self.symbols() if s.name not in values)
             raise KeyError(f"{self}: no value for {', '.join(missing)}") from None
+
+    def fits(self, values: Mapping[str, int], largest: int) -> bool:
+        """Whether no number is above `largest`, with either sign, that stands in it or is met where it is evaluated."""
+        total = 0
+        for monomial, coefficient in self.terms.items():
+            term = abs(coefficient)
+            for atom in monomial:
+                if isinstance(atom, Apply) and not (atom.left.fits(values, largest) and atom.right.fits(values, largest)):
+                    return False
+                term *= max(1, abs(_atom_value(atom, values)))
+            total += term
+        return total <= largest
 
     def render(self, symbol: Callable[[str], str], apply_: Callable[[str, str, str], str]) -> str:
         """Print as an expression of another language; `apply_` gets the function name and two printed operands."""

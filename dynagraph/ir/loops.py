@@ -12,9 +12,9 @@ from typing import Union
 
 import numpy as np
 
-from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr, walk
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.ops import EXTREMES, Walk
 from dynagraph.ir.shapes import Shape
@@ -171,7 +171,7 @@ class ColumnReduce:
 
 
 @dataclass(frozen=True, eq=False)
-class Running:
+class ScanLoop:
     """A scan along one axis: ``name`` holds the running value while `stores` run."""
 
     axis: Axis
@@ -179,7 +179,7 @@ class Running:
     stores: tuple[Store, ...]
 
 
-Statement = Union[Define, Store, Loop, Reduce, ColumnReduce, Running, Sort]
+Statement = Union[Define, Store, Loop, Reduce, ColumnReduce, ScanLoop, Sort]
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,7 +249,7 @@ class LibraryCall:
 
 
 @dataclass(frozen=True, eq=False)
-class CallOut:
+class ExternalCall:
     """A function of NumPy's, called as it is: `results` of its values are wanted (None: its only one) and go to `outs`."""
 
     call: FunctionCall
@@ -260,7 +260,7 @@ class CallOut:
     cost: float = 0.0
 
 
-Step = Union[Kernel, LibraryCall, CallOut]
+Step = Union[Kernel, LibraryCall, ExternalCall]
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +286,7 @@ def statements(body: Sequence[Statement]) -> Iterator[Statement]:
         yield statement
         if isinstance(statement, Loop):
             yield from statements(statement.body)
-        elif isinstance(statement, (Reduce, ColumnReduce, Running)):
+        elif isinstance(statement, (Reduce, ColumnReduce, ScanLoop)):
             yield from statement.stores
 
 
@@ -296,13 +296,13 @@ def loop_axes(statement: Statement) -> tuple[Axis, ...]:
         return statement.axes
     if isinstance(statement, ColumnReduce):
         return (*statement.axes, statement.column)
-    return (statement.axis,) if isinstance(statement, Running) else ()
+    return (statement.axis,) if isinstance(statement, ScanLoop) else ()
 
 
 def accumulators(statement: Statement) -> tuple[Accumulator, ...]:
     if isinstance(statement, Reduce):
         return statement.accumulators
-    if isinstance(statement, (ColumnReduce, Running)):
+    if isinstance(statement, (ColumnReduce, ScanLoop)):
         return (statement.accumulator,)
     return ()
 
@@ -402,7 +402,7 @@ def map_body(
             return replace(s, accumulators=tuple(map(accumulator, s.accumulators)), stores=stores(s.stores), part=part)
         if isinstance(s, ColumnReduce):
             return ColumnReduce(s.axes, s.column, accumulator(s.accumulator), stores(s.stores))
-        return Running(s.axis, accumulator(s.accumulator), stores(s.stores))
+        return ScanLoop(s.axis, accumulator(s.accumulator), stores(s.stores))
 
     return tuple(one(s) for s in body)
 
@@ -444,7 +444,7 @@ def render(program: LoopProgram) -> str:
             then = "" if step.epilogue is None else f" -> {step.epilogue}"
             lines.append(f"call {step.out.buffer} = {step.routine}({operands}){then}   # {step.comment}")
             continue
-        if isinstance(step, CallOut):
+        if isinstance(step, ExternalCall):
             outs = ", ".join(o.buffer for o in step.outs)
             lines.append(f"call {outs} = {step.call.spelled([o.buffer for o in step.operands])}   # {step.comment}")
             continue

@@ -30,6 +30,7 @@ from dynagraph.ir.shapes import Dim, Shape, contiguous_strides
 Metas = tuple[Meta, ...]
 Attrs = Mapping[str, Any]
 Index = tuple[IntExpr, ...]
+Scalar = Union[bool, int, float]
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,11 @@ class Reduction:
     The accumulator has the node's dtype (argmax/argmin: it keeps value and position); the graph casts operands before.
     max/min propagate NaN; argmax/argmin give the first position of the extreme, a NaN being the extreme of all.
     Further operands are a mask of the elements that are taken, and what it begins with.
+    `step`: the elementwise op that combines two elements.
     """
 
     kind: str
+    step: str = ""
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ class Gather:
     """Elements of the first operand at the places that the others hold, one for each axis of ``attrs["axes"]``.
 
     These are int64, of one shape, and count from the end where negative; the graph checks that they are in bounds (`Graph.output`,
-    `n_checks`), and where they are not, some element is taken.  Their dimensions stand in the result behind ``attrs["at"]`` of the
+    `n_checks`), and where they are not, some element is taken.  Their dimensions come in the result after ``attrs["at"]`` of the
     others.
     """
 
@@ -165,6 +168,20 @@ class Op:
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
     may_raise: bool = False  # it is run even where nothing uses the result, unless it says otherwise (`Node.must_run`)
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
+    kinds: str = "biufc"  # of the dtypes that it takes
+    answers: bool = False  # elementwise, with bools
+    cost: float = 1.0  # of an element, in additions
+    cupy: bool = True  # the eager function runs on CuPy's arrays as on NumPy's
+    commutative: str = ""  # kinds of dtypes of which operands change places without a changed bit (NaN payloads apart)
+    associative: bool = False  # up to rounding, and up to what overflows on the way
+    idempotent: bool = False  # of equal operands it gives these
+    neutral: tuple[Scalar, ...] = ()  # second operands with which it gives the first, bit for bit (of bools: True and False)
+    absorbing: tuple[Scalar, ...] = ()  # ... which it gives, whatever the first is
+    identity: float | None = None  # what accumulations begin with that no kind of reduction stands for
+    rounds: bool = False  # to whole numbers
+    divides: bool = False  # NumPy tells np.errstate of integers that it divides by zero
+    overflows: bool = False  # ... of integers that overflow, where they are its scalars
+    finite_slope: bool = False  # no slope is infinite: a gradient of zero stays zero on its way back
     doc: str = ""
 
     def bind_attrs(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -205,6 +222,12 @@ def define_op(name: str, **row: Any) -> Op:
     op = Op(name=name, **row)
     OPS[name] = op
     return op
+
+
+def step_of(kind: str) -> Op:
+    """The elementwise op that goes on from one element to the next, in a reduction or scan of that kind."""
+    row = OPS[kind]
+    return OPS[row.lowering.step] if isinstance(row.lowering, Reduction) else row
 
 
 def view_of(node: Node) -> tuple[Node, Strided] | None:
@@ -292,6 +315,7 @@ __all__ = [
     "define_op",
     "may_be_view",
     "memory_of",
+    "step_of",
     "strided_of",
     "view_of",
 ]

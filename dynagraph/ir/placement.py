@@ -1,19 +1,19 @@
-"""Where the parts of a graph run: what the pass `place` decided, the copies that follow, and the parts as graphs of their own."""
+"""Placement of a graph: which device runs each part, the copies between them, and the parts as graphs of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
+from dynagraph.driver.forks import cached_property
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall
+from dynagraph.ir.device_segments import Order, best_order, makespan
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import Symbol
-from dynagraph.ir.machines import Machine
-from dynagraph.ir.segments import Order, best_order, makespan
+from dynagraph.ir.machine_model import Machine
 from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.ir.text import align
 
@@ -52,7 +52,7 @@ class Segment:
 
     inputs: values of other places (placeholders, other segments' results), in the graph's order, host scalars among them
     outputs: values that others or the caller want; one that the caller wants several times stands several times
-    symbols: symbolic sizes that the nodes use and no input's shape says: 0-d inputs behind the others
+    symbols: symbolic sizes that the nodes use and no input's shape says: 0-d inputs after the others
     """
 
     number: int
@@ -81,7 +81,7 @@ class Placement:
     delivered: tuple[str, ...]
     copies: tuple[Copy, ...]
     exact: bool
-    unshared: float | None = None  # what `makespan` was before GPUs were given parts of each other's work (passes/share.py)
+    unshared: float | None = None  # what `makespan` was before GPUs were given parts of each other's work (split_across_gpus.py)
 
     @cached_property
     def device(self) -> dict[Node, str]:

@@ -1,4 +1,4 @@
-"""What is known of the values of integer nodes: from their dtypes, and from how they are computed."""
+"""Value ranges of integer nodes, from their dtypes and how they are computed."""
 
 from __future__ import annotations
 

@@ -18,10 +18,10 @@ from typing import Any, Union
 
 import numpy as np
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.errors import RewriteError
-from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType, scalar_key
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Elementwise
 from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
@@ -29,13 +29,6 @@ from dynagraph.ir.shapes import Shape, SymInt, expr_of, same_dim, same_shape
 Scalar = Union[bool, int, float]
 Bindings = dict[str, Any]
 
-# Swapping the operands changes no bit of the result (NaN payloads apart).  Not maximum and minimum of floating point:
-# NumPy's tell which of two zeros of different sign is taken by the order.
-COMMUTATIVE = frozenset({
-    "add", "multiply", "equal", "not_equal", "logical_and", "logical_or", "logical_xor",
-    "bitwise_and", "bitwise_or", "bitwise_xor",
-})
-_COMMUTATIVE_INTEGER = frozenset({"maximum", "minimum", "fmax", "fmin"})
 # Ops whose every element is the operand's where all elements of that are one value.
 _KEEPS_UNIFORM = frozenset({"broadcast_to", "reshape", "transpose", "slice", "copy", "roll", "repeat", "tile"})
 
@@ -296,8 +289,7 @@ def _matches_all(patterns: Sequence[Pattern], nodes: Sequence[Node], bindings: B
 
 def is_commutative(node: Node) -> bool:
     """Whether swapping the two operands keeps every bit of the result."""
-    name = node.op.name
-    return name in COMMUTATIVE or (name in _COMMUTATIVE_INTEGER and not node.args[0].dtype.is_inexact)
+    return node.args[0].dtype.kind in node.op.commutative
 
 
 def uniform_value(node: Node) -> Scalar | None:
@@ -488,7 +480,6 @@ def replace(node: Node, new: Node) -> None:
 
 
 __all__ = [
-    "COMMUTATIVE",
     "Apply",
     "Attribute",
     "Bindings",

@@ -52,7 +52,7 @@ class ShapeEnv:
     def symbol(self, value: int, number: bool = False) -> "SymInt":
         """A new symbol for a size that was `value` (at least 2: the 0/1-ness of a size is static).
 
-        `number`: it is no size but an integer of the caller's.  Sizes equal to it go by its name.
+        `number`: it is not a size but an integer of the caller's.  Sizes equal to it go by its name.
         """
         if value < 2:
             raise ValueError(f"a symbolic size must be at least 2, got {value}")
@@ -118,8 +118,17 @@ class ShapeEnv:
         elif low is not None and (low > 0 or (op == "<" and low == 0)):
             return False
         holds = bool(_COMPARE[op](left.evaluate(self.values), right.evaluate(self.values)))
-        self.relations[_within_64_bits(left, right) or Relation(op, left, right, holds)] = None
+        relation = _within_64_bits(left, right) or Relation(op, left, right, holds)
+        if relation.left.fits(self.values, MOST) and relation.right.fits(self.values, MOST):
+            self.relations[relation] = None
+        else:
+            self._pin(left.symbols() | right.symbols())
         return holds
+
+    def _pin(self, symbols: Iterable[Symbol]) -> None:
+        """The sizes at hand, from now on guarded: no guard computes with numbers beyond 64 bits."""
+        for symbol in sorted(symbols, key=self._seniority):
+            self.decide("==", IntExpr({(symbol,): 1}), IntExpr.of(self.values[symbol.name]))
 
 
 LEAST, MOST = -(2**63), 2**63 - 1  # what guards compute with

@@ -1,4 +1,4 @@
-"""Sizes as the dispatcher evaluates them."""
+"""Size programs: sizes in the postfix form that the dispatcher evaluates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes with operators: what the gradients of the op table's rows are written with.
+"""Terms: graph nodes with Python operators, with which gradients are written.
 
 A row's `vjp` gives, for each operand, the gradient of some scalar by it, from that by the result; None: it is zero.  Operands
 broadcast without more ado: `ir/passes/backward.py` sums what it is given to the operands' shapes.

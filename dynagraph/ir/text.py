@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.ir.callouts import FunctionCall
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import Symbol
 from dynagraph.ir.ops import Composite, Creation, Elementwise, Library, Movement, Reduction, Scan
@@ -61,8 +61,8 @@ def _op_name(node: Node) -> str:
 def _arguments(node: Node) -> str:
     if node.kind == "get_attr":
         return str(node.target)
-    if node.is_op("call_out"):
-        return _spell_call_out(node, [a.name for a in node.args])
+    if node.is_op("external_call"):
+        return _spell_external_call(node, [a.name for a in node.args])
     return ", ".join([a.name for a in node.args] + [f"{k}={v!r}" for k, v in node.given_attrs.items()])
 
 
@@ -199,7 +199,7 @@ def _tuple(parts: Sequence[str]) -> str:
 Spelling = Callable[[Node, list[str]], str]
 
 
-def _spell_call_out(node: Node, operands: list[str]) -> str:
+def _spell_external_call(node: Node, operands: list[str]) -> str:
     result = node.attrs["result"]
     return node.attrs["call"].spelled(operands) + ("" if result is None else f"[{result}]")
 
@@ -257,7 +257,7 @@ _SPELLING: dict[str, Spelling] = {
     "argmax": _spell_position("argmax"),
     "argmin": _spell_position("argmin"),
     "matmul": _numpy("matmul"),
-    "call_out": _spell_call_out,
+    "external_call": _spell_external_call,
     "constant": lambda node, operands: f"np.{_numpy_dtype(node)}({_python_value(node.attrs['value'])})",
     "full": lambda node, operands: (
         f"np.full({_python_value(node.shape)}, {_python_value(node.attrs['value'])}, dtype=np.{_numpy_dtype(node)})"

@@ -1,0 +1,1 @@
+"""The `dynagraph` command and its subcommands."""

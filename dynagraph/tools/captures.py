@@ -1,4 +1,4 @@
-"""What the compiled functions of a file captured: by a call with example arguments, or by running the file."""
+"""Capture the functions of a file for the tools: by a call with example arguments, or by running the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 
 from dynagraph import api
 from dynagraph._core._dispatch import CompiledFunction
-from dynagraph.compilation import Program
+from dynagraph.driver.attempts import Program
 from dynagraph.errors import DynagraphError
 from dynagraph.tools.targets import (
     Target,
@@ -29,7 +29,7 @@ from dynagraph.tools.targets import (
 )
 
 NEVER_CALLED = "it was never called, or only by compiled functions, whose programs it is part of"
-NOT_FOLLOWED = "what stands behind a break is captured when a call comes there: --run runs the call, and shows the breaks behind it"
+NOT_FOLLOWED = "what comes after a break is captured when a call gets there: --run runs the call, and shows the breaks after it"
 _OFFERS = frozenset({"example_inputs", "EXAMPLE_INPUTS"})
 
 
@@ -121,7 +121,7 @@ def capture_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captur
 
 
 def run_call(name: str, function: Any, arguments: tuple[Any, ...]) -> Captures:
-    """What a call that is run captures: the parts behind breaks, too."""
+    """What a call that is run captures: the parts after breaks, too."""
     _check_fit(name, plain(function), arguments)
     compiled = function if isinstance(function, CompiledFunction) else api.compile(function, mode="max")
     try:

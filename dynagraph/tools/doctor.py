@@ -21,7 +21,7 @@ from rich.table import Table
 
 from dynagraph import api, array_libraries, config
 from dynagraph._core import _dispatch
-from dynagraph.backends import kernel_cache, machine
+from dynagraph.backends import kernel_cache, measured_machine
 from dynagraph.backends.blas import find_blas
 from dynagraph.backends.cuda import cublas, libraries, nvrtc
 from dynagraph.errors import BackendError, CompilerError
@@ -187,7 +187,7 @@ def check_cupy() -> Check:
         return Check("CuPy", WARNING, f"does not import: {one_line(error)}", f"uninstall every cupy package, then {libraries.CURE}")
     refusal = array_libraries.named("cupy").refusal
     if refusal:
-        return Check("CuPy", WARNING, refusal, "functions on its arrays run plainly: install a newer CuPy")
+        return Check("CuPy", WARNING, refusal, "functions on its arrays run eagerly: install a newer CuPy")
     return Check("CuPy", OK, f"{cupy.__version__}, of CUDA {cuda_version(cupy.cuda.runtime.runtimeGetVersion())}")
 
 
@@ -223,10 +223,10 @@ def check_devices() -> Check:
 
 def check_costs() -> Check:
     """Of what `device="auto"` places programs by."""
-    of = machine.identity()
+    of = measured_machine.identity()
     if not of.gpus:
         return Check("costs", NOTE, "not needed: there is no GPU to place programs on")
-    figures = machine.kept_figures(of)
+    figures = measured_machine.kept_figures(of)
     if figures is None:
         return Check("costs", NOTE, "on paper, of an H200",
                      "`dynagraph measure`, or the first function that is compiled with device='auto', measures this machine")

@@ -1,4 +1,4 @@
-"""`dynagraph dump`: everything that one capture came to, storey by storey."""
+"""`dynagraph dump`: what each stage made of one capture: bytecode, guards, graph, passes, loops, kernels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 from rich.console import Console
 from rich.syntax import Syntax
 
-from dynagraph.compilation import Program
-from dynagraph.frontend.program import decode
+from dynagraph.driver.attempts import Program
+from dynagraph.frontend.bytecode.decode import decode
 from dynagraph.ir import text
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.passes.pipeline import run as run_passes
@@ -54,11 +54,22 @@ def artifact_section(name: str) -> Callable[[Captures, Program], str]:
     return section
 
 
+def loops_section(captures: Captures, program: Program) -> str:
+    """The user's loops, then the loop program of the kernels."""
+    if not program.loops:
+        return kernel_loops(captures, program)
+    parts = "\n".join(program.loops)
+    return f"{parts}\n\n{kernel_loops(captures, program)}" if program.captured.has_operations else parts
+
+
+kernel_loops = artifact_section("loops")
+
+
 def placement_section(captures: Captures, program: Program) -> str:
     """For this machine, if it has a GPU, by what was measured on it; else for that of `machines.on_paper`."""
-    from dynagraph.backends.machine import machine_here  # for those who ask for it
-    from dynagraph.backends.several import HOST, place_on
-    from dynagraph.ir.machines import on_paper
+    from dynagraph.backends.device_choice import HOST, place_on
+    from dynagraph.backends.measured_machine import machine_here  # for those who ask for it
+    from dynagraph.ir.machine_model import on_paper
 
     home = HOST if program.graph.library == "numpy" else "cuda:0"
     here = machine_here()
@@ -103,7 +114,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "graph": ("The captured graph, as a table.", graph_section),
     "python": ("The captured graph, as runnable NumPy.", python_section),
     "passes": ("The graph after each pass.", passes_section),
-    "loops": ("The loop program.", artifact_section("loops")),
+    "loops": ("What became of each loop, and why; then the loop program of the kernels.", loops_section),
     "kernels": ("The generated source.", artifact_section("kernels")),
     "placement": ("Which device runs which part under device='auto'; without a GPU here: beside an H200.", placement_section),
     "guards": ("What is checked before the program serves a call.", guards_section),
@@ -132,7 +143,7 @@ def _section_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @_section_options
 @click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
 @click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
-@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts behind its first break are captured.")
+@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts after its first break are captured.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
               help="What loops and kernels are shown for; cuda needs no GPU.")
 @click.option("--arch", type=click.IntRange(min=50), default=90, show_default=True, metavar="NN",

@@ -7,9 +7,12 @@ import json
 
 import click
 
-from dynagraph.frontend.breaks import REASONS, Reason
+from dynagraph.frontend.executor.breaks import REASONS, Reason
+from dynagraph.frontend.loops.reasons import NOT_NATIVE, SIDE_EXITS
 from dynagraph.tools.captures import NEVER_CALLED, NOT_FOLLOWED, Captures, captures_of
 from dynagraph.tools.targets import parse_target
+
+ALL = (*REASONS.values(), *NOT_NATIVE.values(), *SIDE_EXITS.values())
 
 
 @click.command()
@@ -17,7 +20,7 @@ from dynagraph.tools.targets import parse_target
 @click.argument("script_arguments", nargs=-1, metavar="[SCRIPT ARGUMENTS]...")
 @click.option("--args", "expression", help="Arguments of FUNC as a Python expression, such as 'np.ones((3, 4)), 2.0'.")
 @click.option("--shapes", help="Arguments of FUNC as shapes, such as 'f32[3,4] f64[10] 2.0'.")
-@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts behind its first break are captured.")
+@click.option("--run", "runs", is_flag=True, help="Run the call of FUNC, too: so the parts after its first break are captured.")
 @click.option("--reason", metavar="NAME", help="Print the catalogue's entry for a reason, such as array-branch.")
 @click.option("--reasons", is_flag=True, help="List all reasons.")
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
@@ -28,8 +31,8 @@ def explain(target: str | None, script_arguments: tuple[str, ...], expression: s
     FILE.py:FUNC and FILE.py are looked at as `dynagraph dump` does.
     """
     if reasons:
-        rows = [reason_dict(r) for r in REASONS.values()]
-        lines = [f"{r.slug:24}{r.what}" for r in REASONS.values()]
+        rows = [reason_dict(r) for r in ALL]
+        lines = [f"{r.slug:24}{r.what}" for r in ALL]
         click.echo(json.dumps(rows, indent=2) if as_json else "\n".join(lines))
     elif reason is not None:
         row = find_reason(reason)
@@ -48,7 +51,7 @@ def explain(target: str | None, script_arguments: tuple[str, ...], expression: s
 def find_reason(name: str) -> Reason:
     """The row of a reason, by ``array-branch`` or ``ARRAY_BRANCH``."""
     slug = name.lower().replace("_", "-")
-    by_slug = {r.slug: r for r in REASONS.values()}
+    by_slug = {r.slug: r for r in ALL}
     if slug not in by_slug:
         close = difflib.get_close_matches(slug, by_slug, n=1)
         hint = f"did you mean {close[0]}?" if close else "`dynagraph explain --reasons` lists them"
@@ -64,13 +67,14 @@ def reason_dict(reason: Reason) -> dict[str, str]:
 def describe(captures: Captures) -> str:
     """A paragraph on one function."""
     lines = [f"{captures.name}: {verdict(captures)}"]
+    lines += dict.fromkeys(f"  {loop}" for program in captures.programs for loop in program.loops)
     for program in captures.programs:
         captured, compiled = 1e3 * program.capture_seconds, 1e3 * program.compile_seconds
         spent = f"captured in {captured:.1f} ms, compiled in {compiled:.1f} ms"
         lines.append(f"  one graph of {len(program.graph)} nodes, {spent}")
     for reason, count in captures.breaks.items():
         text = reason.replace("; fix: ", "\n    fix: ")
-        happened = "breaks, and goes on behind" if reason in resumed(captures) else "ran eagerly"
+        happened = "breaks, and goes on after it" if reason in resumed(captures) else "ran eagerly"
         lines.append(f"  {happened}{f' ({count} times)' if count > 1 else ''}: {text}")
     if not captures.counters and resumed(captures):
         lines.append(f"  {NOT_FOLLOWED}")
@@ -80,7 +84,7 @@ def describe(captures: Captures) -> str:
 
 
 def resumed(captures: Captures) -> set[str]:
-    """The breaks that a program goes on behind."""
+    """The breaks after which a program goes on."""
     return {p.captured.stop.line for p in captures.programs if p.captured.stop is not None}
 
 
@@ -96,7 +100,7 @@ def verdict(captures: Captures) -> str:
 
 def as_dict(captures: Captures) -> dict[str, object]:
     programs = [
-        {"nodes": len(p.graph), "capture_seconds": p.capture_seconds, "compile_seconds": p.compile_seconds}
+        {"nodes": len(p.graph), "loops": p.loops, "capture_seconds": p.capture_seconds, "compile_seconds": p.compile_seconds}
         for p in captures.programs
     ]
     return {"function": captures.name, "verdict": verdict(captures), "programs": programs, "breaks": captures.breaks}

@@ -1,4 +1,4 @@
-"""`dynagraph measure`: what the devices and links of this machine do, for `device="auto"`."""
+"""`dynagraph measure`: measure the devices and links of this machine, for `device="auto"`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import json
 
 import click
 
-from dynagraph.backends.machine import as_json, identity, kept_figures, machine_of, measure_here
+from dynagraph.backends.measured_machine import as_json, identity, kept_figures, machine_of, measure_here
 from dynagraph.backends.registry import backends_here
 from dynagraph.errors import BackendError, CompilerError, CudaError
-from dynagraph.ir.machines import CLASSES, Device, Link, Machine
+from dynagraph.ir.machine_model import CLASSES, Device, Link, Machine
 from dynagraph.ir.placement import time_text
 from dynagraph.ir.text import align
 

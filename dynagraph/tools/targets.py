@@ -1,4 +1,4 @@
-"""What a command is asked to look at: ``FILE.py`` or ``FILE.py:FUNC``, and arguments to call the function with."""
+"""Command-line targets: ``FILE.py`` or ``FILE.py:FUNC``, and example arguments for the function."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def parse_target(text: str) -> Target:
     if path.is_dir():
         raise click.UsageError(f"{text}: {str(path)!r} is a folder; give FILE.py or FILE.py:FUNC")
     if function and not all(part.isidentifier() for part in function.split(".")):
-        raise click.UsageError(f"{text}: {function!r} is no name of a function; give FILE.py:FUNC")
+        raise click.UsageError(f"{text}: {function!r} is not the name of a function; give FILE.py:FUNC")
     return Target(path, function or None)
 
 

@@ -34,7 +34,7 @@ def run_native(graph: Graph, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         native.release_gil,
         0,
         graph.n_checks,
-        native.call_out,
+        native.external_call,
     )
     entry = _dispatch.Entry(guards, len(arrays), plan)
     return entry.run(arrays)

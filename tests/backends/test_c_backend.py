@@ -17,10 +17,10 @@ from dynagraph.backends.c.backend import estimated_nanoseconds, lower_graph
 from dynagraph.backends.reference import reference
 from dynagraph.backends.toolchain import cpu_features
 from dynagraph.ir import dtypes, optable
-from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.expr import Expr
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.loops import CallOut, Kernel, LibraryCall, Reduce
+from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, Reduce
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.backward import append_gradients
 from dynagraph.ir.passes.batch import append_batched
@@ -657,13 +657,13 @@ def test_gradients_of_calls_and_of_complex_numbers():
 
     def program(b, x):
         u, s = (
-            b.call_out(x, call=FunctionCall("linalg.svd", (Slot(0), False)), result=k, dtype=dtypes.float64, shape=shape)
+            b.external_call(x, call=FunctionCall("linalg.svd", (Slot(0), False)), result=k, dtype=dtypes.float64, shape=shape)
             for k, shape in ((0, (5, 4)), (1, (4,)))
         )
-        spectrum = b.call_out(b.multiply(u, s), call=FunctionCall("fft.rfft", (Slot(0),), takes_out=True), dtype=dtypes.complex128,
-                              shape=(5, 3))  # fmt: skip
+        transform = FunctionCall("fft.rfft", (Slot(0),), takes_out=True)
+        spectrum = b.external_call(b.multiply(u, s), call=transform, dtype=dtypes.complex128, shape=(5, 3))
         size = b.absolute(b.exp(b.multiply(spectrum, spectrum)))
-        return b.sum(b.call_out(size, call=FunctionCall("sort", (Slot(0),)), dtype=dtypes.float64, shape=(5, 3)), axis=(0, 1))
+        return b.sum(b.external_call(size, call=FunctionCall("sort", (Slot(0),)), dtype=dtypes.float64, shape=(5, 3)), axis=(0, 1))
 
     graph = build(program, x)
     (value,) = graph.outputs
@@ -672,7 +672,7 @@ def test_gradients_of_calls_and_of_complex_numbers():
     graph.output_node.set_args((value, *append_gradients(graph, [(value, one)], graph.placeholders)))
     for ours, theirs in zip(run_native(graph, x), reference(graph)(x)):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
-    assert sum(isinstance(step, CallOut) for step in steps(graph)) == 5
+    assert sum(isinstance(step, ExternalCall) for step in steps(graph)) == 5
 
 
 @pytest.mark.parametrize("function", [

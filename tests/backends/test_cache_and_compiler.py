@@ -23,6 +23,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends import kernel_cache, toolchain
+from dynagraph.backends.compiler_runs import CompilerRun
 from dynagraph.backends.kernel_cache import KernelCache, get_library, seal, unseal
 from dynagraph.errors import CompilerError, CompilerTimeoutError
 
@@ -207,18 +208,20 @@ def test_a_compiler_may_have_all_the_time(folder):
         assert was_compiled("int answer(void) { return 43; }")
 
 
-def test_an_interrupted_compilation_leaves_no_process(tmp_path, folder, monkeypatch):
-    tools = toolchain.toolchain()
-    running = []
+def test_an_interrupted_compilation_leaves_no_process(folder, monkeypatch):
+    begun = []
 
-    def interrupted(process, timeout=None):
-        running.append(process)
+    def interrupted(run, seconds):
+        begun.append((run, list(run._running)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(subprocess.Popen, "communicate", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        tools.compile(SOURCE)
-    assert [p.returncode for p in running] == [-signal.SIGKILL]
+    monkeypatch.setattr(CompilerRun, "_sleep", interrupted)
+    for compile in (toolchain.toolchain().compile, get_library):
+        with pytest.raises(KeyboardInterrupt):
+            compile(SOURCE)
+    assert len(begun) == 2
+    for run, processes in begun:
+        assert [p.returncode for p in processes] == [-signal.SIGKILL] and not os.path.exists(run.folder)
 
 
 def test_a_refusal_shows_the_compilers_words_and_keeps_the_source(folder):

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 import dynagraph as dg
-from dynagraph.backends import kernel_cache, machine, toolchain
+from dynagraph.backends import kernel_cache, toolchain
+from dynagraph.backends import measured_machine as machine
 from dynagraph.backends.kernel_cache import STALE_SECONDS, KernelCache, get_library
 from dynagraph.backends.toolchain import Toolchain
 from dynagraph.errors import CompilerError
@@ -85,7 +86,7 @@ def test_what_is_no_file_is_no_entry(folder, monkeypatch, make, kind):
 
 
 def test_an_image_that_does_not_load_is_not_kept(folder, monkeypatch):
-    monkeypatch.setattr(Toolchain, "compile", lambda *args: b"junk")
+    monkeypatch.setattr(Toolchain, "image", lambda *args: b"junk")
     with pytest.raises(CompilerError, match="compiled code does not load"):
         get_library(SOURCE)
     assert not list(folder.glob("*.kernel"))
@@ -284,7 +285,7 @@ def test_locks_are_free_in_a_forked_child():
 
 
 def test_no_module_has_a_lock_that_a_fork_leaves_taken():
-    renewed = {"dynagraph.backends.cuda.nvrtc": "_compiling", "dynagraph.loading": "_lock"}  # they have hooks of their own
+    renewed = {"dynagraph.backends.cuda.nvrtc": "_compiling", "dynagraph.driver.loading": "_lock"}  # they have hooks of their own
     kinds = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
     found = {(name, attribute) for name, module in sys.modules.items() if name.partition(".")[0] == "dynagraph"
              for attribute, value in vars(module).items() if isinstance(value, kinds)}  # fmt: skip

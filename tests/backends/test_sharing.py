@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.backends.c import sharing
+from dynagraph.backends.c import merge_functions as sharing
 from dynagraph.backends.c.backend import lower_graph
-from dynagraph.backends.c.printer import lane_plan
-from dynagraph.backends.c.sharing import share
+from dynagraph.backends.c.merge_functions import share
+from dynagraph.backends.c.reductions import lane_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
 
 pytestmark = pytest.mark.sampled(2)
@@ -32,12 +33,14 @@ def functions(compiled: Callable) -> list[str]:
 # -- each loop has turns that are alike but for offsets, lengths, strides or literals ------------------------------------------
 
 
-def offsets_and_sizes(a):
-    a = a / 8
-    for k in range(20):
-        a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[k, k + 1 :]
-        a[k, k:] *= 0.5
+def eliminate(a, k):
+    a[k + 1 :, k + 1 :] -= a[k + 1 :, k, None] * a[k, k + 1 :]
+    a[k, k:] *= 0.5
     return a
+
+
+def offsets_and_sizes(a):
+    return functools.reduce(eliminate, range(20), a / 8)
 
 
 def sums_of_rows(a):  # lengths on both sides of every choice of lanes
@@ -49,11 +52,12 @@ def sums_of_columns(a):
     return [np.exp(r) for r in rows]
 
 
+def positions_at(a, k):
+    return np.argmax(np.abs(a[k:, k])) + k, a[k, k:].argmin()
+
+
 def positions(a):
-    found = np.zeros(24, dtype=int)
-    for k in range(24):
-        found[k] = np.argmax(np.abs(a[k:, k])) + k
-    return found, [a[k, k:].argmin() for k in range(24)]
+    return list(map(functools.partial(positions_at, a), range(24)))  # a loop would become machine code
 
 
 def strides(a):
@@ -69,13 +73,19 @@ def literals(a, i):
     return whole, fixed, real, [a.astype(t)[k] + t(k / 3) for k in range(8) for t in (np.float32, np.float16, np.complex64)]
 
 
+def swap_at(a, p, k):
+    q = p[k]
+    a[[k, q]] = a[[q, k]]
+
+
+def add_at(a, k):
+    a[[k, k + 3, 2]] += 1  # known places: constants that differ
+
+
 def swaps(a, p):
     a = a.copy()
-    for k in range(16):
-        q = p[k]
-        a[[k, q]] = a[[q, k]]
-    for k in range(12):
-        a[[k, k + 3, 2]] += 1  # known places: constants that differ
+    list(map(functools.partial(swap_at, a, p), range(16)))
+    list(map(functools.partial(add_at, a), range(12)))
     return a
 
 
@@ -130,9 +140,12 @@ def test_shared_functions_give_the_same_bits(name: str, dynamic: bool | None, mo
 
 
 def test_an_unrolled_loop_has_few_functions_and_each_call_names_its_line() -> None:
+    def step(a, k):
+        a[k + 1 :, k:] -= a[k + 1 :, k, None] / a[k, k] * a[k, k:]
+        return a
+
     def eliminate(a):
-        for k in range(64):
-            a[k + 1 :, k:] -= a[k + 1 :, k, None] / a[k, k] * a[k, k:]
+        functools.reduce(step, range(64), a)
 
     compiled = dg.compile(eliminate, backend="c")
     a = RNG.standard_normal((65, 65)) + 20 * np.eye(65)

@@ -14,13 +14,10 @@ is raised is nearly always raised on purpose.  Arrays hold small whole numbers, 
 from __future__ import annotations
 
 import contextlib
-import copy
 import linecache
 import random
 import re
-import signal
 import sys
-import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -30,7 +27,9 @@ from typing import Any
 import numpy as np
 
 import dynagraph as dg
+from tests import statements
 from tests.behaviours.harness import Outcome, RecordingBackend, Walk, assert_same, observe, reached, same_value
+from tests.statements import Hang, Statement, limited, rendered
 
 # -- the program -------------------------------------------------------------------------------------------------------------------
 
@@ -140,27 +139,6 @@ NEEDS = {"guarded": ("Stop",), "steps": ("countdown",)}
 PARAMETERS = {"x": "A", "y": "A", "k": "K", "n": "I", "s": "F", "items": "L", "table": "D", "box": "O"}
 CALLS = 4
 VARIANTS = (0, 0, 1, 2)  # of the arguments, by call: the same twice, other values, another size besides
-
-
-@dataclass
-class Statement:
-    """A line, or a compound statement: headers, each with its body."""
-
-    text: str = ""
-    arms: list[tuple[str, list["Statement"]]] = field(default_factory=list)
-    ends_loop: bool = False  # a loop around it would not end without it
-
-    def lines(self, indent: int) -> Iterator[str]:
-        margin = "    " * indent
-        for line in self.text.splitlines():
-            yield margin + line
-        for header, body in self.arms:
-            yield margin + header
-            yield from rendered(body, indent + 1)
-
-
-def rendered(body: list[Statement], indent: int) -> list[str]:
-    return [line for statement in body for line in statement.lines(indent)] or ["    " * indent + "pass"]
 
 
 @dataclass
@@ -958,10 +936,6 @@ def from_seed(seed: int) -> Program:
 # -- running one -------------------------------------------------------------------------------------------------------------------
 
 
-class Hang(BaseException):
-    """A call that goes on for too long."""
-
-
 NO_END = "the plain call does not end: no program should be like this"
 
 
@@ -994,20 +968,6 @@ def outcomes(program: Program, source: str, wrap: Callable) -> tuple[list[Outcom
     function, state = names["make"]()
     function = wrap(function)
     return [observe(function, arguments(program, names, variant), {}, file) for variant in VARIANTS], state()
-
-
-@contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    def hung(signum: int, frame: Any) -> None:
-        raise Hang(f"more than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, hung)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass
@@ -1072,66 +1032,7 @@ def difference(program: Program, counts: Reached | None = None, plain_only: bool
 def reduced(program: Program, fails: Callable[[Program], bool] | None = None, seconds: float = 20.0) -> Program:
     """The program with statements deleted, or compound ones replaced with a body of theirs, as long as it fails."""
     fails = fails or (lambda p: difference(p) not in (None, NO_END))
-    end = time.monotonic() + seconds
-    progress = True
-    while progress:
-        progress = False
-        for smaller in candidates(program):
-            if time.monotonic() > end:
-                return program
-            try:
-                compile(smaller.source, smaller.filename, "exec")
-            except SyntaxError:
-                continue
-            if fails(smaller):
-                program, progress = smaller, True
-                break
-    return program
-
-
-def candidates(program: Program) -> Iterator[Program]:
-    for count in (8, 4, 2):  # runs of statements at the top first
-        for start in range(0, len(program.body) - count + 1, max(1, count // 2)):
-            yield Program(program.body[:start] + program.body[start + count :], program.sharing, program.seed)
-    for path in paths(program.body):
-        for new in replacements(lookup(program.body, path)):
-            body = copy.deepcopy(program.body)
-            inner, index = parent(body, path)
-            inner[index : index + 1] = copy.deepcopy(new)
-            yield Program(body, program.sharing, program.seed)
-    if program.sharing:
-        yield Program(program.body, "", program.seed)
-
-
-def replacements(statement: Statement) -> Iterator[list[Statement]]:
-    if statement.ends_loop:
-        return
-    yield []
-    for number, (_, body) in enumerate(statement.arms):
-        yield body
-        if len(statement.arms) > 1:
-            yield [Statement(statement.text, statement.arms[:number] + statement.arms[number + 1 :])]
-
-
-Path = tuple[tuple[int, int], ...]  # (statement, arm) down to the last, whose arm does not matter
-
-
-def paths(body: list[Statement], prefix: Path = ()) -> Iterator[Path]:
-    for index in reversed(range(len(body))):
-        yield (*prefix, (index, 0))
-        for number, (_, inner) in enumerate(body[index].arms):
-            yield from paths(inner, (*prefix, (index, number)))
-
-
-def parent(body: list[Statement], path: Path) -> tuple[list[Statement], int]:
-    for index, arm in path[:-1]:
-        body = body[index].arms[arm][1]
-    return body, path[-1][0]
-
-
-def lookup(body: list[Statement], path: Path) -> Statement:
-    inner, index = parent(body, path)
-    return inner[index]
+    return statements.reduced(program, fails, seconds, lambda p: [Program(p.body, "", p.seed)] if p.sharing else [])
 
 
 def report(program: Program, shrink: float = 20.0) -> str:

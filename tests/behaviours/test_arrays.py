@@ -977,6 +977,17 @@ def break_in_a_comprehension():
 
 
 @behaviour("B")
+def break_in_a_comprehension_with_a_cell():
+    def f(x):
+        y = x + 1
+        first = [float((y * k).sum()) + sum(k for _ in range(2)) for k in range(3)]
+        second = [sum(k + v for v in first) for k in range(3)]
+        return y + 1, first, second
+
+    return f, lambda: (four(),)
+
+
+@behaviour("B")
 def break_in_a_generator():
     def f(x):
         def sums(y):

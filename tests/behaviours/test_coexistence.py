@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.frontend.capture import capture
+from dynagraph.frontend.executor.capture import capture
 from tests.sampling import examples
 
 HERE = os.path.abspath(__file__)
@@ -801,7 +801,7 @@ def test_a_finalizer_that_changes_what_is_guarded_while_it_is_captured(monkeypat
         return x * Scale.factor
 
     Scale.factor = 1.0
-    monkeypatch.setattr("dynagraph.compilation.capture", interrupted)
+    monkeypatch.setattr("dynagraph.driver.compilation.capture", interrupted)
     compiled = dg.compile(f)
     np.testing.assert_array_equal(compiled(X), X * Scale.factor)
     assert Scale.factor == 2.0 + failures
@@ -1186,7 +1186,7 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):
     import collections, random, signal
     import numpy as np
     import dynagraph as dg
-    from dynagraph import loading
+    from dynagraph.driver import loading
 
     loading.compiler()
 

@@ -26,6 +26,42 @@ def given(*others):
     return lambda: (line(), copy.deepcopy(next(turn)))
 
 
+# ---- operators by name, and the order of ordered dicts
+
+
+@behaviour("1")
+def operators_of_containers_by_name():
+    def f(x, items):
+        found = [items.__eq__([1, 2]), items.__eq__((1, 2)), items.__add__([3]), items.__rmul__(2), items.__lt__([5])]
+        found += [items.__ne__(3), list.__add__([1], [2])]
+        found += [(1, 2).__mul__(2), {1: 2}.__eq__({1: 2}), {1: 2}.__or__({3: 4}), {1: 2}.__ror__({3: 4})]
+        found += [{1}.__eq__([1]), {1, 2}.__and__({2}), {1, 2}.__sub__({2}), {1}.__rsub__({1, 5}), {1}.__or__([2])]
+        return x * 2, found
+
+    return f, lambda: (line(), [1, 2])
+
+
+@behaviour("1")
+def operators_of_arrays_by_name():
+    def f(x, y):
+        z = x * 2
+        z.__iadd__(1)
+        z.__imul__(y)
+        seen = x.__len__(), x.__getitem__(2), list(x.__iter__())
+        return z, x.__radd__(2), x.__rsub__(y), x.__rpow__(2), seen
+
+    return f, lambda: (line(), line() + 1)
+
+
+@behaviour("1")
+def ordered_dicts_are_equal_in_the_same_order():
+    def f(x, one, other):
+        made = OrderedDict(a=1, b=2)
+        return x * 2, one == other, one != other, made == one, made == other, made == {"b": 2, "a": 1}, made.__eq__(other)
+
+    return f, lambda: (line(), OrderedDict(a=1, b=2), OrderedDict(b=2, a=1))
+
+
 # ---- 1: input lists
 
 

@@ -3,13 +3,17 @@
 # ruff: noqa: B006, B007, B008, B009, C400, C408, C417, E731, PIE800, PIE804, RUF017, UP033
 
 import bisect
+import collections
 import functools
 import itertools
 import operator
 import struct
+import traceback
 import zlib
 
 import numpy as np
+
+import dynagraph as dg
 
 from .harness import behaviour, collected
 
@@ -2380,4 +2384,65 @@ def close_of_a_generator_that_returns():
     return f, lambda: (line(),)
 
 
+@behaviour("1")
+def reduce_of_many():
+    def f(x):
+        return functools.reduce(operator.add, range(200)) + x, operator.indexOf(range(200), 150), operator.countOf(range(200), 5)
+
+    return f, lambda: (line(),)
+
+
+@behaviour("1")
+def reduce_of_nothing():
+    def f(x):
+        try:
+            functools.reduce(operator.add, [])
+        except TypeError as e:
+            return x * 2, str(e), e.__context__
+
+    return f, lambda: (line(),)
+
+
+@behaviour("1")
+def counts_and_places_by_module_operator():
+    def f(x):
+        counts = collections.Counter("abracadabra")
+        places = operator.indexOf(iter([1, 2, 3]), 3), operator.countOf((1, 2, 1.0), 1)
+        return x * counts.most_common(1)[0][1], counts.most_common(2), counts.most_common(-1), counts.most_common(), places
+
+    return f, lambda: (line(),)
+
+
+@behaviour("1")
+def too_many_arguments_besides_keyword_only_ones():
+    def callee(x, *, by=1):
+        return x * by
+
+    def f(x):
+        try:
+            callee(x, 2, by=3)
+        except TypeError as e:
+            return x * 2, str(e)
+
+    return f, lambda: (line(),)
+
+
 test_functions = collected(__name__)
+
+
+def test_functions_in_c_have_no_frames():
+    """The Python that is followed in their place is not in tracebacks."""
+
+    def divide(a, b):
+        return a / b
+
+    def f(x):
+        try:
+            functools.reduce(divide, [1, 0])
+        except ZeroDivisionError as e:
+            return x * 2, e
+
+    def names(function):
+        return [place.name for place in traceback.extract_tb(function(line())[1].__traceback__)]
+
+    assert names(dg.compile(f, fullgraph=True)) == names(f) == ["f", "divide"]

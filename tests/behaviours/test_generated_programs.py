@@ -7,7 +7,8 @@ import random
 import pytest
 
 from tests import sampling
-from tests.behaviours.programs import Reached, Statement, difference, from_seed, outcomes, reduced, report
+from tests.behaviours.programs import Reached, difference, from_seed, outcomes, reduced, report
+from tests.statements import every
 
 PROGRAMS, CHUNK = 2000, 50
 SHOWN = 2  # failing programs that a chunk makes smaller and shows
@@ -50,12 +51,5 @@ def test_programs_are_made_smaller() -> None:
 
     program = next(p for p in map(from_seed, range(1000)) if len(p.body) > 6 and writes(p))
     small = reduced(program, writes)
-    assert sum(1 for _ in statements(small.body)) <= 3, small.source
+    assert sum(1 for _ in every(small.body)) <= 3, small.source
     assert "log.append" in small.source
-
-
-def statements(body: list[Statement]):
-    for statement in body:
-        yield statement
-        for _, inner in statement.arms:
-            yield from statements(inner)

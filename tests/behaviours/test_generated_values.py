@@ -17,7 +17,7 @@ import pytest
 
 import dynagraph as dg
 from tests import sampling
-from tests.door.test_result_layouts import LAYOUTS, seen, unaligned
+from tests.doors.test_result_layouts import LAYOUTS, seen, unaligned
 
 PROGRAMS, CHUNK = 200, 50
 DTYPES = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import math
 import os
@@ -499,6 +500,20 @@ def warnings_name_the_users_line():
         y = x * 2
         warnings.warn("here", Noted, stacklevel=1)
         return helper(y) + 1
+
+    return f, lambda: (four(),)
+
+
+@behaviour("B")
+def warnings_count_no_frame_of_a_function_in_c():
+    print_warnings(lambda message, filename, lineno: print(message, Path(filename).name, lineno))
+
+    def add(a, b):
+        warnings.warn("whoever called reduce", Noted, stacklevel=2)
+        return a + b
+
+    def f(x):
+        return functools.reduce(add, [x, x * 2, x * 3])
 
     return f, lambda: (four(),)
 

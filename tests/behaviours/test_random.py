@@ -498,7 +498,7 @@ def test_generators_made_inside_do_not_hinder_indices() -> None:
 
 
 def test_functions_of_numpy_that_raise_around_draws() -> None:
-    """What is called out may raise, and then the whole call runs plainly: it must not draw twice."""
+    """An external call may raise, and then the whole call runs eagerly: it must not draw twice."""
 
     def f(rng, x):
         made = np.random.default_rng(3).random(2)

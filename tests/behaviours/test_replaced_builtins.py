@@ -1,4 +1,4 @@
-"""Builtins that the program replaces: calls run plainly meanwhile, and are compiled when the originals are back."""
+"""Builtins that the program replaces: calls run eagerly meanwhile, and are compiled when the originals are back."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def test_print_is_the_programs_own(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fullgraph_says_which_builtin(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = dg.compile(scaled, backend="reference", fullgraph=True)
     monkeypatch.setattr(builtins, "sorted", lambda x: list(x))
-    with pytest.raises(CaptureError, match=r"not what it was when dynagraph was imported \(sorted\)"):
+    with pytest.raises(CaptureError, match=r"was replaced after dynagraph was imported \(sorted\)"):
         compiled(np.arange(4.0), 3)

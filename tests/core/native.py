@@ -40,7 +40,7 @@ int negate_in_place(void *const *p, const int64_t *sizes, const dg_runtime *rt, 
     double *a = p[1];
     *(char *)p[2] = a[0] < 0;
     if (*(char *)p[2])
-        return DG_REFUSED;
+        return DG_BAILED_OUT;
     for (int k = 0; k < 4; ++k)
         a[k] = -a[k];
     return 0;
@@ -73,12 +73,12 @@ int imaginary(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_sto
     return 0;
 }
 
-/* calls out with its input of 4 elements, read backwards, for 4 of output 0 */
+/* makes an external call with its input of 4 elements, read backwards, for 4 of output 0 */
 int calls_out(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)
 {
     const int64_t shape[] = {4}, backwards[] = {-8}, forwards[] = {8};
     const dg_array operand = {(double *)p[0] + 3, shape, backwards, 1, 12}, result = {p[1], shape, forwards, 1, 12};
-    return rt->call_out(p[3], 7, sizes, 1, &operand, 1, &result);
+    return rt->external_call(p[3], 7, sizes, 1, &operand, 1, &result);
 }
 
 int nothing(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop) { return 0; }

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import Entry, GuardError, Launcher, NativePlan, PythonPlan
+from dynagraph._core._dispatch import Entry, GuardError, Launcher, NativeLoop, NativePlan, PythonPlan
 from tests import sampling
 
 EXPECTED = ValueError, TypeError, OverflowError, RecursionError, GuardError
@@ -72,6 +72,13 @@ LAUNCHES: tuple[tuple, ...] = (
     (1, 64, 32, 4, (("input", 0), ("output", 0), ("temp", 16), ("value", 1), ("size", 0))),
     (len, len, (0, 1), (("input", 0, 0), ("input", 0, 8), ("output", 0, 0), ("temp", 0, 0), None)),
 )
+PARAMETERS: tuple[tuple, ...] = (
+    ("int", 0), ("float", 1), ("complex", 2), ("scalar", 4, F8), ("array", 5, F8, 2, True), ("object", 11), ("none", 0),
+)  # fmt: skip
+EXITS: tuple[tuple, ...] = (
+    ("return", ("choose", 0, (("int", 0), ("tuple", (("scalar", 4, F8), ("owned", 11), ("none",)))))),
+    ("tail", (("call", max, (("const", 1), ("parameter", 6))), ("list", (("complex", 2), ("object", 11))))),
+)
 LEAVES: tuple[Any, ...] = (
     0, 1, 2, 3, -1, 7, 8, 9, 16, 255, 256, 511, 512, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**60, 2**61, 2**62, 2**63 - 1, 2**63,
     2**64, -(2**31), -(2**63), 2**63 - 8, 1.5, float("nan"), True, None, "", "x", "s", "+", "view", "array", "\ud800", b"", (),
@@ -129,6 +136,7 @@ def one_of_each(rng: random.Random) -> None:
     attempt(
         NativePlan, 8, None, 2, outputs, often((("s", 0), 8, "*")), recipe, True, 2, 0, None, (), often((8, (("s", 0), 8, "*")))
     )
+    attempt(NativeLoop, 8, None, often(PARAMETERS), rng.choice((12, 12, -1, 2**20)), often(EXITS), len, None)  # never run
     results, launches, values = often(((F8, (6,), -1),)), often(LAUNCHES), often(((1, 8),))
     attempt(
         Launcher().prepare, 8, 2, 2, values, results, often(16), launches, often(((("s", 0),),)), 2**31, 1024, 0, np.ndarray,
@@ -142,6 +150,7 @@ def test_what_is_mutated_is_good() -> None:
     entry = Entry(whole, 16, plan, (CELL,))
     assert entry.check(VALUES) is None
     assert len(entry.call(VALUES)) == len(RECIPES)
+    assert NativeLoop(8, None, PARAMETERS, 12, EXITS, len, None).exits_taken == (0, 0)
 
 
 def test_mutations_raise() -> None:

@@ -47,7 +47,7 @@ def making(recipe: tuple, *values: Any, outputs: tuple = ()) -> Any:
     return Entry((), 8, PythonPlan(lambda: outputs, 0, recipe)).run(values)
 
 
-# -- plans that write into inputs, and refuse calls -----------------------------------------------------------------------------
+# -- plans that write into inputs, and bail out ------------------------------------------------------------------------------
 
 
 def negating(kind: str) -> Entry:
@@ -71,10 +71,10 @@ def test_outputs_into_inputs(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["native", "python"])
-def test_a_program_refuses_a_call_and_nothing_happens(kind: str) -> None:
+def test_a_program_bails_out_and_nothing_happens(kind: str) -> None:
     x = np.arange(-1.0, 3.0)
     entry, other = negating(kind), object()
-    with pytest.raises(GuardError, match="refuses"):
+    with pytest.raises(GuardError, match="bails out"):
         entry.run((x,))
     assert entry.run_or((x,), other) is other and entry.call_or((x,), other) is other
     assert x.tolist() == [-1, 0, 1, 2]
@@ -605,7 +605,7 @@ def test_generated_code_calls_out(release_gil: bool) -> None:
 
 
 @pytest.mark.parametrize("release_gil", [False, True])
-def test_a_call_out_that_raises_refuses_the_call(release_gil: bool) -> None:
+def test_an_external_call_that_raises_bails_out(release_gil: bool) -> None:
     def fails(*_: Any) -> None:
         raise ValueError("not today")
 
@@ -613,7 +613,7 @@ def test_a_call_out_that_raises_refuses_the_call(release_gil: bool) -> None:
     assert entry.call_or((np.arange(4.0),), Tail(lambda: "plainly")) == "plainly"
 
 
-def test_an_interrupt_comes_out_of_a_call_out() -> None:
+def test_an_interrupt_comes_out_of_an_external_call() -> None:
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -622,7 +622,7 @@ def test_an_interrupt_comes_out_of_a_call_out() -> None:
 
 
 @pytest.mark.parametrize("error", [OSError, KeyboardInterrupt, SystemExit])
-def test_what_a_handler_raises_in_a_call_out_is_raised_in_the_plain_function(error: type[BaseException]) -> None:
+def test_what_a_handler_raises_in_an_external_call_is_raised_in_the_plain_function(error: type[BaseException]) -> None:
     """As if the signal had come when the plain function began."""
 
     def handler(*_: Any) -> None:
@@ -645,7 +645,7 @@ def test_what_a_handler_raises_in_a_call_out_is_raised_in_the_plain_function(err
 
 
 def test_what_is_called_out_must_be_callable() -> None:
-    with pytest.raises(TypeError, match="call_out=3 is not callable"):
+    with pytest.raises(TypeError, match="external_call=3 is not callable"):
         calling_out(3)
 
 

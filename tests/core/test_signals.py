@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dynagraph._core import _dispatch
-from dynagraph.signals import is_of_signal
+from dynagraph.driver.signals import is_of_signal
 
 
 def plain(number: int, frame: Any) -> None:

@@ -14,7 +14,7 @@ from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.native_call import native_call
 from dynagraph.ir import dtypes, optable
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.machines import CLASSES, Device, Link, Machine
+from dynagraph.ir.machine_model import CLASSES, Device, Link, Machine
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.passes.place import Seconds
 from dynagraph.ir.placement import Placement
@@ -120,7 +120,7 @@ def structure(placement: Placement) -> str:
 
 # -- devices that are none --------------------------------------------------------------------------------------------------------
 class Fleet:
-    """Backends for devices, on the host's memory: programs refuse arrays that lie on another device; moves are noted."""
+    """Backends for devices, on the host's memory: programs bail out for arrays that lie on another device; moves are noted."""
 
     def __init__(self, backends: Mapping[str, Backend]):
         self.lies: dict[int, tuple[np.ndarray, str]] = {}  # by id; the arrays are kept, or others would get their ids

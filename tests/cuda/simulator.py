@@ -1,7 +1,7 @@
 """Run a placement on paper: devices and links work at the same time, each on one thing after another.
 
-Takes the very steps of the executor (`backends/placed.py`), and refuses what could not run: operands that have not arrived, lie on
-another device, or were let go of, and more memory than a device has.
+Takes the very steps of the executor (`backends/multi_device.py`), and refuses what could not run: operands that have not arrived,
+lie on another device, or were let go of, and more memory than a device has.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from dynagraph.backends.placed import MoveStep, RunStep, Schedule, Step, schedule
+from dynagraph.backends.multi_device import MoveStep, RunStep, Schedule, Step, schedule
 from dynagraph.ir.graph import Node
 from dynagraph.ir.placement import Placement
 

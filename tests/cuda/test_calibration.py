@@ -15,17 +15,17 @@ from click.testing import CliRunner
 
 import dynagraph as dg
 from dynagraph.backends import calibration, kernel_cache
-from dynagraph.backends import machine as machine_module
+from dynagraph.backends import measured_machine as machine_module
 from dynagraph.backends.calibration import Figures, measure
 from dynagraph.backends.cuda import driver
 from dynagraph.backends.cuda.backend import lower_graph
 from dynagraph.backends.executable import Backend, Executable
-from dynagraph.backends.machine import Identity, as_json, from_json, identity, keep, kept_figures, machine_here, machine_of
+from dynagraph.backends.measured_machine import Identity, as_json, from_json, identity, keep, kept_figures, machine_here, machine_of
 from dynagraph.backends.registry import BACKENDS, backends_here, get_backend
 from dynagraph.errors import PlacementError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.loops import Kernel
-from dynagraph.ir.machines import CLASSES, CPU, H200, Device, Link, on_paper
+from dynagraph.ir.machine_model import CLASSES, CPU, H200, Device, Link, on_paper
 from dynagraph.ir.passes.estimate import seconds_on
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.tools.cli import main
@@ -441,7 +441,7 @@ def test_what_cannot_be_measured_is_placed_by_paper(
     monkeypatch.setattr(machine_module, "measure", broken)
     for _ in range(2):
         assert "costs on paper" in compiled_placement()
-    assert measured == ["asked"] and "were not measured; places are chosen by figures on paper: MemoryError" in caplog.text
+    assert measured == ["asked"] and "were not measured; devices are chosen by data sheets: MemoryError" in caplog.text
 
 
 def test_numbers_that_cannot_be_are_not_kept(measured: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

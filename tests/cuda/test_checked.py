@@ -206,7 +206,7 @@ def test_loads_beyond_the_end_of_an_argument(cp: Any, monkeypatch: pytest.Monkey
     where = f"test_checked.py:{line_of(f, '# the sum')}"
     assert text == (
         f"kernel k0 reaches for element 40 of argument prices, which has elements 0 to 39: add  ({where}). This is a bug of "
-        "dynagraph's: please report it; under dg.disable() the function runs plainly"
+        "dynagraph's: please report it; under dg.disable() the function runs eagerly"
     )
 
 

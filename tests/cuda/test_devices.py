@@ -10,8 +10,8 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends.cuda import driver
-from dynagraph.backends.several import place_on
-from dynagraph.ir.machines import CLASSES, on_paper
+from dynagraph.backends.device_choice import place_on
+from dynagraph.ir.machine_model import CLASSES, on_paper
 from dynagraph.ir.passes.pipeline import run as run_passes
 from tests.cuda.device import QueuedDevice
 
@@ -52,7 +52,7 @@ def test_arguments_lie_in_any_way(device: QueuedDevice, where: str, monkeypatch:
 
     slow = {"bandwidth": 1.0, "additions": dict.fromkeys(CLASSES, 1.0), "products": dict.fromkeys(CLASSES, 1.0)}
     machine = on_paper(count=2).measured({"cpu": slow})
-    monkeypatch.setattr("dynagraph.backends.several.machine_here", lambda backends: machine)
+    monkeypatch.setattr("dynagraph.backends.device_choice.machine_here", lambda backends: machine)
     compiled = dg.compile(f, device=where, fullgraph=True)
     for x in (X, np.asfortranarray(X), X.repeat(2, 1)[:, ::2], np.asfortranarray(X)[::-1]):
         for _ in range(2):

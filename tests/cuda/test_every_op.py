@@ -40,7 +40,7 @@ def device_tolerance(case: Case) -> int | None:
     return tolerance(case) if kind != "c" else max(ULP, tolerance(case) or 0)
 
 
-NO_OPERANDS = ("complex_accumulate",)  # its result is no operand again
+NO_OPERANDS = ("complex_accumulate",)  # its result is not an operand again
 BATCH = 24  # cases of an op that one source computes
 
 

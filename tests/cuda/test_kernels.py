@@ -14,7 +14,7 @@ import dynagraph as dg
 from dynagraph.array_libraries import CuPy
 from dynagraph.backends.cuda import backend
 from dynagraph.backends.cuda.printer import Variant, print_program
-from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, Rows, Scanned, Tiled, Walked, schedule
+from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, ParallelScan, Rows, SerialScan, Tiled, schedule
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.loops import Kernel
@@ -89,14 +89,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "few columns": (lambda x: x.max(axis=0), (normal(1000, 5),), Columns),
     "columns in batches": (lambda x: x.sum(axis=1), (normal(4, 50, 40),), Columns),
     "tall columns": (lambda x: x.sum(axis=0), (normal(20000, 33),), Columns),
-    "running sums": (lambda x: np.cumsum(x, axis=1), (normal(7, 1000),), Scanned),
-    "running maxima": (lambda x: np.maximum.accumulate(x), (normal(700),), Scanned),
-    "running sums of columns": (lambda x: np.cumsum(x, axis=0), (normal(200, 9),), Scanned),
-    "long running sums": (lambda x: np.cumsum(x, axis=1) * 2, (normal(2, 40001, dtype=np.float64),), Scanned),
-    "long running maxima": (lambda x: np.maximum.accumulate(x), (normal(30000),), Scanned),
-    "long running products": (lambda x: np.cumprod(x), (RNG.integers(0, 3, 20000),), Scanned),
-    "running sums of many columns": (lambda x: np.cumsum(x, axis=0), (normal(3, 70000),), Walked),
-    "running differences": (lambda x: np.subtract.accumulate(x), (normal(50),), Walked),
+    "running sums": (lambda x: np.cumsum(x, axis=1), (normal(7, 1000),), ParallelScan),
+    "running maxima": (lambda x: np.maximum.accumulate(x), (normal(700),), ParallelScan),
+    "running sums of columns": (lambda x: np.cumsum(x, axis=0), (normal(200, 9),), ParallelScan),
+    "long running sums": (lambda x: np.cumsum(x, axis=1) * 2, (normal(2, 40001, dtype=np.float64),), ParallelScan),
+    "long running maxima": (lambda x: np.maximum.accumulate(x), (normal(30000),), ParallelScan),
+    "long running products": (lambda x: np.cumprod(x), (RNG.integers(0, 3, 20000),), ParallelScan),
+    "running sums of many columns": (lambda x: np.cumsum(x, axis=0), (normal(3, 70000),), SerialScan),
+    "running differences": (lambda x: np.subtract.accumulate(x), (normal(50),), SerialScan),
     "scattered": (scattered, (normal(50), places(20, 50)), Owned),
     "scattered rows": (scattered, (normal(50, 7), places(40, 50)), Owned),
     "few scattered": (scattered, (normal(50), places(9, 50)), Ordered),
@@ -107,7 +107,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], type]] = {
     "counted": (added, (RNG.integers(0, 9, 30), places(3000, 30), RNG.integers(0, 9, 3000)), Map),
     "gathered": (lambda x, k: x[k] + 1, (normal(50, 4), RNG.integers(0, 50, 70)), Map),
     "halves": (lambda x: (softmax(x), x.sum(axis=0)), (normal(20, 64, dtype=np.float16),), Rows),
-    "running sums of complex numbers": (lambda x: np.cumsum(x, axis=1), (normal(3, 700) + 1j * normal(3, 700),), Scanned),
+    "running sums of complex numbers": (lambda x: np.cumsum(x, axis=1), (normal(3, 700) + 1j * normal(3, 700),), ParallelScan),
     "complex": (lambda x: (x * x.conj(), x.sum(axis=1)), (normal(20, 30) + 1j * normal(20, 30),), Rows),
     "complex rows of a block": (lambda x: x.sum(), (normal(8, 300) + 1j * normal(8, 300),), Rows),
     "complex columns": (lambda x: x.sum(axis=0), (normal(300, 40) + 1j * normal(300, 40),), Columns),
@@ -274,10 +274,11 @@ def test_the_emulator_finds_what_is_planted() -> None:
     with pytest.raises(Exception, match="race"):
         source.run(graph, x, races=True)
     graph, _ = graph_of(lambda x: x * 2 + 1, normal(1003))
-    source = _Sabotaged(lambda text: text.replace("n = 251;", "n = 260;").replace("+ 4 <= 1003", "+ 4 <= 1040"))
+    bound = "(4 + i0_first) <= {}"
+    source = _Sabotaged(lambda text: text.replace("n = 251;", "n = 260;").replace(bound.format(1003), bound.format(1040)))
     with pytest.raises(Exception, match="CUDA error 719"):
         source.run(graph, emulator.guarded_copy(normal(1003), 16))
-    assert print_program(backend.lower_graph(run_passes(graph))).text.count("+ 4 <= 1003") == 1
+    assert print_program(backend.lower_graph(run_passes(graph))).text.count(bound.format(1003)) == 1
 
 
 class _Sabotaged:

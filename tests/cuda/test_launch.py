@@ -21,7 +21,7 @@ from dynagraph.backends.cuda.driver import CuPyDriver, LaunchFunction, Loaded
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.cuda.state import state
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.ops import OPS
 from tests.cuda import emulator
@@ -253,7 +253,8 @@ def test_products_of_halves_are_the_librarys(device: CountingDevice, fake: Any) 
 def test_what_the_library_has_not_got_is_no_program_of_kernels(fake: Any) -> None:
     graph = Graph(library="cupy")
     x = graph.placeholder("x", Meta(dtypes.float64, (4,)))
-    graph.output([graph.call(OPS["call_out"], x, call=FunctionCall("linalg.nothing", (Slot(0),)), dtype=x.dtype, shape=x.shape)])
+    missing = FunctionCall("linalg.nothing", (Slot(0),))
+    graph.output([graph.call(OPS["external_call"], x, call=missing, dtype=x.dtype, shape=x.shape)])
     with pytest.raises(NotForDevice, match=r"^cupy has no linalg\.nothing$"):
         compile_graph(graph, CuPy("cupy", fake), EmulatedDevice(fake))
 

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dynagraph.backends.cuda import backend
-from dynagraph.backends.cuda.schedule import ASSOCIATIVE
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import interpret
-from dynagraph.ir.loops import Kernel, Reduce, Running
+from dynagraph.ir.loops import Kernel, Reduce, ScanLoop
+from dynagraph.ir.optable import OPS
 from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.split_scans import Parts
@@ -248,7 +248,7 @@ def operands(kind: str, rng: np.random.Generator, dtype: str, shape: Any) -> np.
 SCANNED = ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"]
 SCANS = {
     kind: [d for d in SCANNED if f"{np.dtype(d).char * 2}->{np.dtype(d).char}" in scanned(kind).types]
-    for kind in sorted(ASSOCIATIVE - {"sum", "prod"})
+    for kind in sorted(name for name, row in OPS.items() if row.associative)
 }
 
 
@@ -268,7 +268,7 @@ def test_scans_of_few_long_rows_are_made_in_parts(kind: str) -> None:
         x = operands(kind, rng, dtype, (2, 70))
         graph, _ = graph_of(lambda x: ufunc.accumulate(x, axis=1), x, dynamic=True)
         assert len(kernels(graph)) == 3
-        assert all(s.axis.hint <= 16 for k in kernels(graph) for s in k.body if isinstance(s, Running))
+        assert all(s.axis.hint <= 16 for k in kernels(graph) for s in k.body if isinstance(s, ScanLoop))
         run = emulated(graph, races=n % 4 == 0)
         for length in (2, 15, 16, 17, 32, 33, 150):
             x = operands(kind, rng, dtype, (2, length))

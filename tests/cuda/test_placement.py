@@ -15,13 +15,13 @@ import dynagraph as dg
 from dynagraph.backends import numpy as numpy_backend
 from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.executable import Executable
+from dynagraph.backends.multi_device import MoveStep, RunStep, compile_placed, schedule
 from dynagraph.backends.native_call import native_call
-from dynagraph.backends.placed import MoveStep, RunStep, compile_placed, schedule
 from dynagraph.backends.reference import reference
 from dynagraph.errors import BackendError, GraphError, PlacementError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.machines import A100, CPU, H200, NVLINK4, PCIE_GEN4, PCIE_GEN5, Device, Link, Machine, on_paper, rate_class
+from dynagraph.ir.machine_model import A100, CPU, H200, NVLINK4, PCIE_GEN4, PCIE_GEN5, Device, Link, Machine, on_paper, rate_class
 from dynagraph.ir.passes.estimate import seconds_on
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.place import grouped, place
@@ -183,7 +183,7 @@ def all_on(placement: Placement, name: str) -> float:
     return sum(group.seconds[name] for group in placement.groups)
 
 
-def test_a_call_out_keeps_its_part_on_the_cpu() -> None:
+def test_an_external_call_keeps_its_part_on_the_cpu() -> None:
     def solve_between(a: np.ndarray, b: np.ndarray) -> Any:
         return np.exp(np.linalg.solve(a @ a, b @ b))
 
@@ -192,12 +192,12 @@ def test_a_call_out_keeps_its_part_on_the_cpu() -> None:
     fixed = dict.fromkeys(graph.placeholders, "cuda:0")
     placement = place(graph, ONE_GPU, fixed, outputs=["cuda:0"] * len(graph.outputs))
     by_op = {node.op.name: name for node, name in placement.device.items() if node.kind == "call_function"}
-    assert (by_op["matmul"], by_op["call_out"], by_op["exp"]) == ("cuda:0", "cpu", "cuda:0")
+    assert (by_op["matmul"], by_op["external_call"], by_op["exp"]) == ("cuda:0", "cpu", "cuda:0")
     assert [s.device for s in placement.segments()] == ["cuda:0", "cpu", "cuda:0"]
 
 
 @pytest.mark.parametrize("backend", [reference, c_backend.compile_graph], ids=["reference", "c"])
-def test_a_call_out_whose_results_nothing_uses_is_made(backend: Callable[[Graph], Executable]) -> None:
+def test_an_external_call_whose_results_nothing_uses_is_made(backend: Callable[[Graph], Executable]) -> None:
     """For what it raises."""
 
     def unused(a: np.ndarray) -> Any:
@@ -214,7 +214,7 @@ def test_a_call_out_whose_results_nothing_uses_is_made(backend: Callable[[Graph]
         program(np.zeros((4, 4)))
 
 
-def test_a_gpu_that_has_the_function_takes_the_call_out() -> None:
+def test_a_gpu_that_has_the_function_takes_the_external_call() -> None:
     x = np.eye(2048, dtype=np.float32)
     graph = captured(lambda a: np.exp(np.linalg.inv(a @ a)), x)
     able = ONE_GPU.measured({"cuda:0": {"functions": frozenset({"linalg.inv"})}})
@@ -226,7 +226,7 @@ def test_a_gpu_that_has_the_function_takes_the_call_out() -> None:
 def test_results_of_one_call_stay_together() -> None:
     x = np.eye(64)
     graph = captured(lambda a: np.linalg.eigh(a), x)
-    calls = [node for node in graph.nodes if node.is_op("call_out") and node.attrs["call"].function == "linalg.eigh"]
+    calls = [node for node in graph.nodes if node.is_op("external_call") and node.attrs["call"].function == "linalg.eigh"]
     assert len(calls) == 2
     assert [node for members in grouped(graph, {}) if calls[0] in members for node in members] == calls
 
@@ -468,7 +468,7 @@ def test_what_a_device_cannot_hold_it_cannot_run() -> None:
 
 def test_gpus_have_products_and_no_functions_of_numpys() -> None:
     for gpu in (H200, A100):
-        assert gpu.runs("matmul") and not gpu.runs("call_out") and not gpu.calls("linalg.solve")
+        assert gpu.runs("matmul") and not gpu.runs("external_call") and not gpu.calls("linalg.solve")
     assert CPU.runs("matmul") and CPU.calls("linalg.solve")
 
 
@@ -606,10 +606,10 @@ def test_a_program_shows_its_placement_and_its_parts() -> None:
 
 def test_what_cannot_be_placed_is_refused() -> None:
     graph = captured(lambda a: np.linalg.inv(a), np.eye(4))
-    solver = next(node for node in graph.nodes if node.is_op("call_out"))
-    with pytest.raises(PlacementError, match=r"^place: cuda:0, to which it is fixed, cannot run call_out"):
+    solver = next(node for node in graph.nodes if node.is_op("external_call"))
+    with pytest.raises(PlacementError, match=r"^place: cuda:0, to which it is fixed, cannot run external_call"):
         place(graph, ONE_GPU, {solver: "cuda:0"})
-    with pytest.raises(PlacementError, match=r"^place: no device of cuda:0 can run call_out"):
+    with pytest.raises(PlacementError, match=r"^place: no device of cuda:0 can run external_call"):
         place(graph, Machine((H200,)), dict.fromkeys(graph.placeholders, "cuda:0"))
     with pytest.raises(PlacementError, match=r"input \w+ lies on 'cpu'; the machine has cuda:0: say by `fixed` where it lies"):
         place(graph, Machine((H200,)))
@@ -617,7 +617,7 @@ def test_what_cannot_be_placed_is_refused() -> None:
         place(graph, ONE_GPU, {solver: "cuda:7"})
     with pytest.raises(PlacementError, match="says 7 devices for the"):
         place(graph, ONE_GPU, outputs=["cpu"] * 7)
-    with pytest.raises(PlacementError, match=f"{solver.name} is fixed to cpu, but is no node of graph"):
+    with pytest.raises(PlacementError, match=f"{solver.name} is fixed to cpu, but is not a node of graph"):
         place(graph.copy(), ONE_GPU, {solver: "cpu"})
 
 

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from dynagraph.backends import numpy as numpy_backend
 from dynagraph.backends.c import backend as c_backend
 from dynagraph.backends.executable import Backend
-from dynagraph.backends.placed import MoveStep, compile_placed, schedule
+from dynagraph.backends.multi_device import MoveStep, compile_placed, schedule
 from dynagraph.backends.reference import reference
+from dynagraph.ir.device_segments import earliest_starts, fewest_segments, makespan
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.passes.assign import Problem, Value, assign, crossings
+from dynagraph.ir.passes.labeling import Problem, Value, assign, crossings
 from dynagraph.ir.passes.place import place
 from dynagraph.ir.placement import Placement
-from dynagraph.ir.segments import earliest_starts, fewest_segments, makespan
 from tests.sampling import examples
 
 from .placements import NAMES, Fleet, all_costs, model_cost, random_graph, random_machine, random_seconds, structure

@@ -602,7 +602,7 @@ def test_an_error_behind_a_write_is_the_callers(device: EmulatedDevice, calls: i
 
 
 def test_a_plan_that_fails_is_left_to_the_library(device: EmulatedDevice, caplog: pytest.LogCaptureFixture) -> None:
-    """A handle that is not made, say: that is no reason to do without kernels."""
+    """A handle that is not made, say: that is not a reason to do without kernels."""
 
     def step(x: Any, y: Any) -> Any:
         x += 1

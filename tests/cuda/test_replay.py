@@ -25,14 +25,14 @@ from dynagraph.backends.cuda.replay import (
     Replayer,
 )
 from dynagraph.backends.registry import get_backend
-from dynagraph.decorated import MODES
+from dynagraph.driver.decorated import MODES
 from tests.cuda.device import QueuedDevice
 from tests.cupy_arrays import stand_in
 
 
 @pytest.fixture
 def cp(fake: Any) -> Iterator[Any]:
-    with dg.config.override(stay_eager=False):  # no call runs plainly just to see how long that takes
+    with dg.config.override(stay_eager=False):  # no call runs eagerly just to see how long that takes
         yield fake
 
 

@@ -16,7 +16,7 @@ from dynagraph.backends.cuda.kernels import Launch, Variant
 from dynagraph.backends.cuda.nvrtc import compile_cuda
 from dynagraph.backends.cuda.printer import print_program
 from dynagraph.backends.cuda.program import complete_source
-from dynagraph.backends.cuda.schedule import Map, Ordered, Owned, Rows, Scanned, Sorting, schedule
+from dynagraph.backends.cuda.schedule import Map, Ordered, Owned, ParallelScan, Rows, Sorting, schedule
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.loops import Kernel
@@ -116,7 +116,7 @@ def test_floats_have_owners() -> None:
 
 def test_many_updates_of_floats_are_sorted() -> None:
     """Into buckets: zeros, counts, their running sums in three kernels, the sort."""
-    assert way("float32", "add", 200000) == [Map, Map, Rows, Scanned, Scanned, Sorting, Owned]
+    assert way("float32", "add", 200000) == [Map, Map, Rows, ParallelScan, ParallelScan, Sorting, Owned]
     assert way("float32", "add", 200000, columns=(3,))[-2:] == [Sorting, Owned]
     assert way("float32", "", 200000, size=10**8)[-2:] == [Sorting, Owned]
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.backends import machine as machine_module
-from dynagraph.backends import several
+from dynagraph.backends import device_choice as several
+from dynagraph.backends import measured_machine as machine_module
 from dynagraph.backends.calibration import Figures
 from dynagraph.backends.cuda import driver
-from dynagraph.backends.machine import identity, keep
-from dynagraph.backends.placed import MoveStep, RunStep, compile_placed, schedule
+from dynagraph.backends.measured_machine import identity, keep
+from dynagraph.backends.multi_device import MoveStep, RunStep, compile_placed, schedule
 from dynagraph.backends.reference import reference
 from dynagraph.backends.registry import backends_here
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta
-from dynagraph.ir.machines import CLASSES, on_paper
+from dynagraph.ir.machine_model import CLASSES, on_paper
 from dynagraph.ir.passes.place import place
 from tests.cuda.device import QueuedDevice
 

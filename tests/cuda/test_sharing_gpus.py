@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dynagraph.backends.placed import compile_placed
+from dynagraph.backends.multi_device import compile_placed
 from dynagraph.backends.reference import reference
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Meta, Node
-from dynagraph.ir.machines import CLASSES, Machine, on_paper
-from dynagraph.ir.passes import share as share_pass
+from dynagraph.ir.machine_model import CLASSES, Machine, on_paper
+from dynagraph.ir.passes import split_across_gpus as share_pass
 from dynagraph.ir.passes.place import place
-from dynagraph.ir.passes.share import PAYS, place_and_share, share
+from dynagraph.ir.passes.split_across_gpus import PAYS, place_and_share, share
 from dynagraph.ir.placement import Placement
 from tests.sampling import examples
 

@@ -1,4 +1,4 @@
-"""``python -m tests.cupy_arrays.page`` writes docs/cupy.md from the tables of `frontend/cupy_door.py`."""
+"""``python -m tests.cupy_arrays.page`` writes docs/cupy.md from the tables of `doors/cupy.py`."""
 
 from __future__ import annotations
 
@@ -7,40 +7,48 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dynagraph.array_libraries import OLDEST_CUPY
-from dynagraph.frontend import cupy_door
+from dynagraph.doors import cupy as cupy_door
 
 PAGE = Path(__file__).parents[2] / "docs" / "cupy.md"
 TEXT = """\
 # CuPy arrays
 
-Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) as they take NumPy's, once the program has imported CuPy;
-dynagraph never imports it. They are captured, guarded in C and fused into CUDA kernels of our own, which run on the device that
-the arrays lie on, on CuPy's current stream, with memory of CuPy's pool ([cuda.md](cuda.md)). Matrix products, Fourier
-transforms, linear algebra and sorts are CuPy's own functions, called between kernels. Without NVIDIA's driver (CuPy runs on AMD's
-devices too) a program runs node by node through CuPy's own functions, and is left to the plain call where it is measured to be no
-faster.
+After this page you know which calls of CuPy are captured, and where results differ from CuPy's.
 
-Results are those of CuPy up to rounding: sums are added in another order, functions such as `exp` are CUDA's, without the flushing
-of small float32 numbers to zero that CuPy compiles its kernels with. Gradients (`dg.grad` and its kin) are captured; outside of
-compiled functions they are of NumPy's arrays only.
+```python
+@dg.compile
+def normalised(x):                                   # a cupy.ndarray
+    return (x - x.mean(axis=0)) / x.std(axis=0)
+```
 
-A program is of one library. Where NumPy's arrays meet CuPy's, or arrays of two devices meet, the graph breaks, so that CuPy
-raises its own error; `xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, `np.sum(x)` and their kin of an array of CuPy's
-mean CuPy's functions. A NumPy scalar may be an operand where it does not decide the result's dtype.
+Functions under `dg.compile` take arrays of CuPy ({oldest} or newer) like arrays of NumPy, once the program has imported CuPy.
+dynagraph never imports it. Calls are captured, guarded in C and fused into CUDA kernels. The kernels run on the arrays' device,
+on CuPy's current stream, with memory of CuPy's pool ([cuda.md](cuda.md)). Matrix products, Fourier transforms, linear algebra and
+sorts are library functions, called between kernels. Without NVIDIA's driver (CuPy also runs on AMD devices) a program runs node
+by node through CuPy's own functions, and is left to the plain call if that is measured to be no slower.
 
-What CuPy does otherwise than NumPy is followed as CuPy does it: reductions and single elements are 0-d arrays, `x[0]` is a
-view, new arrays lie in C order whatever the operands' order is, places out of bounds (`x[i]`, `x[i] = v` and `take` by arrays of
-int32 or int64) are those modulo the size, `z @= y` binds a new array, nothing warns. What NumPy would check and CuPy does not
-(negative exponents) breaks, and so does what is computed in another way (`x ** 0.5`, `clip`, `arange` of floats), what leaves the
-device (`.get()`, `float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever is not named here. Where CuPy raises, or gives another
-dtype or shape than was foreseen, the program leaves the call to the plain function (`f.stats.refusals`; the log topic `capture`
-says why).
+## Rules
+
+- **Results** are CuPy's up to rounding: sums are added in another order; functions such as `exp` are CUDA's, without CuPy's
+  flushing of small float32 numbers to zero.
+- **Gradients** (`dg.grad` and the like) work in compiled functions; outside of them they take NumPy arrays only.
+- **One library a program.** If NumPy arrays meet CuPy arrays, or arrays of two devices meet, the graph breaks, so that CuPy
+  raises its own error. `xp = cupy.get_array_module(x)` is followed. `np.exp(x)`, `np.sum(x)` and the like of a CuPy array mean
+  CuPy's functions. A NumPy scalar may be an operand if it does not decide the result's dtype.
+- **CuPy's own behaviour is kept:** reductions and single elements are 0-d arrays, `x[0]` is a view, new arrays lie in C order,
+  indices out of bounds (`x[i]`, `x[i] = v` and `take` by arrays of int32 or int64) are taken modulo the size, `z @= y` binds a
+  new array, nothing warns.
+- **These break:** what NumPy would check and CuPy does not (negative exponents), what CuPy computes in another way (`x ** 0.5`,
+  `clip`, `arange` of floats), what leaves the device (`.get()`, `float(x)`, `if x.sum() > 0:`), `cupy.random`, and whatever is
+  not named here.
+- **Bailing out.** If CuPy raises, or gives another dtype or shape than expected, the plain function does the call
+  (`f.stats.refusals`; the log topic `capture` says why).
 
 This page is written by `python -m tests.cupy_arrays.page`.
 
 ## Ufuncs
 
-With operands and `out=`; by CuPy's name, and by NumPy's.
+With operands and `out=`, by CuPy's or NumPy's name.
 
 {ufuncs}
 
@@ -48,7 +56,7 @@ With operands and `out=`; by CuPy's name, and by NumPy's.
 
 {functions}
 
-By NumPy's name, too: {dispatched}.
+Also by NumPy's name: {dispatched}.
 
 ## Methods and attributes
 
@@ -58,7 +66,7 @@ By NumPy's name, too: {dispatched}.
 
 ## Operators
 
-{operators}; those in place as well. Indices: integers, slices, `None`, `...`, lists and arrays of integers; assignment also by
+{operators}, also in place. Indices: integers, slices, `None`, `...`, lists and arrays of integers; for assignment also
 masks.
 """
 

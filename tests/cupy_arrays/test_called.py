@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.frontend.cupy_door import CALLED
+from dynagraph.doors.cupy import CALLED
 from tests.cupy_arrays.harness import check, put
 
 RNG = np.random.default_rng(1)

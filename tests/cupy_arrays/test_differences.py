@@ -154,7 +154,7 @@ def test_a_break_inside_a_loop_and_inside_a_call(cp: Any) -> None:
 
 
 def test_fullgraph_says_why(cp: Any) -> None:
-    with pytest.raises(CaptureError, match="meet arrays of CuPy"):
+    with pytest.raises(CaptureError, match="NumPy arrays are mixed with CuPy arrays"):
         dg.compile(lambda x, y: x + y, fullgraph=True)(put(cp, X), X)
 
 

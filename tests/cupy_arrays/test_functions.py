@@ -1,4 +1,4 @@
-"""Every callable that the tables of `frontend/cupy_door.py` name: compiled against the library called plainly."""
+"""Every callable that the tables of `doors/cupy.py` name: compiled against the library called plainly."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph.frontend import cupy_door
+from dynagraph.doors import cupy as cupy_door
 from tests.cupy_arrays.harness import by_turns, check
 from tests.cupy_arrays.stand_in import NAMES
 

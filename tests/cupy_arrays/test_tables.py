@@ -1,4 +1,4 @@
-"""The tables of `frontend/cupy_door.py` against what CuPy 14 says of itself (names.json), and against the op table."""
+"""The tables of `doors/cupy.py` against what CuPy 14 says of itself (names.json), and against the op table."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from dynagraph.array_libraries import named
 from dynagraph.backends.device import compile_graph
-from dynagraph.frontend import cupy_door
+from dynagraph.doors import cupy as cupy_door
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import function_of
+from dynagraph.ir.external_calls import function_of
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.ops import OPS
 from tests.cupy_arrays import stand_in

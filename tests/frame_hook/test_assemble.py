@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynagraph.frontend.assemble import call_instead
+from dynagraph.frontend.bytecode.assemble import call_instead
 from tests.frame_hook.watching import watch_one
 
 

@@ -19,7 +19,7 @@ from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import call_watched, is_active, set_watcher
 from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import toolchain
-from dynagraph.frontend.assemble import call_instead
+from dynagraph.frontend.bytecode.assemble import call_instead
 from tests.frame_hook.watching import watch_one
 
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import compiler
 from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import call_unwatched, call_watched, set_watcher, watched
+from dynagraph.driver import compiler
 from dynagraph.markers import is_compiling
 
 greenlet = pytest.importorskip("greenlet")

@@ -12,7 +12,7 @@ import pytest
 
 from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import SKIP, call_unwatched, call_watched, is_active, set_watcher, skip, skipped
-from dynagraph.frontend.assemble import call_instead
+from dynagraph.frontend.bytecode.assemble import call_instead
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import types
 import unittest
 from importlib.machinery import PathFinder, SourceFileLoader
 
-from dynagraph.frontend.assemble import assemble
-from dynagraph.frontend.program import UndecodableCode, decode
+from dynagraph.frontend.bytecode.assemble import assemble
+from dynagraph.frontend.bytecode.decode import UndecodableCode, decode
 
 CHANGED = 0
 

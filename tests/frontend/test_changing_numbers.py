@@ -33,6 +33,26 @@ def test_one_program_serves_all_values(name: str, kind: type) -> None:
     assert compiled.stats.compiles == 2 and compiled.stats.fallbacks == 0
 
 
+def test_attributes() -> None:
+    def plain(x, t):
+        t = t * 0.5
+        return x * t.real, getattr(t, "dtype", None), hasattr(t, "shape"), hasattr(t, "imag")
+
+    compiled = dg.compile(plain, backend="reference")
+    for t in (1.5, 2.5, 3.5, 4.5):
+        y, *others = compiled(X, t)
+        np.testing.assert_array_equal(y, plain(X, t)[0])
+        assert others == [None, False, True]
+    assert compiled.stats.compiles == 2 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+def test_an_attribute_that_floats_have_not() -> None:
+    compiled = dg.compile(lambda x, t: x * (t + 1).T, backend="reference")
+    for t in (1.5, 2.5, 3.5):
+        with pytest.raises(AttributeError, match="'float' object has no attribute 'T'"):
+            compiled(X, t)
+
+
 def outcome(function, *args):
     try:
         return function(*args).tolist()
@@ -91,3 +111,30 @@ def test_a_branch_on_such_a_number_makes_it_a_constant() -> None:
     for t in (2, 3, 5, 7, 4):
         np.testing.assert_array_equal(compiled(X, t), plain(X, t))
     assert not compiled.stats.breaks
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_branch_on_a_number_that_takes_ever_other_values_is_pythons(whole: bool) -> None:
+    def plain(x, t):
+        y = x * t
+        if t > 5.0:
+            y = y + t
+        return y - 1
+
+    compiled = dg.compile(plain, fullgraph=whole)
+    for t in np.linspace(0.5, 12.0, 25).tolist():
+        np.testing.assert_array_equal(compiled(X, t), plain(X, t))
+    assert compiled.stats.compiles == 25 if whole else compiled.stats.compiles <= 15
+    assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("large", [2**63, 2**64 + 5, -(2**63) - 1, 2**70])
+def test_no_guard_computes_with_numbers_beyond_64_bits(large: int) -> None:
+    def plain(x, n):
+        x = x * (2 if n // abs(large) > 3 else 3)
+        return x * 5 if n * n * n > 7 + large else x * 7
+
+    compiled = dg.compile(plain, backend="reference", dynamic=True)
+    with dg.config.override(strict=True):
+        for n in (3, 2**30, 2**61, 2**62, 5, 3):
+            np.testing.assert_array_equal(compiled(X, n), plain(X, n))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import pickle
 import sys
 from collections.abc import Callable
@@ -105,10 +107,7 @@ def test_more_results_than_a_program_gives(n: int) -> None:
 
 def test_more_inputs_than_a_program_takes() -> None:
     def f(xs: list[Any]) -> Any:
-        total = 0.0
-        for x in xs:
-            total = total + x
-        return total
+        return functools.reduce(operator.add, xs, 0.0)
 
     compiled, xs = dg.compile(f), [np.full(2, float(k)) for k in range(300)]
     np.testing.assert_array_equal(compiled(xs), f(xs))

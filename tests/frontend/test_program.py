@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from dynagraph.frontend.assemble import assemble
-from dynagraph.frontend.program import Instruction, Program, Region, UndecodableCode, decode
+from dynagraph.frontend.bytecode.assemble import assemble
+from dynagraph.frontend.bytecode.decode import Instruction, Program, Region, UndecodableCode, decode
 
 HERE = Path(__file__).parent
 LIBRARY = Path(os.__file__).parent

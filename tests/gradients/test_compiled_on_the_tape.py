@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph import differentiation
-from dynagraph.differentiation import _programs
+from dynagraph.autodiff import transforms as differentiation
+from dynagraph.autodiff.transforms import _programs
 
 pytestmark = pytest.mark.sampled(3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.differentiation import pulled_back
+from dynagraph.autodiff.transforms import pulled_back
 
 from .numpy_table import ROWS, WITHOUT
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.frontend import tape
+from dynagraph.autodiff import tape
 
 X = np.array([0.3, -1.2, 2.5])
 Y = np.array([1.5, 0.4, -0.7])

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dynagraph.doors.numpy.external_calls import ROWS as CALLED_OUT
 from dynagraph.errors import GraphError
-from dynagraph.frontend.numpy_door.callouts import ROWS as CALLED_OUT
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot, selected
+from dynagraph.ir.external_calls import FunctionCall, Slot, selected
 from dynagraph.ir.graph import Graph, Location, Meta, Node
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS, Composite, Creation, Library, Movement, Op
@@ -116,7 +116,7 @@ def some(found: list[Case]) -> list[Case]:
 
 @pytest.mark.parametrize("op", TAKES_OPERANDS, ids=lambda op: op.name)
 def test_every_row_gives_what_a_loop_gives(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
-    if op.name != "call_out":
+    if op.name != "external_call":
         monkeypatch.setattr(batch, "_each", pytest.fail)  # all have rules
     for case in some(cases(op)):
 
@@ -150,7 +150,7 @@ def test_few_items(op: str, n: int) -> None:
         assert (got.shape, got.dtype) == ((0, *one.shape), one.dtype)
 
 
-# -- functions that are called out ------------------------------------------------------------------------------------------
+# -- external calls ---------------------------------------------------------------------------------------------------------
 RNG = np.random.default_rng(3)
 MATRIX, STACK, TALL = RNG.normal(size=(3, 3)), RNG.normal(size=(2, 3, 3)), RNG.normal(size=(2, 4, 3))
 POSITIVE = STACK @ STACK.swapaxes(1, 2) + np.eye(3)
@@ -168,7 +168,8 @@ def called(function: str, *args: Any, result: int | None = None, warns: bool = F
     call = FunctionCall(function, tuple(place.get(id(a), a) for a in args), named, warning)
     operands += [np.array(False)] if warns else []
     value = np.asarray(selected(call.run(np, operands), result))
-    return Case(OPS["call_out"], operands, {"call": call, "result": result, "dtype": meta_of(value).dtype, "shape": value.shape})
+    attrs = {"call": call, "result": result, "dtype": meta_of(value).dtype, "shape": value.shape}
+    return Case(OPS["external_call"], operands, attrs)
 
 
 AT_ONCE = [
@@ -208,7 +209,7 @@ def close(got: np.ndarray, want: np.ndarray) -> None:
 
 
 def called_in(graph: Graph) -> int:
-    return sum(node.is_op("call_out") for node in graph.nodes)
+    return sum(node.is_op("external_call") for node in graph.nodes)
 
 
 @pytest.mark.parametrize("case", AT_ONCE, ids=str)
@@ -236,8 +237,15 @@ def test_what_has_no_rule_takes_one_item_after_the_other(case: Case) -> None:
     graph = one_op(case)
     for chosen in subsets(len(case.operands)):
         assert called_in(check(graph, case.operands, chosen, close)) == 1 + ITEMS
-        with pytest.raises(GraphError, match=r"call_out: np\.\w.* is applied to one item after the other, whose number must be"):
-            batched(graph, chosen, ShapeEnv().symbol(3))
+        env = ShapeEnv()
+        many = batched(graph, chosen, env.symbol(ITEMS))
+        assert called_in(many) == 2
+        values = [items_of(case.operands[k], ITEMS) for k in chosen]
+        (got,), (want,) = (run(g, [*values, *case.operands]) for g in (many, batched(graph, chosen)))
+        close(got, want)
+        twice = batched(many, list(range(len(chosen))), env.symbol(2))
+        (got,) = run(twice, [*(np.stack([v, v[::-1]]) for v in values), *values, *case.operands])
+        close(got, np.stack([want, want[::-1]]))
 
 
 def test_no_items_take_no_steps() -> None:
@@ -276,13 +284,14 @@ WITH_OPERANDS = {
     "gather beside": ("gather", lambda n, m: [(n, m), (n,)], lambda n, m: {"axes": (1,), "at": 1}),
     "scatter": ("scatter", lambda n, m: [(n, m), (n, n), (n,)], lambda n, m: {"axes": (1,), "at": 1, "combine": "add"}),
     "vectors": ("matmul", lambda n, m: [(n, m), (m, 1)], lambda n, m: {}),
-    "solve": ("call_out", lambda n, m: [(n, n), (n, m)], lambda n, m: {
+    "solve": ("external_call", lambda n, m: [(n, n), (n, m)], lambda n, m: {
         **called("linalg.solve", MATRIX, POSITIVE[0]).attrs, "shape": (n, m)}),
-    "solve vectors": ("call_out", lambda n, m: [(m, n, n), (n,)], lambda n, m: {
+    "solve vectors": ("external_call", lambda n, m: [(m, n, n), (n,)], lambda n, m: {
         **called("linalg.solve", STACK, MATRIX[0]).attrs, "shape": (m, n)}),
-    "inv": ("call_out", lambda n, m: [(n, m, m)], lambda n, m: {**called("linalg.inv", STACK).attrs, "shape": (n, m, m)}),
-    "sort all": ("call_out", lambda n, m: [(n, m)], lambda n, m: {**called("sort", MATRIX, axis=None).attrs, "shape": (n * m,)}),
-    "fft": ("call_out", lambda n, m: [(n, m)], lambda n, m: {**called("fft.fft", MATRIX, axis=0).attrs, "shape": (n, m)}),
+    "inv": ("external_call", lambda n, m: [(n, m, m)], lambda n, m: {**called("linalg.inv", STACK).attrs, "shape": (n, m, m)}),
+    "sort all": ("external_call", lambda n, m: [(n, m)], lambda n, m: {
+        **called("sort", MATRIX, axis=None).attrs, "shape": (n * m,)}),
+    "fft": ("external_call", lambda n, m: [(n, m)], lambda n, m: {**called("fft.fft", MATRIX, axis=0).attrs, "shape": (n, m)}),
 }  # fmt: skip
 
 
@@ -484,12 +493,12 @@ def _gathered(g: Graph, x: Node) -> Node:
 
 
 def _solution(g: Graph, a: Node, b: Node) -> Node:
-    return call(g, "call_out", a, b, **called("linalg.solve", MATRIX, MATRIX[0]).attrs)
+    return call(g, "external_call", a, b, **called("linalg.solve", MATRIX, MATRIX[0]).attrs)
 
 
 def _determinants(g: Graph, a: Node) -> Node:
-    inverse = call(g, "call_out", a, **called("linalg.inv", STACK).attrs)
-    return call(g, "multiply", call(g, "call_out", a, **called("linalg.slogdet", STACK, result=1).attrs),
+    inverse = call(g, "external_call", a, **called("linalg.inv", STACK).attrs)
+    return call(g, "multiply", call(g, "external_call", a, **called("linalg.slogdet", STACK, result=1).attrs),
                 call(g, "sum", inverse, axis=(1, 2)))
 
 

@@ -1,4 +1,4 @@
-"""Gradients of the op table's rows and of what is called out against PyTorch's, where it is installed: of developers only."""
+"""Gradients of the op table's rows and of external calls against PyTorch's, where it is installed: of developers only."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ ROWS: dict[str, Torch] = {
     "update_slice": update_slice, "concatenate": lambda *xs, axis: torch.cat(xs, dim=axis), "pad": pad,
     "roll": lambda x, shift, axis: torch.roll(x, shift, axis), "tile": lambda x, reps: x.repeat(reps),
     "repeat": lambda x, repeats, axis: x.repeat_interleave(repeats, dim=axis),
-    "copy": torch.clone, "variable": torch.clone, "again": torch.clone,
+    "copy": torch.clone, "variable": torch.clone, "optimization_barrier": torch.clone,
 }  # fmt: skip
 # what PyTorch has no gradient of, or not at all
 WITHOUT = {"floor_divide", "heaviside", *(f"{name}_accumulate" for name in ("subtract", "fmax", "fmin", "hypot", "logaddexp2"))}
@@ -181,7 +181,7 @@ def test_special_operands(name: str) -> None:
             agree(gradients_of(program_of(case), *case.operands, seed=seed), want, str(case))
 
 
-# -- what is called out: ours, PyTorch's, shapes ---------------------------------------------------------------------------
+# -- external calls: ours, PyTorch's, shapes ---------------------------------------------------------------------------
 
 
 def squares(program: Program) -> Program:

@@ -1,4 +1,4 @@
-"""Gradients of functions that are called out: LAPACK's, Fourier transforms, sorts, interpolation; against differences."""
+"""Gradients of external calls: LAPACK's, Fourier transforms, sorts, interpolation; against differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from dynagraph.errors import GradientError
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot, selected
+from dynagraph.ir.external_calls import FunctionCall, Slot, selected
 from dynagraph.ir.graph import Graph, Meta
 from dynagraph.ir.interpreter import interpret
 from dynagraph.ir.ops import OPS
@@ -50,7 +50,7 @@ class Call:
         value = np.asarray(selected(call.run(np, self.operands), self.result))
         first, *others = operands
         dtype = dtypes.from_numpy(value.dtype)
-        return first.call("call_out", *others, call=call, result=self.result, dtype=dtype, shape=value.shape)
+        return first.call("external_call", *others, call=call, result=self.result, dtype=dtype, shape=value.shape)
 
 
 def call(function: str, *arguments: Any, result: int | None = None, **keywords: Any) -> Call:
@@ -118,7 +118,7 @@ def of_hermitian(function: str, **keywords: Any) -> Program:
         result = keywords.get("result")
         value = selected(call.run(np, [np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype.numpy), x.shape)]), result)
         dtype = dtypes.from_numpy(value.dtype)
-        return matrix.call("call_out", call=call, result=result, dtype=dtype, shape=value.shape)
+        return matrix.call("external_call", call=call, result=result, dtype=dtype, shape=value.shape)
 
     return program
 
@@ -318,10 +318,10 @@ def test_calls_of_gradients_that_nothing_uses_are_not_made() -> None:
     (change,) = append_tangents(graph, [(b, seed)], [by_b])
     assert change is None  # it is linear
     (by_a,) = append_gradients(graph, [(by_b, seed)], [a])
-    calls = [node for node in run_passes(graph).nodes if node.is_op("call_out")]
-    assert len(calls) == 2 and len([node for node in graph.nodes if node.is_op("call_out")]) > 2
+    calls = [node for node in run_passes(graph).nodes if node.is_op("external_call")]
+    assert len(calls) == 2 and len([node for node in graph.nodes if node.is_op("external_call")]) > 2
     graph.output_node.set_args((by_a,))
-    calls = [node for node in run_passes(graph).nodes if node.is_op("call_out")]
+    calls = [node for node in run_passes(graph).nodes if node.is_op("external_call")]
     assert len(calls) == 3 and sum(node.must_run for node in calls) == 1  # of the user's nothing is used, but it may raise
 
 
@@ -331,12 +331,12 @@ def test_a_call_of_the_users_is_made_though_a_gradient_makes_it_too() -> None:
     gradient = called("linalg.qr", x, shape=(4, 3), result=0)
     of("linalg.qr", result=0)(x)
     graph.output([x.node])
-    (call,) = (node for node in run_passes(graph).nodes if node.is_op("call_out"))
+    (call,) = (node for node in run_passes(graph).nodes if node.is_op("external_call"))
     assert call.must_run and not gradient.node.must_run
 
 
 @pytest.mark.parametrize("case, said", [
-    (call("histogram_bin_edges", V), "the functions that are called out and have one are bincount, convolve"),
+    (call("histogram_bin_edges", V), "the external calls that have one are bincount, convolve"),
     (call("linalg.qr", normal(4, 3), mode="complete", result=0), "the factors of mode='reduced' have one"),
     (call("linalg.qr", normal(4, 3), mode="raw", result=0), "the factors of mode='reduced' have one"),
     (call("linalg.svd", normal(4, 3), result=0), "there is one with full_matrices=False"),
@@ -377,7 +377,7 @@ def test_one_gradient_for_all_sizes(case: Call, shape: Callable[[Any, Any], tupl
     sizes = tuple(map(env.symbol, x.shape))
     node = graph.placeholder("x", Meta(dtypes.from_numpy(x.dtype), sizes))
     fixed = case(Term(node)).node
-    made = graph.call(OPS["call_out"], node, **{**fixed.attrs, "shape": shape(*sizes)})
+    made = graph.call(OPS["external_call"], node, **{**fixed.attrs, "shape": shape(*sizes)})
     graph.erase(fixed)
     seed = graph.placeholder("seed", made.meta)
     graph.output(append_gradients(graph, [(made, seed)], [node]))

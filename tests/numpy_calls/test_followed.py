@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.frontend.capture import capture
+from dynagraph.frontend.executor.capture import capture
 
 from . import calls, support
 

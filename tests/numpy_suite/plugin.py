@@ -25,7 +25,7 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 import dynagraph as dg
-from dynagraph import compilation
+from dynagraph.driver import compilation
 from tests.numpy_suite.exclusions import reason_for
 from tests.suites import hangs_end, start_clock, stop_clock
 

@@ -12,8 +12,8 @@ import numpy as np
 import dynagraph.ir.optable  # noqa: F401  (fills OPS)
 from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.dtypes import DType, from_numpy
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.ops import OPS, Composite, Creation, Elementwise, Gather, Library, Op, Reduction, Scan, Scatter
 
@@ -258,7 +258,7 @@ MOVEMENTS: dict[str, list[tuple[tuple[tuple[int, ...], ...], dict[str, Any]]]] =
     "copy": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
     "variable": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
     "stop_gradient": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
-    "again": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
+    "optimization_barrier": [(((),), {}), (((0,),), {}), (((2, 3),), {})],
 }
 
 
@@ -326,7 +326,7 @@ CALLS: list[tuple[FunctionCall, tuple[int, ...], int | None, tuple[int, ...]]] =
 ]
 
 
-def call_out_cases(op: Op) -> Iterator[Case]:
+def external_call_cases(op: Op) -> Iterator[Case]:
     for dtype in dtypes.ALL:
         for call, shape, result, made in CALLS:
             yield Case(op, [sample(op, dtype, shape)], {"call": call, "result": result, "dtype": dtype, "shape": made})
@@ -336,8 +336,8 @@ def call_out_cases(op: Op) -> Iterator[Case]:
 
 
 def library_cases(op: Op) -> Iterator[Case]:
-    if op.name == "call_out":
-        yield from call_out_cases(op)
+    if op.name == "external_call":
+        yield from external_call_cases(op)
         return
     for dtype in dtypes.ALL:
         for a, b in [

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.ir.callouts import selected
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, var
+from dynagraph.ir.external_calls import selected
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.interpreter import concrete, interpret
 from dynagraph.ir.ops import Composite, Creation, Elementwise, Gather, Library, Movement, Op, Reduction, Scan, Scatter
@@ -293,7 +293,7 @@ def _scatter(lowering: Scatter, operands: list[np.ndarray], metas: Any, attrs: A
 
 
 def _library(lowering: Library, operands: Any, metas: Any, attrs: Any, out: Meta, sizes: Any) -> np.ndarray:
-    if lowering.routine == "call_out":
+    if lowering.routine == "external_call":
         return np.asarray(selected(attrs["call"].run(np, operands), attrs["result"]))
     return _matmul(operands, out, sizes)
 

@@ -48,8 +48,9 @@ def same(got: Any, want: Any, rtol: float) -> None:
 
 
 def reached(compiled: Any) -> str:
-    """"1" one graph, "B" breaks with graphs around them, "E" no graph."""
-    if not any(node.kind == "call_function" for p in compiled.programs for node in p.graph.nodes):
+    """"1" one graph or native loop, "B" breaks with such around them, "E" neither."""
+    made = compiled.programs
+    if not any(p.captured.loop or any(node.kind == "call_function" for node in p.graph.nodes) for p in made):
         return "E"
     return "B" if sum(compiled.stats.breaks.values()) else "1"
 

@@ -203,7 +203,7 @@ def test_explain_says_what_compiles_and_what_does_not(model: Path) -> None:
     out = good("explain", model)
     assert "forward: compiled\n  one graph of" in out
     assert "branches: compiled in parts, around breaks" in out
-    assert "breaks, and goes on behind" in out
+    assert "breaks, and goes on after it" in out
     assert "model.py:13" in out
 
 

@@ -37,7 +37,7 @@ def test_target_is_a_file_or_a_function_in_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text, message", [
     ("{}/nothing.py", "there is no file"), ("{}/nothing.py:f", "there is no file"), ("{}", "is a folder"),
-    ("{}/model.py:not a name", "'not a name' is no name of a function"),
+    ("{}/model.py:not a name", "'not a name' is not the name of a function"),
 ])  # fmt: skip
 def test_what_is_wrong_with_a_target_is_said(tmp_path: Path, text: str, message: str) -> None:
     file_with(tmp_path, "")

@@ -1,4 +1,4 @@
-/* Shared by the files of the dispatcher.  See docs/internals.md for what guards, plans and recipes mean. */
+/* Shared by the files of the dispatcher.  See dynagraph/_core/README.md for what guards, plans and recipes mean. */
 #ifndef DG_CORE_H
 #define DG_CORE_H
 #define PY_SSIZE_T_CLEAN
@@ -20,10 +20,14 @@ extern dg_runtime dg_the_runtime;
 void dg_threads_set(int n); /* 0: as many as this process has processors */
 int dg_threads_start(void);
 
-/* dtypes that plans and guards take: numbers, bools and times, in native byte order; else a ValueError */
+/* -- dtypes.c -- */
+/* dtypes that plans, guards and loops take: numbers, bools and times, in native byte order; else a ValueError */
 int dg_plain_dtype(PyArray_Descr *descr);
+int dg_same_dtype(PyArray_Descr *a, PyArray_Descr *b); /* of NumPy's own; no user code runs */
 int dg_is_bfloat16(PyTypeObject *type); /* the scalars of ml_dtypes' dtype */
 int dg_scalar_value(PyObject *scalar, void *to); /* the value of a NumPy scalar; 0: it has none that is plain */
+int dg_scalar_read(PyObject *object, PyArray_Descr *descr, void *to); /* ... of a plain dtype; 0: the object is no scalar of it */
+PyObject *dg_scalar_object(PyArray_Descr *descr, const void *value); /* a new scalar of a plain dtype */
 
 /* -- memory_pool.c: recycled blocks for results and workspaces -- */
 void *dg_pool_take(size_t size);
@@ -34,6 +38,20 @@ PyObject *dg_pool_stats(void);
 int dg_pool_start(void);
 /* a new C-order array; `descr` is borrowed */
 PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes);
+
+/* -- device_arrays.c: arrays of another library, as CuPy's -- */
+enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
+typedef struct {
+    int ndim;
+    npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS]; /* in bytes */
+    npy_intp device, itemsize;
+    char *data;
+} dg_device_layout;
+int dg_device_arrays_start(void);
+int dg_device_layout_of(PyObject *object, dg_device_layout *layout); /* 0: it is no such array; no exception is left behind */
+PyObject *dg_device_dtype(PyObject *array);                /* null with an exception: it says none */
+int dg_device_shape(PyObject *array, npy_intp *dims);      /* the rank; -1, perhaps with an exception: it says none */
+char *dg_device_address(PyObject *array);                  /* null with an exception: it says none */
 
 /* -- sizes.c: programs over symbolic sizes -- */
 typedef struct {
@@ -54,6 +72,23 @@ static inline int dg_size_run(const dg_size *size, const int64_t *symbols, int64
 }
 /* *out: what it cannot exceed where no symbol is above `bound`, nor anything in it; 0: that does not fit into 64 bits */
 int dg_size_most(const dg_size *size, int64_t bound, int64_t *out);
+/* whether it fits into 64 bits: by the symbols of a call, or where these are null, wherever no symbol is above `bound` */
+int dg_size_fits(const dg_size *size, const int64_t *symbols, int64_t bound);
+int64_t dg_safe_bound(int (*fits)(const void *of, int64_t bound), const void *of); /* the greatest power of two that fits, or 0 */
+/* of one that fits */
+static inline int64_t dg_size_now(const dg_size *size, const int64_t *symbols)
+{
+    int64_t value = 0;
+    dg_size_run(size, symbols, &value);
+    return value;
+}
+typedef struct {
+    int n;
+    dg_size *all;
+} dg_sizes;
+int dg_sizes_parse(PyObject *programs, int n_symbols, dg_sizes *out); /* programs: a tuple, or null */
+void dg_sizes_clear(dg_sizes *sizes);
+int dg_sizes_fit(const dg_sizes *sizes, const int64_t *symbols, int64_t bound); /* as dg_size_fits */
 int dg_size_is_bound(const dg_size *size, const unsigned char *bound); /* whether all symbols that it reads are marked */
 
 /* -- signals.c: exceptions of signals' handlers wait until code of the user's runs -- */
@@ -69,15 +104,17 @@ int dg_put_off(dg_raised *late);
 /* calls a function until it is not cut off by a signal: args: a tuple, or NULL */
 PyObject *dg_call_whole(PyObject *function, PyObject *args, dg_raised *late);
 void dg_set_pending_signals(const int32_t *flag);
+int dg_have_others(void); /* whether there are other threads */
 const int32_t *dg_pending_signals(void); /* the flag that this thread looks at; null: it handles no signals */
 /* Calls the handlers of signals that wait: 0: they raised nothing; -1: what they raise is put off, or set if it cannot be. */
 int dg_handle_signals(void);
 int dg_raise_later(dg_raised *raised); /* when the main thread next looks for signals; -1: it could not be, and is set now */
+int dg_pass_on(dg_raised *late); /* likewise what was put off, if anything was and no exception is set now */
 
 /* -- guards.c: what must hold for an entry to serve a call -- */
 unsigned int dg_type_version(PyTypeObject *type); /* another one when it or a base has been modified; 0: it can have none */
 typedef struct dg_guards dg_guards;
-enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
+typedef struct dg_session dg_session; /* see sessions.h */
 
 /* what a guard program finds; everything in it is borrowed */
 typedef struct {
@@ -87,7 +124,9 @@ typedef struct {
     char (*scalars)[16];      /* where the values of scalar inputs stand, by slot */
     PyObject **input_objects; /* by slot */
     PyObject **memo;          /* of the plan's recipes, while it runs */
+    PyObject *closure;        /* of the function, or null */
     dg_raised late;           /* owned: what a signal's handler raised while the plan ran */
+    dg_session *session;      /* of the loop that the call is a turn of, or null */
     char undisturbed;         /* signals do not stop it */
     char stopped;             /* whether they did */
 } dg_frame;
@@ -113,7 +152,7 @@ int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 /* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
    caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.
    `owner` (or null): a reference to what keeps the parameters alive, which is cleared once the plan holds what it reads, unless it
-   may refuse the call.  NULL without an exception: the plan refuses the call, or has been stopped, and nothing has happened yet. */
+   may bail out.  NULL without an exception: the plan bails out, or has been stopped, and nothing has happened yet. */
 PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObject **callee);
 
 /* -- product.c: products of matrices by cuBLASLt -- */
@@ -127,7 +166,6 @@ int dg_product_run(const dg_product *product, char *const *operands, void *works
 /* -- launcher.c: kernels of a device -- */
 typedef struct dg_launcher dg_launcher;
 extern PyTypeObject dg_LauncherType;
-int dg_launcher_start(void);
 int dg_launcher_results(PyObject *launcher);
 int dg_launcher_fits(PyObject *launcher, int n_inputs, int n_symbols, int n_outputs); /* whether it is of a plan with these */
 /* 1: `outputs` are filled; 0: this call is not for the launcher, and nothing has happened; -1: an exception is set */
@@ -144,6 +182,7 @@ void dg_recipe_free(dg_recipe *recipe);
 int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg);
 PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
 PyObject *dg_recipe_build_last(const dg_recipe *recipe, dg_results *results, PyObject **callee); /* callee: as dg_plan_run's */
+int dg_recipe_is_quiet(const dg_recipe *recipe); /* whether building it runs no Python code */
 /* marks the registers that the recipe reads; gives the highest one, or -1 */
 int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read);
 /* whether all sizes in it fit into 64 bits, in bytes where they are of views */
@@ -162,21 +201,40 @@ int dg_set_clock(PyObject *clock);
 /* what pickles compiled functions: reducer(compiled) -> as __reduce__ gives it; carrier(compiled) -> its attribute _carrier */
 void dg_set_reducer(PyObject *reducer, PyObject *carrier);
 extern PyTypeObject dg_TailType;
+dg_tail *dg_tail_new(PyObject *function, Py_ssize_t n); /* arguments null and not tracked: for the caller to fill and track */
+PyObject *dg_tail_of(PyObject *function, PyObject *const *args, Py_ssize_t n);
 PyObject *dg_tails_new(void); /* what makes a tail by being subscripted */
 
-/* -- call_out.c: Python functions that generated code calls -- */
+/* -- native_loop.c -- */
+extern PyTypeObject dg_NativeLoopType;
+
+/* -- host_loop.c -- */
+extern PyTypeObject dg_HostLoopType;
+
+/* -- loop_rests.c -- */
+extern PyTypeObject dg_RestType;
+int dg_rests_ready(void); /* -1: an exception is set */
+
+/* -- loop_calls.c -- */
+int dg_calls_ready(void); /* -1: an exception is set */
+int dg_boxes_ready(void); /* -1: an exception is set */
+
+/* -- loop_turns.c: turns of loops on threads -- */
+void dg_run_turns(const dg_runtime *rt, dg_stop *stop, dg_worth *worth, const dg_loop_turns *loop);
+
+/* -- external_call.c: Python functions that generated code calls -- */
 typedef struct {
     PyObject *function; /* (number, sizes, operands, results) -> None */
     int n_sizes;
 } dg_callee;
-int dg_call_out(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
+int dg_external_call(void *program, int32_t number, const int64_t *sizes, int32_t n_operands, const dg_array *operands,
                 int32_t n_results, const dg_array *results);
 
 /* -- tracebacks.c -- */
 extern int dg_full_tracebacks;
 void dg_hide_our_frames(void); /* from the exception that is set */
 
-/* -- compiled_function.c -- */
+/* -- entry.c, compiled_function.c, binding.c: see entries.h as well -- */
 extern PyTypeObject dg_EntryType, dg_CompiledFunctionType;
 /* the bound parameters in order of co_varnames as a new tuple; NULL without an exception: the call does not fit */
 PyObject *dg_bind(PyObject *function, PyObject *const *args, Py_ssize_t n_args, PyObject *kwnames);

@@ -53,7 +53,7 @@ static block *make(int number)
         madvise(start, total, MADV_HUGEPAGE);
 #endif
     block *b = start;
-    _Static_assert(sizeof *b <= HEADER, "the data behind a block's header is 64-byte aligned");
+    _Static_assert(sizeof *b <= HEADER, "the data after a block's header is 64-byte aligned");
     *b = (block){.size = size, .class_number = number, .start = start};
     return b;
 }

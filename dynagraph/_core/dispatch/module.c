@@ -2,39 +2,6 @@
 #define DG_IMPORTS_NUMPY
 #include "core.h"
 
-int dg_is_bfloat16(PyTypeObject *type) { return strcmp(type->tp_name, "ml_dtypes.bfloat16") == 0; }
-
-int dg_scalar_value(PyObject *scalar, void *to)
-{
-    if (!dg_is_bfloat16(Py_TYPE(scalar))) {
-        PyArray_ScalarAsCtype(scalar, to);
-        return 1;
-    }
-    PyObject *array = PyArray_FromAny(scalar, NULL, 0, 0, 0, NULL); /* where in the object its value stands is its own affair */
-    int plain = array && PyArray_NBYTES((PyArrayObject *)array) == 2;
-    if (plain)
-        memcpy(to, PyArray_DATA((PyArrayObject *)array), 2);
-    Py_XDECREF(array);
-    PyErr_Clear();
-    return plain;
-}
-
-static int is_bfloat16(PyArray_Descr *descr)
-{
-    return PyTypeNum_ISUSERDEF(descr->type_num) && PyDataType_ELSIZE(descr) == 2 && !PyDataType_REFCHK(descr) &&
-           dg_is_bfloat16(descr->typeobj);
-}
-
-int dg_plain_dtype(PyArray_Descr *descr)
-{
-    int type = descr->type_num;
-    int plain = (type >= 0 && type < NPY_OBJECT) || type == NPY_HALF || type == NPY_DATETIME || type == NPY_TIMEDELTA;
-    if ((plain || is_bfloat16(descr)) && PyArray_ISNBO(descr->byteorder))
-        return 1;
-    PyErr_Format(PyExc_ValueError, "%R: only numbers, bools and times in native byte order are taken", descr);
-    return 0;
-}
-
 static PyObject *py_bind(PyObject *module, PyObject *args)
 {
     PyObject *function, *positional, *keywords = Py_None;
@@ -231,14 +198,15 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "dynagraph._core._dispatch",
-    "The hot path: guard programs, plans, the memory and thread pools.  See docs/internals.md.", -1, methods,
+    "The hot path: guard programs, plans, the memory and thread pools.  See dynagraph/_core/README.md.", -1, methods,
 };
 
 PyMODINIT_FUNC PyInit__dispatch(void)
 {
     import_array();
     PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
-                             &dg_LauncherType, &dg_ProductType, &dg_TailType, &dg_LibraryType};
+                             &dg_LauncherType, &dg_ProductType, &dg_TailType, &dg_LibraryType, &dg_NativeLoopType,
+                             &dg_RestType, &dg_HostLoopType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;
@@ -247,6 +215,8 @@ PyMODINIT_FUNC PyInit__dispatch(void)
             goto fail;
     dg_GuardError = PyErr_NewExceptionWithDoc("dynagraph._core._dispatch.GuardError",
                                               "An entry was run on values that its guards refuse.", PyExc_RuntimeError, NULL);
+    if (dg_rests_ready() < 0 || dg_calls_ready() < 0 || dg_boxes_ready() < 0)
+        goto fail;
     dg_plainly = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     if (!dg_plainly || PyModule_AddObjectRef(module, "PLAINLY", dg_plainly) < 0)
         goto fail;
@@ -254,7 +224,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     int added = tails ? PyModule_AddObjectRef(module, "tails", tails) : -1;
     Py_XDECREF(tails);
     if (added < 0 || !dg_GuardError || PyModule_AddObjectRef(module, "GuardError", dg_GuardError) < 0 || dg_pool_start() < 0 ||
-        dg_threads_start() != 0 || dg_launcher_start() < 0)
+        dg_threads_start() != 0 || dg_device_arrays_start() < 0)
         goto fail;
     if (PyModule_AddIntConstant(module, "MAX_ARRAYS", DG_MAX_ARRAYS) < 0 ||
         PyModule_AddIntConstant(module, "MAX_REGISTERS", DG_MAX_REGISTERS) < 0 ||

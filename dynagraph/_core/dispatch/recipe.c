@@ -232,6 +232,14 @@ int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read)
     return highest;
 }
 
+int dg_recipe_is_quiet(const dg_recipe *recipe)
+{
+    int quiet = recipe->kind != R_CALL && recipe->kind != R_MAKE;
+    for (int k = 0; quiet && k < recipe->n_parts; ++k)
+        quiet = dg_recipe_is_quiet(recipe->parts[k]);
+    return quiet;
+}
+
 /* one size: by the symbols, or where none of them is above `bound` */
 static int one_fits(const dg_size *size, const int64_t *sizes, int64_t bound, int64_t factor)
 {
@@ -370,7 +378,7 @@ static PyObject *build_dict(const dg_recipe *recipe, dg_results *results)
 }
 
 /* The steps of a "do" before its result. What a signal cuts off in one of them (in a file's own write) is not done again; the others are
-   done as they would be, had the signal come behind them. */
+   done as they would be, had the signal come after them. */
 static int run_steps(const dg_recipe *recipe, dg_results *results)
 {
     for (int k = 0; k < recipe->n_parts - 1; ++k) {

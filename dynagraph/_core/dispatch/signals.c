@@ -83,6 +83,12 @@ void dg_set_pending_signals(const int32_t *flag) { pending = flag; }
 
 const int32_t *dg_pending_signals(void) { return pending && _PyOS_IsMainThread() ? pending : NULL; }
 
+int dg_have_others(void)
+{
+    PyThreadState *first = PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+    return first && PyThreadState_Next(first);
+}
+
 /* On 3.11 the flag stays until the interpreter looks at it. */
 static int have_interpreter_look(void)
 {
@@ -110,6 +116,16 @@ static int raise_now(void *argument)
     PyErr_Restore(raised->type, raised->value, raised->traceback);
     PyMem_RawFree(raised);
     return -1;
+}
+
+int dg_pass_on(dg_raised *late)
+{
+    if (!late->type)
+        return 0;
+    if (!PyErr_Occurred())
+        return dg_raise_later(late);
+    dg_drop_raised(late);
+    return 0;
 }
 
 int dg_raise_later(dg_raised *raised)

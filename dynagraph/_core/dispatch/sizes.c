@@ -165,3 +165,46 @@ int dg_size_most(const dg_size *size, int64_t bound, int64_t *out)
     *out = stack[0];
     return 1;
 }
+
+int dg_sizes_parse(PyObject *programs, int n_symbols, dg_sizes *out)
+{
+    Py_ssize_t n = programs ? PyTuple_GET_SIZE(programs) : 0;
+    if (!(out->all = PyMem_Calloc((size_t)n + 1, sizeof *out->all))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (; out->n < n; ++out->n)
+        if (dg_size_parse(PyTuple_GET_ITEM(programs, out->n), n_symbols, &out->all[out->n]) < 0)
+            return -1;
+    return 0;
+}
+
+void dg_sizes_clear(dg_sizes *sizes)
+{
+    for (int k = 0; k < sizes->n; ++k)
+        dg_size_clear(&sizes->all[k]);
+    PyMem_Free(sizes->all);
+    *sizes = (dg_sizes){0};
+}
+
+int dg_size_fits(const dg_size *size, const int64_t *symbols, int64_t bound)
+{
+    int64_t value;
+    return symbols ? dg_size_run(size, symbols, &value) : dg_size_most(size, bound, &value);
+}
+
+int dg_sizes_fit(const dg_sizes *sizes, const int64_t *symbols, int64_t bound)
+{
+    int fit = 1;
+    for (int k = 0; fit && k < sizes->n; ++k)
+        fit = dg_size_fits(&sizes->all[k], symbols, bound);
+    return fit;
+}
+
+int64_t dg_safe_bound(int (*fits)(const void *of, int64_t bound), const void *of)
+{
+    int64_t bound = (int64_t)1 << 62;
+    while (bound && !fits(of, bound))
+        bound >>= 1;
+    return bound;
+}

@@ -2,20 +2,34 @@
    leaves the graph again and again (a loop around a graph break) nests neither C frames nor Python frames. */
 #include "core.h"
 
+dg_tail *dg_tail_new(PyObject *function, Py_ssize_t n)
+{
+    dg_tail *tail = PyObject_GC_NewVar(dg_tail, &dg_TailType, n);
+    if (!tail)
+        return NULL;
+    tail->function = Py_NewRef(function);
+    memset(tail->args, 0, (size_t)n * sizeof *tail->args);
+    return tail;
+}
+
+PyObject *dg_tail_of(PyObject *function, PyObject *const *args, Py_ssize_t n)
+{
+    dg_tail *tail = dg_tail_new(function, n);
+    if (!tail)
+        return NULL;
+    for (Py_ssize_t k = 0; k < n; ++k)
+        tail->args[k] = Py_NewRef(args[k]);
+    PyObject_GC_Track(tail);
+    return (PyObject *)tail;
+}
+
 static PyObject *make_tail(PyObject *const *args, Py_ssize_t n)
 {
     if (n < 1)
         return PyErr_Format(PyExc_TypeError, "Tail: expected a callable and positional arguments");
     if (!PyCallable_Check(args[0]))
         return PyErr_Format(PyExc_TypeError, "Tail: expected a callable, got %R", args[0]);
-    dg_tail *tail = PyObject_GC_NewVar(dg_tail, &dg_TailType, n - 1);
-    if (!tail)
-        return NULL;
-    tail->function = Py_NewRef(args[0]);
-    for (Py_ssize_t k = 1; k < n; ++k)
-        tail->args[k - 1] = Py_NewRef(args[k]);
-    PyObject_GC_Track(tail);
-    return (PyObject *)tail;
+    return dg_tail_of(args[0], args + 1, n - 1);
 }
 
 static PyObject *tail_new(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -28,7 +42,7 @@ static void tail_dealloc(dg_tail *tail)
     PyObject_GC_UnTrack(tail);
     Py_DECREF(tail->function);
     for (Py_ssize_t k = 0; k < Py_SIZE(tail); ++k)
-        Py_DECREF(tail->args[k]);
+        Py_XDECREF(tail->args[k]);
     PyObject_GC_Del(tail);
 }
 
@@ -70,8 +84,8 @@ PyTypeObject dg_TailType = {
     .tp_getset = tail_getset,
 };
 
-/* The interpreter handles signals behind every call, and a continuation is no longer in the user's try block when it makes its
-   tail: so it subscripts, behind which nothing is handled. */
+/* The interpreter handles signals after every call, and a continuation is no longer in the user's try block when it makes its
+   tail: so it subscripts, after which nothing is handled. */
 static PyObject *tail_of(PyObject *ignored, PyObject *parts)
 {
     if (!PyTuple_CheckExact(parts))

@@ -190,7 +190,8 @@ static void parallel(dg_range kernel, void *const *buffers, const int64_t *sizes
     pthread_mutex_unlock(&pool.busy);
 }
 
-dg_runtime dg_the_runtime = {.version = DG_RUNTIME_VERSION, .n_threads = 1, .parallel = parallel, .call_out = dg_call_out};
+dg_runtime dg_the_runtime = {.version = DG_RUNTIME_VERSION, .n_threads = 1, .parallel = parallel, .external_call = dg_external_call,
+                             .run_turns = dg_run_turns};
 
 /* -- how many threads ------------------------------------------------------------------------------------------------------ */
 

@@ -3,8 +3,8 @@
 
 int dg_full_tracebacks; /* to see dynagraph's own frames */
 
-/* Code that stands in for a user's frame and only runs an entry (frontend/assemble.py, call_instead) has a local variable with
-   a name that no other code has. The frames behind it tell the user's line. */
+/* Code that stands in for a user's frame and only runs an entry (frontend/bytecode/assemble.py, call_instead) has a local variable with
+   a name that no other code has. The frames after it tell the user's line. */
 static int stands_in(PyTracebackObject *tb)
 {
     PyCodeObject *code = PyFrame_GetCode(tb->tb_frame);
@@ -46,7 +46,7 @@ static PyObject *copy_before(PyTracebackObject *tb, PyObject *next)
 static PyObject *without_ours(PyTracebackObject *tb)
 {
     Py_ssize_t n_kept = 0, n = 0;
-    PyTracebackObject *rest = tb; /* behind the last of ours: it stays as it is */
+    PyTracebackObject *rest = tb; /* after the last of ours: it stays as it is */
     for (PyTracebackObject *t = tb; t; t = t->tb_next, ++n)
         if (is_ours(t))
             rest = t->tb_next;

@@ -1,0 +1,1 @@
+"""The C backend: kernels as C, compiled for the CPU."""

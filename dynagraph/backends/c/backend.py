@@ -10,14 +10,15 @@ from dataclasses import replace
 from importlib import resources
 from itertools import chain
 
-from dynagraph import deadline
 from dynagraph.backends.blas import use_blas
-from dynagraph.backends.c.call_outs import call_out_of
-from dynagraph.backends.c.printer import ENTRY, PARALLEL_NANOSECONDS, PART_NANOSECONDS, CSource, print_program
+from dynagraph.backends.c.entry import ENTRY, PARALLEL_NANOSECONDS, PART_NANOSECONDS
+from dynagraph.backends.c.external_calls import external_call_of
+from dynagraph.backends.c.printer import CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
-from dynagraph.backends.kernel_cache import get_library
+from dynagraph.backends.kernel_cache import kernels_of
 from dynagraph.backends.prelude import prelude_for
 from dynagraph.backends.reference import reference
+from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import collapse
@@ -27,26 +28,29 @@ from dynagraph.ir.passes.legalize import legalize
 from dynagraph.ir.passes.lower import lower
 from dynagraph.ir.passes.memory_plan import memory_plan
 from dynagraph.ir.passes.pipeline import run as run_passes
-from dynagraph.ir.passes.segment import segment
+from dynagraph.ir.passes.split_index_sets import segment
 from dynagraph.ir.size_programs import limits
 
 RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
 
 
 def compile_graph(graph: Graph) -> Executable:
-    """A native program for a graph.  Raises CompilerError where the C compiler is missing or refuses the source."""
+    """A native program for a graph, which waits for the C compiler where its address is wanted.
+
+    Raises CompilerError where the compiler is missing, and where it refuses the source: then.
+    """
     simplified = run_passes(graph)
     program = lower_graph(simplified)
     source = complete_source(print_program(program))
     deadline.check()
-    kernels = get_library(source)
+    kernels = kernels_of(source)
     native = NativeProgram(
-        address=kernels.address(ENTRY),
-        keepalive=kernels.library,
+        kernels=kernels,
+        entry=ENTRY,
         workspace=program.workspace,
         limits=limits(graph, simplified),
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
-        call_out=call_out_of(program),
+        external_call=external_call_of(program),
     )
     return Executable(
         call=reference(graph),
@@ -59,8 +63,8 @@ def compile_graph(graph: Graph) -> Executable:
 def lower_graph(graph: Graph) -> LoopProgram:
     """The loops of a simplified and decomposed graph, planned in memory."""
     legal = legalize(graph.copy())
-    takeovers = inplace(legal)
-    program = lower(legal, fuse(legal, takeovers))
+    reuse = inplace(legal)
+    program = lower(legal, fuse(legal, reuse))
     steps = chain.from_iterable(segment(collapse(s)) if isinstance(s, Kernel) else [s] for s in program.steps)
     return memory_plan(replace(program, steps=tuple(steps)))
 
@@ -69,7 +73,8 @@ def complete_source(source: CSource) -> str:
     """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
     threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n#define DG_PART_NANOSECONDS {PART_NANOSECONDS:.1f}\n"
     sums = support("sums.h") if source.has_sums else ""
-    return "\n".join([runtime_header(), prelude_for(source.functions), threshold, support("support.h"), sums, source.text])
+    headers = [threshold, support("support.h"), support("blas.h"), sums]
+    return "\n".join([runtime_header(), prelude_for(source.functions), *headers, source.text])
 
 
 @functools.cache

@@ -11,9 +11,9 @@ from dynagraph.backends.cuda.driver import Driver
 from dynagraph.backends.cuda.program import DeviceProgram
 from dynagraph.backends.cuda.schedule import OWNER_BLOCKS
 from dynagraph.backends.executable import Executable
-from dynagraph.ir.callouts import function_of
+from dynagraph.ir.external_calls import function_of
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.loops import CallOut, Kernel, LoopProgram
+from dynagraph.ir.loops import ExternalCall, Kernel, LoopProgram
 from dynagraph.ir.passes.collapse import merge_loops
 from dynagraph.ir.passes.epilogues import fuse_epilogues
 from dynagraph.ir.passes.fuse import fuse
@@ -45,9 +45,9 @@ def lower_graph(graph: Graph, arithmetic: str = "strict", epilogues: bool = Fals
     arithmetic: "strict", or "fast": sums in any order; epilogues: whether products have them.
     """
     legal = legalize(graph.copy(), PROCESSORS)
-    takeovers = inplace(legal)
+    reuse = inplace(legal)
     processors = Processors(CLAIMS, PLACES, SORTS, OWNER_BLOCKS, PART, any_order=arithmetic == "fast")
-    program = split_scans(lower(legal, fuse(legal, takeovers), keep_rows=False, processors=processors), SCANS)
+    program = split_scans(lower(legal, fuse(legal, reuse), keep_rows=False, processors=processors), SCANS)
     steps = tuple(merge_loops(s) if isinstance(s, Kernel) else s for s in program.steps)
     program = replace(program, steps=steps)
     return memory_plan(fuse_epilogues(program, arithmetic == "fast") if epilogues else program)
@@ -88,7 +88,7 @@ def _with_outputs(graph: Graph, wanted: Sequence[bool]) -> Graph:
 
 def _check(run: DeviceProgram, library: ArrayLibrary) -> None:
     for step in run.program.steps:
-        if isinstance(step, CallOut) and not _has(library, step.call.function):
+        if isinstance(step, ExternalCall) and not _has(library, str(step.call.function)):
             raise NotForDevice(f"{library.name} has no {step.call.function}")
 
 

@@ -1,7 +1,7 @@
-"""Products of matrices by cuBLASLt: finding it, and plans of products whose sizes are known.
+"""cuBLASLt: find it, and plan matrix products of known sizes.
 
 A plan (`Product`, in C) holds descriptors, an algorithm and factors; running it takes addresses, and no Python.  Rows of matrices
-lie behind one another here, columns in cuBLASLt: out.T = right.T @ left.T is what it computes, so that "A" is the right operand,
+are contiguous here, columns in cuBLASLt: out.T = right.T @ left.T is what it computes, so that "A" is the right operand,
 and a bias, of one value for each row there, has one for each column here.
 
 Sums are made in the dtype of the operands (halves: in float32), without TF32 but in ``mode="fast"``; where a sum is split, its
@@ -28,8 +28,8 @@ import numpy as np
 from dynagraph import config
 from dynagraph._core._dispatch import Product
 from dynagraph.backends.cuda.libraries import TOOLKIT, candidates, preferred
+from dynagraph.driver.forks import Locked
 from dynagraph.errors import BackendError
-from dynagraph.forks import Locked
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 
@@ -39,7 +39,7 @@ OLDEST = 12  # the version that it is tested with
 OFF = "off"
 ALIGNMENT = 16  # bytes: what algorithms ask for at most of the addresses of operands; those of a bias must have it
 MOST_WORKSPACE = 32 << 20  # bytes, as NVIDIA advises for Hopper
-MOST_TURNS = 32  # calls of one product, of batches that do not lie behind one another
+MOST_TURNS = 32  # calls of one product, of batches that are not evenly spaced
 FOUND = 4  # algorithms that the heuristic is asked for
 
 # enumerations of cublasLt.h, cublas_api.h and library_types.h
@@ -131,7 +131,7 @@ PLAIN = Finish()
 
 @dataclass(frozen=True)
 class _Layout:
-    """A matrix as cuBLASLt has it: columns behind one another, each `step` elements behind the one before."""
+    """A matrix as cuBLASLt has it: columns one after another, each `step` elements after the one before."""
 
     rows: int
     columns: int
@@ -318,7 +318,7 @@ def _value(pointer: ctypes.c_void_p) -> int:
 
 
 def _layout(matrices: Matrices) -> _Layout | None:
-    """The transpose of a matrix, columns behind one another; None: neither its rows nor its columns are contiguous."""
+    """The transpose of a matrix, columns one after another; None: neither its rows nor its columns are contiguous."""
     (rows, columns), (row_step, column_step) = matrices.shape[-2:], matrices.strides[-2:]
     if (column_step == 1 or columns == 1) and (rows == 1 or row_step >= columns):
         return _Layout(columns, rows, row_step if rows > 1 else columns)

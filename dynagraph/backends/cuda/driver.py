@@ -1,4 +1,4 @@
-"""What runs kernels: CuPy's device, or whatever else was installed for a library of arrays, such as a test's emulator."""
+"""CUDA drivers: what loads and launches kernels: CuPy's device, or a test's emulator."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
-"""What the printers of all kinds of kernels share: parameters, loops over blocks and threads, packs.
+"""CUDA kernel printer base: parameters, loops over blocks and threads, packs.
 
 A subclass for each kind of `schedule.py` says how the work is divided (`units`) and what that is called, and prints the body.
 """
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from dynagraph.backends.cstyle import Scope, Writer
-from dynagraph.backends.cstyle import combine as combine_texts
-from dynagraph.backends.cuda.schedule import BLOCK, Pack, Schedule
+from dynagraph.backends.cstyle import Writer
+from dynagraph.backends.cuda.schedule import BLOCK, Pack, Schedule, packed
 from dynagraph.backends.cuda.style import CudaStyle
-from dynagraph.ir.intexpr import IntExpr
+from dynagraph.backends.spelling import Speller
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.loops import (
-    Accumulator,
     Axis,
     Buffer,
     Define,
@@ -28,8 +28,13 @@ from dynagraph.ir.loops import (
     loaded_buffers,
     stored_buffers,
 )
+from dynagraph.ir.statements import AxisKind, Code, Declare, For, Let, LoadPack, StorePack, divided, position, where
 
 Plan = TypeVar("Plan", bound=Schedule)
+ZERO = IntExpr.of(0)
+# of a block; unsigned, which is fast to divide, and as an index, of which the compiler knows that sums do not overflow
+THREAD, THREAD_INDEX = position("threadIdx.x"), position("(dg_index)threadIdx.x")
+LANE, LANE_OF_PACK = position("lane"), position("lane_of_pack")
 
 
 @dataclass(frozen=True)
@@ -93,7 +98,7 @@ class KernelPrinter(ABC, Generic[Plan]):
                 self.out.line(f"const {self.c.memory_type(b.dtype)} {b.name}[1] = {{{b.name}_value}};")
         for s in symbols:
             self.out.line(f"const dg_index {s} = (dg_index){s}_size;")
-        self.body()
+        Speller(self.c).body(self.code())
         self.out.close()
         names = tuple(b.name for b in memory)
         return Launch(kernel.name, n, per_block, threads, names, tuple(symbols), kernel.comment)
@@ -107,8 +112,8 @@ class KernelPrinter(ABC, Generic[Plan]):
         """How threads share the work, in a few words."""
 
     @abstractmethod
-    def body(self) -> None:
-        """Print what the kernel does."""
+    def code(self) -> tuple[Code, ...]:
+        """What each thread does."""
 
     def wants_registers(self) -> bool:
         """Whether registers matter more than threads: else the compiler spills a few, so that a processor takes another block."""
@@ -130,71 +135,81 @@ class KernelPrinter(ABC, Generic[Plan]):
         found |= {s.name for index in indices(self.kernel.body) for s in index.symbols()}
         return {s for s in found if s[0] == "s" and s[1:].isdigit()}
 
-    # -- loops ----------------------------------------------------------------------------------------------------------
-    def decode(self, item: str, axes: Sequence[Axis]) -> None:
-        """Loop variables from the number of an iteration, last axis fastest."""
-        if not axes:
-            return
-        rest = item
-        for axis in reversed(axes[1:]):
-            extent = self.c.integer(axis.extent)
-            name = axis.symbol.name
-            self.out.line(f"const dg_index {name}_rest = {rest} / ({extent});")
-            self.out.line(f"const dg_index {name} = {rest} - {name}_rest * ({extent});")
-            rest = f"{name}_rest"
-        self.out.line(f"const dg_index {axes[0].symbol.name} = {rest};")
-
-    def blocks_over(self, name: str, n: str, per_block: int = 1) -> None:
-        """Open a loop of which each block takes turns."""
-        each = f" * {per_block}" if per_block > 1 else ""
-        self.out.open(
-            f"for (dg_index {name} = (dg_index)blockIdx.x{each}; {name} < {n}; {name} += (dg_index)gridDim.x{each})"
-        )
-
-    def threads_over(self, n: str) -> None:
-        """Open a loop over items of which each thread takes turns."""
-        self.out.line(f"const dg_index n = {n};")
-        self.out.open(
-            f"for (dg_index item = (dg_index)blockIdx.x * {BLOCK} + threadIdx.x; item < n; item += (dg_index)gridDim.x * {BLOCK})"
-        )
-
-    @contextlib.contextmanager
-    def where(self, tests: Sequence[str]) -> Iterator[None]:
-        """Lines for those threads for which all tests hold."""
-        if tests:
-            self.out.open(f"if ({' && '.join(tests)})")
-        yield
-        if tests:
-            self.out.close()
-
-    # -- statements -----------------------------------------------------------------------------------------------------
-    def block(self, items: Iterable[Define | Store], scope: Scope) -> None:
-        self.c.block(list(items), scope)
-
-    def combine(self, a: Accumulator, left: str, right: str) -> str:
-        return combine_texts(self.c, a.kind, a.dtype, left, right)
-
-    # -- packs ----------------------------------------------------------------------------------------------------------
-    def at_first(self, pack: Pack, axis: Axis, first: str) -> str:
-        """The address of the first element of a pack."""
-        index = pack.index.substitute({axis.symbol.name: IntExpr.symbol(first) + axis.start})
-        return f"{pack.buffer} + ({self.c.integer(index)})"
-
-    def load_packs(self, packs: Sequence[Pack], axis: Axis, width: int, first: str) -> None:
-        for pack in packs:
-            kind = self.c.memory_type(pack.dtype)
-            self.out.line(
-                f"const dg_pack<{kind}, {width}> {pack.name} = dg_load_pack<{kind}, {width}>({self.at_first(pack, axis, first)});"
-            )
-
-    def store_packs(self, packs: Sequence[Pack], axis: Axis, width: int, first: str) -> None:
-        for pack in packs:
-            self.out.line(f"dg_store_pack({self.at_first(pack, axis, first)}, {pack.name});")
-
 
 def divided_up(n: IntExpr, size: int) -> IntExpr:
     """How many parts of a size it takes."""
     return (n + (size - 1)) // size if size > 1 else n
 
 
-__all__ = ["USUAL", "KernelPrinter", "Launch", "Variant", "divided_up"]
+def decode(item: str, axes: Sequence[Axis]) -> list[Code]:
+    """Loop variables from the number of an iteration, last axis fastest."""
+    found: list[Code] = []
+    for axis in reversed(axes[1:]):
+        name, rest = axis.symbol.name, position(item)
+        found.append(Let(f"{name}_rest", divided(rest, axis.extent)[0]))
+        found.append(Let(name, rest - position(f"{name}_rest") * axis.extent))
+        item = f"{name}_rest"
+    return [*found, Let(axes[0].symbol.name, position(item))] if axes else []
+
+
+def threads_over(axes: Sequence[Axis], n: IntExpr, body: Sequence[Code]) -> tuple[Code, ...]:
+    """A loop over `n` iterations of axes, of which each thread takes turns."""
+    loop = For("item", ZERO, position("n"), (*decode("item", axes), *body), AxisKind.PARALLEL, step=BLOCK)
+    return Let("n", n), loop
+
+
+def nested_loops(axes: Sequence[Axis], body: Sequence[Code]) -> tuple[Code, ...]:
+    """One thread's loops over axes."""
+    for axis in reversed(axes):
+        name, end = axis.symbol.name, axis.start + axis.extent
+        if axis.extent.constant is not None:
+            body = (For(name, axis.start, end, tuple(body)),)
+        else:
+            body = Let(f"{name}_end", end), For(name, axis.start, position(f"{name}_end"), tuple(body))
+    return tuple(body)
+
+
+def from_zero(axis: Axis, at: IntExpr) -> Let:
+    """The loop variable of an axis from the number of its turn."""
+    return Let(axis.symbol.name, axis.start + at)
+
+
+def plain(body: Iterable[object]) -> tuple[Define | Store, ...]:
+    return tuple(s for s in body if isinstance(s, (Define, Store)))
+
+
+# -- packs --------------------------------------------------------------------------------------------------------------
+
+
+def first_of(pack: Pack, axis: Axis, first: str) -> IntExpr:
+    """The index of the first element of a pack."""
+    return pack.index.substitute({axis.symbol.name: IntExpr.symbol(first) + axis.start})
+
+
+def in_packs(
+    items: Sequence[Define | Store],
+    axis: Axis,
+    width: int,
+    first: str,
+    one: Callable[[Sequence[Define | Store]], Sequence[Code]] = lambda items: items,
+    own: Sequence[Expr] = (),
+    kept: Mapping[Expr, Expr] = MappingProxyType({}),
+    multiple: Symbol | None = None,
+) -> list[Code]:
+    """Statements for the pack of neighbours from `first` on: packs are loaded, each element is computed, packs are stored.
+
+    `one`: what is done with the statements of one element; `own`: packs are stored where these hold.
+    """
+    lane = IntExpr.symbol("lane_of_pack", 0, width - 1)
+    statements, loads, stores = packed(items, axis, width, lane, kept, multiple)
+    found: list[Code] = [LoadPack(p.name, p.buffer, first_of(p, axis, first), p.dtype, width) for p in loads]
+    found += [Declare(p.name, p.dtype, pack=width) for p in stores]
+    each = from_zero(axis, IntExpr.symbol(first) + LANE_OF_PACK), *one(plain(statements))
+    found.append(For("lane_of_pack", ZERO, IntExpr.of(width), each, AxisKind.UNROLLED))
+    return [*found, *where(own, [StorePack(p.name, p.buffer, first_of(p, axis, first)) for p in stores])]
+
+
+__all__ = [
+    "LANE", "LANE_OF_PACK", "THREAD", "THREAD_INDEX", "USUAL", "ZERO", "KernelPrinter", "Launch", "Variant", "decode", "divided_up",
+    "first_of", "from_zero", "in_packs", "nested_loops", "plain", "threads_over",
+]  # fmt: skip

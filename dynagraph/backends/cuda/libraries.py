@@ -1,4 +1,4 @@
-"""Where the shared libraries of CUDA lie: NVIDIA's pip packages, toolkits, the loader's search."""
+"""Find CUDA's shared libraries: NVIDIA's pip packages, toolkits, the loader's search."""
 
 from __future__ import annotations
 

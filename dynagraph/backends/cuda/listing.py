@@ -1,4 +1,4 @@
-"""The CUDA source of a graph for people, with what each kernel takes of a processor: no device is needed."""
+"""CUDA listings for people: source, registers and spills of each kernel; no device is needed."""
 
 from __future__ import annotations
 

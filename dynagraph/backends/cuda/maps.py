@@ -1,16 +1,40 @@
-"""Kernels whose elements are computed one by one: maps, and transpositions through tiles."""
+"""Print map kernels in CUDA C: elementwise kernels, and transpositions through tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph.backends.cstyle import Scope
-from dynagraph.backends.cuda.kernels import KernelPrinter, divided_up
-from dynagraph.backends.cuda.schedule import BLOCK, TILE, TILE_ROWS, Map, Tiled, n_iterations, packed, replaced
-from dynagraph.ir import expr
+from dynagraph.backends.cuda.kernels import (
+    THREAD,
+    ZERO,
+    KernelPrinter,
+    decode,
+    divided_up,
+    from_zero,
+    in_packs,
+    plain,
+    threads_over,
+)
+from dynagraph.backends.cuda.schedule import BLOCK, TILE, TILE_ROWS, Map, Tiled, n_iterations, replaced
+from dynagraph.ir import dtypes, expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Axis, Define, Store
+from dynagraph.ir.loops import Axis
+from dynagraph.ir.statements import (
+    AxisKind,
+    Barrier,
+    Block,
+    Code,
+    Declare,
+    For,
+    If,
+    Let,
+    Move,
+    as_int,
+    compare,
+    position,
+    where,
+)
 
 
 class MapPrinter(KernelPrinter[Map]):
@@ -25,60 +49,31 @@ class MapPrinter(KernelPrinter[Map]):
     def described(self) -> str:
         return f"packs of {self.plan.width}" if self.plan.width > 1 else "an element for a thread"
 
-    def body(self) -> None:
-        width = self.plan.width
-        axes, body = self.kernel.axes, [s for s in self.kernel.body if isinstance(s, (Define, Store))]
+    def code(self) -> tuple[Code, ...]:
+        width, axes, body = self.plan.width, self.kernel.axes, plain(self.kernel.body)
         if not axes:
-            self.block(body, Scope())
-            return
+            return body
         *outer, last = axes
-        n = self.c.integer(n_iterations(outer) * self._n_packs(last))
-        self.threads_over(n)
+        n = n_iterations(outer) * self._n_packs(last)
         if width == 1:
-            self.decode("item", axes)
-            self.block(body, Scope())
-        else:
-            self.decode("item", [*outer, replace(last, extent=self._n_packs(last))])
-            # what was named after the axis counts packs: name it anew
-            name = last.symbol.name
-            first = f"{name}_first"
-            self.out.line(f"const dg_index {first} = {name} * {width};")
-            self._packed_or_rest(body, last, first)
-        self.out.close()
+            return threads_over(axes, n, body)
+        # what is named after the axis counts packs: it is named anew within
+        first = Let(f"{last.symbol.name}_first", position(last.symbol.name) * width)
+        packs = replace(last, extent=self._n_packs(last))
+        return threads_over([*outer, packs], n, [first, *self._packed_or_rest(last)])
 
     def _n_packs(self, axis: Axis) -> IntExpr:
         return divided_up(axis.extent, self.plan.width)
 
-    def _packed_or_rest(self, body: Sequence[Define | Store], axis: Axis, first: str) -> None:
+    def _packed_or_rest(self, axis: Axis) -> list[Code]:
         """The statements for the pack that begins at `first`; the last one of an axis may be short."""
-        extent, width = axis.extent, self.plan.width
-        whole = all(c % width == 0 for c in extent.terms.values())
-        if not whole:
-            self.out.open(f"if ({first} + {width} <= {self.c.integer(extent)})")
-        self._packed(body, axis, first)
-        if not whole:
-            self.out.close(" else {")
-            self.out.depth += 1
-            name = axis.symbol.name
-            start = self.c.integer(axis.start)
-            self.out.open(f"for (dg_index {name}_at = {first}; {name}_at < {self.c.integer(extent)}; ++{name}_at)")
-            self.out.line(f"const dg_index {name} = {start} + {name}_at;")
-            self.block(body, Scope())
-            self.out.close()
-            self.out.close()
-
-    def _packed(self, body: Sequence[Define | Store], axis: Axis, first: str) -> None:
-        name, width = axis.symbol.name, self.plan.width
-        statements, loads, stores = packed(body, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), {})
-        self.load_packs(loads, axis, width, first)
-        for pack in stores:
-            self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
-        self.out.line(f"const dg_index {name} = {self.c.integer(axis.start)} + {first} + lane_of_pack;")
-        self.block([s for s in statements if isinstance(s, (Define, Store))], Scope())
-        self.out.close()
-        self.store_packs(stores, axis, width, first)
+        extent, width, name = axis.extent, self.plan.width, axis.symbol.name
+        body, first = plain(self.kernel.body), position(f"{name}_first")
+        pack = in_packs(body, axis, width, f"{name}_first")
+        if all(c % width == 0 for c in extent.terms.values()):
+            return pack
+        rest = For(f"{name}_at", first, extent, (from_zero(axis, position(f"{name}_at")), *body))
+        return [If(compare("le", first + width, extent), tuple(pack), (rest,))]
 
 
 class TilePrinter(KernelPrinter[Tiled]):
@@ -97,44 +92,47 @@ class TilePrinter(KernelPrinter[Tiled]):
         tiles = [replace(a, extent=divided_up(a.extent, TILE)) for a in (axes[self.plan.across], axes[-1])]
         return [*others, *tiles]
 
-    def body(self) -> None:
-        plan = self.plan
-        across, last = self.kernel.axes[plan.across], self.kernel.axes[-1]
-        r, c = across.symbol.name, last.symbol.name
-        rows, columns = self.c.integer(across.extent), self.c.integer(last.extent)
-        body = [s for s in self.kernel.body if isinstance(s, (Define, Store))]
-        axes = self._axes()
-        for k, e in enumerate(plan.loads):
-            self.out.line(f"__shared__ {self.c.memory_type(e.dtype)} tile{k}[{TILE}][{TILE + 1}];")
-        self.out.line(f"const int x = threadIdx.x % {TILE}, y = threadIdx.x / {TILE};")
-        self.out.line(f"const dg_index n = {self.c.integer(n_iterations(axes))};")
-        self.blocks_over("unit", "n")
-        self.out.open("")
-        self.decode("unit", axes)
-        self.out.line(f"const dg_index {r}_first = {r} * {TILE}, {c}_first = {c} * {TILE};")
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int k = y; k < {TILE}; k += {TILE_ROWS})")
-        self.out.line(f"const dg_index {r} = {r}_first + x, {c} = {c}_first + k;")
-        self.out.open(f"if ({r} < {rows} && {c} < {columns})")
-        for k, e in enumerate(plan.loads):
+    def code(self) -> tuple[Code, ...]:
+        across, last = self.kernel.axes[self.plan.across], self.kernel.axes[-1]
+        axes, x, k = self._axes(), position("x"), position("k")
+        tiles = [
+            Declare(f"tile{n}", e.dtype, size=TILE * (TILE + 1), shared=True, as_stored=True)
+            for n, e in enumerate(self.plan.loads)
+        ]
+        moves: list[Code] = []
+        for n, e in enumerate(self.plan.loads):
             buffer: str
             index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
-            self.out.line(f"tile{k}[k][x] = {self.c.element(buffer, self.c.integer(index))};")
-        self.out.close()
-        self.out.close()
-        self.out.line("__syncthreads();")
-        names = {e: expr.load(f"tile{k}[x]", IntExpr.symbol("k"), e.dtype) for k, e in enumerate(plan.loads)}
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int k = y; k < {TILE}; k += {TILE_ROWS})")
-        self.out.line(f"const dg_index {r} = {r}_first + k, {c} = {c}_first + x;")
-        self.out.open(f"if ({r} < {rows} && {c} < {columns})")
-        self.block([s for s in replaced(body, names.get) if isinstance(s, (Define, Store))], Scope())
-        self.out.close()
-        self.out.close()
-        self.out.close()
-        self.out.line("__syncthreads();")
-        self.out.close()
+            moves.append(Move(f"tile{n}", k * (TILE + 1) + x, buffer, index))
+        turned = {e: expr.load(f"tile{n}", x * (TILE + 1) + k, e.dtype) for n, e in enumerate(self.plan.loads)}
+        body = plain(replaced(self.kernel.body, turned.get))
+        first = [Let(f"{axis.symbol.name}_first", position(axis.symbol.name) * TILE) for axis in (across, last)]
+        one_tile: tuple[Code, ...] = (
+            *decode("unit", axes),
+            *first,
+            self._each(across, last, x, k, moves),
+            Barrier(AxisKind.BLOCK),
+            self._each(across, last, k, x, body),
+        )
+        return (
+            *tiles,
+            Declare("x", dtypes.int32, as_int(THREAD % TILE)),
+            Declare("y", dtypes.int32, as_int(THREAD // TILE)),
+            Let("n", n_iterations(axes)),
+            For("unit", ZERO, position("n"), (Block(one_tile), Barrier(AxisKind.BLOCK)), AxisKind.BLOCK),
+        )
+
+    def _each(self, across: Axis, last: Axis, row: IntExpr, column: IntExpr, body: Sequence[Code]) -> For:
+        """A thread's elements of a tile, of which `k` counts rows."""
+        found: list[Code] = []
+        tests = []
+        for axis, place in ((across, row), (last, column)):
+            name = axis.symbol.name
+            found.append(Let(name, position(f"{name}_first") + place))
+            tests.append(compare("lt", position(name), axis.extent))
+        inner = *found, *where(tests, body)
+        return For("k", position("y"), IntExpr.of(TILE), inner, AxisKind.UNROLLED, step=TILE_ROWS)
 
 
 __all__ = ["MapPrinter", "TilePrinter"]

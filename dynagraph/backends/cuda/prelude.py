@@ -1,4 +1,4 @@
-"""The scalar functions that one generated CUDA file uses: CUDA's own where it has one, else the prelude's text, translated.
+"""CUDA prelude: the scalar functions of one generated file, CUDA's own or translated from prelude.h.
 
 CUDA's functions have C's special values, as the prelude's, and errors of the same size; CuPy computes by them too.
 """
@@ -11,12 +11,8 @@ from collections.abc import Mapping, Set
 from importlib import resources
 
 from dynagraph.backends.prelude import definitions
+from dynagraph.ir.expr import FUNCTIONS
 
-_OF_FLOATS = {  # functions that CUDA has by itself: the number of operands
-    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log2": 1, "log10": 1, "log1p": 1, "sin": 1, "cos": 1, "tan": 1, "arcsin": 1,
-    "arccos": 1, "arctan": 1, "sinh": 1, "cosh": 1, "tanh": 1, "arcsinh": 1, "arccosh": 1, "arctanh": 1, "cbrt": 1, "erf": 1,
-    "pow": 2, "hypot": 2, "arctan2": 2, "fmod": 2, "nextafter": 2,
-}  # fmt: skip
 _HALVES = {
     "dg_load_f16": ("uint16_t half", "float", 'float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half)); return x;'),
     "dg_store_f16": ("float x", "uint16_t", 'uint16_t half; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x)); return half;'),
@@ -78,13 +74,14 @@ def translated(text: str) -> str:
 def replacements() -> Mapping[str, str]:
     """The functions of the prelude that CUDA has by itself."""
     found: dict[str, str] = {}
-    for name, arity in _OF_FLOATS.items():
-        cuda = name.replace("arc", "a") if name.startswith("arc") else name
+    for function in FUNCTIONS.values():
+        if not function.cuda:
+            continue
         for ctype, suffix, tail in (("float", "f32", "f"), ("double", "f64", "")):
-            parameters = ", ".join(f"{ctype} {x}" for x in "xy"[:arity])
-            operands = ", ".join("xy"[:arity])
-            full = f"dg_{name}_{suffix}"
-            found[full] = f"DG_INL {ctype} {full}({parameters}) {{ return {cuda}{tail}({operands}); }}\n"
+            parameters = ", ".join(f"{ctype} {x}" for x in "xy"[: function.arity])
+            operands = ", ".join("xy"[: function.arity])
+            full = f"dg_{function.name}_{suffix}"
+            found[full] = f"DG_INL {ctype} {full}({parameters}) {{ return {function.cuda}{tail}({operands}); }}\n"
     for name, (parameters, result, body) in (_BITS | _HALVES).items():
         text = f"DG_INL {result} {name}({parameters}) {{ {body} }}\n"
         if name in _HALVES:

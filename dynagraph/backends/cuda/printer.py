@@ -13,10 +13,10 @@ from dynagraph.backends.cstyle import Writer
 from dynagraph.backends.cuda.kernels import USUAL, KernelPrinter, Launch, Variant
 from dynagraph.backends.cuda.maps import MapPrinter, TilePrinter
 from dynagraph.backends.cuda.rows import RowsPrinter
-from dynagraph.backends.cuda.scans import ColumnsPrinter, ScanPrinter, WalkPrinter
+from dynagraph.backends.cuda.scans import ColumnsPrinter, ScanPrinter, SerialScanPrinter
 from dynagraph.backends.cuda.scatters import OrderedPrinter, OwnedPrinter, SortPrinter
-from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, Rows, Scanned, Sorting, Tiled, Walked, schedule
-from dynagraph.ir.loops import CallOut, Kernel, LibraryCall, LoopProgram
+from dynagraph.backends.cuda.schedule import Columns, Map, Ordered, Owned, ParallelScan, Rows, SerialScan, Sorting, Tiled, schedule
+from dynagraph.ir.loops import ExternalCall, Kernel, LibraryCall, LoopProgram
 
 MOST_BLOCKS = 1 << 22  # of a grid: what is more than this many blocks' is done in turns
 PRINTERS: Mapping[type, type[KernelPrinter[Any]]] = {
@@ -24,13 +24,13 @@ PRINTERS: Mapping[type, type[KernelPrinter[Any]]] = {
     Tiled: TilePrinter,
     Rows: RowsPrinter,
     Columns: ColumnsPrinter,
-    Scanned: ScanPrinter,
-    Walked: WalkPrinter,
+    ParallelScan: ScanPrinter,
+    SerialScan: SerialScanPrinter,
     Ordered: OrderedPrinter,
     Owned: OwnedPrinter,
     Sorting: SortPrinter,
 }
-CudaStep = Launch | LibraryCall | CallOut
+CudaStep = Launch | LibraryCall | ExternalCall
 
 
 @dataclass(frozen=True)

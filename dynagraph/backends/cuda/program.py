@@ -1,4 +1,4 @@
-"""A graph's kernels as a program that takes and gives arrays of a device."""
+"""CUDA programs: a graph's kernels as a callable of device arrays."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from dynagraph.backends.cuda.replay import Prepared, Replayer
 from dynagraph.backends.cuda.schedule import PACK_BYTES
 from dynagraph.backends.cuda.style import INT32_REACH
 from dynagraph.backends.executable import make_final
+from dynagraph.driver.forks import Locked
+from dynagraph.driver.signals import is_of_signal
 from dynagraph.errors import BackendError, CompilerError, KernelError
-from dynagraph.forks import Locked
-from dynagraph.ir.callouts import selected
+from dynagraph.ir.external_calls import selected
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, interpret
 from dynagraph.ir.intexpr import IntExpr, apply
-from dynagraph.ir.loops import Buffer, CallOut, Epilogue, Kernel, LibraryCall, LoopProgram, Operand, stored_buffers
+from dynagraph.ir.loops import Buffer, Epilogue, ExternalCall, Kernel, LibraryCall, LoopProgram, Operand, stored_buffers
 from dynagraph.ir.passes.memory_plan import step_buffers
 from dynagraph.ir.shapes import SymInt, expr_of, numel
 from dynagraph.ir.size_programs import size_program
-from dynagraph.signals import is_of_signal
 
 _log = logging.getLogger("dynagraph.kernels")
 Sizes = Mapping[str, int]
@@ -109,7 +109,7 @@ class DeviceProgram:
             return tuple(next(numbers)[()] if scalar else next(outputs) for scalar in self.scalars)
         except Exception as error:
             if self._first_write < len(self.source.steps) and is_of_signal(error):
-                make_final(error)  # it may have come behind the launches
+                make_final(error)  # it may have come after the launches
             raise
 
     def _run(self, inputs: Sequence[Any], sizes: Sizes, device: int) -> list[Any]:
@@ -193,13 +193,13 @@ class DeviceProgram:
         return code
 
     def _load_once(self, variant: Variant, device: int) -> Code:
-        """What was refused stays refused: later calls run plainly without asking the compiler again."""
+        """What was refused stays refused: later calls run eagerly without asking the compiler again."""
         if (device, variant) in self._refused:
             raise self._refused[device, variant].with_traceback(None)
         try:
             return self._load(variant, device)
         except CompilerError as error:
-            _log.warning("%s runs plainly: its kernels were not compiled: %s", self.graph.name, error)
+            _log.warning("%s runs eagerly: its kernels were not compiled: %s", self.graph.name, error)
             self._refused[device, variant] = error
             raise
 
@@ -224,7 +224,7 @@ class DeviceProgram:
         symbols = sorted(int(name[1:]) for name in names)
         # a launch of a graph does not save anything where there is but one kernel; what other functions of the library's keep for
         # themselves, such as plans of Fourier transforms, may be gone when a graph needs it
-        recordable = not any(isinstance(s, CallOut) for s in steps) and not (len(steps) == 1 and isinstance(steps[0], Launch))
+        recordable = not any(isinstance(s, ExternalCall) for s in steps) and not (len(steps) == 1 and isinstance(steps[0], Launch))
         replayer = self.replayer if recordable else None
         self.launcher.prepare(
             launch_address=self.driver.launch_address,
@@ -285,7 +285,7 @@ class DeviceProgram:
     def _call_now(
         self,
         which: int,
-        step: LibraryCall | CallOut,
+        step: LibraryCall | ExternalCall,
         inputs: Sequence[Any],
         results: Sequence[Any],
         workspace: Any,
@@ -420,7 +420,7 @@ class DeviceProgram:
         has = f"has elements {low} to {end - 1}" if low < end else "has no elements"
         return KernelError(
             f"kernel {step.kernel} reaches for element {index} of {name}, which {has}: {step.comment}. This is a bug of "
-            "dynagraph's: please report it; under dg.disable() the function runs plainly"
+            "dynagraph's: please report it; under dg.disable() the function runs eagerly"
         )
 
     def _called(self, buffer: Buffer) -> str:
@@ -432,7 +432,7 @@ class DeviceProgram:
             return f"result {self.graph.outputs[buffer.position].name}"
         return f"argument {self.graph.placeholders[into].name}"
 
-    def _call(self, step: LibraryCall | CallOut, arrays: Mapping[str, Any], sizes: Sizes) -> None:
+    def _call(self, step: LibraryCall | ExternalCall, arrays: Mapping[str, Any], sizes: Sizes) -> None:
         """A function of the library's, between kernels."""
         if isinstance(step, LibraryCall):
             self._multiply(step, arrays, sizes)
@@ -511,12 +511,12 @@ def _reach_of(node: Node) -> IntExpr:
     return sum(((expr_of(dim) - 1) * apply("max", step, -step) for dim, step in zip(node.shape, steps)), IntExpr.of(1))
 
 
-def _symbols_of(step: LibraryCall | CallOut) -> set[str]:
+def _symbols_of(step: LibraryCall | ExternalCall) -> set[str]:
     """The symbols in the shapes and places of a call's operands, and in its arguments."""
-    outs = step.outs if isinstance(step, CallOut) else (step.out,)
-    read = step.operands if isinstance(step, CallOut) else step.read
+    outs = step.outs if isinstance(step, ExternalCall) else (step.out,)
+    read = step.operands if isinstance(step, ExternalCall) else step.read
     numbers: list[Any] = [n for o in (*outs, *read) for n in (o.offset, *o.shape, *o.strides)]
-    if isinstance(step, CallOut):
+    if isinstance(step, ExternalCall):
         step.call.map(lambda value: numbers.append(value) if isinstance(value, SymInt) else None)
     return {s.name for n in numbers for s in expr_of(n).symbols()}
 

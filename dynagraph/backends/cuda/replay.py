@@ -1,4 +1,4 @@
-"""Replays, of ``mode="reduce-overhead"``: a call that depends on the same things as an earlier one is one launch of a CUDA graph.
+"""CUDA graphs, for ``mode="reduce-overhead"``: a call that repeats an earlier one is one launch of a graph.
 
 A graph holds addresses, so it serves the calls of one key: stream, sizes, addresses of the inputs, numbers passed by value.  The
 second call of a key that comes through a launcher is recorded: the program's launches go to a stream that captures them instead of
@@ -27,7 +27,7 @@ from sys import getrefcount
 from typing import Any
 
 from dynagraph.array_libraries import ArrayLibrary
-from dynagraph.signals import is_of_signal
+from dynagraph.driver.signals import is_of_signal
 
 MOST_KEYS = 8  # with graphs, in each thread
 SETS = 2  # of results for a key: in `y = f(x)` the last result lives until the next one is there

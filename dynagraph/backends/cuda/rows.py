@@ -1,13 +1,22 @@
-"""Kernels whose rows are computed by teams of threads: passes over a row, and what the threads of a team make of their parts."""
+"""Write row kernels out for CUDA: teams of threads make passes over a row and combine their parts."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Union
 
-from dynagraph.backends.cstyle import Scope, initial
-from dynagraph.backends.cuda.kernels import KernelPrinter
+from dynagraph.backends.cuda.kernels import (
+    LANE,
+    THREAD,
+    ZERO,
+    KernelPrinter,
+    decode,
+    first_of,
+    from_zero,
+    in_packs,
+    plain,
+)
 from dynagraph.backends.cuda.schedule import (
     MOST_THREADS,
     UNROLLED_ROWS,
@@ -16,21 +25,45 @@ from dynagraph.backends.cuda.schedule import (
     Rows,
     kept_loads,
     n_iterations,
-    packed,
     pass_axes,
     replaced,
 )
-from dynagraph.ir import expr
-from dynagraph.ir.expr import Expr, var
-from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.accumulation import computed_as, identity, is_better, local, rounded, step, widened
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import IntExpr, apply
 from dynagraph.ir.loops import Accumulator, Axis, Define, Loop, Reduce, Store, loaded_buffers, stored_buffers
+from dynagraph.ir.statements import (
+    Assign,
+    AxisKind,
+    Barrier,
+    Block,
+    Code,
+    Declare,
+    For,
+    If,
+    Let,
+    LoadPack,
+    Move,
+    Powers,
+    While,
+    as_int,
+    compare,
+    element,
+    position,
+    value_of,
+    where,
+)
+
+AT = position("at")
+OWN = expr.var("is_own", dtypes.bool_)
+NONE = expr.const(-1, dtypes.int64)  # no position yet
+Plain = Union[Define, Store]
 
 
 class RowsPrinter(KernelPrinter[Rows]):
     """A team of threads for each row."""
-
-    _n_lengths = 0
-    _is_shared = False  # whether a block has several teams, the last of which may have no row of their own
 
     def units(self) -> tuple[IntExpr, int, int]:
         return n_iterations(self.kernel.axes), self.plan.block // self.plan.team, self.plan.block
@@ -46,333 +79,265 @@ class RowsPrinter(KernelPrinter[Rows]):
         lengths = (n_iterations(axes) for s in self.kernel.body if (axes := pass_axes(s)))
         return self.plan.block == MOST_THREADS and any(length.constant is None for length in lengths)
 
-    def body(self) -> None:
-        plan = self.plan
-        kernel = self.kernel
-        accumulators = [a for s in kernel.body if isinstance(s, Reduce) and s.axes for a in s.accumulators]
+    def code(self) -> tuple[Code, ...]:
+        plan, kernel = self.plan, self.kernel
+        found: list[Code] = []
         if plan.team > WARP:
-            for a in accumulators:
-                self.out.line(f"__shared__ {self.c.number_type(a.dtype)} {a.name}_of_warp[{plan.team // WARP}];")
-                if a.is_position:
-                    kind = self.c.number_type(a.value.dtype)
-                    self.out.line(f"__shared__ {kind} {a.best}_of_warp[{plan.team // WARP}];")
-        self.out.line(f"const int lane = threadIdx.x % {plan.team};")
-        self.out.line(f"const dg_index rows = {self.c.integer(n_iterations(kernel.axes))};")
+            of_team = [a for s in kernel.body if isinstance(s, Reduce) and s.axes for a in s.accumulators]
+            for name, dtype in (pair for a in of_team for pair in _exchanged(a)):
+                found.append(Declare(f"{name}_of_warp", dtype, size=plan.team // WARP, shared=True))
+        found.append(Declare("lane", dtypes.int32, as_int(THREAD % plan.team)))
+        found.append(Let("rows", n_iterations(kernel.axes)))
         if not plan.fitting:
-            self._all_rows(plan)
-            return
+            return *found, _Way(self, plan).all_rows()
         (length,) = {n_iterations(axes) for s in kernel.body if (axes := pass_axes(s))}
-        self.out.line(f"const dg_index row_length = {self.c.integer(length)};")  # the same for all threads: they stay together
-        for way in plan.fitting:
+        found.append(Let("row_length", length))  # the same for all threads: they stay together
+        rows: Code = _Way(self, plan).all_rows()
+        for way in reversed(plan.fitting):
             in_packs = way.width > 1 and not _is_whole(length, replace(way, multiple=None))
-            tests = [f"row_length % {way.width} == 0"] * in_packs
-            tests += [f"row_length <= {way.room}"] * (way.turns is not None)
-            self.out.open(f"if ({' && '.join(tests)})")
-            self._all_rows(way)
-            self.out.line("return;")
-            self.out.close()
-        self._all_rows(plan)
+            tests = [compare("eq", position("row_length") % way.width, 0)] * in_packs
+            tests += [compare("le", position("row_length"), way.room or 0)] * (way.turns is not None)
+            (rows,) = where(tests, [_Way(self, way).all_rows()], [rows])
+        return *found, rows
 
-    def _all_rows(self, plan: Rows) -> None:
+
+class _Way:
+    """One way to compute rows: `plan` says how a team shares one."""
+
+    def __init__(self, printer: RowsPrinter, plan: Rows):
+        self.kernel, self.program, self.plan = printer.kernel, printer.program, plan
+        # whether a block has several teams, the last of which may have no row of their own
+        self.is_shared = plan.block > plan.team
+        self.own = [OWN] * self.is_shared
+        self.together = AxisKind.BLOCK if plan.team > WARP else AxisKind.WARP
+        self.n_lengths = 0
+
+    def all_rows(self) -> For:
         """The loop over the rows of a team."""
-        kernel = self.kernel
+        kernel, plan = self.kernel, self.plan
         teams = plan.block // plan.team
-        self.blocks_over("first_row", "rows", teams)
-        self._is_shared = teams > 1
-        if teams > 1:  # those behind the last row compute it too, as all threads of a warp take part in what it exchanges
-            self.out.line(f"const dg_index own_row = first_row + threadIdx.x / {plan.team};")
-            self.out.line("const bool is_own = own_row < rows;")
-            self.out.line("const dg_index row = is_own ? own_row : rows - 1;")
-        self.decode("row" if teams > 1 else "first_row", kernel.axes)
-        kept = self._keep(plan)
+        found: list[Code] = []
+        if teams > 1:  # those after the last row compute it too, as all threads of a warp take part in what it exchanges
+            own = position("own_row")
+            found.append(Let("own_row", position("first_row") + THREAD // plan.team))
+            found.append(Define("is_own", compare("lt", own, position("rows"))))
+            found.append(Let("row", apply("min", own, position("rows") - 1)))
+        found += decode("row" if teams > 1 else "first_row", kernel.axes)
+        kept = self._keep(found)
         shares = stored_buffers(kernel.body) & loaded_buffers(kernel.body)
-        scope = Scope()
-        plain: list[Define | Store] = []
         for s in kernel.body:
-            if isinstance(s, (Define, Store)):
-                plain.append(s)
-                continue
-            self._row_level(plain, scope, plan)
-            plain.clear()
-            assert isinstance(s, (Reduce, Loop))
-            self._pass(s, plan, kept)
-            if shares:
-                self.out.line("__syncthreads();" if plan.team > WARP else "__syncwarp();")
-        self._row_level(plain, scope, plan)
-        if plan.team > WARP:
-            self.out.line("__syncthreads();")
-        self.out.close()
-
-    def _row_level(self, items: Sequence[Define | Store], scope: Scope, plan: Rows) -> None:
-        """What is computed once for a row: by all threads of the team; one of them stores."""
-        run: list[Define | Store] = []
-        for k, item in enumerate(items):
-            run.append(item)
-            if k + 1 < len(items) and isinstance(items[k + 1], Store) == isinstance(item, Store):
-                continue
-            if isinstance(item, Store):
-                self._store_for_row(run, scope, plan)
+            if isinstance(s, Define):
+                found.append(s)
+            elif isinstance(s, Store):
+                found += self._store_for_row([s])
             else:
-                self.block(run, scope)
-            run.clear()
+                assert isinstance(s, (Reduce, Loop))
+                found += self._pass(s, kept)
+                found += [Barrier(self.together)] * bool(shares)
+        found += [Barrier(AxisKind.BLOCK)] * (plan.team > WARP)
+        return For("first_row", ZERO, position("rows"), tuple(found), AxisKind.BLOCK, step=teams)
 
-    def _store_for_row(self, stores: Sequence[Define | Store], scope: Scope, plan: Rows) -> None:
-        tests = ["lane == 0"] * (plan.team > 1) + ["is_own"] * self._is_shared
-        with self.where(tests if stores else []):
-            self.block(stores, Scope(scope))
+    def _store_for_row(self, stores: Sequence[Store]) -> tuple[Code, ...]:
+        """What is stored once for a row: by one of the threads, all of which have computed it."""
+        return where([compare("eq", LANE, 0)] * (self.plan.team > 1) + self.own, stores)
 
-    def _for_own_rows(self) -> contextlib.AbstractContextManager[None]:
-        return self.where(["is_own"] * self._is_shared)
-
-    def _keep(self, plan: Rows) -> dict[Expr, Expr]:
-        """Lines that load what several passes read, and how it is spelled from then on."""
-        loads = kept_loads(self.kernel, plan)
+    def _keep(self, found: list[Code]) -> Mapping[Expr, Expr]:
+        """Load what several passes read.  Gives how it is spelled from then on."""
+        plan, loads = self.plan, kept_loads(self.kernel, self.plan)
         if not loads:
             return {}
-        first = next(s for s in self.kernel.body if pass_axes(s))
-        axes = pass_axes(first) or ()
+        axes = next(axes for s in self.kernel.body if (axes := pass_axes(s)))
         kept: dict[Expr, Expr] = {}
-        for k, e in enumerate(loads):
-            kind = self.c.memory_type(e.dtype)
-            self.out.line(f"dg_pack<{kind}, {plan.width}> kept{k}[{plan.turns}];")
-            kept[e] = expr.load(f"kept{k}[turn].v", IntExpr.symbol("lane_of_pack"), e.dtype)
-        self._open_turns(axes, plan)
+        moves: list[Code] = []
         for k, e in enumerate(loads):
             buffer: str
             index: IntExpr
             buffer, index = e.value  # type: ignore[misc]
+            name = f"kept{k}[turn]"
+            found.append(Declare(f"kept{k}", e.dtype, size=plan.turns, pack=plan.width))
+            lane = ZERO if plan.width == 1 else IntExpr.symbol("lane_of_pack")
+            kept[e] = expr.load(f"{name}.v", lane, e.dtype)
             if plan.width == 1:
-                self.out.line(f"kept{k}[turn].v[0] = {self.c.element(buffer, self.c.integer(index))};")
+                moves.append(Move(f"{name}.v", ZERO, buffer, index))
             else:
-                kind = self.c.memory_type(e.dtype)
-                place = self.at_first(Pack("", buffer, e.dtype, index), axes[-1], "at")
-                self.out.line(f"kept{k}[turn] = dg_load_pack<{kind}, {plan.width}>({place});")
-        self._close_turns(axes, plan)
+                first = first_of(Pack("", buffer, e.dtype, index), axes[-1], "at")
+                moves.append(LoadPack(name, buffer, first, e.dtype, plan.width, declared=True))
+        found += self._turns(axes, moves)
         return kept
 
-    def _length(self, axes: Sequence[Axis]) -> str:
+    def _length(self, axes: Sequence[Axis]) -> tuple[list[Code], IntExpr]:
         """The length of a row, as a number or a name."""
         length = n_iterations(axes)
         if length.constant is not None:
-            return self.c.integer(length)
-        name = f"length{self._n_lengths}"
-        self._n_lengths += 1
-        self.out.line(f"const dg_index {name} = {self.c.integer(length)};")
-        return name
+            return [], length
+        name = f"length{self.n_lengths}"
+        self.n_lengths += 1
+        return [Let(name, length)], position(name)
 
-    def _open_turns(self, axes: Sequence[Axis], plan: Rows) -> None:
-        """Open the loop over a thread's part of a row: `at` is the place of its element, or of its pack's first."""
-        length = n_iterations(axes)
-        text = self._length(axes)
-        stride = plan.team * plan.width
-        if plan.turns is not None:
-            self.out.line("#pragma unroll")
-            self.out.open(f"for (int turn = 0; turn < {plan.turns}; ++turn)")
-            mine = "lane" if plan.width == 1 else f"lane * {plan.width}"
-            self.out.line(f"const dg_index at = turn * {stride} + {mine};")
-            if length.constant is None or length.constant % stride:
-                self.out.line(f"if (at < {text}) {{")
-                self.out.depth += 1
-        else:
-            mine = "lane" if plan.width == 1 else f"lane * {plan.width}"
-            self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
-            self.out.open(f"for (dg_index at = {mine}; at < {text}; at += {stride})")
+    def _turns(self, axes: Sequence[Axis], body: Sequence[Code]) -> list[Code]:
+        """The loop over a thread's part of a row: `at` is the place of its element, or of its pack's first."""
+        plan = self.plan
+        found, length = self._length(axes)
+        stride, mine = plan.team * plan.width, LANE * plan.width
         if plan.width == 1:
-            self._decode_from("at", axes)
-
-    def _decode_from(self, item: str, axes: Sequence[Axis]) -> None:
-        """As `decode`, of axes that may begin elsewhere than at 0."""
-        if len(axes) == 1:
-            self.out.line(f"const dg_index {axes[0].symbol.name} = {self.c.integer(axes[0].start)} + {item};")
-            return
-        assert all(a.start == 0 for a in axes)
-        self.decode(item, axes)
-
-    def _close_turns(self, axes: Sequence[Axis], plan: Rows) -> None:
-        length = n_iterations(axes).constant
-        if plan.turns is not None and (length is None or length % (plan.team * plan.width)):
-            self.out.close()
-        self.out.close()
-
-    def _pass(self, s: Reduce | Loop, plan: Rows, kept: dict[Expr, Expr]) -> None:
-        if isinstance(s, Loop):
-            with self._for_own_rows():
-                self._walk(s, s.axes, [x for x in s.body if isinstance(x, (Define, Store))], plan, kept)
-            return
-        for a in s.accumulators:
-            start = "-1" if a.is_position else initial(self.c, a)
-            self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = {start};")
-            if a.is_position:
-                self.out.line(f"{self.c.number_type(a.value.dtype)} {a.best} = 0;")
-        if not s.axes:
-            self._single(s, plan)
+            body = [*_decode_from(AT, axes), *body]
+        if plan.turns is None:
+            loop = For("at", mine, length, tuple(body), AxisKind.WARP, step=stride, unroll=UNROLLED_ROWS)
         else:
-            self._walk(s, s.axes, [*_steps(s.accumulators), *s.stores], plan, kept)
-            self._combine_team(s.accumulators, plan)
+            fits = length.constant is not None and length.constant % stride == 0
+            part = where([] if fits else [compare("lt", AT, length)], body)
+            at = Let("at", position("turn") * stride + mine)
+            loop = For("turn", ZERO, IntExpr.of(plan.turns), (at, *part), AxisKind.UNROLLED)
+        return [*found, loop]
+
+    def _pass(self, s: Reduce | Loop, kept: Mapping[Expr, Expr]) -> list[Code]:
+        if isinstance(s, Loop):
+            return list(where(self.own, self._walk(s.axes, plain(s.body), (), kept)))
+        found: list[Code] = []
         for a in s.accumulators:
-            if a.dtype.is_half:
-                self.out.line(f"{a.name} = {self.c.rounded(a.name, a.dtype)};")
+            found.append(Declare(a.name, computed_as(a.dtype), NONE if a.is_position else identity(a)))
+            if a.is_position:
+                best = computed_as(a.value.dtype)
+                found.append(Declare(a.best, best, expr.const(0, best)))
+        if not s.axes:
+            found += self._single(s)
+        else:
+            found += self._walk(s.axes, [*_values(s.accumulators), *s.stores], s.accumulators, kept)
+            found += self._combine_team(s.accumulators)
+        halves = [a for a in s.accumulators if a.dtype.is_half]
+        return [*found, *(Assign(a.name, rounded(local(a.name, a.dtype), a.dtype)) for a in halves)]
 
     def _walk(
-        self, s: Reduce | Loop, axes: Sequence[Axis], items: Sequence[Define | Store], plan: Rows, kept: dict[Expr, Expr]
-    ) -> None:
-        """A thread's part of a pass: the steps of accumulators are definitions of their values, then stores."""
-        accumulators = {f"{a.name}_value": a for a in s.accumulators} if isinstance(s, Reduce) else {}
+        self, axes: Sequence[Axis], items: Sequence[Plain], accumulators: Sequence[Accumulator], kept: Mapping[Expr, Expr]
+    ) -> list[Code]:
+        """A thread's part of a pass: the values that are accumulated are definitions, then come stores."""
+        plan = self.plan
         if not axes:
-            self._lane_of_pass(items, accumulators, "0")
-            return
+            return self._element(items, accumulators, ZERO)
         if plan.width > 1 and plan.turns is None:
-            self._long_pass(items, axes[-1], plan, accumulators)
-            return
-        self._open_turns(axes, plan)
+            return self._long_pass(items, axes[-1], accumulators)
         if plan.width == 1:
-            changed = replaced(items, lambda e: _in_pack_of_one(kept.get(e)))
-            self._lane_of_pass([x for x in changed if isinstance(x, (Define, Store))], accumulators, "at")
-        else:
-            self._pack_of_pass(items, axes[-1], plan, kept, accumulators)
-        self._close_turns(axes, plan)
+            return self._turns(axes, self._element(plain(replaced(items, kept.get)), accumulators, AT))
+        return self._turns(axes, self._pack(items, axes[-1], accumulators, kept))
 
-    def _long_pass(
-        self, items: Sequence[Define | Store], axis: Axis, plan: Rows, accumulators: dict[str, Accumulator]
-    ) -> None:
+    def _long_pass(self, items: Sequence[Plain], axis: Axis, accumulators: Sequence[Accumulator]) -> list[Code]:
         """Packs, then what is left of the row: with a test in between, the loads of several packs would wait for each other."""
-        length = self._length([axis])
-        self.out.open("")
-        self.out.line(f"dg_index at = lane * {plan.width};")
-        self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
-        self.out.open(f"for (; at + {plan.width} <= {length}; at += {plan.team * plan.width})")
-        self._pack_of_pass(items, axis, plan, {}, accumulators)
-        self.out.close()
+        plan = self.plan
+        found, length = self._length([axis])
+        further = Assign("at", AT + plan.team * plan.width)
+        packs = tuple(self._pack(items, axis, accumulators, {}))
+        body: list[Code] = [Declare("at", None, LANE * plan.width)]
+        body.append(While(compare("le", AT + plan.width, length), packs, further, UNROLLED_ROWS))
         if not _is_whole(axis.extent, plan):
-            self.out.line("#pragma unroll 1")
-            self.out.open(f"for (; at < {length}; ++at)")
-            self._decode_from("at", [axis])
-            self._lane_of_pass(items, accumulators, "at")
-            self.out.close()
-        self.out.close()
+            rest = *_decode_from(AT, [axis]), *self._element(items, accumulators, AT)
+            body.append(While(compare("lt", AT, length), rest, Assign("at", AT + 1), unroll=1))
+        return [*found, Block(tuple(body))]
 
-    def _pack_of_pass(
-        self,
-        items: Sequence[Define | Store],
-        axis: Axis,
-        plan: Rows,
-        kept: dict[Expr, Expr],
-        accumulators: dict[str, Accumulator],
-    ) -> None:
-        width = plan.width
-        lane = IntExpr.symbol("lane_of_pack", 0, width - 1)
-        statements, loads, stores = packed(items, axis, width, lane, kept, plan.multiple)
-        self.load_packs(loads, axis, width, "at")
-        for pack in stores:
-            self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
-        self.out.line(f"const dg_index {axis.symbol.name} = {self.c.integer(axis.start)} + at + lane_of_pack;")
-        self._lane_of_pass([x for x in statements if isinstance(x, (Define, Store))], accumulators, "at + lane_of_pack")
-        self.out.close()
-        if stores:
-            with self._for_own_rows():
-                self.store_packs(stores, axis, width, "at")
+    def _pack(
+        self, items: Sequence[Plain], axis: Axis, accumulators: Sequence[Accumulator], kept: Mapping[Expr, Expr]
+    ) -> list[Code]:
+        place = AT + position("lane_of_pack")
 
-    def _lane_of_pass(self, items: Sequence[Define | Store], accumulators: dict[str, Accumulator], position: str) -> None:
+        def one(elements: Sequence[Plain]) -> list[Code]:
+            return self._element(elements, accumulators, place)
+
+        return in_packs(items, axis, self.plan.width, "at", one, self.own, kept, self.plan.multiple)
+
+    def _element(self, items: Sequence[Plain], accumulators: Sequence[Accumulator], place: IntExpr) -> list[Code]:
         """One element of a pass.  Stores to the local pack are anybody's, those to memory only of a team with a row of its own."""
-        scope = Scope()
+        found: list[Code] = list(items)
         stores = [x for x in items if isinstance(x, Store)]
-        if accumulators and self._is_shared and any(x.buffer in self.program.buffers for x in stores):
-            self.block([x for x in items if isinstance(x, Define)], scope)
-            with self._for_own_rows():
-                self.block(stores, Scope(scope))
-        else:
-            self.block(items, scope)
-        for name, a in accumulators.items():
-            if a.is_position:
-                self.out.open(f"if ({a.name} < 0 || {self._better(a, name, a.best)})")
-                self.out.line(f"{a.best} = {name};")
-                self.out.line(f"{a.name} = {position};")
-                self.out.close()
-            else:
-                self.out.line(f"{a.name} = {self.combine(a, a.name, name)};")
-
-    def _single(self, s: Reduce, plan: Rows) -> None:
-        """Every reduced size is 1."""
-        scope = Scope()
-        self.block(_steps(s.accumulators), scope)
-        for a in s.accumulators:
-            text = f"{a.name}_value"
-            if a.kind == "sum" and a.dtype.is_inexact:
-                text = self.combine(a, a.name, text)  # 0.0 + -0.0 is 0.0
-            self.out.line(f"{a.name} = {'0' if a.is_position else text};")
-        self._store_for_row(s.stores, scope, plan)
-
-    def _combine_team(self, accumulators: Sequence[Accumulator], plan: Rows) -> None:
-        """Every thread of the team gets what all have accumulated, in an order that is always the same."""
-        if plan.team == 1:
-            return
-        self._exchange(accumulators, min(WARP, plan.team))
-        if plan.team <= WARP:
-            return
-        warps = plan.team // WARP
-        self.out.open(f"if (lane % {WARP} == 0)")
+        if accumulators and self.is_shared and any(x.buffer in self.program.buffers for x in stores):
+            found = [*(x for x in items if isinstance(x, Define)), *where(self.own, stores)]
         for a in accumulators:
-            self.out.line(f"{a.name}_of_warp[lane / {WARP}] = {a.name};")
-            if a.is_position:
-                self.out.line(f"{a.best}_of_warp[lane / {WARP}] = {a.best};")
-        self.out.close()
-        self.out.line("__syncthreads();")
-        for a in accumulators:
-            self.out.line(f"{a.name} = {a.name}_of_warp[lane % {warps}];")
-            if a.is_position:
-                self.out.line(f"{a.best} = {a.best}_of_warp[lane % {warps}];")
-        self._exchange(accumulators, warps)
-
-    def _exchange(self, accumulators: Sequence[Accumulator], width: int) -> None:
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int step = {width // 2}; step; step /= 2)")
-        for a in accumulators:
-            kind = self.c.number_type(a.dtype)
-            self.out.line(f"const {kind} {a.name}_other = dg_from_lane({a.name}, (lane ^ step) % {width}, {width});")
+            value = _value_of(a)
             if not a.is_position:
-                self.out.line(f"{a.name} = {self.combine(a, a.name, f'{a.name}_other')};")
+                found.append(Assign(a.name, step(a, local(a.name, a.dtype), value)))
                 continue
-            mine, theirs = a.best, f"{a.best}_other"
-            self.out.line(
-                f"const {self.c.number_type(a.value.dtype)} {theirs} = dg_from_lane({mine}, (lane ^ step) % {width}, {width});"
-            )
-            better, worse = self._better(a, theirs, mine), self._better(a, mine, theirs)
-            self.out.open(
-                f"if ({a.name}_other >= 0 && ({a.name} < 0 || {better} || (!({worse}) && {a.name}_other < {a.name})))"
-            )
-            self.out.line(f"{mine} = {theirs};")
-            self.out.line(f"{a.name} = {a.name}_other;")
-            self.out.close()
-        self.out.close()
+            best = local(a.best, a.value.dtype)
+            is_new = expr.call("or", _is_unset(a.name), is_better(a, widened(value), best))
+            found.append(If(is_new, (Assign(a.best, widened(value)), Assign(a.name, value_of(place)))))
+        return found
 
-    def _better(self, a: Accumulator, value: str, best: str) -> str:
-        """Whether a value is a new extreme; a NaN is the extreme of all."""
-        pair = (var(value, a.value.dtype), var(best, a.value.dtype))
-        text = self.c.expr(expr.call("gt" if a.kind == "argmax" else "lt", *pair), Scope())
-        if a.value.dtype.is_inexact:
-            text = f"(({text} || {value} != {value}) && {best} == {best})"
-        return text
+    def _single(self, s: Reduce) -> list[Code]:
+        """Every reduced size is 1."""
+        found: list[Code] = list(_values(s.accumulators))
+        for a in s.accumulators:
+            value = widened(_value_of(a))
+            if a.is_position:
+                value = expr.const(0, dtypes.int64)
+            elif a.kind == "sum" and a.dtype.is_inexact:
+                value = step(a, local(a.name, a.dtype), value)  # 0.0 + -0.0 is 0.0
+            found.append(Assign(a.name, value))
+        return [*found, *self._store_for_row(s.stores)]
+
+    # -- teams --------------------------------------------------------------------------------------------------------
+    def _combine_team(self, accumulators: Sequence[Accumulator]) -> list[Code]:
+        """Every thread of the team gets what all have accumulated, in an order that is always the same."""
+        team = self.plan.team
+        found = _combine_lanes(accumulators, min(WARP, team))
+        if team <= WARP:
+            return found
+        names = [pair for a in accumulators for pair in _exchanged(a)]
+        given = [Assign(f"{name}_of_warp", expr.var(name, dtype), LANE // WARP) for name, dtype in names]
+        taken = [Assign(name, element(f"{name}_of_warp", LANE % (team // WARP), dtype)) for name, dtype in names]
+        found += [If(compare("eq", LANE % WARP, 0), tuple(given)), Barrier(AxisKind.BLOCK), *taken]
+        return [*found, *_combine_lanes(accumulators, team // WARP)]
 
 
-def _steps(accumulators: Sequence[Accumulator]) -> list[Define]:
+def _exchanged(a: Accumulator) -> list[tuple[str, DType]]:
+    """The variables that an accumulation consists of."""
+    best = [(a.best, computed_as(a.value.dtype))] if a.is_position else []
+    return [(a.name, computed_as(a.dtype)), *best]
+
+
+def _combine_lanes(accumulators: Sequence[Accumulator], width: int) -> list[Code]:
+    """A tree over `width` neighbouring threads of a warp, each of which gets the result."""
+    if width == 1:
+        return []
+    body: list[Code] = []
+    for a in accumulators:
+        for name, dtype in _exchanged(a):
+            partner = Expr("from_partner", (expr.var(name, dtype), value_of(position("step")), value_of(width)), dtype)
+            body.append(Declare(f"{name}_other", dtype, partner))
+        mine, other = (local(name, a.dtype) for name in (a.name, f"{a.name}_other"))
+        if not a.is_position:
+            body.append(Assign(a.name, step(a, mine, other)))
+            continue
+        best, theirs = (local(name, a.value.dtype) for name in (a.best, f"{a.best}_other"))
+        is_equal = expr.call("not", is_better(a, best, theirs))
+        is_first = expr.call("and", is_equal, expr.call("lt", other, mine))
+        is_new = expr.call("or", _is_unset(a.name), expr.call("or", is_better(a, theirs, best), is_first))
+        test = expr.call("and", expr.call("not", _is_unset(f"{a.name}_other")), is_new)
+        body.append(If(test, (Assign(a.best, theirs), Assign(a.name, other))))
+    return [Powers("step", width // 2, 1, tuple(body), AxisKind.UNROLLED)]
+
+
+def _is_unset(name: str) -> Expr:
+    """Whether there is no position yet."""
+    return expr.call("lt", expr.var(name, dtypes.int64), expr.const(0, dtypes.int64))
+
+
+def _values(accumulators: Sequence[Accumulator]) -> list[Define]:
     """The values that are accumulated, by name."""
     return [Define(f"{a.name}_value", a.value) for a in accumulators]
+
+
+def _value_of(a: Accumulator) -> Expr:
+    return expr.var(f"{a.name}_value", a.value.dtype)
+
+
+def _decode_from(at: IntExpr, axes: Sequence[Axis]) -> list[Code]:
+    """As `decode`, of axes that may begin elsewhere than at 0."""
+    if len(axes) == 1:
+        return [from_zero(axes[0], at)]
+    assert all(a.start == 0 for a in axes)
+    return decode("at", axes)
 
 
 def _is_whole(length: IntExpr, plan: Rows) -> bool:
     """Whether packs fill a row, as far as is known when the kernel is printed."""
     return all(c % plan.width == 0 or plan.multiple in monomial for monomial, c in length.terms.items())
-
-
-def _in_pack_of_one(kept: Expr | None) -> Expr | None:
-    """What is kept for a pack's lane, where packs have one."""
-    if kept is None:
-        return None
-    name: str
-    name, _ = kept.value  # type: ignore[misc]
-    return expr.load(name, IntExpr.of(0), kept.dtype)
 
 
 __all__ = ["RowsPrinter"]

@@ -1,17 +1,74 @@
-"""Kernels that combine along an axis what neighbouring threads have: reductions of columns, and scans."""
+"""Write column reductions and scans out for CUDA."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from dynagraph.backends.cstyle import Scope, combine, initial
-from dynagraph.backends.cuda.kernels import KernelPrinter, divided_up
-from dynagraph.backends.cuda.schedule import BLOCK, UNROLLED_ROWS, WARP, Columns, Scanned, Walked, n_iterations, packed
-from dynagraph.backends.cuda.style import CudaStyle
-from dynagraph.ir.expr import var
-from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Accumulator, ColumnReduce, Define, Running, Statement, Store
-from dynagraph.ir.passes.lower import combined
+from dynagraph.backends.cuda.kernels import (
+    LANE,
+    LANE_OF_PACK,
+    THREAD,
+    THREAD_INDEX,
+    ZERO,
+    KernelPrinter,
+    decode,
+    divided_up,
+    from_zero,
+    in_packs,
+    nested_loops,
+    threads_over,
+)
+from dynagraph.backends.cuda.schedule import (
+    BLOCK,
+    UNROLLED_ROWS,
+    WARP,
+    Columns,
+    ParallelScan,
+    SerialScan,
+    n_iterations,
+)
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.accumulation import (
+    begin_scan,
+    choose,
+    computed_as,
+    identity,
+    local,
+    rounded,
+    running_step,
+    scan_step,
+    step,
+    widened,
+)
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import IntExpr, IntLike, apply
+from dynagraph.ir.loops import ColumnReduce, Define, ScanLoop, Store
+from dynagraph.ir.statements import (
+    Assign,
+    AxisKind,
+    Barrier,
+    Code,
+    Declare,
+    For,
+    If,
+    Let,
+    Powers,
+    as_int,
+    compare,
+    element,
+    position,
+    value_of,
+    where,
+)
+
+AT, FIRST = position("at"), position("first")
+
+
+Lines = Callable[[IntExpr], list[Code]]
+
+
+def _nothing(place: IntExpr) -> list[Code]:
+    return []
 
 
 class ColumnsPrinter(KernelPrinter[Columns]):
@@ -24,57 +81,57 @@ class ColumnsPrinter(KernelPrinter[Columns]):
     def described(self) -> str:
         return f"{self.plan.columns} columns for a block"
 
-    def body(self) -> None:
-        plan = self.plan
-        kernel = self.kernel
-        (r,) = (s for s in kernel.body if isinstance(s, ColumnReduce))
+    def code(self) -> tuple[Code, ...]:
+        columns, axes = self.plan.columns, self.kernel.axes
+        (r,) = (s for s in self.kernel.body if isinstance(s, ColumnReduce))
         a, column = r.accumulator, r.column
-        kind, name = self.c.number_type(a.dtype), column.symbol.name
-        n_rows = BLOCK // plan.columns
-        blocks = divided_up(column.extent, plan.columns)
-        self.out.line(f"__shared__ {kind} of_row[{n_rows}][{plan.columns + 1}];")
-        self.out.line(f"const int x = threadIdx.x % {plan.columns}, y = threadIdx.x / {plan.columns};")
-        self.out.line(f"const dg_index blocks = {self.c.integer(blocks)};")
-        self.out.line(f"const dg_index n = {self.c.integer(n_iterations(kernel.axes))} * blocks;")
-        self.blocks_over("unit", "n")
-        self.out.line("const dg_index outer = unit / blocks;")
-        self.out.line(f"const dg_index {name} = (unit - outer * blocks) * {plan.columns} + x;")
-        self.decode("outer", kernel.axes)
-        scope = Scope()
-        self.block([s for s in kernel.body if isinstance(s, Define)], scope)
-        self.out.line(f"{kind} {a.name} = {initial(self.c, a)};")
-        self.out.open(f"if ({name} < {self.c.integer(column.extent)})")
-        *outer, last = r.axes
-        for axis in outer:
-            self.c.open_loop(axis)
-        start, end = self.c.bounds(last)
+        wide, name, n_rows = computed_as(a.dtype), column.symbol.name, BLOCK // columns
+        blocks, outer = position("blocks"), position("outer")
+        total, is_column = local(a.name, a.dtype), compare("lt", position(name), column.extent)
+        y, half = position("y"), position("half")
+
+        def of_row(row: IntLike) -> IntExpr:
+            return row * IntExpr.of(columns + 1) + position("x")
+
+        mine, other = (element("of_row", of_row(row), wide) for row in (y, y + half))
+        joined = Assign("of_row", step(a, mine, other), of_row(y))
+        tree = If(compare("lt", y, half), (joined,)), Barrier(AxisKind.BLOCK)
+        result = Assign(a.name, rounded(element("of_row", of_row(0), wide), a.dtype))
+        unit: tuple[Code, ...] = (
+            Let("outer", position("unit") // blocks),
+            Let("block", position("unit") - outer * blocks),
+            Let(name, position("block") * columns + position("x")),
+            *decode("outer", axes),
+            *(s for s in self.kernel.body if isinstance(s, Define)),
+            Declare(a.name, wide, identity(a)),
+            If(is_column, self._rows(r, n_rows)),
+            Assign("of_row", total, of_row(y)),
+            Barrier(AxisKind.BLOCK),
+            *([Powers("half", n_rows // 2, 1, tree, AxisKind.UNROLLED)] if n_rows > 1 else []),
+            *where([compare("eq", y, 0), is_column], [result, *r.stores]),
+            Barrier(AxisKind.BLOCK),
+        )
+        return (
+            Declare("of_row", wide, size=n_rows * (columns + 1), shared=True),
+            Declare("x", dtypes.int32, as_int(THREAD % columns)),
+            Declare("y", dtypes.int32, as_int(THREAD // columns)),
+            Let("blocks", divided_up(column.extent, columns)),
+            Let("n", n_iterations(axes) * blocks),
+            For("unit", ZERO, position("n"), unit, AxisKind.BLOCK),
+        )
+
+    def _rows(self, r: ColumnReduce, n_rows: int) -> tuple[Code, ...]:
+        """A thread's rows of its column."""
+        a, (*outer, last) = r.accumulator, r.axes
         row = last.symbol.name
-        self.out.line(f"const dg_index {row}_end = {end};")
-        self.out.line(f"#pragma unroll {UNROLLED_ROWS}")
-        self.out.open(f"for (dg_index {row} = {start} + y; {row} < {row}_end; {row} += {n_rows})")
-        (text,) = self.c.values([a.value], Scope(scope))
-        self.out.line(f"{a.name} = {self.combine(a, a.name, text)};")
-        for _ in (*outer, last):
-            self.out.close()
-        self.out.close()
-        self.out.line(f"of_row[y][x] = {a.name};")
-        self.out.line("__syncthreads();")
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int half = {n_rows // 2}; half; half /= 2)")
-        self.out.open("if (y < half)")
-        self.out.line(f"of_row[y][x] = {self.combine(a, 'of_row[y][x]', 'of_row[y + half][x]')};")
-        self.out.close()
-        self.out.line("__syncthreads();")
-        self.out.close()
-        self.out.open(f"if (y == 0 && {name} < {self.c.integer(column.extent)})")
-        self.out.line(f"{a.name} = {self.c.rounded('of_row[0][x]', a.dtype)};")
-        self.block(r.stores, Scope(scope))
-        self.out.close()
-        self.out.line("__syncthreads();")
-        self.out.close()
+        taken = (Assign(a.name, step(a, local(a.name, a.dtype), a.value)),)
+        rows = For(
+            row, last.start + position("y"), position(f"{row}_end"), taken, AxisKind.WARP, step=n_rows, unroll=UNROLLED_ROWS
+        )
+        return nested_loops(outer, (Let(f"{row}_end", last.start + last.extent), rows))
 
 
-class ScanPrinter(KernelPrinter[Scanned]):
+class ScanPrinter(KernelPrinter[ParallelScan]):
     """A row for each block.  In each turn a thread scans neighbours, a warp its threads' totals, and each warp those of all."""
 
     def units(self) -> tuple[IntExpr, int, int]:
@@ -83,100 +140,115 @@ class ScanPrinter(KernelPrinter[Scanned]):
     def described(self) -> str:
         return f"a scan by {self.plan.block} threads" + (f", packs of {self.plan.width}" if self.plan.width > 1 else "")
 
-    def body(self) -> None:
-        plan = self.plan
-        kernel = self.kernel
-        (r,) = (s for s in kernel.body if isinstance(s, Running))
-        a, width, warps = r.accumulator, plan.width, plan.block // WARP
-        kind = self.c.number_type(a.dtype)
-        self.out.line(f"__shared__ {kind} of_warp[{2 * warps}];")
-        self.out.line(f"const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};")
-        self.blocks_over("row", self.c.integer(n_iterations(kernel.axes)))
-        self.decode("row", kernel.axes)
-        self.block([s for s in kernel.body if isinstance(s, Define)], Scope())
-        self.out.line(f"const dg_index length = {self.c.integer(r.axis.extent)};")
-        self.out.line(f"{kind} carry = 0;")
-        self.out.line("int half = 0;")  # of `of_warp`: one is written to while the other may yet be read
-        self.out.open(f"for (dg_index first = 0; first < length; first += {plan.block * width}, half ^= {warps})")
-        self.out.line(f"const dg_index at = first + (dg_index)threadIdx.x{f' * {width}' if width > 1 else ''};")
-        self.out.line(f"{kind} mine[{width}] = {{}};")
-        self._elements(r, [Define(f"{a.name}_value", a.value)], f"mine[{{}}] = {a.name}_value;")
+    def code(self) -> tuple[Code, ...]:
+        plan, axes = self.plan, self.kernel.axes
+        (r,) = (s for s in self.kernel.body if isinstance(s, ScanLoop))
+        self.r, self.wide = r, computed_as(r.accumulator.dtype)
+        warps, turn = plan.block // WARP, plan.block * plan.width
+        row: tuple[Code, ...] = (
+            *decode("row", axes),
+            *(s for s in self.kernel.body if isinstance(s, Define)),
+            Let("length", r.axis.extent),
+            Declare("carry", self.wide, expr.const(0, self.wide)),
+            Declare("half", dtypes.int32, expr.const(0, dtypes.int32)),  # of `of_warp`: the other may yet be read
+            For("first", ZERO, position("length"), self._turn(warps), step=turn),
+            Barrier(AxisKind.BLOCK),
+        )
+        return (
+            Declare("of_warp", self.wide, size=2 * warps, shared=True),
+            Declare("lane", dtypes.int32, as_int(THREAD % WARP)),
+            Declare("warp", dtypes.int32, as_int(THREAD // WARP)),
+            For("row", ZERO, n_iterations(axes), row, AxisKind.BLOCK),
+        )
+
+    def _var(self, name: str) -> Expr:
+        return expr.var(name, self.r.accumulator.dtype)
+
+    def _follow(self, before: Expr, value: Expr) -> Expr:
+        return running_step(self.r.accumulator, before, value)
+
+    def _mine(self, place: IntLike) -> Expr:
+        return element("mine", place, self.wide)
+
+    def _turn(self, warps: int) -> tuple[Code, ...]:
+        """The elements that a block takes at a time."""
+        a, width, half = self.r.accumulator, self.plan.width, position("half")
+        some = expr.var("some", dtypes.bool_)
+        some_before: list[Code] = []
+        value = Define(f"{a.name}_value", a.value)
+        scanned: list[Code] = []
         if width > 1:
-            self.out.line("#pragma unroll")
-            self.out.line(f"for (int k = 1; k < {width}; ++k) mine[k] = {follow(self.c, a, 'mine[k - 1]', 'mine[k]')};")
-        self.out.line(f"{kind} total = mine[{width - 1}];")
-        self._scan_lanes(a, "total", WARP)
-        self.out.line(f"if (lane == {WARP - 1}) of_warp[half + warp] = total;")
-        self.out.line("__syncthreads();")
-        self.out.line(f"{kind} totals = of_warp[half + lane % {warps}];")
-        self._scan_lanes(a, "totals", warps)
-        for name, value, which in (("warps", "totals", "warp"), ("lanes", "total", "lane")):
-            self.out.line(f"const {kind} {name}_before = dg_from_lane({value}, {which} ? {which} - 1 : 0, {WARP});")
-        self.out.line(f"const {kind} all = dg_from_lane(totals, {warps - 1}, {WARP});")
-        self.out.line(f"{kind} before = carry;")
-        self.out.line("bool some = first != 0;")
+            k = position("k")
+            neighbours = Declare("left", self.wide, self._mine(k - 1)), Declare("right", self.wide, self._mine(k))
+            following = Assign("mine", self._follow(self._var("left"), self._var("right")), k)
+            scanned.append(For("k", IntExpr.of(1), IntExpr.of(width), (*neighbours, following), AxisKind.UNROLLED))
         for which in ("warp", "lane"):
-            self.out.line(f"if ({which}) before = some ? {follow(self.c, a, 'before', f'{which}s_before')} : {which}s_before;")
-            self.out.line(f"some = some || {which};")
-        self.out.line(f"carry = first ? {follow(self.c, a, 'carry', 'all')} : all;")
-        behind = self.c.rounded(f"(some ? {follow(self.c, a, 'before', 'mine[{}]')} : mine[{{}}])", a.dtype)
-        self._elements(r, r.stores, before=f"const {kind} {a.name} = {behind};")
-        self.out.close()
-        self.out.line("__syncthreads();")
-        self.out.close()
+            before = self._var(f"{which}s_before")
+            joined = choose(some, self._follow(self._var("before"), before), before)
+            is_behind = compare("ne", position(which), 0)
+            some_before += [If(is_behind, (Assign("before", joined),)), Assign("some", expr.call("or", some, is_behind))]
+        everything, first = self._var("all"), compare("ne", FIRST, 0)
+        return (
+            Let("at", FIRST + THREAD_INDEX * width),
+            Declare("mine", self.wide, size=width, is_zeroed=True),
+            *self._elements([value], after=lambda place: [Assign("mine", widened(self._var(value.name)), place)]),
+            *scanned,
+            Declare("total", self.wide, self._mine(width - 1)),
+            *self._scan_lanes("total", WARP),
+            If(compare("eq", LANE, WARP - 1), (Assign("of_warp", self._var("total"), half + position("warp")),)),
+            Barrier(AxisKind.BLOCK),
+            Declare("totals", self.wide, element("of_warp", half + LANE % warps, self.wide)),
+            *self._scan_lanes("totals", warps),
+            Declare("warps_before", self.wide, self._lane_before("totals", "warp")),
+            Declare("lanes_before", self.wide, self._lane_before("total", "lane")),
+            Declare("all", self.wide, self._from_lane("totals", value_of(warps - 1))),
+            Declare("before", self.wide, self._var("carry")),
+            Declare("some", dtypes.bool_, first),
+            *some_before,
+            Assign("carry", choose(first, self._follow(self._var("carry"), everything), everything)),
+            *self._elements(self.r.stores, before=self._running_value),
+            Assign("half", expr.call("xor", expr.var("half", dtypes.int32), expr.const(warps, dtypes.int32))),
+        )
 
-    def _elements(self, r: Running, items: Sequence[Define | Store], after: str = "", before: str = "") -> None:
-        """Statements for each element of a thread, with a line before or after them in which {} is its place."""
-        axis, width = r.axis, self.plan.width
-        name, start = axis.symbol.name, self.c.integer(axis.start)
+    def _running_value(self, place: IntExpr) -> list[Code]:
+        a, own = self.r.accumulator, self._var("own")
+        value = choose(expr.var("some", dtypes.bool_), self._follow(self._var("before"), own), own)
+        return [Declare("own", self.wide, self._mine(place)), Declare(a.name, self.wide, rounded(value, a.dtype))]
 
-        def one(some: Sequence[Statement], place: str) -> None:
-            for line in [before] * bool(before):
-                self.out.line(line.replace("{}", place))
-            self.block([s for s in some if isinstance(s, (Define, Store))], Scope())
-            for line in [after] * bool(after):
-                self.out.line(line.replace("{}", place))
+    def _elements(self, items: Sequence[Define | Store], before: Lines = _nothing, after: Lines = _nothing) -> list[Code]:
+        """Statements for each element of a thread, with others before or after them that know its place."""
+        axis, width, length = self.r.axis, self.plan.width, position("length")
+
+        def one(some: Sequence[Define | Store], place: IntExpr) -> list[Code]:
+            return [*before(place), *some, *after(place)]
 
         if width == 1:
-            self.out.open("if (at < length)")
-            self.out.line(f"const dg_index {name} = {start} + at;")
-            one(items, "0")
-            self.out.close()
-            return
-        statements, loads, stores = packed(items, axis, width, IntExpr.symbol("lane_of_pack", 0, width - 1), {})
-        self.out.open(f"if (at + {width} <= length)")
-        self.load_packs(loads, axis, width, "at")
-        for pack in stores:
-            self.out.line(f"dg_pack<{self.c.memory_type(pack.dtype)}, {width}> {pack.name};")
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int lane_of_pack = 0; lane_of_pack < {width}; ++lane_of_pack)")
-        self.out.line(f"const dg_index {name} = {start} + at + lane_of_pack;")
-        one(statements, "lane_of_pack")
-        self.out.close()
-        self.store_packs(stores, axis, width, "at")
-        self.out.close(" else {")
-        self.out.depth += 1
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int k = 0; k < {width - 1}; ++k)")  # of a number of places that is known, to stay in registers
-        self.out.open("if (at + k < length)")
-        self.out.line(f"const dg_index {name} = {start} + at + k;")
-        one(items, "k")
-        self.out.close()
-        self.out.close()
-        self.out.close()
+            return [If(compare("lt", AT, length), (from_zero(axis, AT), *one(items, ZERO)))]
+        pack = in_packs(items, axis, width, "at", lambda some: one(some, LANE_OF_PACK))
+        k = position("k")
+        rest = If(compare("lt", AT + k, length), (from_zero(axis, AT + k), *one(items, k)))
+        # of a number of places that is known, to stay in registers
+        places = For("k", ZERO, IntExpr.of(width - 1), (rest,), AxisKind.UNROLLED)
+        return [If(compare("le", AT + width, length), tuple(pack), (places,))]
 
-    def _scan_lanes(self, a: Accumulator, name: str, lanes: int) -> None:
+    def _scan_lanes(self, name: str, lanes: int) -> list[Code]:
         if lanes == 1:
-            return
-        self.out.line("#pragma unroll")
-        self.out.open(f"for (int step = 1; step < {lanes}; step *= 2)")
-        kind = self.c.number_type(a.dtype)
-        self.out.line(f"const {kind} left = dg_from_lane({name}, lane >= step ? lane - step : lane, {WARP});")
-        self.out.line(f"if (lane >= step) {name} = {follow(self.c, a, 'left', name)};")
-        self.out.close()
+            return []
+        bit = position("step")
+        is_behind = compare("ge", LANE, bit)
+        source = Expr("select", (is_behind, value_of(LANE - bit), value_of(LANE)), dtypes.int64)
+        left = Declare("left", self.wide, self._from_lane(name, source))
+        joined = If(is_behind, (Assign(name, self._follow(self._var("left"), self._var(name))),))
+        return [Powers("step", 1, lanes // 2, (left, joined), AxisKind.UNROLLED)]
+
+    def _lane_before(self, name: str, which: str) -> Expr:
+        return self._from_lane(name, value_of(apply("max", position(which) - 1, ZERO)))
+
+    def _from_lane(self, name: str, lane: Expr) -> Expr:
+        return Expr("from_lane", (self._var(name), lane, value_of(WARP)), self.wide)
 
 
-class WalkPrinter(KernelPrinter[Walked]):
+class SerialScanPrinter(KernelPrinter[SerialScan]):
     """A row for each thread."""
 
     def units(self) -> tuple[IntExpr, int, int]:
@@ -185,30 +257,12 @@ class WalkPrinter(KernelPrinter[Walked]):
     def described(self) -> str:
         return "a thread for a row, in order"
 
-    def body(self) -> None:
-        kernel = self.kernel
-        (r,) = (s for s in kernel.body if isinstance(s, Running))
-        a, axis = r.accumulator, r.axis
-        self.threads_over(self.c.integer(n_iterations(kernel.axes)))
-        self.decode("item", kernel.axes)
-        scope = Scope()
-        self.block([s for s in kernel.body if isinstance(s, Define)], scope)
-        self.out.line(f"{self.c.number_type(a.dtype)} {a.name} = 0;")
-        self.c.open_loop(axis)
-        inner = Scope(scope)
-        self.block([Define(f"{a.name}_value", a.value)], inner)
-        first = f"{axis.symbol.name} == {self.c.integer(axis.start)}"
-        self.out.line(f"{a.name} = {first} ? {a.name}_value : {follow(self.c, a, a.name, f'{a.name}_value')};")
-        self.block(r.stores, inner)
-        self.out.close()
-        self.out.close()
+    def code(self) -> tuple[Code, ...]:
+        (r,) = (s for s in self.kernel.body if isinstance(s, ScanLoop))
+        defines = [s for s in self.kernel.body if isinstance(s, Define)]
+        axes = self.kernel.axes
+        scan = nested_loops([r.axis], scan_step(r, running_step))
+        return threads_over(axes, n_iterations(axes), [*defines, begin_scan(r), *scan])
 
 
-def follow(c: CudaStyle, a: Accumulator, before: str, value: str) -> str:
-    """The running value behind two parts, one after the other."""
-    if a.kind in ("sum", "prod"):
-        return combine(c, a.kind, a.dtype, before, value)
-    return c.expr(combined(a.kind, var(before, a.dtype), var(value, a.dtype)), Scope())
-
-
-__all__ = ["ColumnsPrinter", "ScanPrinter", "WalkPrinter"]
+__all__ = ["ColumnsPrinter", "ScanPrinter", "SerialScanPrinter"]

@@ -1,4 +1,4 @@
-"""How the threads of a GPU share the work of a kernel: what one thread, team or block computes, and what moves as packs.
+"""CUDA schedules: what one thread, team or block of a kernel computes, and what moves as packs.
 
 A *team* is the threads that compute one row together: a part of a warp, a warp, or a block.  A *pack* is 16 bytes (or fewer) of
 neighbours in memory that one thread moves at once.
@@ -6,7 +6,7 @@ neighbours in memory that one thread moves at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Union
 
@@ -15,13 +15,12 @@ from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.loops import (
-    Accumulator,
     Axis,
     ColumnReduce,
     Kernel,
     Loop,
     Reduce,
-    Running,
+    ScanLoop,
     Sort,
     Statement,
     Store,
@@ -31,6 +30,7 @@ from dynagraph.ir.loops import (
     statements,
     stored_buffers,
 )
+from dynagraph.ir.passes.split_scans import kind_of_totals
 
 WARP = 32
 BLOCK = 256  # threads, where rows do not want more
@@ -46,15 +46,8 @@ FITTING_TURNS = 4  # ... and so many turns at least
 TILE = 32  # elements of a side of a tile of a transposition
 TILE_ROWS = 8  # of threads
 SHARED_BYTES = 48 * 1024  # that a block has without asking for more
-WALKED_ROWS = 1 << 16  # threads that each have a row to scan keep a device busy: neighbours read neighbouring elements then
+SERIAL_SCAN_ROWS = 1 << 16  # threads that each have a row to scan keep a device busy: neighbours read neighbouring elements then
 COLUMNS = 32  # neighbouring columns that a block reduces
-# kinds of scans that are done in parts
-ASSOCIATIVE = frozenset(
-    [
-        "sum", "prod", "add", "multiply", "maximum", "minimum", "fmax", "fmin", "gcd", "bitwise_and", "bitwise_or", "bitwise_xor",
-        "logical_and", "logical_or", "logical_xor", "logaddexp", "logaddexp2", "hypot",
-    ]
-)  # fmt: skip
 FEW_UPDATES = 16  # of a scatter, which one thread does
 UPDATES_PER_OWNER = 8  # of a scatter of more; with more still, there are more blocks of owners,
 OWNER_BLOCKS = 512  # ... up to about this many; and buckets, where updates are sorted
@@ -106,7 +99,7 @@ class Columns:
 
 
 @dataclass(frozen=True)
-class Scanned:
+class ParallelScan:
     """A block walks along the axis; at a time, each of its threads takes `width` neighbours."""
 
     block: int
@@ -114,7 +107,7 @@ class Scanned:
 
 
 @dataclass(frozen=True)
-class Walked:
+class SerialScan:
     """One thread walks along the axis: the order of the steps tells."""
 
 
@@ -138,7 +131,7 @@ class Sorting:
     """A warp goes through a part of what is sorted into buckets."""
 
 
-Schedule = Union[Map, Tiled, Rows, Columns, Scanned, Walked, Ordered, Owned, Sorting]
+Schedule = Union[Map, Tiled, Rows, Columns, ParallelScan, SerialScan, Ordered, Owned, Sorting]
 
 
 def schedule(kernel: Kernel, packs: bool) -> Schedule:
@@ -152,7 +145,7 @@ def schedule(kernel: Kernel, packs: bool) -> Schedule:
     column = next((s for s in body if isinstance(s, ColumnReduce)), None)
     if column is not None:
         return Columns(_power_of_two(min(max(1, column.column.hint), COLUMNS)))
-    running = next((s for s in body if isinstance(s, Running)), None)
+    running = next((s for s in body if isinstance(s, ScanLoop)), None)
     if running is not None:
         return _scan(kernel, running, packs)
     if any(isinstance(s, (Reduce, Loop)) for s in body):
@@ -183,22 +176,17 @@ def _in_order(kernel: Kernel, loop: Loop) -> Ordered | Owned:
     return Owned(columns, max(1, min(OWNER_BLOCKS // tiles, updates * columns // (BLOCK * UPDATES_PER_OWNER))))
 
 
-def _scan(kernel: Kernel, running: Running, packs: bool) -> Scanned | Walked:
+def _scan(kernel: Kernel, running: ScanLoop, packs: bool) -> ParallelScan | SerialScan:
     rows = 1
     for axis in kernel.axes:
         rows *= axis.hint
     loads = [e for root in expressions((running,)) for e in unconditional(root) if e.op == "load"]
     apart = any(_is_apart(e.value[1], running.axis.symbol) for e in loads)  # type: ignore[index]
-    if not is_associative(running.accumulator) or (apart and rows >= WALKED_ROWS):
-        return Walked()
+    if kind_of_totals(running.accumulator) is None or (apart and rows >= SERIAL_SCAN_ROWS):
+        return SerialScan()
     width = pack_width(running.axis, (running,)) if packs else 1
     most = MOST_THREADS if rows < WARP else BLOCK  # the threads of a block wait for each other in each turn
-    return Scanned(min(most, max(WARP, _power_of_two(-(-running.axis.hint // width)))), width)
-
-
-def is_associative(a: Accumulator) -> bool:
-    """Whether parts of a running combination can be combined, up to rounding and up to what overflows on the way."""
-    return a.kind in ASSOCIATIVE and (not a.dtype.is_complex or a.kind in ("sum", "add"))
+    return ParallelScan(min(most, max(WARP, _power_of_two(-(-running.axis.hint // width)))), width)
 
 
 def _power_of_two(n: int) -> int:
@@ -251,7 +239,7 @@ class Pack:
 
 
 def packed(
-    body: Sequence[Statement], axis: Axis, width: int, lane: IntExpr, kept: dict[Expr, Expr], multiple: Symbol | None = None
+    body: Sequence[Statement], axis: Axis, width: int, lane: IntExpr, kept: Mapping[Expr, Expr], multiple: Symbol | None = None
 ) -> tuple[tuple[Statement, ...], list[Pack], list[Pack]]:
     """The statements for one element of a pack, the packs that they read, and those that they fill.
 
@@ -455,7 +443,8 @@ def replaced(body: Sequence[Statement], spelled: Callable[[Expr], Expr | None]) 
 
 
 __all__ = [
-    "BLOCK", "COLUMNS", "MOST_THREADS", "OWNER_BLOCKS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map", "Ordered",
-    "Owned", "Pack", "Rows", "Scanned", "Schedule", "Sorting", "Tiled", "Walked", "has_places", "is_associative", "kept_loads",
-    "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced", "schedule",
+    "BLOCK", "COLUMNS", "MOST_THREADS", "OWNER_BLOCKS", "TILE", "TILE_ROWS", "UNROLLED_ROWS", "WARP", "Columns", "Map",
+    "Ordered", "Owned", "Pack", "ParallelScan", "Rows", "Schedule", "SerialScan", "Sorting", "Tiled", "has_places",
+    "kept_loads", "moves_as_pack", "n_iterations", "pack_width", "packed", "pass_axes", "replaced",
+    "schedule",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""How CUDA C spells what the C family's printer prints."""
+"""CUDA C spellings for the printer of expressions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import FUNCTIONS, Expr
 from dynagraph.ir.intexpr import Atom, IntExpr, Symbol
 from dynagraph.ir.loops import Store
+from dynagraph.ir.statements import AxisKind, For
 
-ATOMIC = {"maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min"}  # of integers: no NaN is passed over
 COMPLEX = {"complex64": "dg_c64", "complex128": "dg_c128"}
 INT32_REACH = 1 << 30  # what indices of 32 bits are used for stays below this: sums and products of two have room
 
@@ -42,7 +43,35 @@ class CudaStyle(CStyle):
         condition = "" if s.where is None else f"if ({self.expr(s.where, scope)}) "
         if not s.atomic:
             return condition + super().store(s, target, value, scope)
-        return f"{condition}dg_atomic_{ATOMIC.get(s.atomic, s.atomic)}(&{target}, ({self.memory_type(s.value.dtype)})({value}));"
+        return f"{condition}dg_atomic_{FUNCTIONS[s.atomic].atomic}(&{target}, ({self.memory_type(s.value.dtype)})({value}));"
+
+    def unroll(self, turns: int) -> str:
+        return f"#pragma unroll {turns}" if turns else "#pragma unroll"
+
+    def share(self, s: For) -> tuple[str, str]:
+        if s.kind not in (AxisKind.BLOCK, AxisKind.PARALLEL):
+            return super().share(s)
+        each = "" if s.step == 1 else f" * {s.step}"
+        mine = " + threadIdx.x" if s.kind is AxisKind.PARALLEL else ""
+        return f"(dg_index)blockIdx.x{each}{mine}", f"(dg_index)gridDim.x{each}"
+
+    def call(self, e: Expr, args: list[str]) -> str:
+        """Also what the threads of a warp tell each other: `from_lane` is a value of another one, `from_partner` of the one whose
+        number differs in one bit; `ballot` has a bit for each of them."""
+        if e.op == "from_lane":
+            return f"dg_from_lane({', '.join(args)})"
+        if e.op == "from_partner":
+            value, bit, width = args
+            return f"dg_from_lane({value}, (lane ^ {bit}) % {width}, {width})"
+        if e.op == "ballot":
+            return f"__ballot_sync(0xffffffffu, {args[0]})"
+        if e.op == "popcount":
+            return f"__popc({args[0]})"
+        if e.op == "has_bit":
+            return f"({args[0]} >> {args[1]} & 1)"
+        if e.op == "bits_below":
+            return f"({args[0]} & ((1u << {args[1]}) - 1))"
+        return super().call(e, args)
 
     def memory_type(self, dtype: DType) -> str:
         return COMPLEX.get(dtype.name, dtype.ctype)

@@ -85,7 +85,7 @@ DG_INL void dg_store_pack(T *to, const dg_pack<T, n> &pack)
 
 /* -- accesses that are checked, where config.cuda_check is on ------------------------------------------------------------- */
 
-/* An element of memory that holds those from `low` to `end`.  An access elsewhere goes to the 16 bytes behind the record's two words;
+/* An element of memory that holds those from `low` to `end`.  An access elsewhere goes to the 16 bytes after the record's two words;
    the first one of a launch is noted there: 1 + the number of the buffer, and the index. */
 template <class T>
 DG_INL T &dg_checked(T *memory, int64_t index, int64_t low, int64_t end, int buffer, int64_t *record)

@@ -2,11 +2,11 @@
 
 from dynagraph.frontend.handlers import (  # noqa: F401
     containers,
-    control,
-    exceptions,
     functions,
     generators,
+    jumps,
     names,
     operators,
     patterns,
+    raising,
 )

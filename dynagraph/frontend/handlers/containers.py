@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend.exceptions import throw
-from dynagraph.frontend.executor import Frame, handler
-from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.methods import call_named_method, pairs_of
-from dynagraph.frontend.operations import has_key, key_of, plain, put_key
-from dynagraph.frontend.program import Instruction
-from dynagraph.frontend.truth import type_of
-from dynagraph.frontend.values import Const, Dict, Sequence, Set, Slice
-from dynagraph.frontend.wrapping import behind
+from dynagraph.frontend.bytecode.decode import Instruction
+from dynagraph.frontend.executor.exceptions import throw
+from dynagraph.frontend.executor.executor import Frame, handler
+from dynagraph.frontend.executor.wrapping import behind
+from dynagraph.frontend.kinds.mappings import has_key, put_key
+from dynagraph.frontend.kinds.methods import call_named_method, pairs_of
+from dynagraph.frontend.kinds.slots import items_of, key_of, plain, type_of
+from dynagraph.frontend.kinds.values import Const, Dict, Sequence, Set, Slice
 
 
 @handler("BUILD_TUPLE")

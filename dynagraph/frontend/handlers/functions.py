@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend import (  # noqa: F401  (importing them registers meanings)
-    caches,
-    callables,
-    copies,
-    draws,
-    error_state,
-    numpy_objects,
+from dynagraph.frontend.bytecode.decode import VERSION, Instruction
+from dynagraph.frontend.executor.calls import call
+from dynagraph.frontend.executor.exceptions import throw
+from dynagraph.frontend.executor.executor import NULL, Frame, handler, refuse
+from dynagraph.frontend.kinds.mappings import entries_of
+from dynagraph.frontend.kinds.slots import items_of, plain
+from dynagraph.frontend.kinds.values import Dict, Function
+from dynagraph.frontend.library import (  # noqa: F401  (importing them registers meanings)
+    copy,
+    definitions,
+    errstate,
+    functools,
+    itertools,
+    lru_cache,
+    numpy_functions,
+    operators,
+    random,
 )
-from dynagraph.frontend.calls import call
-from dynagraph.frontend.exceptions import throw
-from dynagraph.frontend.executor import NULL, Frame, handler, refuse
-from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.operations import entries_of, plain
-from dynagraph.frontend.program import VERSION, Instruction
-from dynagraph.frontend.values import Dict, Function
 
 
 @handler("MAKE_FUNCTION")
@@ -82,7 +85,7 @@ def call_function_ex(frame: Frame, i: Instruction) -> None:
     second = frame.pop()
     first = frame.pop() if frame.stack and (frame.stack[-1] is NULL or second is NULL) else NULL
     if not isinstance(keywords, Dict):
-        refuse("UNSUPPORTED_VALUE", "** of something that is no dict")
+        refuse("UNSUPPORTED_VALUE", "** of something that is not a dict")
     named = entries_of(frame, keywords)
     if not all(isinstance(name, str) for name in named):
         throw(TypeError("keywords must be strings"))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dynagraph.frontend.exceptions import Raised
-from dynagraph.frontend.executor import Frame, Generator, handler, refuse
-from dynagraph.frontend.iterators import iterate
-from dynagraph.frontend.program import VERSION, Instruction
-from dynagraph.frontend.values import NULL, Const, Iterator
+from dynagraph.frontend.bytecode.decode import VERSION, Instruction
+from dynagraph.frontend.executor.exceptions import Raised
+from dynagraph.frontend.executor.executor import Frame, Generator, handler, refuse
+from dynagraph.frontend.kinds.slots import iterate
+from dynagraph.frontend.kinds.values import NULL, Const, Iterator
 
 RECEIVER_STAYS = VERSION >= (3, 12)  # END_SEND takes it off the stack
 STOPITERATION_ERROR = 3  # the number of the intrinsic
@@ -38,7 +38,7 @@ def send(frame: Frame, i: Instruction) -> None:
     elif isinstance(receiver, Iterator) and none:
         item = receiver.step(frame)
     else:
-        refuse("GENERATOR", "send() through `yield from` to something that is no generator")
+        refuse("GENERATOR", "send() through `yield from` to something that is not a generator")
     if item is not NULL:
         frame.push(item)
         return

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dynagraph.frontend.attributes import delete_attribute, load_attribute, store_attribute
-from dynagraph.frontend.builtins_table import make_super
-from dynagraph.frontend.exceptions import throw
-from dynagraph.frontend.executor import Frame, handler, refuse
-from dynagraph.frontend.program import VERSION, Instruction
-from dynagraph.frontend.source import DictEntry
-from dynagraph.frontend.stdlib import import_module
-from dynagraph.frontend.values import DELETED, NULL, Cell, Const, Value
-from dynagraph.frontend.wrapping import load_cell, load_global
+from dynagraph.frontend.bytecode.decode import VERSION, Instruction
+from dynagraph.frontend.executor.exceptions import throw
+from dynagraph.frontend.executor.executor import Frame, handler, refuse
+from dynagraph.frontend.executor.wrapping import load_cell, load_global
+from dynagraph.frontend.guards.sources import DictEntry
+from dynagraph.frontend.kinds.slots import delete_attribute, load_attribute, store_attribute
+from dynagraph.frontend.kinds.values import DELETED, NULL, Cell, Const, Value
+from dynagraph.frontend.library.builtins import make_super
+from dynagraph.frontend.library.stdlib import import_module
 
 
 @handler("LOAD_CONST")

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from dynagraph.frontend.executor import Frame, handler
-from dynagraph.frontend.operations import (
-    binary,
-    contains,
-    delete,
-    formatted,
-    in_place,
-    plain,
-    store,
-    subscript,
-    unary,
-)
-from dynagraph.frontend.program import Instruction
-from dynagraph.frontend.rare import branch_truth
-from dynagraph.frontend.truth import same, truth
-from dynagraph.frontend.values import Const, Slice
+from dynagraph.frontend.bytecode.decode import Instruction
+from dynagraph.frontend.executor.executor import Frame, handler
+from dynagraph.frontend.executor.rare_branches import branch_truth
+from dynagraph.frontend.kinds.slots import binary, contains, delete, in_place, plain, same, store, subscript, truth, unary
+from dynagraph.frontend.kinds.texts import formatted
+from dynagraph.frontend.kinds.values import Const, Slice
 
 
 @handler("BINARY_OP")

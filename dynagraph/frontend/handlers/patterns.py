@@ -5,15 +5,13 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from dynagraph.frontend.attributes import attribute_or
-from dynagraph.frontend.exceptions import throw
-from dynagraph.frontend.executor import Frame, handler, refuse
-from dynagraph.frontend.iterators import items_of
-from dynagraph.frontend.objects import MISSING, in_mro
-from dynagraph.frontend.operations import has_key, plain
-from dynagraph.frontend.program import Instruction
-from dynagraph.frontend.truth import length, type_of
-from dynagraph.frontend.values import NULL, Const, Dict, Sequence
+from dynagraph.frontend.bytecode.decode import Instruction
+from dynagraph.frontend.executor.exceptions import throw
+from dynagraph.frontend.executor.executor import Frame, handler, refuse
+from dynagraph.frontend.kinds.lookup import MISSING, in_mro
+from dynagraph.frontend.kinds.mappings import has_key
+from dynagraph.frontend.kinds.slots import attribute_or, items_of, length, plain, type_of
+from dynagraph.frontend.kinds.values import NULL, Const, Dict, Sequence
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 TPFLAGS_SEQUENCE, TPFLAGS_MAPPING = 1 << 5, 1 << 6
@@ -48,7 +46,7 @@ def get_len(frame: Frame, i: Instruction) -> None:
 def match_keys(frame: Frame, i: Instruction) -> None:
     keys, subject = frame.stack[-1], frame.ex.resolve(frame.stack[-2])
     if not isinstance(subject, Dict) or subject.kind not in (dict, collections.OrderedDict):
-        refuse("UNSUPPORTED_VALUE", "a mapping pattern on something that is no dict")
+        refuse("UNSUPPORTED_VALUE", "a mapping pattern on something that is not a dict")
     seen: dict[Any, Any] = {}
     for name in [plain(frame, k) for k in items_of(frame, keys)]:
         if name in seen:

@@ -1,5 +1,6 @@
-"""The rows of the op table.  Importing this package fills `dynagraph.ir.ops.OPS`."""
+"""The rows of the op table.  Importing this package fills `OPS`: who asks for all rows imports it from here."""
 
-from dynagraph.ir.optable import blocked, callouts, creation, elementwise, indexing, linalg, movement, reductions
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.optable import blocked, creation, elementwise, external_calls, indexing, joining, linalg, movement, reductions
 
-__all__ = ["blocked", "callouts", "creation", "elementwise", "indexing", "linalg", "movement", "reductions"]
+__all__ = ["OPS", "blocked", "creation", "elementwise", "external_calls", "indexing", "joining", "linalg", "movement", "reductions"]

@@ -1,4 +1,4 @@
-"""Ops that only the compiler makes: `legalize` splits long reductions into blocks, so that all cores have work.
+"""Blocked reductions, which only the compiler makes: `legalize` splits long reductions, so that all cores have work.
 
 The blocks depend on sizes alone, never on the number of threads: results are the same bits everywhere.  Those of floating-point
 sums are subtrees of NumPy's pairwise sum.
@@ -10,17 +10,10 @@ from itertools import accumulate
 from typing import Any
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.ops import EXTREMES, REQUIRED, Attrs, Composite, Metas, define_op
-from dynagraph.ir.optable.reductions import BIT_REDUCTIONS
+from dynagraph.ir.ops import EXTREMES, REQUIRED, Attrs, Composite, Metas, define_op, step_of
 from dynagraph.ir.shapes import Shape
 
 PAIRWISE_BLOCK = 128  # real numbers that NumPy's pairwise sum adds up in eight accumulators, without dividing them
-
-_REDUCE = {
-    "sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "any": "logical_or", "all": "logical_and",
-    **BIT_REDUCTIONS,
-}  # fmt: skip
-
 
 def _blocked_shape(metas: Metas, attrs: Attrs) -> Shape:
     shape, axis, block, levels = metas[0].shape, attrs["axis"], attrs["block"], attrs["levels"]
@@ -62,7 +55,7 @@ def _eager(xp: Any, x: Any, *, kind: str, axis: int, block: int | None, levels: 
         parts = (xp.take(x, range(start, min(start + block, x.shape[axis])), axis) for start in starts)
         return xp.stack([xp.sum(part, axis, dtype=x.dtype) for part in parts], axis)
     starts = xp.asarray(starts)
-    return getattr(xp, _REDUCE[kind]).reduceat(x, starts, axis=axis, dtype=x.dtype)
+    return getattr(xp, step_of(kind).name).reduceat(x, starts, axis=axis, dtype=x.dtype)
 
 
 def _never(*_: Any, **__: Any) -> Any:
@@ -73,6 +66,7 @@ def _never(*_: Any, **__: Any) -> Any:
 block_reduce = define_op(
     "block_reduce",
     arity=1,
+    cupy=False,
     attrs={"kind": REQUIRED, "axis": REQUIRED, "block": None, "levels": 0, "pairwise": False},
     dtype=lambda metas, attrs: dtypes.int64 if attrs["kind"] in EXTREMES else metas[0].dtype,
     shape=_blocked_shape,

@@ -1,6 +1,6 @@
-"""The gradients of functions that are called out: who has one, and how their rules make further calls.
+"""Gradients of external calls: which functions have one, and how their rules make further calls.
 
-A rule has the signature of NumPy's function behind ``(d, g)``: it is given the arguments of the call, those that are operands as
+A rule has the signature of NumPy's function after ``(d, g)``: it is given the arguments of the call, those that are operands as
 terms, and gives the gradients by its first parameters.  A call of several results is a node for each; a rule is asked for the
 gradient that comes back through one of them (``d.attrs["result"]``) and reads the others by `sibling`.
 """
@@ -12,14 +12,18 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from dynagraph.errors import GradientError
-from dynagraph.ir.callouts import FunctionCall, Slot
 from dynagraph.ir.dtypes import DType
+from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.shapes import Shape
 from dynagraph.ir.terms import Differentiated, Term
 
 Rule = Callable[..., Sequence["Term | None"]]
 _Rule = TypeVar("_Rule", bound=Rule)
 GRADIENTS: dict[str, Rule] = {}
+
+
+class OnlyOnce(GradientError):
+    """A gradient is asked of what is one already, and has none: the computation has to be differentiated step by step."""
 
 
 def gradient_of(*functions: str) -> Callable[[_Rule], _Rule]:
@@ -58,7 +62,7 @@ def called(
 
 def _node(call: FunctionCall, operands: Sequence[Term], result: int | None, shape: Shape, dtype: DType) -> Term:
     first, *others = operands
-    return first.call("call_out", *others, call=call, result=result, dtype=dtype, shape=shape)
+    return first.call("external_call", *others, call=call, result=result, dtype=dtype, shape=shape)
 
 
-__all__ = ["GRADIENTS", "called", "gradient_of", "refusal", "sibling"]
+__all__ = ["GRADIENTS", "OnlyOnce", "called", "gradient_of", "refusal", "sibling"]

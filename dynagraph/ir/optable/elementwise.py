@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from dynagraph.errors import DTypeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, call, cast, const
+from dynagraph.ir.expr import FUNCTIONS, Expr, call, cast, const, define
 from dynagraph.ir.graph import Meta, Node
 from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Elementwise, Metas, define_op
 from dynagraph.ir.optable.rules import (
@@ -41,65 +42,71 @@ from dynagraph.ir.optable.rules import (
 from dynagraph.ir.shapes import Shape
 from dynagraph.ir.terms import Differentiated, Term, flat
 
+Slope = Callable[[Differentiated], Term]
+_RESULTS = {same_dtype: "same", to_bool: "bool", to_real: "real", to_complex: "complex"}
+
 
 def _eager(numpy_name: str) -> Callable[..., Any]:
     return lambda xp, *operands: getattr(xp, numpy_name)(*operands)
 
 
-def _scalar(function: str) -> Callable[..., Expr]:
-    return lambda *operands: call(function, *operands)
+def _by_dtype(function: str, unchanged: str, integers: str, bools: str) -> Callable[..., Expr]:
+    """The scalar function of each kind of dtype; NumPy's arithmetic of bools is logic."""
+
+    def expr(*operands: Expr) -> Expr:
+        dtype = operands[0].dtype
+        if dtype.kind in unchanged:
+            return operands[0]
+        return call((dtype.is_bool and bools) or (dtype.is_integer and integers) or function, *operands)
+
+    return expr
 
 
 def _row(
     name: str,
     arity: int,
     kinds: str,
-    expr: Callable[..., Expr],
+    expr: Callable[..., Expr] | str | None = None,
     *,
     result: Any = same_dtype,
-    exact: bool = True,
-    domain: tuple[float, float] = (-3.0, 3.0),
+    cost: int = 1,
+    facts: Mapping[str, Any] = MappingProxyType({}),
+    unchanged: str = "",
+    integers: str = "",
+    bools: str = "",
     eager: Callable[..., Any] | None = None,
     part: int | None = None,
+    exact: bool = True,
+    slope: Slope | None = None,
     vjp: VJP | None = None,
-    doc: str = "",
+    **row: Any,
 ) -> None:
+    """A ufunc of NumPy's, or what is shaped like one, of dtypes of `kinds`.
+
+    `expr`: what it is, or the scalar function that it is; where there is none, the row defines a scalar function of the op's name,
+    with this `cost` and the further `facts` (see `ScalarFunction`).  Of dtypes `unchanged` the result is the operand; of `integers`
+    and `bools` it may be another scalar function.  `slope`: of the result by its one operand.
+    """
+    if expr is None:
+        define(name, arity, _RESULTS[result], cost, "".join(k for k in kinds if k not in unchanged), **facts)
+    function = name if expr is None else expr
     define_op(
         name,
         arity=arity,
-        vjp=vjp,
+        kinds=kinds,
+        answers=result is to_bool,
+        vjp=vjp if slope is None else lambda d, g: (g * slope(d).conj,),
         dtype=result(name, kinds),
         shape=broadcast(name),
         eager=eager or _eager(name),
-        lowering=Elementwise(expr, part),
+        lowering=Elementwise(_by_dtype(function, unchanged, integers, bools) if isinstance(function, str) else function, part),
+        cost=FUNCTIONS[function].cost if isinstance(function, str) else cost,
         exact=exact,
-        domain=domain,
-        doc=doc,
+        **row,
     )
 
 
 # -- arithmetic -----------------------------------------------------------------------------------------------------
-
-
-def _or_on_bools(bool_function: str, function: str) -> Callable[..., Expr]:
-    """NumPy's arithmetic of bools is logic."""
-    return lambda a, b: call(bool_function if a.dtype.is_bool else function, a, b)
-
-
-def _fmax_fmin(bool_function: str, integer_function: str, float_function: str) -> Callable[..., Expr]:
-    """Only floats and complex numbers have NaN to ignore."""
-
-    def expr(a: Expr, b: Expr) -> Expr:
-        if a.dtype.is_bool:
-            return call(bool_function, a, b)
-        return call(float_function if a.dtype.is_inexact else integer_function, a, b)
-
-    return expr
-
-
-def _unless(kinds: str, function: str) -> Callable[[Expr], Expr]:
-    """The function; on dtypes of `kinds` it changes nothing."""
-    return lambda x: x if x.dtype.kind in kinds else call(function, x)
 
 
 def _reciprocal(x: Expr) -> Expr:
@@ -211,49 +218,59 @@ def _arctan2_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
     return share * d.y, -share * d.x
 
 
-_row("add", 2, ANY, _or_on_bools("or", "add"), vjp=lambda d, g: (g, g))
-_row("subtract", 2, NUMERIC, _scalar("sub"), vjp=lambda d, g: (g, -g))
-_row("multiply", 2, ANY, _or_on_bools("and", "mul"), vjp=lambda d, g: (g * d.y.conj, g * d.x.conj))
-_row("divide", 2, INEXACT, _scalar("div"), vjp=_divide_vjp)
-_row("floor_divide", 2, REAL_NUMERIC, _scalar("floordiv"), vjp=flat)
-_row("remainder", 2, REAL_NUMERIC, _scalar("remainder"), vjp=lambda d, g: (g, -g * d.x.call("floor_divide", d.y)))
-_row("fmod", 2, REAL_NUMERIC, _scalar("fmod"), vjp=lambda d, g: (g, -g * (d.x / d.y).call("trunc")))
-_row("power", 2, INEXACT, _scalar("pow"), exact=False, domain=(0.1, 3.0), vjp=_power_vjp)
+_EXTREME: dict[str, Any] = {"vjp": _extreme_vjp, "commutative": BITS, "associative": True, "idempotent": True, "finite_slope": True}
+_LOGARITHM: dict[str, Any] = {"exact": False, "cost": 25, "associative": True, "identity": -math.inf}
+_COMMUTES: dict[str, Any] = {"commutative": ANY, "associative": True}
+
+_row("add", 2, ANY, "add", bools="or", overflows=True, vjp=lambda d, g: (g, g), finite_slope=True, **_COMMUTES)
+_row("subtract", 2, NUMERIC, "sub", overflows=True, vjp=lambda d, g: (g, -g), finite_slope=True)
+_row("multiply", 2, ANY, "mul", bools="and", overflows=True, vjp=lambda d, g: (g * d.y.conj, g * d.x.conj), **_COMMUTES)
+_row("divide", 2, INEXACT, "div", vjp=_divide_vjp)
+_row("floor_divide", 2, REAL_NUMERIC, "floordiv", divides=True, vjp=flat)
+_row("remainder", 2, REAL_NUMERIC, cost=12, divides=True, vjp=lambda d, g: (g, -g * d.x.call("floor_divide", d.y)))
+_row("fmod", 2, REAL_NUMERIC, cost=12, facts={"cuda": "fmod"}, divides=True, vjp=lambda d, g: (g, -g * (d.x / d.y).call("trunc")))
+_row("power", 2, INEXACT, "pow", exact=False, domain=(0.1, 3.0), vjp=_power_vjp)
 _row(
     "power_int",
     2,
     INTEGER,
-    _scalar("pow_int"),
+    "pow_int",
     domain=(0.0, 9.0),
+    overflows=True,
     eager=lambda xp, x, exponent: xp.power(x, nonnegative(xp, exponent)),
     doc="products wrap; exponents must not be negative, which graphs check: what is given for these is any number",
 )
-_row("negative", 1, NUMERIC, _scalar("neg"), vjp=lambda d, g: (-g,))
-_row("absolute", 1, ANY, _unless("bu", "abs"), result=to_real, vjp=_absolute_vjp)
-_row("sign", 1, NUMERIC, _scalar("sign"), vjp=_sign_vjp)
+_row("negative", 1, NUMERIC, "neg", overflows=True, vjp=lambda d, g: (-g,), finite_slope=True)
+_row("absolute", 1, ANY, "abs", unchanged="bu", overflows=True, result=to_real, vjp=_absolute_vjp)
+_row("sign", 1, NUMERIC, cost=2, facts={"keeps_halves": True}, vjp=_sign_vjp)
+define("reciprocal", 1, cost=4, domain=COMPLEX)
 _row(
     "reciprocal",
     1,
     NUMERIC,
     _reciprocal,
+    cost=4,
+    divides=True,
     vjp=_reciprocal_vjp,
     doc="of integers by way of float64; that of 0 is the machine's affair",
 )
-_row("square", 1, NUMERIC, lambda x: call("mul", x, x), vjp=lambda d, g: (g * d.x.conj * 2,))
-_row("maximum", 2, ANY, _or_on_bools("or", "maximum"), vjp=_extreme_vjp)
-_row("minimum", 2, ANY, _or_on_bools("and", "minimum"), vjp=_extreme_vjp)
-_row("fmax", 2, ANY, _fmax_fmin("or", "maximum", "fmax"), vjp=_extreme_vjp)
-_row("fmin", 2, ANY, _fmax_fmin("and", "minimum", "fmin"), vjp=_extreme_vjp)
-_row("copysign", 2, FLOAT, _scalar("copysign"), vjp=_copysign_vjp)
-_row("nextafter", 2, FLOAT, _scalar("nextafter"))
-_row("hypot", 2, FLOAT, _scalar("hypot"), exact=False, vjp=_hypot_vjp)
-_row("arctan2", 2, FLOAT, _scalar("arctan2"), exact=False, vjp=_arctan2_vjp)
-_row("logaddexp", 2, FLOAT, _scalar("logaddexp"), exact=False, vjp=_shares("exp"))
-_row("logaddexp2", 2, FLOAT, _scalar("logaddexp2"), exact=False, vjp=_shares("exp2"))
+_row("square", 1, NUMERIC, lambda x: call("mul", x, x), overflows=True, vjp=lambda d, g: (g * d.x.conj * 2,))
+# NumPy's propagate NaN, and the order of their operands tells which of two zeros of different sign is taken
+_row("maximum", 2, ANY, bools="or", facts={"atomic": "max", "keeps_halves": True, "chooses": True}, **_EXTREME)
+_row("minimum", 2, ANY, bools="and", facts={"atomic": "min", "keeps_halves": True, "chooses": True}, **_EXTREME)
+# only floats and complex numbers have NaN to ignore
+_row("fmax", 2, ANY, bools="or", integers="maximum", facts={"keeps_halves": True, "chooses": True}, identity=math.nan, **_EXTREME)
+_row("fmin", 2, ANY, bools="and", integers="minimum", facts={"keeps_halves": True, "chooses": True}, identity=math.nan, **_EXTREME)
+_row("copysign", 2, FLOAT, facts={"builtin": "copysign", "keeps_halves": True}, vjp=_copysign_vjp)
+_row("nextafter", 2, FLOAT, cost=10, facts={"cuda": "nextafter"}, cupy=False)
+_row("hypot", 2, FLOAT, cost=10, facts={"cuda": "hypot"}, exact=False, vjp=_hypot_vjp, associative=True, identity=0.0)
+_row("arctan2", 2, FLOAT, cost=20, facts={"cuda": "atan2"}, exact=False, vjp=_arctan2_vjp)
+_row("logaddexp", 2, FLOAT, vjp=_shares("exp"), **_LOGARITHM)
+_row("logaddexp2", 2, FLOAT, vjp=_shares("exp2"), **_LOGARITHM)
 
 
-_row("gcd", 2, INTEGER, _scalar("gcd"))
-_row("lcm", 2, INTEGER, _scalar("lcm"))
+_row("gcd", 2, INTEGER, cost=60, associative=True, identity=0, cupy=False)
+_row("lcm", 2, INTEGER, cost=70, cupy=False)
 
 FARTHEST = 5000  # an exponent beyond takes every float64 to zero or infinity
 
@@ -269,9 +286,13 @@ def _ldexp(x: Expr, exponent: Expr) -> Expr:
     return call("ldexp", x, cast(near, x.dtype))
 
 
+define("ldexp", 2, cost=10, domain=FLOAT)  # the second is a whole number
 define_op(
     "ldexp",
     arity=2,
+    kinds=FLOAT,
+    cost=10,
+    cupy=False,
     dtype=_ldexp_dtype,
     shape=broadcast("ldexp"),
     eager=_eager("ldexp"),
@@ -299,15 +320,19 @@ _row(
     "frexp_mantissa",
     1,
     FLOAT,
-    _scalar("frexp_mantissa"),
+    cost=10,
+    cupy=False,
     eager=lambda xp, x: xp.frexp(x)[0],
     vjp=lambda d, g: (g.call("ldexp", -d.x.call("frexp_exponent").cast(dtypes.int64)),),
 )
+define("frexp_exponent", 1, cost=10, domain=FLOAT)
 _row(
     "frexp_exponent",
     1,
     FLOAT,
-    lambda x: cast(call("frexp_exponent", x), dtypes.int32),
+    cost=10,
+    cupy=False,
+    expr=lambda x: cast(call("frexp_exponent", x), dtypes.int32),
     result=_to(dtypes.int32),
     eager=lambda xp, x: xp.frexp(x)[1],
 )
@@ -327,7 +352,7 @@ def _bit_count(x: Expr) -> Expr:
     return cast(call("shr", call("mul", x, const(0x0101010101010101, x.dtype)), const(56, x.dtype)), dtypes.uint8)
 
 
-_row("bitwise_count", 1, INTEGER, _bit_count, result=_to(dtypes.uint8))
+_row("bitwise_count", 1, INTEGER, _bit_count, cost=12, result=_to(dtypes.uint8), cupy=False)
 
 
 def _heaviside(x: Expr, at_zero: Expr) -> Expr:
@@ -338,15 +363,27 @@ def _heaviside(x: Expr, at_zero: Expr) -> Expr:
 
 _row("heaviside", 2, FLOAT, _heaviside, vjp=lambda d, g: (None, g.where(d.x.equals(0), 0)))
 
+
+def _spacing(x: Expr) -> Expr:
+    """How far the next number away from zero is, of float16 the next greater one; -0.0 counts as 0.0, but in ml_dtypes."""
+    zero, inf, nan = (const(v, x.dtype) for v in (0.0, math.inf, math.nan))
+    if x.dtype is not dtypes.bfloat16:
+        x = call("select", call("eq", x, zero), zero, x)
+    end = inf if x.dtype is dtypes.float16 else call("copysign", inf, x)
+    return call("select", call("isinf", x), nan, call("sub", call("nextafter", x, end), x))
+
+
+_row("spacing", 1, FLOAT, _spacing, cost=12, cupy=False)
+
 # -- parts of complex numbers -----------------------------------------------------------------------------------------
 
 def _imag_vjp(d: Differentiated, g: Term) -> tuple[Term]:
     return (g.full(0, ()).call("complex", g),)
 
 
-_row("conjugate", 1, COMPLEX, _scalar("conj"), vjp=lambda d, g: (g.conj,))
-_row("real", 1, COMPLEX, _scalar("real"), result=to_real, part=0, vjp=lambda d, g: (g.cast(d.x.dtype),))
-_row("imag", 1, COMPLEX, _scalar("imag"), result=to_real, part=1, vjp=_imag_vjp)
+_row("conjugate", 1, COMPLEX, "conj", vjp=lambda d, g: (g.conj,), finite_slope=True)
+_row("real", 1, COMPLEX, cost=0, result=to_real, part=0, vjp=lambda d, g: (g.cast(d.x.dtype),), finite_slope=True)
+_row("imag", 1, COMPLEX, cost=0, result=to_real, part=1, vjp=_imag_vjp, finite_slope=True)
 
 
 def _complex(xp: Any, real: Any, imag: Any) -> Any:
@@ -359,8 +396,10 @@ _row(
     "complex",
     2,
     FLOAT,
-    _scalar("complex"),
+    cost=0,
     result=to_complex,
+    cupy=False,
+    finite_slope=True,
     eager=_complex,
     vjp=lambda d, g: (g.real, g.imag),
     doc="of a real and an imaginary part",
@@ -368,46 +407,38 @@ _row(
 
 # -- roots, exponentials, logarithms, trigonometry -------------------------------------------------------------------
 
-_row("sqrt", 1, INEXACT, _scalar("sqrt"), domain=(0.0, 10.0), vjp=_sqrt_vjp)
-
-_TRANSCENDENTAL: dict[str, tuple[float, float]] = {
-    "cbrt": (-10.0, 10.0), "exp": (-10.0, 10.0), "exp2": (-10.0, 10.0), "expm1": (-5.0, 5.0),
-    "log": (0.01, 10.0), "log2": (0.01, 10.0), "log10": (0.01, 10.0), "log1p": (-0.9, 10.0),
-    "sin": (-10.0, 10.0), "cos": (-10.0, 10.0), "tan": (-1.5, 1.5),
-    "arcsin": (-1.0, 1.0), "arccos": (-1.0, 1.0), "arctan": (-10.0, 10.0),
-    "sinh": (-5.0, 5.0), "cosh": (-5.0, 5.0), "tanh": (-5.0, 5.0),
-    "arcsinh": (-10.0, 10.0), "arccosh": (1.0, 10.0), "arctanh": (-0.95, 0.95),
-}  # fmt: skip
-_SLOPES: dict[str, Callable[[Differentiated], Term]] = {  # d result / d operand
-    "cbrt": lambda d: (d.out * d.out * 3).call("reciprocal"),
-    "exp": lambda d: d.out,
-    "exp2": lambda d: d.out * math.log(2),
-    "expm1": lambda d: d.out + 1,
-    "log": lambda d: d.x.call("reciprocal"),
-    "log2": lambda d: (d.x * math.log(2)).call("reciprocal"),
-    "log10": lambda d: (d.x * math.log(10)).call("reciprocal"),
-    "log1p": lambda d: (d.x + 1).call("reciprocal"),
-    "sin": lambda d: d.x.call("cos"),
-    "cos": lambda d: -d.x.call("sin"),
-    "tan": lambda d: d.out * d.out + 1,
-    "arcsin": lambda d: (1 - d.x * d.x).call("sqrt").call("reciprocal"),
-    "arccos": lambda d: -(1 - d.x * d.x).call("sqrt").call("reciprocal"),
-    "arctan": lambda d: (d.x * d.x + 1).call("reciprocal"),
-    "sinh": lambda d: d.x.call("cosh"),
-    "cosh": lambda d: d.x.call("sinh"),
-    "tanh": lambda d: 1 - d.out * d.out,
-    "arcsinh": lambda d: (d.x * d.x + 1).call("sqrt").call("reciprocal"),
-    "arccosh": lambda d: ((d.x - 1).call("sqrt") * (d.x + 1).call("sqrt")).call("reciprocal"),  # of complex numbers not one root
-    "arctanh": lambda d: (1 - d.x * d.x).call("reciprocal"),
-}
+_row("sqrt", 1, INEXACT, cost=4, facts={"builtin": "sqrt"}, domain=(0.0, 10.0), vjp=_sqrt_vjp)
 
 
-def _by_slope(name: str) -> VJP:
-    return lambda d, g: (g * _SLOPES[name](d).conj,)
+def _transcendental(
+    name: str, domain: tuple[float, float], cost: int, slope: Slope, kinds: str = INEXACT, cuda: str = "", **row: Any
+) -> None:
+    """Of one operand, not rounded correctly.  CUDA has them all, some by another name."""
+    _row(name, 1, kinds, cost=cost, facts={"cuda": cuda or name}, exact=False, domain=domain, slope=slope, **row)
 
 
-for _name, _domain in _TRANSCENDENTAL.items():
-    _row(_name, 1, FLOAT if _name == "cbrt" else INEXACT, _scalar(_name), exact=False, domain=_domain, vjp=_by_slope(_name))
+_transcendental("cbrt", (-10.0, 10.0), 15, lambda d: (d.out * d.out * 3).call("reciprocal"), kinds=FLOAT)
+_transcendental("exp", (-10.0, 10.0), 10, lambda d: d.out)
+_transcendental("exp2", (-10.0, 10.0), 10, lambda d: d.out * math.log(2))
+_transcendental("expm1", (-5.0, 5.0), 14, lambda d: d.out + 1)
+_transcendental("log", (0.01, 10.0), 12, lambda d: d.x.call("reciprocal"))
+_transcendental("log2", (0.01, 10.0), 14, lambda d: (d.x * math.log(2)).call("reciprocal"))
+_transcendental("log10", (0.01, 10.0), 14, lambda d: (d.x * math.log(10)).call("reciprocal"))
+_transcendental("log1p", (-0.9, 10.0), 14, lambda d: (d.x + 1).call("reciprocal"))
+_transcendental("sin", (-10.0, 10.0), 14, lambda d: d.x.call("cos"))
+_transcendental("cos", (-10.0, 10.0), 14, lambda d: -d.x.call("sin"))
+_transcendental("tan", (-1.5, 1.5), 22, lambda d: d.out * d.out + 1)
+_transcendental("arcsin", (-1.0, 1.0), 20, lambda d: (1 - d.x * d.x).call("sqrt").call("reciprocal"), cuda="asin")
+_transcendental("arccos", (-1.0, 1.0), 20, lambda d: -(1 - d.x * d.x).call("sqrt").call("reciprocal"), cuda="acos")
+_transcendental("arctan", (-10.0, 10.0), 18, lambda d: (d.x * d.x + 1).call("reciprocal"), cuda="atan")
+_transcendental("sinh", (-5.0, 5.0), 16, lambda d: d.x.call("cosh"))
+_transcendental("cosh", (-5.0, 5.0), 16, lambda d: d.x.call("sinh"))
+_transcendental("tanh", (-5.0, 5.0), 14, lambda d: 1 - d.out * d.out)
+_transcendental("arcsinh", (-10.0, 10.0), 22, lambda d: (d.x * d.x + 1).call("sqrt").call("reciprocal"), cuda="asinh")
+_transcendental(
+    "arccosh", (1.0, 10.0), 22, lambda d: ((d.x - 1).call("sqrt") * (d.x + 1).call("sqrt")).call("reciprocal"), cuda="acosh",
+)
+_transcendental("arctanh", (-0.95, 0.95), 20, lambda d: (1 - d.x * d.x).call("reciprocal"), cuda="atanh")
 
 _erf_of_array = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -419,41 +450,48 @@ def _erf(xp: Any, x: Any) -> Any:
     return importlib.import_module(f"{xp.__name__}x.scipy.special").erf(x)
 
 
-
-
-def _erf_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    return (g * (-d.x * d.x).call("exp") * (2 / math.sqrt(math.pi)),)
-
-
-_row("erf", 1, FLOAT, _scalar("erf"), exact=False, eager=_erf, vjp=_erf_vjp)
+_transcendental(
+    "erf", (-3.0, 3.0), 20, lambda d: (-d.x * d.x).call("exp") * (2 / math.sqrt(math.pi)), kinds=FLOAT, eager=_erf, cupy=False
+)
 
 # -- rounding --------------------------------------------------------------------------------------------------------
 
 for _name in ("floor", "ceil", "trunc"):
-    _row(_name, 1, REAL, _unless(BITS, _name), vjp=flat, doc="integers and bools are given back as they are")
-_row("rint", 1, INEXACT, _scalar("rint"), vjp=flat)
+    _row(
+        _name,
+        1,
+        REAL,
+        unchanged=BITS,
+        facts={"builtin": _name, "keeps_halves": True},
+        vjp=flat,
+        rounds=True,
+        doc="integers and bools are given back as they are",
+    )
+_row("rint", 1, INEXACT, facts={"builtin": "rint", "keeps_halves": True}, vjp=flat, rounds=True)
 
 # -- comparisons and logic -------------------------------------------------------------------------------------------
 
-_COMPARISONS = {
-    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
-}  # fmt: skip
-_LOGIC = {"logical_and": "and", "logical_or": "or", "logical_xor": "xor"}
-_BITWISE = {"bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor"}
-
-for _name, _function in _COMPARISONS.items():
-    _row(_name, 2, ANY, _scalar(_function), result=to_bool)
-for _name, _function in _LOGIC.items():
-    _row(_name, 2, BOOL, _scalar(_function), result=to_bool)
-_row("logical_not", 1, BOOL, _scalar("not"), result=to_bool)
-for _name, _function in _BITWISE.items():
-    _row(_name, 2, BITS, _scalar(_function))
-_row("invert", 1, BITS, lambda x: call("not" if x.dtype.is_bool else "invert", x))
-_row("left_shift", 2, INTEGER, _scalar("shl"), domain=(0.0, 9.0))
-_row("right_shift", 2, INTEGER, _scalar("shr"), domain=(0.0, 9.0))
+_row("equal", 2, ANY, "eq", result=to_bool, commutative=ANY)
+_row("not_equal", 2, ANY, "ne", result=to_bool, commutative=ANY)
+_row("less", 2, ANY, "lt", result=to_bool)
+_row("less_equal", 2, ANY, "le", result=to_bool)
+_row("greater", 2, ANY, "gt", result=to_bool)
+_row("greater_equal", 2, ANY, "ge", result=to_bool)
+_NEUTRAL: dict[str, tuple[Any, ...]] = {"and": (True, -1), "or": (False, 0), "xor": (False, 0)}
+_ABSORBING: dict[str, tuple[Any, ...]] = {"and": (False, 0), "or": (True, -1), "xor": ()}
+for _function in _NEUTRAL:
+    _logic: dict[str, Any] = {**_COMMUTES, "idempotent": _function != "xor"}
+    _neutral, _absorbing = _NEUTRAL[_function], _ABSORBING[_function]
+    _row(f"bitwise_{_function}", 2, BITS, _function, neutral=_neutral, absorbing=_absorbing, **_logic)
+    _row(f"logical_{_function}", 2, BOOL, _function, result=to_bool, neutral=_neutral[:1], absorbing=_absorbing[:1], **_logic)
+_row("logical_not", 1, BOOL, "not", result=to_bool)
+define("invert", 1, domain=BITS)  # ~ of integers
+_row("invert", 1, BITS, "invert", bools="not")
+_row("left_shift", 2, INTEGER, "shl", domain=(0.0, 9.0), neutral=(0,))
+_row("right_shift", 2, INTEGER, "shr", domain=(0.0, 9.0), neutral=(0,))
 for _name in ("isnan", "isinf", "isfinite"):
-    _row(_name, 1, INEXACT, _scalar(_name), result=to_bool)
-_row("signbit", 1, FLOAT, _scalar("signbit"), result=to_bool)
+    _row(_name, 1, INEXACT, result=to_bool)
+_row("signbit", 1, FLOAT, result=to_bool)
 
 # -- select and cast -------------------------------------------------------------------------------------------------
 
@@ -472,6 +510,7 @@ define_op(
     eager=lambda xp, condition, a, b: xp.where(condition, a, b),
     lowering=Elementwise(lambda condition, a, b: call("select", condition, a, b)),
     vjp=lambda d, g: (None, g.where(d.x, 0), g.full(0, ()).where(d.x, g)),
+    finite_slope=True,
     exact=True,
 )
 
@@ -500,6 +539,7 @@ define_op(
     eager=lambda xp, x, dtype: x.astype(dtype.numpy),
     lowering=Elementwise(lambda x, dtype: cast(x, dtype)),
     vjp=lambda d, g: (g,),
+    finite_slope=True,
     exact=True,
     doc="NumPy's astype; floats outside an integer's range give what NumPy gives on the machine",
 )

@@ -69,7 +69,7 @@ define_op(
     lowering=Gather(),
     vjp=_gather_vjp,
     exact=True,
-    doc="x[i0, i1...] for int64 arrays i of one shape, one for each of `axes`; their dimensions come behind `at` of the others",
+    doc="x[i0, i1...] for int64 arrays i of one shape, one for each of `axes`; their dimensions come after `at` of the others",
 )
 
 

@@ -155,7 +155,7 @@ def _by_pseudoinverse(g: Term, a: Term, inverse: Term) -> Term:
 
 @gradient_of("linalg.lstsq")
 def _lstsq(d: Differentiated, g: Term, a: Term, b: Term, rcond: Any = None) -> Two:
-    """Of matrices of full rank: of others there are no residuals, and the program refuses the call."""
+    """Of matrices of full rank: of others there are no residuals, and the program bails out."""
     which = d.attrs["result"]
     dtype = g.dtype.complex if a.dtype.is_complex or b.dtype.is_complex else g.dtype
     a, b = a.cast(dtype), b.cast(dtype)
@@ -200,7 +200,7 @@ def _by_factors(q: Term, r: Term, by_q: Term | None, by_r: Term | None) -> Term:
 
 
 def _by_wide_factors(a: Term, q: Term, r: Term, by_q: Term | None, by_r: Term | None) -> Term:
-    """The first columns are a square matrix, and what r has behind them is that of the rest in the basis q."""
+    """The first columns are a square matrix, and what r has after them is that of the rest in the basis q."""
     m, n = a.shape[-2:]
     rest = (0,) * (a.ndim - 1) + (m,), (*a.shape[:-1], n - m)
     square = _first_columns(r, m)
@@ -338,7 +338,7 @@ def _by_eigenvalues(g: Term, v: Term) -> Term:
 
 @gradient_of("linalg.eig", "linalg.eigvals")
 def _eig(d: Differentiated, g: Term, a: Term) -> One:
-    """Of complex matrices: of real ones the data decide whether the results are complex, and they are not called out."""
+    """Of complex matrices: of real ones the data decide whether the results are complex, and there is no external call."""
     several = d.attrs["call"].function == "linalg.eig"
     v = sibling(d, 1, a.shape, a.dtype) if several else called("linalg.eig", a, shape=a.shape, result=1)
     if not several or d.attrs["result"] == 0:

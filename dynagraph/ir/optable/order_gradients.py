@@ -1,4 +1,4 @@
-"""Gradients of what sorts: each element of the result is, or lies between, elements of the operand, which get the gradient.
+"""Gradients of sorts, medians and quantiles: each result element is, or lies between, operand elements, which get the gradient.
 
 The elements that are sorted are rows of a matrix here.  Where some are equal, any order of these is a right one.
 """

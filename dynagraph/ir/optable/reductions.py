@@ -88,10 +88,9 @@ def _reduction(
     dtype: DTypeRule,
     shape: ShapeRule,
     eager: Any,
-    exact: bool,
-    doc: str = "",
-    vjp: VJP | None = None,
+    step: str = "",
     walk: bool = False,
+    **row: Any,
 ) -> None:
     define_op(
         name,
@@ -100,10 +99,8 @@ def _reduction(
         dtype=dtype,
         shape=shape,
         eager=eager,
-        lowering=Reduction(name),
-        vjp=vjp,
-        exact=exact,
-        doc=doc,
+        lowering=Reduction(name, step),
+        **row,
     )
 
 
@@ -160,7 +157,7 @@ def _backwards(x: Term, axis: int = -1) -> Term:
 
 
 def _sums_behind(x: Term, axis: int) -> Term:
-    """Of each element and those behind it."""
+    """Of each element and those after it."""
     return _backwards(_backwards(x, axis).call("cumsum", axis=axis), axis)
 
 
@@ -169,7 +166,7 @@ def _cumsum_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 
 
 def _cumprod_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    """In front of the first zero products without an element are quotients, at it those of the others, behind it zero."""
+    """In front of the first zero products without an element are quotients, at it those of the others, after it zero."""
     axis = d.attrs["axis"]
     zero = d.x.equals(0)
     zeros = zero.cast(dtypes.int64).call("cumsum", axis=axis)
@@ -198,9 +195,9 @@ def _hypot_accumulate_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 
 
 def _logarithms_vjp(function: str) -> VJP:
-    """Of running sums of exponentials: each element has its share of its own sum, and of those behind.
+    """Of running sums of exponentials: each element has its share of its own sum, and of those after it.
 
-    The sum of the gradients behind, each by how much of its own sum this one is, doubles its reach with each step: no share is
+    The sum of the later gradients, each by how much of its own sum this one is, doubles its reach with each step: no share is
     more than one.
     """
 
@@ -234,13 +231,14 @@ def _numbered(beside: Term, shape: Shape, axis: int) -> Term:
     return counted(beside, shape[axis]).reshape(lengths).call("broadcast_to", shape=shape)
 
 
-for _name in ("sum", "prod"):
+for _name, _step in {"sum": "add", "prod": "multiply"}.items():
     _reduction(
         _name,
         same_dtype(_name, NUMERIC),
         _reduced_shape(_name),
         _accumulate(_name),
         exact=False,
+        step=_step,
         doc="accumulates in the operand's dtype; `walk`: the order, that of an array without gaps where it is not given",
         walk=True,
         vjp={"sum": lambda d, g: (_spread(d, g),), "prod": lambda d, g: (_spread(d, g) * _products_of_others(d).conj,)}[_name],
@@ -274,31 +272,31 @@ def _masked_eager(xp: Any, x: Any, mask: Any, start: Any, axis: Axes, keepdims: 
 define_op(
     "sum_where",
     arity=3,
+    cupy=False,
     attrs={"axis": REQUIRED, "keepdims": False, "walk": None},
     dtype=_masked_dtype,
     shape=_masked_shape,
     eager=_masked_eager,
-    lowering=Reduction("sum"),
+    lowering=Reduction("sum", "add"),
     vjp=_masked_vjp,
     doc="the sum of the elements where the second operand is true, which begins with the third; `walk`: as for sum",
 )
 for _name in ("max", "min"):
-    _reduction(_name, same_dtype(_name, ANY), _nonempty_reduced_shape(_name), _choose(_name), exact=True, vjp=_extreme_vjp)
-for _name in ("any", "all"):
-    _reduction(_name, _bool_only(_name), _reduced_shape(_name), _choose(_name), exact=True)
+    _shape = _nonempty_reduced_shape(_name)
+    _reduction(_name, same_dtype(_name, ANY), _shape, _choose(_name), exact=True, step=f"{_name}imum", vjp=_extreme_vjp)
+for _name, _step in {"any": "logical_or", "all": "logical_and"}.items():
+    _reduction(_name, _bool_only(_name), _reduced_shape(_name), _choose(_name), exact=True, step=_step)
 for _name in ("argmax", "argmin"):
     _reduction(_name, lambda metas, attrs: dtypes.int64, _position_shape(_name), _position(_name), exact=True)
 
 
-BIT_REDUCTIONS = {"all_bits": "bitwise_and", "any_bits": "bitwise_or", "odd_bits": "bitwise_xor"}
+def _bits_eager(step: str) -> Any:
+    return lambda xp, x, axis, keepdims: getattr(xp, step).reduce(x, axis=axis, keepdims=keepdims)
 
 
-def _bits_eager(name: str) -> Any:
-    return lambda xp, x, axis, keepdims: getattr(xp, BIT_REDUCTIONS[name]).reduce(x, axis=axis, keepdims=keepdims)
-
-
-for _name in BIT_REDUCTIONS:
-    _reduction(_name, same_dtype(_name, INTEGER), _reduced_shape(_name), _bits_eager(_name), exact=True)
+for _name, _step in {"all_bits": "bitwise_and", "any_bits": "bitwise_or", "odd_bits": "bitwise_xor"}.items():
+    _rule, _shape = same_dtype(_name, INTEGER), _reduced_shape(_name)
+    _reduction(_name, _rule, _shape, _bits_eager(_step), exact=True, step=_step, cupy=False)
 
 
 # -- scans ----------------------------------------------------------------------------------------------------------
@@ -368,7 +366,8 @@ _SCAN_VJPS: dict[str, VJP] = {
 _binary = [op.name for op in OPS.values() if isinstance(op.lowering, Elementwise) and op.arity == 2 and op.name != "ldexp"]
 for _name in _binary:
     _rule, _run = _accumulate_dtype(_name), _accumulate_power if _name == "power_int" else _accumulate_eager(_name)
-    _scan(f"{_name}_accumulate", _name, _rule, _run, exact=OPS[_name].exact, domain=OPS[_name].domain, vjp=_SCAN_VJPS.get(_name))
+    _row = {"exact": OPS[_name].exact, "domain": OPS[_name].domain, "divides": OPS[_name].divides, "cupy": False}
+    _scan(f"{_name}_accumulate", _name, _rule, _run, vjp=_SCAN_VJPS.get(_name), **_row)
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ Two = tuple["Term | None", "Term | None"]
 def _interp(
     d: Differentiated, g: Term, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> tuple[Term, Term, Term]:
-    """By the slope of the segment that x lies in (at a point the one behind it), and by how near its ends are."""
+    """By the slope of the segment that x lies in (at a point the one after it), and by how near its ends are."""
     if period is not None or not all(isinstance(v, Term) for v in (x, xp, fp)) or same_dim(xp.shape[0], 1):
         raise refusal(d, "there is one of two points or more, all arrays, without period")
     n = xp.shape[0]

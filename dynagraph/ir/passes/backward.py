@@ -1,4 +1,4 @@
-"""Append gradients to a graph: reverse accumulation over the `vjp` column of the op table.
+"""Reverse-mode differentiation: append gradients to a graph, by the `vjp` column of the op table.
 
 Gradients are nodes of the same graph, made of the table's ops: they are simplified, fused and compiled like all others, and have
 gradients themselves.  What a gradient does not depend on is never built: zeros are symbolic.
@@ -9,7 +9,7 @@ Complex numbers are pairs of real ones: the gradient by z is that by its real pa
 Where a function has a kink the gradient is one of its subgradients: zero for the absolute value of zero, and for a norm at zero;
 halves for two equal operands of maximum or minimum, also where these cut off a range (np.clip), and equal shares for a reduction's
 extremes.  Where the slope is infinite it is so here (sqrt at zero, but not that of a sum of squares, which is a norm), and NaN
-where that meets a zero.  What `where`, maximum and the like do not choose gets zero, also behind an infinite slope, as far back as
+where that meets a zero.  What `where`, maximum and the like do not choose gets zero, also after an infinite slope, as far back as
 elementwise functions go whose value nothing else uses: see `Share`.
 """
 
@@ -34,7 +34,7 @@ Pairs = Sequence[tuple[Node, Node]]
 def append_gradients(graph: Graph, seeds: Pairs, by: Sequence[Node]) -> list[Node | None]:
     """The gradients of ``sum(sum(seed * value) for value, seed in seeds)`` by the nodes `by`; None where one is zero.
 
-    Needs: seeds of their values' shapes and dtypes.  New nodes stand behind those that are there, before the output; ops that are
+    Needs: seeds of their values' shapes and dtypes.  New nodes come after those that are there, before the output; ops that are
     made of others are differentiated by their parts.
 
     Raises GradientError where a gradient would pass through what has none.
@@ -153,15 +153,15 @@ def _sum(shares: Sequence[Share]) -> Share:
 class CustomGradient:
     """How gradients come from the results of a part of a graph, nodes that follow one another, to its operands.
 
-    ``pull(operands, cotangents)`` gives, for each operand, the gradient by it; zero is None on both sides.  `captured`: other
-    nodes that the part takes: no gradient may be asked by these.
+    ``pull(operands, cotangents, wanted)`` gives, for each operand, the gradient by it; zero is None on both sides, and so may be
+    what is not wanted.  `captured`: other nodes that the part takes: no gradient may be asked by these.
     """
 
     name: str
     results: Sequence[Node]
     operands: Sequence[Node]
     captured: frozenset[Node]
-    pull: Callable[[Sequence[Node], Sequence[Node | None]], Sequence[Node | None]]
+    pull: Callable[[Sequence[Node], Sequence[Node | None], Sequence[bool]], Sequence[Node | None]]
 
     def moved(self, to: Mapping[Node, Node]) -> CustomGradient:
         """The same of other nodes."""
@@ -175,7 +175,8 @@ def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[No
             f"{_place(custom.results[0])}: {custom.name} uses a value that is being differentiated and is none of its arguments; "
             "pass it as an argument"
         )
-    terms = custom.pull(custom.operands, [given.get(node) for node in custom.results])
+    wanted = [node in active for node in custom.operands]
+    terms = custom.pull(custom.operands, [given.get(node) for node in custom.results], wanted)
     for operand, term in zip(custom.operands, terms, strict=True):
         if term is not None and operand in active:
             found.setdefault(operand, []).append(_of_shape(Share(_of_dtype(Term(term), operand.dtype)), operand.shape))
@@ -190,8 +191,8 @@ def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
     graph = results[0].graph
     taken = list(dict.fromkeys(a for node in (*part, *results) for a in _all_operands(node) if a not in within))
 
-    def pull(operands: Sequence[Node], cotangents: Sequence[Node | None]) -> list[Node | None]:
-        fresh = [graph.call(OPS["again"], node) for node in operands]
+    def pull(operands: Sequence[Node], cotangents: Sequence[Node | None], _: Sequence[bool]) -> list[Node | None]:
+        fresh = [graph.call(OPS["optimization_barrier"], node) for node in operands]
         again = _copied(part, values, dict(zip(taken, fresh)))
         seeds = [(again[v], c) for v, c in zip(values, cotangents) if c is not None]
         found = iter(append_gradients(graph, seeds, [node for node in fresh if node.dtype.is_inexact]))
@@ -238,7 +239,7 @@ def _through_parts(node: Node, gradient: Term, active: set[Node], found: Found) 
 
 def _pass_through(node: Node, whole: Share, active: set[Node], found: Found) -> None:
     """Add to the gradients of a node's operands what comes through the node."""
-    is_pointwise = isinstance(node.op.lowering, Elementwise) or node.is_op("copy", "variable", "again")
+    is_pointwise = isinstance(node.op.lowering, Elementwise) or node.is_op("copy", "variable", "optimization_barrier")
     if not is_pointwise:
         whole = Share(whole.cleaned().term)
     if isinstance(node.op.lowering, Composite):
@@ -257,17 +258,11 @@ def _pass_through(node: Node, whole: Share, active: set[Node], found: Found) -> 
             found.setdefault(operand, []).append(_of_shape(share, operand.shape))
 
 
-_HARMLESS = frozenset((
-    "add", "subtract", "negative", "where", "maximum", "minimum", "fmax", "fmin", "cast", "conjugate", "real", "imag", "complex",
-    "copy", "variable", "again",
-))  # fmt: skip
-
-
 def _is_harmless(node: Node) -> bool:
     """Whether zero stays zero on its way back through the op: no slope is infinite."""
     if node.is_op("multiply", "divide"):
         return any(map(_is_scale, node.args if node.is_op("multiply") else node.args[1:]))
-    return node.op.name in _HARMLESS
+    return node.op.finite_slope
 
 
 def _is_scale(node: Node) -> bool:

@@ -1,14 +1,15 @@
-"""Evaluate a part of a graph for many values of some of its nodes at once (JAX: vmap); of gradients it makes Jacobians.
+"""Batching (vmap): evaluate a part of a graph for many values of some of its nodes at once.
 
 Each node that depends on what varies is made again, with one more axis in front of its value; what it takes besides stays as it
 is.  The rules go by lowering: what broadcasts is aligned, axes named by attributes move by one, a row of data movement says itself
-what becomes of its attributes, and of the functions that are called out there is a table.  What has no rule is applied to one
+what becomes of its attributes, and external calls stand in a table.  What has no rule is applied to one
 item after the other.
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ import numpy as np
 
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
-from dynagraph.ir.callouts import FunctionCall, Slot, function_of
+from dynagraph.ir.external_calls import FunctionCall, Slot, function_of
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Composite, Elementwise, Gather, Library, Movement, Reduction, Scan, Scatter
 from dynagraph.ir.passes.decompose import expansion
@@ -25,7 +26,13 @@ from dynagraph.ir.shapes import Dim, Shape, SymInt, numel, same_dim, same_shape
 from dynagraph.ir.terms import Term
 
 
-def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, Node]) -> list[Node]:
+class NotBatched(GraphError):
+    """An op has no rule for many items, and there are too many, or nobody knows how many, to apply it to each."""
+
+
+def append_batched(
+    graph: Graph, outputs: Sequence[Node], over: Mapping[Node, Node], most_each: int = sys.maxsize
+) -> list[Node]:
     """The nodes `outputs` as they would be with each key of `over` replaced by one item after the other of its value.
 
     A key of shape s has a value of shape (n, *s) and of its dtype, n the same for all: the items lie along the first axis.  The
@@ -36,7 +43,10 @@ def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, No
     nothing uses any more too (see `erase_dependents`).  The graph's checks (`Graph.output`, `n_checks`) say nothing of the items:
     where they depend on the keys, name them among `outputs`.
 
-    Raises GraphError where `over` does not fit, and where an op without a rule meets a symbolic n.
+    `most_each`: items that an op without a rule is applied to, one after the other.
+
+    Raises GraphError where `over` does not fit, and NotBatched where an op without a rule meets a symbolic n, or more items than
+    that.
 
     >>> from dynagraph.ir import dtypes, optable
     >>> from dynagraph.ir.graph import Meta
@@ -51,7 +61,7 @@ def append_batched(graph: Graph, outputs: Sequence[Node], over: Mapping[Node, No
     with graph.before_output():
         if same_dim(n, 0):
             return [graph.call(OPS["full"], shape=(0, *node.shape), value=0, dtype=node.dtype) for node in outputs]
-        batch = _Batch(graph, n, {key: Term(value) for key, value in over.items()})
+        batch = _Batch(graph, n, {key: Term(value) for key, value in over.items()}, most_each)
         for node in _between(graph, outputs, over):
             graph.location = node.location
             batch.made[node] = _again(batch, node)
@@ -107,6 +117,7 @@ class _Batch:
     graph: Graph
     n: Dim
     made: dict[Node, Term]
+    most_each: int
 
     def whole(self, node: Node) -> Term:
         """The values for all items, where these are all the same too."""
@@ -130,7 +141,7 @@ class _Batch:
 
 
 def _aligned(x: Term, rank: int) -> Term:
-    """With axes of size 1 behind the first, as many as make the items' rank."""
+    """With axes of size 1 after the first, as many as make the items' rank."""
     added = (1,) * (rank + 1 - x.ndim)
     return x.reshape((x.shape[0], *added, *x.shape[1:])) if added else x
 
@@ -176,7 +187,7 @@ def _moved(b: _Batch, node: Node) -> Term:
     if lowering.batched is None:
         return _each(b, node)
     first, *others = map(b.whole, node.args)
-    if node.is_op("broadcast_to"):  # whose new axes stand behind that of the items
+    if node.is_op("broadcast_to"):  # whose new axes come after that of the items
         first = _aligned(first, node.ndim)
     return first.call(node.op.name, *others, **{**node.attrs, **lowering.batched(node.attrs, b.n)})
 
@@ -239,19 +250,29 @@ def _rows_times(x: Term, matrix: Term) -> Term:
 
 def _each(b: _Batch, node: Node) -> Term:
     """One item after the other: for what has no rule."""
+    is_call = node.is_op("external_call")
+    if is_call and (isinstance(b.n, SymInt) or callable(node.attrs["call"].function)):  # else each has its second gradient
+        call: FunctionCall = node.attrs["call"]
+        stacked = tuple(k for k, a in enumerate(node.args) if a in b.made)
+        first, *others = (b.made.get(a, Term(a)) for a in node.args)
+        call = replace(call, each=(stacked, *call.each), takes_out=False)
+        return _call(first, *others, node=node, shape=(b.n, *node.shape), call=call)
+    what = node.attrs["call"] if is_call else node.op.name
     if isinstance(b.n, SymInt):
-        what = node.attrs["call"] if node.is_op("call_out") else node.op.name
-        raise GraphError(f"append_batched: {node.name}: {what} is applied to one item after the other, whose number must be known")
+        raise NotBatched(f"append_batched: {node.name}: {what} is applied to one item after the other, whose number must be known")
+    if b.n > b.most_each:
+        raise NotBatched(f"append_batched: {node.name}: {what} is applied to one item after the other, and there are {b.n}")
     items = [b.graph.call(node.op, *(b.item(a, k) for a in node.args), **node.attrs) for k in range(b.n)]
     first, *others = (Term(item).reshape((1, *node.shape)) for item in items)
     return first.call("concatenate", *others, axis=0) if others else first
 
 
-# -- functions that are called out ------------------------------------------------------------------------------------------
+# -- external calls ---------------------------------------------------------------------------------------------------------
 
 
-def _called_out(b: _Batch, node: Node) -> Term:
-    rule = _CALLS.get(node.attrs["call"].function)
+def _external_call(b: _Batch, node: Node) -> Term:
+    call = node.attrs["call"]
+    rule = None if call.each else _CALLS.get(call.function)
     made = None if rule is None else rule(b, node)
     return _each(b, node) if made is None else made
 
@@ -259,7 +280,7 @@ def _called_out(b: _Batch, node: Node) -> Term:
 def _call(first: Term, *others: Term, node: Node, shape: Shape, call: FunctionCall | None = None) -> Term:
     """The call of a node with other operands."""
     attrs = {**node.attrs, "shape": shape} | ({} if call is None else {"call": call})
-    return first.call("call_out", *others, **attrs)
+    return first.call("external_call", *others, **attrs)
 
 
 def _of_matrices(b: _Batch, node: Node) -> Term | None:
@@ -348,7 +369,7 @@ _CALLS: dict[str, Callable[[_Batch, Node], Term | None]] = {
     "searchsorted": partial(_at_each, "v"), "digitize": partial(_at_each, "x"), "interp": partial(_at_each, "x"),
 }  # fmt: skip
 
-_ROUTINES: dict[str, _Rule] = {"matmul": _multiplied, "call_out": _called_out}
+_ROUTINES: dict[str, _Rule] = {"matmul": _multiplied, "external_call": _external_call}
 
 _RULES: dict[type, _Rule] = {  # but of Creation, which depends on nothing
     Elementwise: _broadcasting, Reduction: _reduced, Scan: _scanned, Movement: _moved, Gather: _gathered, Scatter: _scattered,
@@ -356,4 +377,4 @@ _RULES: dict[type, _Rule] = {  # but of Creation, which depends on nothing
 }  # fmt: skip
 
 
-__all__ = ["append_batched", "erase_dependents"]
+__all__ = ["NotBatched", "append_batched", "erase_dependents"]

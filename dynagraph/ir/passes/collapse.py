@@ -1,13 +1,13 @@
-"""Merge neighbouring loops that walk memory as one: a contiguous (rows, columns) array becomes one long loop."""
+"""Loop collapsing: merge neighbouring loops that walk memory as one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir.intexpr import Apply, IntExpr, apply
-from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, Running, Statement, indices, substitute
+from dynagraph.ir.loops import Axis, ColumnReduce, Kernel, Loop, Reduce, ScanLoop, Statement, indices, substitute
 
 SPLIT_ROWS = 16  # a loop nest with fewer outer iterations than this,
 SPLIT_LENGTH = 16384  # ... and an inner loop longer than this, is split into blocks
@@ -19,7 +19,7 @@ def collapse(kernel: Kernel) -> Kernel:
     """Needs: a kernel from `lower`.  Leaves: the same stores in another loop structure; merged loops, blocks for cores."""
     deadline.check()
     kernel = merge_loops(kernel)
-    if any(isinstance(s, (Loop, Reduce, ColumnReduce, Running)) for s in kernel.body):
+    if any(isinstance(s, (Loop, Reduce, ColumnReduce, ScanLoop)) for s in kernel.body):
         return kernel
     return _split_last(kernel)
 

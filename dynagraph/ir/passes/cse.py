@@ -1,10 +1,10 @@
-"""Compute equal things once."""
+"""Common subexpression elimination."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.rewrite import attribute_key, is_commutative, replace, uniform_value
 
@@ -34,13 +34,13 @@ def eliminate_common_subexpressions(graph: Graph) -> Graph:
     return graph
 
 
-def forget_again(graph: Graph) -> Graph:
+def remove_barriers(graph: Graph) -> Graph:
     """Take what is to be computed again from the values themselves: there is no telling it from the first time any more.
 
     Needs: common subexpressions are merged.  Leaves: none of the ops that kept them apart.
     """
     for node in list(graph.nodes):
-        if node.is_op("again"):
+        if node.is_op("optimization_barrier"):
             replace(node, node.args[0])
     return graph
 
@@ -68,4 +68,4 @@ def _is_own_output(node: Node) -> bool:
     return node.is_op("copy") and all(user.kind == "output" for user in node.users)
 
 
-__all__ = ["eliminate_common_subexpressions", "forget_again"]
+__all__ = ["eliminate_common_subexpressions", "remove_barriers"]

@@ -1,4 +1,4 @@
-"""Drop what no output depends on.
+"""Dead code elimination: drop what no output depends on.
 
 Ops have no effects, so everything unused may go; inputs stay, they are the signature.
 """

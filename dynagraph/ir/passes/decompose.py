@@ -1,4 +1,4 @@
-"""Replace ops that are made of others, and give every reduction one run of neighbouring axes.
+"""Decompose composite ops, and give every reduction one run of neighbouring axes.
 
 Comes first: the passes after it see primitive ops only.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import count, groupby
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Composite, Elementwise, Reduction, Walk, strided_of, view_of

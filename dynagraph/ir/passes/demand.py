@@ -1,4 +1,4 @@
-"""Which elements of its operands an element of a node needs.  Shared by fusion (may these run in one loop?) and lowering."""
+"""Demand analysis: which operand elements an element of a node needs; for fusion and lowering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Give products of matrices the elementwise work behind them: what a library can do while it stores a product needs no kernel.
+"""Fuse elementwise work into the matrix products before it, as epilogues: work done while a product is stored needs no kernel.
 
 Comes after `lower` and `merge_loops`, before `memory_plan`, for targets whose library of products has epilogues.  The arithmetic
 that it may fuse is that of an epilogue: the sum in the accumulator's dtype, which the epilogue does not round, then

@@ -1,4 +1,4 @@
-"""How long nodes take on a device: the larger of what they move and what they compute, and the launch of a kernel.
+"""Cost model: how long nodes take on a device, by memory traffic, arithmetic and launches.
 
 Estimates for placement, from the op table and the numbers of a `Machine`: no queue, no cache, no overlap.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Node
-from dynagraph.ir.machines import Device, rate_class
+from dynagraph.ir.machine_model import Device, rate_class
 from dynagraph.ir.ops import Creation, Gather, Library, Movement, Reduction, view_of
 from dynagraph.ir.passes.fuse import op_cost
 from dynagraph.ir.shapes import hint_numel, hint_of
@@ -32,7 +32,7 @@ def seconds_on(nodes: Sequence[Node], device: Device) -> float:
     moved = bytes_read(nodes) + sum(node.meta.hint_nbytes for node in results_of(nodes))
     if moved > device.memory:
         return math.inf
-    calls = device.call_seconds if any(node.is_op("call_out") for node in nodes) else 0.0
+    calls = device.call_seconds if any(node.is_op("external_call") for node in nodes) else 0.0
     return device.launch_seconds + calls + max(moved / device.bandwidth, sum(arithmetic_seconds(n, device) for n in nodes))
 
 
@@ -40,7 +40,7 @@ def can_run(node: Node, device: Device) -> bool:
     """Whether a device has what a node needs."""
     if node.kind != "call_function" or not isinstance(node.op.lowering, Library):
         return True
-    if node.is_op("call_out"):
+    if node.is_op("external_call"):
         return device.calls(node.attrs["call"].function)
     return device.runs(node.op.lowering.routine)
 

@@ -1,4 +1,4 @@
-"""Compute at compile time what depends on no input.
+"""Constant folding: compute at compile time what depends on no input.
 
 The ops' eager meaning (NumPy) computes the values, so a folded value is what the plain call would have had.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import Creation

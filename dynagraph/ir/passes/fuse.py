@@ -1,4 +1,4 @@
-"""Group nodes into kernels.
+"""Kernel fusion: group nodes into kernels.
 
 Comes after decomposition, `legalize` and `inplace`; hands a `FusionPlan` to `lower`.  A node is either *inlined* (recomputed where
 it is used, as part of an expression) or *real* (computed once, by the kernel of its group).  A group has a row space (`outer`) and,
@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dynagraph import deadline
-from dynagraph.ir.expr import FUNCTIONS
+from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan, strided_of, view_of
 from dynagraph.ir.passes.demand import ZERO, gather_base, index_of, kept_shape, operand_indices, reduced_shape, reduction_operands
-from dynagraph.ir.passes.inplace import Takeovers
+from dynagraph.ir.passes.inplace import BufferReuse
 from dynagraph.ir.rewrite import attribute_key
 from dynagraph.ir.shapes import Shape, hint_numel, hint_of, same_dim, same_shape
 
@@ -46,20 +45,20 @@ class FusionPlan:
     groups: list[Group]
     group_of: dict[Node, int]
     stored: dict[Node, None]
-    takeovers: Takeovers
+    reuse: BufferReuse
 
 
 def is_input(node: Node) -> bool:
     return node.kind in ("placeholder", "get_attr")
 
 
-def fuse(graph: Graph, takeovers: Takeovers) -> FusionPlan:
+def fuse(graph: Graph, reuse: BufferReuse) -> FusionPlan:
     """Group elementwise chains, reductions with their producers, and row-local consumers; changes no values.
 
     Needs: no Composite left, outputs distinct and none of them an input (`legalize`).  Leaves: every real node in exactly
     one group, groups in an order in which they can run.
     """
-    return _Fuser(graph, takeovers).run()
+    return _Fuser(graph, reuse).run()
 
 
 # a node, and the movements through which an element wants it: each way is another element of the node
@@ -67,9 +66,9 @@ Computation = tuple[Node, tuple[Node, ...]]
 
 
 class _Fuser:
-    def __init__(self, graph: Graph, takeovers: Takeovers):
+    def __init__(self, graph: Graph, reuse: BufferReuse):
         self.graph = graph
-        self.takeovers = takeovers
+        self.reuse = reuse
         self.nodes = [n for n in graph.nodes if n.kind == "call_function"]
         self.inlined: dict[Node, frozenset[Computation]] = {}
         self.real: set[Node] = set()
@@ -85,20 +84,20 @@ class _Fuser:
             if node in self.real:
                 self._place(node)
         stored = dict.fromkeys(self.graph.outputs)
-        owners = map(self.takeovers.owner, self.takeovers.previous)
+        owners = map(self.reuse.owner, self.reuse.previous)
         stored |= dict.fromkeys(owner for owner in owners if not is_input(owner))  # memory that others are written over
         for node in self.nodes:
             if node in self.real:
                 for source in self._sources(node):
                     if not is_input(source) and self.group_of[source] != self.group_of[node]:
                         stored[source] = None
-        return FusionPlan(self.groups, self.group_of, stored, self.takeovers)
+        return FusionPlan(self.groups, self.group_of, stored, self.reuse)
 
     # -- which nodes are real ---------------------------------------------------------------------------------------
     def _choose_real(self) -> None:
         outputs = set(self.graph.outputs)
-        written_over = set(self.takeovers.previous.values()) | self.takeovers.kept
-        self.real |= {n for n in (*self.takeovers.previous, *written_over) if not is_input(n)}
+        written_over = set(self.reuse.previous.values()) | self.reuse.kept
+        self.real |= {n for n in (*self.reuse.previous, *written_over) if not is_input(n)}
         for node in self.nodes:
             lowering = node.op.lowering
             if isinstance(lowering, Library):
@@ -173,17 +172,17 @@ class _Fuser:
     def _place(self, node: Node) -> None:
         sources = self._sources(node)
         earliest = max((self.group_of[s] for s in sources if not is_input(s)), default=0)
-        if node in self.takeovers.previous:
-            earliest = max(earliest, self.last_read.get(self.takeovers.owner(node), 0))
+        if node in self.reuse.previous:
+            earliest = max(earliest, self.last_read.get(self.reuse.owner(node), 0))
         self._place_from(node, sources, earliest)
         for source in sources:
-            memory = self.takeovers.owner(source)
+            memory = self.reuse.owner(source)
             self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])
 
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
         group = self._own_group(node)
-        if (node.is_op("call_out") and self._join_call(node)) or (node.is_op("block_reduce") and self._join_blocks(node)):
+        if (node.is_op("external_call") and self._join_call(node)) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in range(len(self.groups) - 1, earliest - 1, -1):
@@ -204,7 +203,7 @@ class _Fuser:
         key = attribute_key(node.attrs["call"])
         for position, group in enumerate(self.groups):
             first = group.members[0]
-            if first.is_op("call_out") and first.args == node.args and attribute_key(first.attrs["call"]) == key:
+            if first.is_op("external_call") and first.args == node.args and attribute_key(first.attrs["call"]) == key:
                 group.members.append(node)
                 self.group_of[node] = position
                 return True
@@ -227,10 +226,10 @@ class _Fuser:
         return False
 
     def _own_group(self, node: Node) -> Group:
-        """Writes over other values stand behind everything that reads these."""
+        """Writes over other values come after everything that reads these."""
         if node.is_op("update_slice", "scatter"):
             return Group("update", node.args[1].shape, (), joinable=False)
-        if node in self.takeovers.previous:
+        if node in self.reuse.previous:
             return Group("row", node.shape, (), joinable=isinstance(node.op.lowering, Elementwise))
         return _own_group(node)
 
@@ -239,7 +238,7 @@ class _Fuser:
 
         All that it reads of that memory has to be the element that is written; reductions pass over a row more than once.
         """
-        written = {self.takeovers.owner(m) for m in members if m in self.takeovers.previous}
+        written = {self.reuse.owner(m) for m in members if m in self.reuse.previous}
         if not written:
             return True
         if any(not same_shape(m.shape, members[0].shape) or isinstance(m.op.lowering, Reduction) for m in members):
@@ -252,7 +251,7 @@ class _Fuser:
                 continue
             seen.add((source, index))
             if is_input(source) or source in self.real:
-                if self.takeovers.owner(source) in written and index != rows:
+                if self.reuse.owner(source) in written and index != rows:
                     return False
             elif isinstance(source.op.lowering, Gather):
                 return False
@@ -388,18 +387,14 @@ def op_cost(node: Node) -> float:
     """Additions per element."""
     lowering = node.op.lowering
     if isinstance(lowering, Elementwise):
-        row = FUNCTIONS.get(_EXPRESSION_NAMES.get(node.op.name, node.op.name))
-        return float(row.cost) if row else 1.0
+        return node.op.cost
     return 0.5 if isinstance(lowering, (Movement, Creation)) else 1.0
-
-
-_EXPRESSION_NAMES = {"divide": "div", "power": "pow", "floor_divide": "floordiv"}
 
 
 def library_base(node: Node, operand: Node) -> Node:
     """The node whose memory the library routine `node` reads for an operand: a transpose or slice is read in place."""
     found = view_of(operand)
-    if found is not None and (node.is_op("call_out") or is_matrix_layout(found[1].shape, found[1].strides)):
+    if found is not None and (node.is_op("external_call") or is_matrix_layout(found[1].shape, found[1].strides)):
         return found[0]
     return operand
 

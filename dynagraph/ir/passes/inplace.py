@@ -1,8 +1,8 @@
-"""Decide which values are written over the memory of others: what in-place writes of the captured code come back to.
+"""Buffer reuse: decide which values are written over the memory of others, as in-place writes of the captured code ask.
 
 Comes after `legalize`, before `fuse`.  In the graph a write is a new value, ``update_slice(x, part)`` or any elementwise function
 of x, and an output may be meant for the memory of an input (`Graph.output`, `into`).  Where nothing reads the old value later, the
-new one takes its memory over and only the changed elements are stored; elsewhere the old one is copied first, as the write demands.
+new one reuses its buffer, and only the changed elements are stored; elsewhere the old one is copied first, as the write demands.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.intexpr import below
 from dynagraph.ir.ops import OPS, Creation, Elementwise, Gather, Index, Library, Movement, Reduction, Scan
@@ -21,7 +21,7 @@ UPDATES = ("update_slice", "scatter")  # the first operand with some elements st
 
 
 @dataclass
-class Takeovers:
+class BufferReuse:
     """`previous`: from a value to the one whose memory it is written over.  `kept`: values to be computed where they stand, because
     what they read is overwritten before they are used."""
 
@@ -41,7 +41,7 @@ def stored_index(update: Node, position: Index) -> Index:
     return tuple(expr_of(start) + i * expr_of(step) for i, start, step in zip(position, starts, steps))
 
 
-def inplace(graph: Graph) -> Takeovers:
+def inplace(graph: Graph) -> BufferReuse:
     """Needs: a legalized graph.  Leaves: every update_slice, and every output into an input, written over its predecessor.
 
     Inserts copies where the memory is still wanted, or lies otherwise.
@@ -52,13 +52,13 @@ def inplace(graph: Graph) -> Takeovers:
 class _Planner:
     def __init__(self, graph: Graph):
         self.graph = graph
-        self.takeovers = Takeovers()
+        self.reuse = BufferReuse()
         self.taken: set[Node] = set()
         self.position: dict[Node, int] = {}
         self.last_check = 0  # nothing of the caller's is written before all checks are known
         self.writable: dict[Node, Node] = {}  # values on the way from an input to the output that is meant for it
 
-    def run(self) -> Takeovers:
+    def run(self) -> BufferReuse:
         self._number()
         self._find_ways()
         self._copy_strided()
@@ -69,7 +69,7 @@ class _Planner:
             elif node in self.writable:
                 self._elementwise(node)
         self._finish_outputs()
-        return self.takeovers
+        return self.reuse
 
     def _number(self) -> None:
         self.position = {node: k for k, node in enumerate(self.graph.nodes)}
@@ -90,7 +90,7 @@ class _Planner:
         return [None if k is None else inputs[k] for k in self.graph.into]
 
     def _way(self, output: Node, target: Node) -> list[Node]:
-        """The values behind one another that lie where `target` did, the last one first."""
+        """The values one after another that lie where `target` did, the last one first."""
         way: list[Node] = []
         node: Node | None = output
         while node is not None and node is not target:
@@ -163,7 +163,7 @@ class _Planner:
         """Have an operand computed before the write; the memory itself, read at other places, is copied."""
         operand = node.args[k]
         stands = operand.kind == "call_function" and operand is not node.args[0]
-        self.takeovers.kept.add(operand if stands else self._copy_operand(node, k))
+        self.reuse.kept.add(operand if stands else self._copy_operand(node, k))
 
     def _elementwise(self, node: Node) -> None:
         base = self._before(node, self.writable[node])
@@ -182,7 +182,7 @@ class _Planner:
 
     def _is_wanted_elsewhere(self, node: Node, base: Node) -> bool:
         """Whether the value is an output, and the memory an input's that it is not meant for."""
-        owner = self.takeovers.owner(base)
+        owner = self.reuse.owner(base)
         outputs = zip(self.graph.outputs, self._targets())
         return owner.kind == "placeholder" and any(output is node and target is not owner for output, target in outputs)
 
@@ -192,13 +192,13 @@ class _Planner:
         return self.writable.get(node) is base and self.position[node] > self.last_check
 
     def _take(self, node: Node, base: Node) -> None:
-        self.takeovers.previous[node] = base
+        self.reuse.previous[node] = base
         self.taken.add(base)
         here = self.position[node]
         self._walk_readers(base, here, lambda reader: any(u is not node and self.position[u] > here for u in reader.users))
 
     def _walk_readers(self, base: Node, here: int, is_late: Callable[[Node], bool]) -> None:
-        """Keep what reads `base` before `here`, perhaps through other values, and is used behind it."""
+        """Keep what reads `base` before `here`, perhaps through other values, and is used after it."""
         seen: set[Node] = set()
         stack = [u for u in base.users if self.position[u] < here]
         while stack:
@@ -206,10 +206,10 @@ class _Planner:
             if reader in seen or reader.kind != "call_function":
                 continue
             seen.add(reader)
-            if isinstance(reader.op.lowering, (Reduction, Scan, Library)) or reader in self.takeovers.previous:
+            if isinstance(reader.op.lowering, (Reduction, Scan, Library)) or reader in self.reuse.previous:
                 continue  # computed where it stands anyway
             if is_late(reader):
-                self.takeovers.kept.add(reader)
+                self.reuse.kept.add(reader)
                 continue
             stack += [u for u in reader.users if self.position[u] < here]
 
@@ -257,8 +257,8 @@ class _Planner:
         return node.kind == "call_function" and isinstance(node.op.lowering, Gather) and gather_base(node.args[0])[0] is base
 
     def _stands(self, node: Node) -> bool:
-        """Whether a value is computed where it stands, and only read from memory behind it."""
-        return node in self.takeovers.kept or node in self.takeovers.previous
+        """Whether a value is computed where it stands, and only read from memory after it."""
+        return node in self.reuse.kept or node in self.reuse.previous
 
     # -- outputs ------------------------------------------------------------------------------------------------------
     def _finish_outputs(self) -> None:
@@ -266,12 +266,12 @@ class _Planner:
         output = self.graph.output_node
         args = list(output.args)
         for k, target in enumerate(self._targets()):
-            if target is None or self.takeovers.owner(args[k]) is target:
+            if target is None or self.reuse.owner(args[k]) is target:
                 continue
             with self.graph.inserting_before(output):
                 copied = self.graph.call(OPS["copy"], args[k])
-            self.takeovers.previous[copied] = target
-            self.takeovers.kept.add(args[k])
+            self.reuse.previous[copied] = target
+            self.reuse.kept.add(args[k])
             args[k] = copied
         output.set_args(tuple(args))
 
@@ -291,4 +291,4 @@ def _spared_by(update: Node) -> Callable[[Index], bool]:
     return spared
 
 
-__all__ = ["Takeovers", "inplace", "stored_index"]
+__all__ = ["BufferReuse", "inplace", "stored_index"]

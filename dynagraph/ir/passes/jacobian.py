@@ -1,4 +1,4 @@
-"""Append Jacobians to a graph: gradients, or tangents, of which all directions are taken at once."""
+"""Jacobians: append gradients or tangents of all directions at once."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import EXTREMES, OPS, Library, Reduction, Walk
@@ -100,8 +100,7 @@ def _widened_product(graph: Graph, node: Node) -> Node:
         operands = (graph.call(OPS["cast"], arg, dtype=dtypes.float32) for arg in node.args)
         product = graph.call(node.op, *operands)
         result = graph.call(OPS["cast"], product, dtype=node.dtype)
-    node.replace_all_uses_with(result)
-    graph.erase(node)
+    _replace(graph, node, result)
     return product
 
 
@@ -126,8 +125,7 @@ def _expand_matmul(graph: Graph, node: Node) -> None:
         multiply, add = ("logical_and", "any") if node.dtype is dtypes.bool_ else ("multiply", "sum")
         product = graph.call(OPS[multiply], a, b)
         result = graph.call(OPS[add], product, axis=(product.ndim - 2,), keepdims=False)
-    node.replace_all_uses_with(result)
-    graph.erase(node)
+    _replace(graph, node, result)
 
 
 def _fill(graph: Graph, node: Node) -> None:
@@ -138,8 +136,7 @@ def _fill(graph: Graph, node: Node) -> None:
         filled = graph.call(OPS["where"], mask, x, zero)
         total = graph.call(OPS["sum"], filled, axis=node.attrs["axis"], keepdims=node.attrs["keepdims"])
         result = graph.call(OPS["add"], start, total)
-    node.replace_all_uses_with(result)
-    graph.erase(node)
+    _replace(graph, node, result)
 
 
 def _walk(node: Node) -> Walk:
@@ -164,12 +161,9 @@ def _split_walk(graph: Graph, node: Node, target: Target) -> None:
     in_turn = len(together) < len(axes) or walk.chunk is not None
     if in_turn and node.dtype.is_half:  # each step is rounded
         return
+    along = together[0]
     with graph.inserting_before(node):
-        shape = operand.shape[: together[0]] + (numel(operand.shape[k] for k in together),) + operand.shape[together[-1] + 1 :]
-        merged = operand if len(together) == 1 else graph.call(OPS["reshape"], operand, shape=shape)
-        if node.dtype.is_half:
-            merged = graph.call(OPS["cast"], merged, dtype=dtypes.float32)
-        along = together[0]
+        merged = _merged(graph, node, together)
         if walk.chunk is not None:
             result = graph.call(OPS["block_reduce"], merged, kind="sum", axis=along, block=walk.chunk, pairwise=True)
         else:
@@ -181,6 +175,21 @@ def _split_walk(graph: Graph, node: Node, target: Target) -> None:
     _replace_reduction(graph, node, result)
 
 
+def _merged(graph: Graph, node: Node, axes: tuple[int, ...]) -> Node:
+    """The operand of a reduction, with neighbouring axes as one."""
+    shape = node.args[0].shape
+    flat: Shape = shape[: axes[0]] + (numel(shape[k] for k in axes),) + shape[axes[-1] + 1 :]
+    merged = node.args[0] if len(axes) == 1 else graph.call(OPS["reshape"], node.args[0], shape=flat)
+    return _widened(graph, node, merged)
+
+
+def _widened(graph: Graph, node: Node, operand: Node) -> Node:
+    """Halves that are added up or multiplied are so in float32, and rounded once."""
+    if not node.dtype.is_half or not node.is_op("sum", "prod"):
+        return operand
+    return graph.call(OPS["cast"], operand, dtype=dtypes.float32)
+
+
 def _replace_reduction(graph: Graph, node: Node, result: Node) -> None:
     """By the same values, in the accumulator's dtype and without the reduced axes."""
     with graph.inserting_before(node):
@@ -188,6 +197,10 @@ def _replace_reduction(graph: Graph, node: Node, result: Node) -> None:
             result = graph.call(OPS["cast"], result, dtype=node.dtype)
         if node.attrs["keepdims"]:
             result = graph.call(OPS["reshape"], result, shape=node.shape)
+    _replace(graph, node, result)
+
+
+def _replace(graph: Graph, node: Node, result: Node) -> None:
     node.replace_all_uses_with(result)
     graph.erase(node)
 
@@ -204,20 +217,12 @@ def _split_reduction(graph: Graph, node: Node, target: Target) -> None:
     if axes != tuple(range(axes[0], axes[-1] + 1)):
         _reduce_in_turn(graph, node, target)
         return
-    before, reduced, behind = (
-        operand.shape[: axes[0]],
-        operand.shape[axes[0] : axes[-1] + 1],
-        operand.shape[axes[-1] + 1 :],
-    )
-    along = len(before)
-    block = _block_size(hint_numel(before), hint_numel(reduced), behind, target, kind in EXTREMES)
+    along, end, shape = axes[0], axes[-1] + 1, operand.shape
+    block = _block_size(hint_numel(shape[:along]), hint_numel(shape[along:end]), shape[end:], target, kind in EXTREMES)
     if block is None:
         return
     with graph.inserting_before(node):
-        flat: Shape = before + (numel(reduced),) + behind
-        merged = operand if len(axes) == 1 else graph.call(OPS["reshape"], operand, shape=flat)
-        if node.dtype.is_half and kind in ("sum", "prod"):  # which are accumulated in float32, and rounded once
-            merged = graph.call(OPS["cast"], merged, dtype=dtypes.float32)
+        merged = _merged(graph, node, axes)
         parts = graph.call(OPS["block_reduce"], merged, kind=EXTREMES.get(kind, kind), axis=along, block=block)
         if kind in EXTREMES:
             positions = graph.call(OPS["block_reduce"], merged, kind=kind, axis=along, block=block)
@@ -235,9 +240,7 @@ def _reduce_in_turn(graph: Graph, node: Node, target: Target) -> None:
         return
     last = next(k for k, axis in reversed(list(enumerate(axes))) if axis - 1 not in axes)
     with graph.inserting_before(node):
-        if node.dtype.is_half and node.is_op("sum", "prod"):
-            operand = graph.call(OPS["cast"], operand, dtype=dtypes.float32)
-        inner = graph.call(node.op, operand, axis=axes[last:], keepdims=False)
+        inner = graph.call(node.op, _widened(graph, node, operand), axis=axes[last:], keepdims=False)
         outer = result = graph.call(node.op, inner, axis=axes[:last], keepdims=False)
     _replace_reduction(graph, node, result)
     for part in (inner, outer):

@@ -1,4 +1,4 @@
-"""Turn fused groups of nodes into kernels: expressions by index, composed through everything that is inlined.
+"""Lower fused groups to kernels: expressions by index, composed through everything that is inlined.
 
 Comes after `fuse`; hands a `LoopProgram` to `collapse`, `memory_plan` and the printers.  Knows nothing of C or CUDA.
 """
@@ -7,29 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes, expr
+from dynagraph.ir.accumulation import combined
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.intexpr import IntExpr, apply, rejoined
+from dynagraph.ir.intexpr import IntExpr, apply
 from dynagraph.ir.loops import (
     Accumulator,
     Axis,
     Buffer,
-    CallOut,
     ColumnReduce,
     Define,
     Kernel,
-    LibraryCall,
     Loop,
     LoopProgram,
-    Operand,
     Part,
     Reduce,
-    Running,
+    ScanLoop,
     Statement,
     Step,
     Store,
@@ -38,19 +35,18 @@ from dynagraph.ir.loops import (
 )
 from dynagraph.ir.ops import (
     EXTREMES,
-    OPS,
     Condition,
     Creation,
     Elementwise,
     Gather,
     Index,
-    Library,
     Movement,
     Reduction,
     Scan,
     Scatter,
     Walk,
 )
+from dynagraph.ir.passes.buffers import Buffers, flat_index, make_axes
 from dynagraph.ir.passes.demand import (
     ZERO,
     broadcast_index,
@@ -64,8 +60,9 @@ from dynagraph.ir.passes.demand import (
     reduction_index,
     reduction_operands,
 )
-from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index, operand_strided
+from dynagraph.ir.passes.fuse import FusionPlan, Group, is_inner_member, is_input, member_index
 from dynagraph.ir.passes.inplace import stored_index
+from dynagraph.ir.passes.lower_calls import library_step
 from dynagraph.ir.passes.scatters import Processors, Scattering, scatter_kernels
 from dynagraph.ir.ranges import Range, known_range
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
@@ -73,8 +70,6 @@ from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_nu
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
 SCRATCH_LIMIT = 8192  # ... unless the row is longer than this: it lies on the stack
 NANOSECONDS_PER_COST = 0.12  # of one addition of 8 bytes in a vectorised loop: for estimates of when threads are worth while
-GEMM_FLOPS_PER_NANOSECOND = 60.0
-CALL_OUT_COST = 5000.0  # nanoseconds: what Python needs for a call; how long the function runs is its own affair
 
 
 def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Processors | None = None) -> LoopProgram:
@@ -90,7 +85,7 @@ def lower(graph: Graph, plan: FusionPlan, keep_rows: bool = True, processors: Pr
         if group.kind == "column" and processors is not None and is_position(group.members[0]):
             group = replace(group, kind="row")
         if group.kind == "library":
-            steps.append(_library_step(group, plan, buffers))
+            steps.append(library_step(group, plan, buffers))
         else:
             lowering = _KernelLowering(f"k{position}", group, plan, buffers, keep_rows)
             steps += [lowering.run()] if processors is None or not is_scatter(group) else lowering.run_scatter(processors)
@@ -105,82 +100,6 @@ def is_scatter(group: Group) -> bool:
 def is_position(node: Node) -> bool:
     """Whether a node is a reduction that gives where an extreme is."""
     return isinstance(node.op.lowering, Reduction) and node.op.lowering.kind in EXTREMES
-
-
-class Buffers:
-    """Where the real nodes of a graph live."""
-
-    def __init__(self, graph: Graph, plan: FusionPlan):
-        self.by_name: dict[str, Buffer] = {}
-        self.of: dict[Node, Buffer] = {}
-        self.owner = plan.takeovers.owner
-        for position, node in enumerate(graph.placeholders):
-            self._add(node, Buffer(f"in{position}", node.dtype, _extent(node), "input", position))
-        for position, node in enumerate(graph.outputs):
-            buffer = Buffer(f"out{position}", node.dtype, expr_of(numel(node.shape)), "output", position)
-            owner = self.owner(node)
-            if owner in self.of:  # it is written into an input
-                self.by_name[buffer.name] = buffer
-            else:
-                self._add(owner, buffer)
-        for node in graph.nodes:
-            if node.kind == "get_attr":
-                data = graph.constants[node.target]
-                self._add(node, Buffer(f"c_{node.name}", node.dtype, IntExpr.of(data.size), "constant", data=data))
-            elif node in plan.takeovers.previous:
-                self.of[node] = self.of[self.owner(node)]
-            elif node in plan.stored and node not in self.of:
-                self._add(node, Buffer(f"t_{node.name}", node.dtype, expr_of(numel(node.shape)), "temp"))
-
-    def _add(self, node: Node, buffer: Buffer) -> None:
-        self.of[node] = self.by_name[buffer.name] = buffer
-
-    def scratch(self, node: Node, size: IntExpr) -> Buffer:
-        return self.add(Buffer(f"row_{node.name}", node.dtype, size, "scratch"))
-
-    def add(self, buffer: Buffer) -> Buffer:
-        """Memory that is no node's."""
-        self.by_name[buffer.name] = buffer
-        return buffer
-
-    def flat(self, node: Node, index: Index) -> IntExpr:
-        """The offset of an element of a node in its buffer."""
-        return flat_index(self.strides(node), index)
-
-    def strides(self, node: Node) -> Shape:
-        """How a node lies in its buffer."""
-        return _strides(self.owner(node))
-
-
-def _strides(node: Node) -> Shape:
-    return contiguous_strides(node.shape) if node.meta.strides is None else node.meta.strides
-
-
-def _extent(node: Node) -> IntExpr:
-    """The elements between the lowest and the highest address of a strided input (for the listing only)."""
-    if node.meta.strides is None:
-        return expr_of(numel(node.shape))
-    total = IntExpr.of(1)
-    for dim, stride in zip(node.shape, node.meta.strides):
-        total = total + (expr_of(dim) - 1) * abs(hint_of(stride))
-    return total
-
-
-def flat_index(strides: Shape, index: Index) -> IntExpr:
-    total = ZERO
-    for stride, position in zip(strides, index):
-        total = total + position * expr_of(stride)
-    return rejoined(total)
-
-
-def make_axes(shape: Shape, index: Index) -> tuple[Axis, ...]:
-    """The loops over a shape whose variables `index_of` made."""
-    axes = []
-    for dim, variable in zip(shape, index):
-        if variable is not ZERO:
-            (symbol,) = variable.symbols()
-            axes.append(Axis(symbol, expr_of(dim), hint_of(dim)))  # type: ignore[arg-type]
-    return tuple(axes)
 
 
 class _KernelLowering:
@@ -215,7 +134,7 @@ class _KernelLowering:
         outer_axes = make_axes(self.group.outer, self.rows)
         if self._blocked() is not None:
             return self._blocked_body(outer_axes)
-        if any(m in self.plan.takeovers.previous for m in self.group.members) and len(self.group.members) > 1:
+        if any(m in self.plan.reuse.previous for m in self.group.members) and len(self.group.members) > 1:
             return outer_axes, self._written_over_body()
         axes = make_axes(self.group.inner, self.columns)
         body: list[Statement] = []
@@ -356,7 +275,7 @@ class _KernelLowering:
         return found
 
     def _tree_cost(self, node: Node) -> float:
-        return sum(_op_cost(n) for n in self._tree(node))
+        return sum(n.op.cost for n in self._tree(node))
 
     # -- a long reduction in blocks -----------------------------------------------------------------------------------
     def _blocked(self) -> Node | None:
@@ -428,7 +347,7 @@ class _KernelLowering:
             return axes, (Define(accumulator.name, value), store)
         (running,) = [a for a in axes if a.symbol in self.rows[along].symbols()]
         outer = tuple(a for a in axes if a is not running)
-        return outer, (*self.defines, Running(running, accumulator, (store,)))
+        return outer, (*self.defines, ScanLoop(running, accumulator, (store,)))
 
     # -- writes over a part of a value ----------------------------------------------------------------------------------
     def _update_body(self) -> tuple[tuple[Axis, ...], tuple[Statement, ...]]:
@@ -605,11 +524,6 @@ def choose(condition: Condition, value: Expr, otherwise: Expr) -> Expr:
     return Expr("choose", (tests, value, otherwise), value.dtype)
 
 
-def _op_cost(node: Node) -> float:
-    from_row = expr.FUNCTIONS.get(node.op.name)
-    return float(from_row.cost) if from_row else 1.0
-
-
 def _cost(body: Sequence[Statement]) -> float:
     """Estimated nanoseconds of one iteration of the outer axes on one core."""
     return _additions(body) * NANOSECONDS_PER_COST * _widest(body) / 8
@@ -618,7 +532,7 @@ def _cost(body: Sequence[Statement]) -> float:
 def _widest(body: Sequence[Statement]) -> int:
     """The bytes of the widest element that is computed with: so many fewer fit into a vector.  Scans are not vectorised."""
     values = [e for root in expressions(body) for e in root.walk() if e.op not in ("index", "const")]
-    scalar = any(isinstance(s, Running) for s in body) or any(e.dtype.is_half or e.op == "gather" for e in values)
+    scalar = any(isinstance(s, ScanLoop) for s in body) or any(e.dtype.is_half or e.op == "gather" for e in values)
     return 8 if scalar else max((e.dtype.itemsize for e in values), default=8)
 
 
@@ -635,7 +549,7 @@ def _additions(body: Sequence[Statement]) -> float:
             total += _trips(s.axes) * (expr_cost(roots) + 1)
         elif isinstance(s, ColumnReduce):
             total += _trips((*s.axes, s.column)) * (expr_cost([s.accumulator.value]) + 1)
-        elif isinstance(s, Running):
+        elif isinstance(s, ScanLoop):
             total += _trips((s.axis,)) * (expr_cost([s.accumulator.value]) + 8)
     return total
 
@@ -645,55 +559,3 @@ def _trips(axes: Sequence[Axis]) -> int:
     for axis in axes:
         trips *= axis.hint
     return trips
-
-
-def _library_step(group: Group, plan: FusionPlan, buffers: Buffers) -> Step:
-    first = group.members[0]
-    assert isinstance(first.op.lowering, Library)
-    operands = tuple(_operand(first, arg, buffers) for arg in first.args)
-    comment = first.name + (f"  ({first.location})" if first.location else "")
-    if first.is_op("call_out"):
-        wanted = [m for m in group.members if m in plan.stored]
-        outs = tuple(_result(m, buffers) for m in wanted)
-        return CallOut(first.attrs["call"], tuple(m.attrs["result"] for m in wanted), outs, operands, comment, CALL_OUT_COST)
-    depth: Dim = first.args[0].shape[-1]
-    flops = 2.0 * hint_numel(first.shape) * hint_of(depth)
-    out, operands = _without_batch(_result(first, buffers), *operands)
-    return LibraryCall(first.op.lowering.routine, out, operands, comment, flops / GEMM_FLOPS_PER_NANOSECOND)
-
-
-def _without_batch(out: Operand, left: Operand, right: Operand) -> tuple[Operand, tuple[Operand, Operand]]:
-    """Products of many matrices that lie behind one another with a single one are one product.
-
-    Products with a vector stay as they are: NumPy's, too, are one by one.
-    """
-    single = all(same_dim(d, 1) for d in right.shape[:-2]) and not any(same_dim(d, 1) for d in out.shape[-2:])
-    if len(out.shape) < 3 or len(left.shape) != len(out.shape) or not single or not _rows_lie_as_one(left):
-        return out, (left, right)
-    rows = numel(out.shape[:-1])
-    out = replace(out, shape=(rows, out.shape[-1]), strides=out.strides[-2:])
-    left = replace(left, shape=(rows, left.shape[-1]), strides=left.strides[-2:])
-    return out, (left, replace(right, shape=right.shape[-2:], strides=right.strides[-2:]))
-
-
-def _rows_lie_as_one(matrices: Operand) -> bool:
-    """Whether each row, of whichever matrix, is as far behind the one before it."""
-    shape, strides = matrices.shape, matrices.strides
-    steps = pairwise(range(len(shape) - 1))
-    return same_dim(strides[-1], 1) and all(same_dim(strides[a], strides[b] * shape[b]) for a, b in steps)
-
-
-def _operand(node: Node, arg: Node, buffers: Buffers) -> Operand:
-    base, shape, strides, offset = operand_strided(node, arg)
-    return Operand(buffers.of[base].name, base.dtype, shape, strides, expr_of(offset))  # type: ignore[arg-type]
-
-
-def _result(node: Node, buffers: Buffers) -> Operand:
-    return Operand(buffers.of[node].name, node.dtype, node.shape, contiguous_strides(node.shape), ZERO)
-
-
-def combined(name: str, left: Expr, right: Expr) -> Expr:
-    """An elementwise op of two operands, by name."""
-    lowering = OPS[name].lowering
-    assert isinstance(lowering, Elementwise)
-    return lowering.expr(left, right)

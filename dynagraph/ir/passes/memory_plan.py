@@ -1,4 +1,4 @@
-"""Place the temporaries of a loop program in one workspace, reusing memory whose value is dead.
+"""Memory planning: place temporaries in one workspace, reusing memory of dead values.
 
 Comes after `lower` and `collapse`; the printers read the offsets.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dynagraph import deadline
+from dynagraph.driver import deadline
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Buffer, CallOut, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
+from dynagraph.ir.loops import Buffer, ExternalCall, LibraryCall, LoopProgram, Step, loaded_buffers, stored_buffers
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
@@ -32,7 +32,7 @@ def memory_plan(program: LoopProgram) -> LoopProgram:
         placed = {k: IntExpr.of(v) for k, v in offsets.items()}
         return replace(program, offsets=placed, workspace=IntExpr.of(total))
     placed, end = {}, IntExpr.of(0)
-    for lifetime in lifetimes:  # symbolic sizes: one behind the other
+    for lifetime in lifetimes:  # symbolic sizes: one after the other
         placed[lifetime.buffer.name] = end
         end = end + sizes[lifetime.buffer.name]
     return replace(program, offsets=placed, workspace=end)
@@ -42,7 +42,7 @@ def step_buffers(step: Step) -> tuple[set[str], set[str]]:
     """The names that a step reads and writes."""
     if isinstance(step, LibraryCall):
         return {o.buffer for o in step.read}, {step.out.buffer}
-    if isinstance(step, CallOut):
+    if isinstance(step, ExternalCall):
         return {o.buffer for o in step.operands}, {o.buffer for o in step.outs}
     return loaded_buffers(step.body), stored_buffers(step.body)
 

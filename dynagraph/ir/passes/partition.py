@@ -28,7 +28,7 @@ class Backward:
 
 
 def split(graph: Graph, seeds: Sequence[Node], gradients: Sequence[Node]) -> Backward:
-    """The part of a graph that the gradients need behind what is known without the seeds, as a graph of its own.
+    """The part of a graph that the gradients need beyond what is known without the seeds, as a graph of its own.
 
     Needs: static sizes.  Leaves: the first graph as it is.
     """

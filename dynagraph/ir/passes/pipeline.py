@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dynagraph.ir.graph import Graph
-from dynagraph.ir.passes.cse import eliminate_common_subexpressions, forget_again
+from dynagraph.ir.passes.cse import eliminate_common_subexpressions, remove_barriers
 from dynagraph.ir.passes.dce import eliminate_dead_code
 from dynagraph.ir.passes.decompose import decompose
 from dynagraph.ir.passes.fold import fold_constants
@@ -22,7 +22,7 @@ PASSES: list[tuple[str, Pass]] = [
     ("fold-constants", fold_constants),
     ("simplify", simplify),
     ("eliminate-common-subexpressions", eliminate_common_subexpressions),
-    ("forget-again", forget_again),
+    ("remove-barriers", remove_barriers),
     ("eliminate-dead-code", eliminate_dead_code),
 ]
 

@@ -1,6 +1,6 @@
-"""Decide on which device each part of a graph runs: the least of what computing and copies cost, by the numbers of a `Machine`.
+"""Device placement: choose a device for each part of a graph, by a minimum cut over costs of computing and copies.
 
-Comes after the passes of `pipeline`; gives a `Placement`, whose segments are compiled and run by `backends/placed.py`.
+Comes after the passes of `pipeline`; gives a `Placement`, whose segments are compiled and run by `backends/multi_device.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dynagraph.errors import PlacementError
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.machines import Device, Machine
+from dynagraph.ir.machine_model import Device, Machine
 from dynagraph.ir.ops import Elementwise, Movement, Reduction, view_of
-from dynagraph.ir.passes.assign import EXACT_ITEMS, Problem, Value, assign, crossings
 from dynagraph.ir.passes.estimate import can_run, is_made_in_place, seconds_on
+from dynagraph.ir.passes.labeling import EXACT_ITEMS, Problem, Value, assign, crossings
 from dynagraph.ir.placement import Copy, PlacedGroup, Placement
 from dynagraph.ir.rewrite import attribute_key
 
@@ -54,7 +54,7 @@ def place(
 
     >>> from dynagraph.ir import dtypes, optable
     >>> from dynagraph.ir.graph import Meta
-    >>> from dynagraph.ir.machines import on_paper
+    >>> from dynagraph.ir.machine_model import on_paper
     >>> from dynagraph.ir.ops import OPS
     >>> g = Graph()
     >>> x = g.placeholder("x", Meta(dtypes.float32, (4096, 4096), device="cuda:0"))
@@ -67,7 +67,7 @@ def place(
     for node, name in fixed.items():
         machine.device(name)
         if node.graph is not graph:
-            raise PlacementError(f"place: {node.name} is fixed to {name}, but is no node of graph {graph.name!r}")
+            raise PlacementError(f"place: {node.name} is fixed to {name}, but is not a node of graph {graph.name!r}")
     return _Placer(graph, machine, fixed, outputs, seconds, exact_groups).run()
 
 
@@ -76,7 +76,7 @@ def grouped(graph: Graph, fixed: Mapping[Node, str], apart: frozenset[Node] = fr
 
     An elementwise node or a movement joins the group of all its users, if these are elementwise, movements or reductions (a view:
     also products), as fusion would join them; but not where it has much less to carry than its operands: there a cut would pay.  It
-    is in nobody's way: all paths that leave it enter that group at once.  The results of one call-out are one group.
+    is in nobody's way: all paths that leave it enter that group at once.  The results of one external call are one group.
     """
     group: dict[Node, list[Node]] = {}
     calls: dict[object, list[Node]] = {}
@@ -84,7 +84,7 @@ def grouped(graph: Graph, fixed: Mapping[Node, str], apart: frozenset[Node] = fr
     nodes = [node for node in graph.nodes if node.kind != "placeholder" and node.kind != "output" and node not in apart]
     position = {node: k for k, node in enumerate(nodes)}
     for node in nodes:
-        if node.is_op("call_out"):
+        if node.is_op("external_call"):
             key = (node.args, attribute_key(node.attrs["call"]), fixed.get(node))
             calls.setdefault(key, []).append(node)
     for same in calls.values():

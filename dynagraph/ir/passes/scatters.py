@@ -1,4 +1,4 @@
-"""Scatters as many processors do them: in any order where that changes nothing, else so that each place has its own order.
+"""Parallel scatters: in any order if that changes nothing, else in order for each place.
 
 Called by `lower`.  Which way is taken:
 
@@ -16,13 +16,9 @@ from dataclasses import dataclass
 
 from dynagraph.ir import dtypes, expr
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr
+from dynagraph.ir.expr import FUNCTIONS, Expr
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.loops import Accumulator, Axis, Buckets, Buffer, Kernel, Loop, Running, Sort, Store
-
-# scalar functions that are exact, associative and commutative on integers and bools (of floats, the order of maximum and minimum
-# tells which zero, and which NaN)
-ATOMIC = frozenset(["add", "mul", "and", "or", "xor", "maximum", "minimum", "fmax", "fmin"])
+from dynagraph.ir.loops import Accumulator, Axis, Buckets, Buffer, Kernel, Loop, ScanLoop, Sort, Store
 
 GOLDEN = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio: its multiples are spread evenly
 
@@ -98,7 +94,7 @@ def _atomic(s: Scattering, target: Processors) -> Store | None:
     function, update = value.op, value.args[1]
     if function == "sub":  # x - y is x + -y, also where integers wrap
         function, update = "add", _negative(update)
-    if function not in ATOMIC or not (_is_exact(update.dtype) or (target.any_order and _may_round(function, update.dtype))):
+    if not FUNCTIONS[function].atomic or not (_is_exact(update.dtype) or (target.any_order and _may_round(function, update.dtype))):
         return None
     return Store(s.store.buffer, s.store.index, update, s.store.place, atomic=function)
 
@@ -172,7 +168,7 @@ def _sorted(
     count = Store(counts.name, _number(updates) // target.part, expr.const(1, dtypes.int64), row, atomic="add")
     every, here = _axis("c", counts.size, target.buckets * parts_hint)
     total = Accumulator(f"r_{s.name}", "sum", dtypes.int64, expr.load(counts.name, here, dtypes.int64))
-    ends = Running(every, total, (Store(counts.name, here, expr.var(total.name, dtypes.int64)),))
+    ends = ScanLoop(every, total, (Store(counts.name, here, expr.var(total.name, dtypes.int64)),))
     part, _ = _axis("part", parts, parts_hint)
     kernels = [
         _filled(f"{s.name}_zeros", counts, every.hint, 0, f"no update counted yet of {s.comment}"),
@@ -194,4 +190,4 @@ def bucket(place: Expr, n: int) -> Expr:
     return expr.cast(expr.call("shr", expr.call("mul", mixed, number(n)), number(32)), dtypes.int64)
 
 
-__all__ = ["ATOMIC", "Processors", "Scattering", "bucket", "scatter_kernels"]
+__all__ = ["Processors", "Scattering", "bucket", "scatter_kernels"]

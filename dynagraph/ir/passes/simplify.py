@@ -7,7 +7,7 @@ or infinity would contradict is rewritten, except for integers and bools.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,12 @@ import numpy as np
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
-from dynagraph.ir.ops import OPS, Elementwise, memory_of, strided_of, view_of
+from dynagraph.ir.ops import Elementwise, memory_of, strided_of, view_of
+from dynagraph.ir.optable import OPS
 from dynagraph.ir.rewrite import (
     Rule,
     Scalar,
+    apply,
     attribute,
     broadcasts_to,
     filled,
@@ -210,16 +212,23 @@ ARITHMETIC: list[Rule] = [
     _of_reals("sign-sign", op.sign(op.sign(x)), op.sign(x)),
 ]
 
-EXTREMES: list[Rule] = [
-    _of_reals(f"{name}-self", getattr(op, name)(x, x), x) for name in ("maximum", "minimum", "fmax", "fmin")
+def _always(value: Scalar) -> Callable[[Node], Node]:
+    return lambda root: filled(root, value)
+
+
+ALGEBRA: list[Rule] = [
+    *(_of_reals(f"{name}-self", apply(name, x, x), x) for name, row in OPS.items() if row.idempotent),
+    *(Rule(f"{name}-neutral", apply(name, x, e), x) for name, row in OPS.items() for e in row.neutral),
+    *(Rule(f"{name}-absorbing", apply(name, x, e), _always(e)) for name, row in OPS.items() for e in row.absorbing),
 ]
 
+ROUNDINGS = [name for name, row in OPS.items() if row.rounds]
 ROUNDING: list[Rule] = [
     *(Rule(f"{f}-{g}", getattr(op, f)(getattr(op, g)(x)), getattr(op, g)(x))
-      for f in ("floor", "ceil", "trunc", "rint") for g in ("floor", "ceil", "trunc", "rint")),
-    *(Rule(f"{f}-integer", getattr(op, f)(x), x, when=without_nan) for f in ("floor", "ceil", "trunc")),
+      for f in ROUNDINGS for g in ROUNDINGS),
+    *(Rule(f"{f}-integer", getattr(op, f)(x), x, when=without_nan) for f in ROUNDINGS if "i" in OPS[f].kinds),
     *(Rule(f"{f}-cast-integer", getattr(op, f)(op.cast(x)), lambda root: root.args[0], when=without_nan)
-      for f in ("floor", "ceil", "trunc", "rint")),
+      for f in ROUNDINGS),
 ]
 
 LOGIC: list[Rule] = [
@@ -230,13 +239,6 @@ LOGIC: list[Rule] = [
     Rule("not-less-equal", op.logical_not(op.less_equal(x, y)), op.greater(x, y), when=without_nan),
     Rule("not-greater", op.logical_not(op.greater(x, y)), op.less_equal(x, y), when=without_nan),
     Rule("not-greater-equal", op.logical_not(op.greater_equal(x, y)), op.less(x, y), when=without_nan),
-    Rule("and-true", op.logical_and(x, True), x),
-    Rule("and-false", op.logical_and(x, False), lambda root: filled(root, False)),
-    Rule("and-self", op.logical_and(x, x), x),
-    Rule("or-true", op.logical_or(x, True), lambda root: filled(root, True)),
-    Rule("or-false", op.logical_or(x, False), x),
-    Rule("or-self", op.logical_or(x, x), x),
-    Rule("xor-false", op.logical_xor(x, False), x),
     Rule("xor-true", op.logical_xor(x, True), op.logical_not(x)),
     Rule("xor-self", op.logical_xor(x, x), lambda root: filled(root, False)),
     Rule("equal-true", op.equal(x, True), x),
@@ -264,21 +266,8 @@ PARTS: list[Rule] = [
 ]
 
 BITS: list[Rule] = [
-    Rule("bitwise-and-self", x & x, x),
-    Rule("bitwise-or-self", x | x, x),
     Rule("bitwise-xor-self", x ^ x, lambda root: filled(root, 0)),
-    Rule("bitwise-and-zero", x & 0, lambda root: filled(root, 0)),
-    Rule("bitwise-or-zero", x | 0, x),
-    Rule("bitwise-xor-zero", x ^ 0, x),
-    Rule("bitwise-and-ones", x & -1, x),
-    Rule("bitwise-and-true", x & True, x),
-    Rule("bitwise-and-false", x & False, lambda root: filled(root, False)),
-    Rule("bitwise-or-true", x | True, lambda root: filled(root, True)),
-    Rule("bitwise-or-false", x | False, x),
-    Rule("bitwise-xor-false", x ^ False, x),
     Rule("invert-invert", ~(~x), x),
-    Rule("left-shift-zero", x << 0, x),
-    Rule("right-shift-zero", x >> 0, x),
 ]
 
 CASTS: list[Rule] = [
@@ -315,7 +304,7 @@ MOVEMENT: list[Rule] = [
       for name in ("reshape", "transpose", "broadcast_to", "slice", "roll", "repeat", "tile")),
 ]
 
-EXACT: list[Rule] = [*ARITHMETIC, *EXTREMES, *ROUNDING, *LOGIC, *PARTS, *BITS, *CASTS, *MOVEMENT]
+EXACT: list[Rule] = [*ARITHMETIC, *ALGEBRA, *ROUNDING, *LOGIC, *PARTS, *BITS, *CASTS, *MOVEMENT]
 
 
 def _times_reciprocal(x: Node, c: Scalar) -> Node:

@@ -1,4 +1,4 @@
-"""Scans of few long rows in three steps, each of which many processors share: totals of parts, their scan, scans of the parts.
+"""Parallel scans of few long rows, in three steps: totals of parts, their scan, scans of the parts.
 
 Comes after `lower` and before `memory_plan`, for targets of hundreds of processors.
 """
@@ -9,23 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dynagraph.ir import dtypes, expr
+from dynagraph.ir.accumulation import combined
 from dynagraph.ir.expr import Expr, var
 from dynagraph.ir.intexpr import IntExpr, apply
-from dynagraph.ir.loops import Accumulator, Axis, Buffer, Define, Kernel, LoopProgram, Reduce, Running, Step, Store, map_expr
-from dynagraph.ir.passes.lower import combined
+from dynagraph.ir.loops import Accumulator, Axis, Buffer, Define, Kernel, LoopProgram, Reduce, ScanLoop, Step, Store, map_expr
+from dynagraph.ir.ops import step_of
 
-# what the total of a part is, for scans of which parts can be combined; of bools another
-TOTALS = {
-    "sum": "sum", "add": "sum", "prod": "prod", "multiply": "prod", "maximum": "max", "minimum": "min", "fmax": "fmax",
-    "fmin": "fmin", "gcd": "gcd", "bitwise_and": "all_bits", "bitwise_or": "any_bits", "bitwise_xor": "odd_bits",
-    "logaddexp": "logaddexp", "logaddexp2": "logaddexp2", "hypot": "hypot",
-}  # fmt: skip
-TOTALS_OF_BOOLS = {
-    "add": "any", "multiply": "all", "maximum": "max", "minimum": "min", "fmax": "max", "fmin": "min",
-    **{f"{kind}_and": "all" for kind in ("bitwise", "logical")}, **{f"{kind}_or": "any" for kind in ("bitwise", "logical")},
-    **{f"{kind}_xor": "odd_bits" for kind in ("bitwise", "logical")},
-}  # fmt: skip
-STEPS = {"sum": "add", "prod": "multiply"}  # the op that goes on from one element to the next, where it is no kind itself
+# the kinds of reductions by scalar functions; of others it is the op of that name
+TOTALS = {"add": "sum", "mul": "prod", "maximum": "max", "minimum": "min", "and": "all_bits", "or": "any_bits", "xor": "odd_bits"}
+TOTALS_OF_BOOLS = {"and": "all", "or": "any", "xor": "odd_bits"}
 
 
 @dataclass(frozen=True)
@@ -52,24 +44,26 @@ def split_scans(program: LoopProgram, parts: Parts) -> LoopProgram:
     return replace(program, buffers=buffers, steps=tuple(steps))
 
 
-def _long_scan(kernel: Kernel, parts: Parts) -> Running | None:
-    running = next((s for s in kernel.body if isinstance(s, Running)), None)
+def _long_scan(kernel: Kernel, parts: Parts) -> ScanLoop | None:
+    running = next((s for s in kernel.body if isinstance(s, ScanLoop)), None)
     if running is None or running.axis.hint < 2 * parts.length:
         return None
     rows = 1
     for axis in kernel.axes:
         rows *= axis.hint
-    return running if rows < parts.rows and _kind_of_totals(running.accumulator) is not None else None
+    return running if rows < parts.rows and kind_of_totals(running.accumulator) is not None else None
 
 
-def _kind_of_totals(a: Accumulator) -> str | None:
-    if a.dtype.is_complex and a.kind not in ("sum", "add"):  # the order tells what infinities and NaNs become
+def kind_of_totals(a: Accumulator) -> str | None:
+    """The reduction that gives the total of a part of a running combination; None where parts cannot be combined."""
+    step = step_of(a.kind)
+    if not step.associative or (a.dtype.is_complex and step.name != "add"):  # the order tells what infinities and NaNs become
         return None
-    kind = (TOTALS_OF_BOOLS if a.dtype.is_bool else TOTALS).get(a.kind)
-    return {"fmax": "max", "fmin": "min"}.get(kind, kind) if kind and a.dtype.is_integer else kind
+    function = combined(step.name, a.value, a.value).op
+    return (TOTALS_OF_BOOLS if a.dtype.is_bool else TOTALS).get(function, function)
 
 
-def _widened(running: Running) -> Running:
+def _widened(running: ScanLoop) -> ScanLoop:
     """Halves are combined in float32, and rounded when they are stored."""
     a = running.accumulator
     if not a.dtype.is_half:
@@ -85,10 +79,10 @@ def _with(stores: Sequence[Store], one: Expr, other: Expr) -> tuple[Store, ...]:
     return tuple(replace(s, value=map_expr(s.value, memo, lambda leaf: other if leaf == one else leaf)) for s in stores)
 
 
-def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[Kernel]]:
+def _split(kernel: Kernel, running: ScanLoop, length: int) -> tuple[Buffer, list[Kernel]]:
     running = _widened(running)
     a, axis = running.accumulator, running.axis
-    kind = _kind_of_totals(a)
+    kind = kind_of_totals(a)
     assert kind is not None
     n_parts = (axis.extent + (length - 1)) // length
     part = IntExpr.symbol(f"{axis.symbol.name}_part", 0, n_parts - 1)
@@ -113,16 +107,16 @@ def _split(kernel: Kernel, running: Running, length: int) -> tuple[Buffer, list[
     second = Kernel(
         f"{kernel.name}_before",
         kernel.axes,
-        (Running(outer, before, (Store(totals.name, here, var(before.name, a.dtype)),)),),
+        (ScanLoop(outer, before, (Store(totals.name, here, var(before.name, a.dtype)),)),),
         f"running totals of {kernel.comment}",
     )
     is_first = expr.call("lt", expr.index(part), expr.const(1, dtypes.int64))
     known = Expr("choose", (is_first, expr.const(0, a.dtype), expr.load(totals.name, here - 1, a.dtype)), a.dtype)
     mine = var(a.name, a.dtype)
-    whole = expr.call("select", is_first, mine, combined(STEPS.get(a.kind, a.kind), var(before.name, a.dtype), mine))
-    scan = Running(inner, a, _with(running.stores, mine, whole))
+    whole = expr.call("select", is_first, mine, combined(step_of(a.kind).name, var(before.name, a.dtype), mine))
+    scan = ScanLoop(inner, a, _with(running.stores, mine, whole))
     third = replace(kernel, axes=(*kernel.axes, outer), body=(*defines, Define(before.name, known), scan))
     return totals, [first, second, third]
 
 
-__all__ = ["Parts", "split_scans"]
+__all__ = ["Parts", "kind_of_totals", "split_scans"]

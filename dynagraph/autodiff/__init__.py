@@ -1,0 +1,1 @@
+"""Automatic differentiation: the public transforms, captured or on a tape."""

@@ -1,0 +1,117 @@
+"""Column reductions for one core: a block of neighbouring columns keeps its accumulators on the stack."""
+
+from __future__ import annotations
+
+from dynagraph.backends.c.nests import UNSTOPPED_EXTENT, at_most, end_of, is_at_most, lanes_loop, nest
+from dynagraph.backends.c.reductions import LANE, as_wide
+from dynagraph.ir import dtypes, expr
+from dynagraph.ir.accumulation import computed_as, extreme, identity, is_better, rounded, step, widened
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.loops import ColumnReduce, Define, LeafRule, expr_cost, map_expr
+from dynagraph.ir.statements import (
+    Assign,
+    Block,
+    Code,
+    Declare,
+    For,
+    Let,
+    Opaque,
+    Safepoint,
+    While,
+    as_int,
+    compare,
+    element,
+    position,
+)
+
+COLUMN_BLOCK = 512  # columns that one range of a column reduction accumulates on the stack
+COLUMN_UNROLL = 4  # rows that are added to the accumulators at a time,
+UNROLL_COST = 6.0  # ... where a value costs no more than this many additions
+FIRST = position("first")  # column of the block
+WIDTH = position("width")
+
+
+def column_reduce(r: ColumnReduce) -> tuple[Code, ...]:
+    """The columns from `first` on."""
+    width = Declare("width", dtypes.int32, as_int(at_most(r.column.extent, FIRST, COLUMN_BLOCK) - FIRST))
+    # gcc 12 loses rows of sums of 7 columns of int64 where it knows how many these are
+    opaque = () if r.accumulator.dtype.is_inexact else (Opaque("width"),)
+    return width, *opaque, *(_positions(r) if r.accumulator.is_position else _columns(r))
+
+
+def _each_column(r: ColumnReduce, *body: Code) -> For:
+    return lanes_loop(WIDTH, Let(r.column.symbol.name, FIRST + LANE), *body)
+
+
+def _columns(r: ColumnReduce) -> tuple[Code, ...]:
+    a = r.accumulator
+    total, array = _total(r), Declare(f"{a.name}_column", computed_as(a.dtype), size=COLUMN_BLOCK, aligned=True)
+    begin = lanes_loop(WIDTH, Assign(f"{a.name}_column", identity(a), LANE))
+    *outer, last = r.axes
+    turns = UNSTOPPED_EXTENT // COLUMN_BLOCK
+    row, start, end = last.symbol.name, last.start, end_of(last)
+    rows: tuple[Code, ...]
+    if is_at_most(last.extent, turns):
+        rows = Declare(row, None, start), *_rows(r, end)
+    else:
+        limit = position(f"{row}_last")
+        part = Safepoint(), *_rows(r, at_most(limit, position(row), turns))
+        rows = Declare(row, None, start), Let(f"{row}_last", end), While(compare("lt", position(row), limit), part)
+    passes = nest(outer, (Block(rows),), within=(last,), each=COLUMN_BLOCK)
+    stores = _each_column(r, Declare(a.name, computed_as(a.dtype), rounded(total, a.dtype)), *r.stores)
+    return array, begin, *passes, stores
+
+
+def _total(r: ColumnReduce) -> Expr:
+    return element(f"{r.accumulator.name}_column", LANE, computed_as(r.accumulator.dtype))
+
+
+def _rows(r: ColumnReduce, end: IntExpr) -> tuple[Code, ...]:
+    """The rows up to `end`."""
+    a, row = r.accumulator, r.axes[-1].symbol.name
+    found: list[Code] = [Let(f"{row}_end", end)]
+    limit = position(f"{row}_end")
+    for rows in (COLUMN_UNROLL, 1) if expr_cost([a.value]) <= UNROLL_COST and not a.dtype.is_half else (1,):
+        within = compare("lt", position(row) + (rows - 1), limit)
+        found.append(While(within, (_added(r, rows), Assign(row, position(row) + rows))))
+    return tuple(found)
+
+
+def _added(r: ColumnReduce, rows: int) -> For:
+    """Accumulate `rows` rows, in order, while the accumulator stays in a register."""
+    a, symbol = r.accumulator, r.axes[-1].symbol
+    total, here = _total(r), IntExpr({(symbol,): 1})
+    for k in range(rows):
+        total = step(a, total, map_expr(a.value, {}, LeafRule({symbol.name: here + k})))
+    return _each_column(r, Assign(f"{a.name}_column", rounded(total, a.dtype), LANE))
+
+
+def _positions(r: ColumnReduce) -> tuple[Code, ...]:
+    """Where the extremes of columns are: of each the best so far, and its row."""
+    a, dtype = r.accumulator, r.accumulator.value.dtype
+    rows = IntExpr.of(1)
+    for axis in r.axes:
+        rows = rows * axis.extent
+    narrow = (rows.bounds()[1] or 2**31) < 2**31 and as_wide(dtype) < 8  # so that as many fit into a vector
+    counter, wide = dtypes.int32 if narrow else dtypes.int64, computed_as(dtype)
+    zero, row = expr.const(0, counter), expr.var("row", counter)
+    value, old, better = expr.var("value", wide), expr.var("old", wide), expr.var("better", dtypes.bool_)
+    where = element("where", LANE, counter)
+    compared = _each_column(
+        r,
+        Declare("value", wide, widened(a.value)),
+        Declare("old", wide, element("best", LANE, wide)),
+        Define("better", is_better(a, value, old)),
+        Assign("best", expr.call("select", better, value, old), LANE),
+        Assign("where", expr.call("select", better, row, where), LANE),
+    )
+    return (
+        Declare("best", wide, size=COLUMN_BLOCK, aligned=True),
+        Declare("where", counter, size=COLUMN_BLOCK, aligned=True),
+        lanes_loop(WIDTH, Assign("best", identity(extreme(a)), LANE)),
+        lanes_loop(WIDTH, Assign("where", zero, LANE)),
+        Declare("row", counter, zero),
+        *nest(r.axes, (compared, Assign("row", expr.call("add", row, expr.const(1, counter)))), each=COLUMN_BLOCK),
+        _each_column(r, Define(a.name, expr.cast(where, dtypes.int64)), *r.stores),
+    )

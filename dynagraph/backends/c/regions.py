@@ -1,0 +1,434 @@
+"""Prints a region as C functions: blocks with labels, exits at the end, and compiles it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dynagraph.backends.c.backend import runtime_header, support
+from dynagraph.backends.cstyle import CStyle, Scope, Writer
+from dynagraph.backends.kernel_cache import Kernels
+from dynagraph.backends.prelude import prelude_for
+from dynagraph.backends.tiers import Better, in_tiers
+from dynagraph.driver import deadline
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.passes.parallel_regions import with_copies
+from dynagraph.ir.passes.tidy_regions import tidied
+from dynagraph.ir.regions import (
+    CHECKED,
+    OWNED,
+    POINTER,
+    Address,
+    Block,
+    Branch,
+    CallFunction,
+    CallOut,
+    Changed,
+    Checked,
+    Exit,
+    Field,
+    Hold,
+    Instruction,
+    Interruptible,
+    Jump,
+    Leave,
+    Load,
+    LoadSlot,
+    NewMemory,
+    Place,
+    Pop,
+    Position,
+    Push,
+    Region,
+    Release,
+    Require,
+    Reserve,
+    RunTurns,
+    Set,
+    SetLength,
+    Slot,
+    Store,
+    StoreSlot,
+    slots_of,
+)
+
+FUNCTION = "dg_region"
+REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all")
+SUPPORT_FILES = {
+    "blas.h": ("dg_loop_matmul_",),
+    "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
+    "loop_gradients.h": ("dg_tape_",),
+    "loop_turns.h": ("dg_may_run_turns",),
+}
+PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
+LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
+EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
+SUPPORT = (
+    "python_complex_mul", "numpy_pow", "bit_length", "in_order", "memory",
+    "free", "clear", "data_of", "draw_integer", "twist", "twist_bits",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CompiledRegion:
+    """Machine code of a region: as the dispatcher's NativeLoop takes it.  The C compiler may still be making it, and then better
+    code.
+    """
+
+    kernels: Kernels
+    better: Better | None
+    n_slots: int
+    source: str
+
+    @property
+    def address(self) -> int:
+        """Waits for the C compiler."""
+        return self.kernels.address(FUNCTION)
+
+    @property
+    def keepalive(self) -> object:
+        return self.kernels.library
+
+    @property
+    def cached(self) -> bool:
+        return self.kernels.from_cache
+
+
+def compile_region(region: Region) -> CompiledRegion:
+    """Machine code for a region.  Raises CompilerError where the C compiler is missing, and where it refuses the source: when the
+    address is wanted.
+    """
+    source = print_region(_improved(region))
+    deadline.check()
+    return CompiledRegion(*in_tiers(source, FUNCTION), region.n_slots, source)
+
+
+def _improved(region: Region) -> Region:
+    made = tidied(region) if region.has_tape else with_copies(tidied(region))
+    made.functions = [_improved(f) for f in region.functions]
+    return made
+
+
+def print_region(region: Region) -> str:
+    """The whole C file."""
+    printer = _Printer(region)
+    for turns in region.turns:
+        printer.of_turns(turns).function()
+    for function in region.functions:
+        printer.out.line(printer.inner(function).signature() + ";")
+    for function in region.functions:
+        printer.inner(function).function()
+    printer.function()
+    text = str(printer.out)
+    more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
+    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, text])
+
+
+class _Style(CStyle):
+    """Spells the expressions of regions."""
+
+    def call(self, e: Expr, args: list[str]) -> str:
+        if e.op in EXACT:
+            return f"({args[0]} {EXACT[e.op]} {args[1]})"
+        if e.op == "matmul":
+            return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
+        if e.op == "reduction":
+            return f"dg_loop_{'_'.join(e.value)}({', '.join(args)})"  # type: ignore[arg-type]
+        if e.op == "dot" and e.value is not None:
+            return f"dg_loop_dot_of_copies_{e.dtype.suffix}(rt, {int(e.value == 'positive')}, {', '.join(args)})"
+        if e.op == "dot":
+            return f"dg_loop_dot_{e.dtype.suffix}(rt, {', '.join(args)})"
+        if e.op == "draw":
+            function, *given = args
+            return f"((double (*)(void *{', double' * (len(given) - 1)}))(intptr_t){function})({', '.join(given)})"
+        if e.op in SUPPORT:
+            return f"dg_{e.op}({', '.join(args)})"
+        if e.op == "tape":
+            return f"dg_tape_{e.value}({', '.join(['&tape', *args])})"
+        return super().call(e, args)
+
+
+class _Printer:
+    def __init__(self, region: Region):
+        self.region = self.whole = region
+        self.out = Writer()
+        self.c = _Style(self.out)
+        self.is_function = False
+        self.name = ""  # of one that does turns of a loop
+        self.owned = sorted(name for name, kind in region.variables.items() if kind == OWNED)
+        self.cleans_up = bool(self.owned) or region.has_tape
+        self.allocates = any(isinstance(i, Checked) and CHECKED[i.function].allocates for i in region.instructions())
+
+    def function(self) -> None:
+        out, region = self.out, self.region
+        out.open(self.signature())
+        self._declare()
+        if region.has_tape:
+            out.line("dg_tape tape = {0};")
+        if self.is_function:
+            out.line("if (dg_gives_up(stop, depth)) return 1;")
+        elif region.functions:
+            out.line("const int64_t depth = stop->calls_left;")
+        self._parameters()
+        for block in region.blocks:
+            self._block(block)
+        for exit in region.exits:
+            self._exit(exit)
+        if self.cleans_up:
+            out.line("left:;")
+            for name in self.owned:
+                out.line(f"dg_drop({name});")
+            if region.has_tape:
+                out.line("dg_tape_free(&tape);")
+            out.line("return number;")
+        out.close()
+
+    def inner(self, function: Region) -> "_Printer":
+        """A printer of one of the region's functions."""
+        made = _Printer(function)
+        made.out, made.c, made.whole, made.is_function = self.out, self.c, self.region, True
+        return made
+
+    def of_turns(self, turns: Region) -> "_Printer":
+        """A printer of the turns of one of the region's loops."""
+        made = _Printer(turns)
+        made.out, made.c, made.name = self.out, self.c, f"dg_turns_{turns.number}"
+        return made
+
+    def signature(self) -> str:
+        given = "dg_slot *state, const dg_runtime *rt, dg_stop *stop"
+        if self.name:
+            return f"static int32_t {self.name}({given})"
+        if not self.is_function:
+            return f"int32_t {FUNCTION}({given})"
+        arguments = "".join(f", {self._type(self.region.variables[a])} {a}" for a in self.region.arguments)
+        return f"static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{arguments})"
+
+    def _declare(self) -> None:
+        by_type: dict[str, list[str]] = {}
+        calls = {i.name: i.width for i in self.region.instructions() if isinstance(i, CallFunction)}
+        for name, width in calls.items():
+            self.out.line(f"dg_slot r_{name}[{width + 1}];")
+        for turns in (i for i in self.region.instructions() if isinstance(i, RunTurns)):
+            n = sum(slots_of(a.dtype) for a in turns.args)
+            self.out.line(f"static dg_worth w_{turns.number};")
+            self.out.line(f"dg_slot r_{turns.name}[{turns.width}], g_{turns.name}[{3 + n}];")
+        for i in {i.number: i for i in self.region.instructions() if isinstance(i, CallOut)}.values():
+            self.out.line(f"dg_slot c_{i.number}[{i.n_slots}];")
+        for name, kind in sorted(self.region.variables.items()):
+            if name in self.region.arguments:
+                continue
+            by_type.setdefault(self._type(kind), []).append(name)
+        for ctype, names in sorted(by_type.items()):
+            star = "*" if ctype.endswith("*") else ""
+            base = ctype.removesuffix("*").strip()
+            for k in range(0, len(names), 12):
+                given = (f"{star}{n}{' = 0' if n in self.owned else ''}" for n in names[k : k + 12])
+                self.out.line(f"{base} {', '.join(given)};")
+        if self.cleans_up:
+            self.out.line("int32_t number;")
+
+    def _type(self, kind: DType | str) -> str:
+        return "char *" if kind in (POINTER, OWNED) else self.c.type(kind)  # type: ignore[arg-type]
+
+    def _parameters(self) -> None:
+        slot = 0
+        wanted = set(self.region.parameters) - set(self.region.arguments)
+        for name in self.whole.parameters:
+            kind = self.whole.variables[name]
+            if name in wanted:
+                self._load_slot(name, f"state[{slot}]")
+            slot += 1 if isinstance(kind, str) else slots_of(kind)
+
+    def _load_slot(self, name: str, slot: str) -> None:
+        kind = self.region.variables[name]
+        if isinstance(kind, str):
+            self.out.line(f"{name} = {slot}.p;")
+        elif kind.is_bool:
+            self.out.line(f"{name} = *(const uint8_t *)&{slot} != 0;")
+        else:
+            memory = f"*(const {self.c.memory_type(kind)} *)&{slot}"
+            self.out.line(f"{name} = {self.c.loaded(memory, kind)};")
+
+    def _store_slot(self, slot: str, value: Expr, pointer: bool) -> None:
+        kind, text = value.dtype, self.text(value)
+        if pointer:
+            self.out.line(f"{slot}.p = {text};")
+        elif kind.is_bool or (kind.is_integer and kind.itemsize == 8):
+            self.out.line(f"{slot}.i = {text};")
+        else:
+            self.out.line(f"*({self.c.memory_type(kind)} *)&{slot} = {self.c.stored(text, kind)};")
+
+    def _slot(self, slot: Slot) -> str:
+        index = self.text(slot.index) if slot.width == 1 else f"{self.text(slot.index)} * {slot.width} + {slot.at}"
+        return f"((dg_slot *){self.text(slot.items)})[{index}]"
+
+    # -- blocks -------------------------------------------------------------------------------------------------------------
+    def _block(self, block: Block) -> None:
+        out = self.out
+        out.depth -= 1
+        out.line(f"b{block.number}:;" + (f" /* line {block.line} */" if block.line else ""))
+        out.depth += 1
+        for instruction in block.body:
+            self._instruction(instruction)
+        end = block.end
+        if isinstance(end, Jump):
+            out.line(f"goto b{end.block.number};")
+        elif isinstance(end, Branch):
+            out.line(f"if ({self.text(end.test)}) goto b{end.then.number}; else goto b{end.otherwise.number};")
+        elif isinstance(end, Leave):
+            out.line(f"goto x{end.exit.number};")
+        else:
+            raise AssertionError(f"block {block.number} has no end")
+
+    def text(self, e: Expr) -> str:
+        return self.c.expr(e, Scope())
+
+    def _leave(self, test: str, exit: Exit | Block) -> None:
+        self.out.line(f"if (__builtin_expect({test}, 0)) goto {'x' if isinstance(exit, Exit) else 'b'}{exit.number};")
+
+    def _instruction(self, i: Instruction) -> None:
+        out = self.out
+        if isinstance(i, Set):
+            out.line(f"{i.name} = {self.text(i.value)};")
+        elif isinstance(i, Hold):
+            out.line(f"dg_hold(&{i.name}, {self.text(i.value)});")
+        elif isinstance(i, NewMemory):
+            sizes = [*map(self.text, i.sizes), *["1"] * (3 - len(i.sizes))]
+            given = f"{i.dtype.numpy.num}, {i.dtype.itemsize}, {len(i.sizes)}, {', '.join(sizes)}"
+            self._leave(f"dg_new_memory(&{i.name}, {given})", i.exit)
+        elif isinstance(i, Checked):
+            self._checked(i)
+        elif isinstance(i, CallFunction):
+            given = "".join(f", {self.text(a)}" for a in i.args)
+            self._leave(f"dg_function_{i.number}(state, rt, stop, depth - 1, r_{i.name}{given})", i.exit)
+            out.line(f"{i.name} = (char *)r_{i.name};")
+        elif isinstance(i, CallOut):
+            self._call_out(i)
+        elif isinstance(i, Require):
+            self._leave(f"!{self.text(i.test)}", i.exit)
+        elif isinstance(i, Position):
+            self._position(i)
+        elif isinstance(i, Load):
+            kind = i.place.dtype
+            memory = f"*(const {self.c.memory_type(kind)} *)({self._place(i.place)})"
+            out.line(f"{i.name} = {self.c.loaded(memory, kind)};")
+        elif isinstance(i, Store):
+            kind = i.place.dtype
+            out.line(f"*({self.c.memory_type(kind)} *)({self._place(i.place)}) = {self.c.stored(self.text(i.value), kind)};")
+        elif isinstance(i, Address):
+            out.line(f"{i.name} = {self._place(i.place)};")
+        elif isinstance(i, Interruptible):
+            test = "__atomic_load_n(stop->signals, __ATOMIC_ACQUIRE)"  # what other threads write is seen after it
+            if self.allocates and not i.within:
+                test += " || stop->list_bytes > stop->most_list_bytes"
+            if self.region.holds_gil and not i.within:
+                test += f" || (stop->turns_left -= {i.turns}) < 0"
+            self._leave(test, i.exit)
+        elif isinstance(i, Field):
+            star = "(char *)" if i.field == "items" else ""
+            out.line(f"{i.name} = {star}((dg_list *){self.text(i.owner)})->{i.field};")
+        elif isinstance(i, SetLength):
+            out.line(f"((dg_list *){self.text(i.owner)})->length = {self.text(i.value)};")
+        elif isinstance(i, Changed):
+            out.line(f"((dg_list *){self.text(i.owner)})->changed = 1;")
+        elif isinstance(i, LoadSlot):
+            self._load_slot(i.name, self._slot(i.slot))
+        elif isinstance(i, StoreSlot):
+            self._store_slot(self._slot(i.slot), i.value, i.pointer)
+        elif isinstance(i, Reserve):
+            self._leave(f"dg_tape_reserve(&tape, {i.slots})", i.exit)
+        elif isinstance(i, Push):
+            self._store_slot("(*tape.at++)", i.value, i.pointer)
+        elif isinstance(i, Pop):
+            self._load_slot(i.name, "(*--tape.at)")
+        elif isinstance(i, Release):
+            out.line("dg_tape_release(&tape);")
+        elif isinstance(i, RunTurns):
+            self._run_turns(i)
+        else:
+            raise AssertionError(i)
+
+    def _run_turns(self, i: RunTurns) -> None:
+        out, region = self.out, self.region.turns[i.number]
+        given, results = f"g_{i.name}", f"r_{i.name}"
+        out.open(f"if (dg_may_run_turns(rt, &w_{i.number}, {self.text(i.turns)}))")
+        self._store_state(given, [*[Expr("const", (), dtypes.int64, 0)] * 3, *i.args])
+        out.line("const dg_touched touched[] = {")
+        for t in (*i.written, *i.read):
+            sizes = ", ".join(map(self.text, t.sizes))
+            strides = ", ".join(str(t.dtype.itemsize) if s is None else self.text(s) for s in t.strides)
+            first = "0" if t.first is None else self.text(t.first)
+            along = f"{t.axis}, {first}, {t.step}, {t.low}, {t.high}"
+            out.line(f"    {{{self.text(t.data)}, {t.dtype.itemsize}, {len(t.sizes)}, {along}, {{{sizes}}}, {{{strides}}}}},")
+        out.line("};")
+        n_written, n = len(i.written), len(i.written) + len(i.read)
+        code = f"dg_turns_{i.number}, {region.n_slots}, {given}, {sum(slots_of(a.dtype) for a in i.args) + 3}"
+        limits = f"{int(i.keeps)}, {LOOK_NANOSECONDS}, {PARALLEL_NANOSECONDS}"
+        loop = f"{{{code}, {results}, {i.width}, touched, {n_written}, {n}, {self.text(i.turns)}, {limits}}}"
+        out.line(f"const dg_loop_turns loop = {loop};")
+        out.line(f"rt->run_turns(rt, stop, &w_{i.number}, &loop);")
+        out.close()
+        out.line(f"else {results}[0].i = 0;")
+        out.line(f"{i.name} = (char *){results};")
+
+    def _checked(self, i: Checked) -> None:
+        support_name = CHECKED[i.function].support
+        if i.function == "math":
+            name, *args = i.args
+            given = ", ".join(self.text(a) for a in args)
+            self.out.line(f"{i.name} = dg_math_{name.value}({given});")
+            self._leave(f"!__builtin_isfinite({i.name})", i.exit)
+            return
+        given = ", ".join([*["stop"][: CHECKED[i.function].allocates], *(self.text(a) for a in i.args)])
+        self._leave(f"dg_{support_name}({given}, &{i.name})", i.exit)
+
+    def _call_out(self, i: CallOut) -> None:
+        out, slots = self.out, f"c_{i.number}"
+        self._store_state(slots, i.args)
+        out.open(f"switch (stop->call_out(stop, {i.number}, {slots}))")
+        for outcome, exit in (("DG_OTHER_TYPE", i.exit), ("DG_RAISES", i.raising)):
+            out.line(f"case {outcome}: {i.name} = {slots}[0].p; goto {'x' if isinstance(exit, Exit) else 'b'}{exit.number};")
+        out.close()
+        out.line(f"{i.name} = (char *){slots};")
+
+    def _position(self, i: Position) -> None:
+        extent, index = self.text(i.extent), self.text(i.index)
+        if i.index.op == "const":
+            value = int(i.index.value)  # type: ignore[call-overload]
+            self.out.line(f"{i.name} = {index};" if value >= 0 else f"{i.name} = {extent} + {index};")
+        else:
+            self.out.line(f"{i.name} = {index} + ({index} < 0 ? {extent} : 0);")
+        self._leave(f"(uint64_t){i.name} >= (uint64_t){extent}", i.exit)
+
+    def _place(self, place: Place) -> str:
+        text = self.text(place.base)
+        for index, stride in place.steps:
+            step = str(place.dtype.itemsize) if stride is None else self.text(stride)
+            text += f" + {self.text(index)} * {step}"
+        return text
+
+    def _store_state(self, into: str, parts: Sequence[Expr]) -> None:
+        slot = 0
+        for part in parts:
+            declared = self.region.variables.get(str(part.value)) if part.op == "var" else None
+            if declared == OWNED:
+                self.out.line(f"dg_give(&{into}[{slot}], {self.text(part)});")
+            else:
+                self._store_slot(f"{into}[{slot}]", part, declared == POINTER)
+            slot += slots_of(part.dtype)
+
+    # -- exits --------------------------------------------------------------------------------------------------------------
+    def _exit(self, exit: Exit) -> None:
+        out = self.out
+        out.depth -= 1
+        out.line(f"x{exit.number}:;")
+        out.depth += 1
+        self._store_state("results" if self.is_function else "state", exit.state)
+        left = int(exit.number == 0) if self.is_function else exit.number
+        if self.cleans_up:
+            out.line(f"number = {left}; goto left;")
+        else:
+            out.line(f"return {left};")

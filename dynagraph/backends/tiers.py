@@ -1,0 +1,85 @@
+"""Native loops are compiled twice: quickly, to begin with, and with all optimisations beside the program's calls.
+
+Both have the same floating-point flags, and give the same bits.  The cache keeps both: a later process begins with the better one.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+
+from dynagraph import config
+from dynagraph.backends import kernel_cache
+from dynagraph.backends.kernel_cache import Kernels, kernels_of
+from dynagraph.driver.forks import Locked
+from dynagraph.errors import CompilerError
+from dynagraph.markers import is_compiling, thread
+
+try:
+    from dynagraph._core._frame_hook import call_unwatched
+except ImportError:  # a CPython version that the hook does not know
+    call_unwatched = operator.call  # type: ignore[assignment]
+
+Code = tuple[int, object]  # the address of a function, and what keeps it loaded
+_log = logging.getLogger("dynagraph.kernels")
+
+
+class Better(Locked):
+    """What a NativeLoop asks now and then for the code that all optimisations make of its source; each takes it a step on.
+
+    `found`: whether it gave it.  `failure`: why there is none; the loop keeps the code that it has.
+    """
+
+    def __init__(self, source: str, function: str):
+        super().__init__()
+        self.source, self.function = source, function
+        self.found = False
+        self.failure: CompilerError | None = None
+        self._kernels: Kernels | None = None
+
+    def __call__(self) -> Code | bool | None:
+        """None: not yet.  False: never."""
+        if is_compiling():  # in what interrupts the compiler, which may hold locks
+            return None
+        return call_unwatched(self._look)  # type: ignore[no-any-return]
+
+    def _look(self) -> Code | bool | None:
+        lock = self.lock
+        if not lock.acquire(blocking=False):  # another thread looks
+            return None
+        thread.compiling = True
+        try:
+            return self._step()
+        except CompilerError as error:
+            self.failure = error
+            if config.strict:
+                raise
+            _log.warning("a native loop stays as it was compiled first: %s", error)
+            return False
+        finally:
+            thread.compiling = False
+            lock.release()
+
+    def _step(self) -> Code | None:
+        if self._kernels is None:
+            if not kernel_cache.may_begin_unasked():
+                return None
+            self._kernels = kernels_of(self.source)
+        if not self._kernels.is_ready():
+            return None
+        code = self._kernels.address(self.function), self._kernels.library
+        self.found, self._kernels = True, None  # the loop holds it
+        return code
+
+
+def in_tiers(source: str, function: str) -> tuple[Kernels, Better | None]:
+    """Machine code to begin with, and what will give better code for a function of it; None: it is the best already."""
+    if not config.two_tiers:
+        return kernels_of(source), None
+    best = kernel_cache.kernels_at_hand(source)
+    if best is not None:
+        return best, None
+    return kernels_of(source, quickly=True), Better(source, function)
+
+
+__all__ = ["Better", "in_tiers"]

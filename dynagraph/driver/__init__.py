@@ -1,0 +1,1 @@
+"""Running compiled functions: loading the compiler, cache misses, budgets, failures, signals and forks."""

@@ -1,0 +1,92 @@
+"""Liveness analysis: the local names and cells that are still read from an instruction on."""
+
+from __future__ import annotations
+
+from dynagraph.frontend.bytecode.decode import JUMPS, Program
+
+CELL_OPS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
+READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}) | CELL_OPS
+ENDS = frozenset({"RETURN_VALUE", "RAISE_VARARGS", "RERAISE", "JUMP"})
+KEEPS_ALL_LOCALS = "super"  # without arguments it looks for the first local and a cell
+DEBUGS = frozenset({"breakpoint", "set_trace", "settrace", "setprofile"})
+SEES_FRAME = frozenset({"locals", "eval", "exec", "_getframe", "currentframe"}) | DEBUGS
+SEES_FRAME_WITHOUT_ARGUMENTS = frozenset({"vars", "dir"})
+NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD"})
+
+
+def successors(program: Program, index: int) -> list[int]:
+    """Where control may go from an instruction, by exceptions too."""
+    i = program.instructions[index]
+    found = [] if i.op in ENDS else [index + 1]
+    if i.op in JUMPS:
+        found.append(i.value)
+        if i.op == "FOR_ITER" and program.instructions[i.value - 1].op == "END_FOR":
+            found.append(i.value - 1)  # the marker that the interpreter wants to find there
+    handler = program.handlers[index]
+    if handler is not None:
+        found.append(handler.target)
+    return [s for s in found if s < len(program.instructions)]
+
+
+def loop_heads(program: Program) -> frozenset[int]:
+    """The instructions that a jump goes back to."""
+    instructions = program.instructions
+    return frozenset(i.value for k, i in enumerate(instructions) if i.op in JUMPS and i.op != "SEND" and i.value <= k)
+
+
+def start_of(program: Program) -> int:
+    """The first instruction after those that set up the frame."""
+    instructions = program.instructions
+    index = 1 + next((k for k, i in enumerate(instructions) if i.op == "RESUME"), -1)
+    while instructions[index].op == "JUMP":
+        index = instructions[index].value
+    return index
+
+
+def reachable(program: Program, *starts: int) -> list[int]:
+    """The instructions that control may come to, in order."""
+    seen: set[int] = set()
+    waiting = list(starts)
+    while waiting:
+        index = waiting.pop()
+        if index not in seen:
+            seen.add(index)
+            waiting += successors(program, index)
+    return sorted(seen)
+
+
+def sees_frame(program: Program) -> bool:
+    """Whether code may look at its own frame, so that no other can stand in for it."""
+    for index, i in enumerate(program.instructions):
+        if i.op in NAMES and i.value in SEES_FRAME:
+            return True
+        asks = i.op == "LOAD_GLOBAL" and i.value in SEES_FRAME_WITHOUT_ARGUMENTS
+        if asks and any(j.op == "CALL" and j.value == 0 for j in program.instructions[index + 1 : index + 3]):
+            return True
+    return False
+
+
+def live_names(program: Program) -> list[frozenset[str]]:
+    """For each instruction, the locals and cells that may be read before they are set, from it on."""
+    code = program.code
+    if any(i.op in NAMES and i.value == KEEPS_ALL_LOCALS for i in program.instructions):
+        everything = frozenset(code.co_varnames + code.co_cellvars)
+        return [everything] * (len(program.instructions) + 1)
+    n = len(program.instructions)
+    live: list[frozenset[str]] = [frozenset()] * (n + 1)
+    changed = True
+    while changed:
+        changed = False
+        for index in range(n - 1, -1, -1):
+            now = frozenset().union(*(live[s] for s in successors(program, index)))
+            i = program.instructions[index]
+            if i.op == "STORE_FAST":
+                now -= {i.value}
+            elif i.op in READS:
+                now |= {i.value}
+            handler = program.handlers[index]
+            if handler is not None:
+                now |= live[handler.target]
+            if now != live[index]:
+                live[index], changed = now, True
+    return live

@@ -1,0 +1,54 @@
+"""Branches on data in NumPy's own code, if one arm raises or warns: assumed not taken, and checked.
+
+The program assumes the other, and bails out of calls where that is wrong: they run eagerly, and NumPy itself raises or warns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dynagraph.frontend.bytecode.decode import CONDITIONAL, JUMPS, Instruction, Program
+from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.numpy_source import is_numpys
+from dynagraph.frontend.kinds.slots import truth
+from dynagraph.frontend.kinds.values import Array
+from dynagraph.ir import dtypes
+from dynagraph.ir.shapes import numel, same_dim
+
+ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
+
+
+def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:
+    """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next instruction stands."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Array) and jump.op in CONDITIONAL and is_numpys(frame.function.globals) and _is_data(frame, value):
+        taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
+        for outcome, arm in ((taken, jump.value), (not taken, behind)):
+            if _raises_or_warns(frame.program, arm):
+                _bail_out(frame, value, outcome)
+                return not outcome
+    return truth(frame, value)
+
+
+def _is_data(frame: Frame, value: Array) -> bool:
+    return same_dim(numel(value.node.shape), 1) and frame.ex.known(value) is None
+
+
+def _bail_out(frame: Frame, value: Array, outcome: bool) -> None:
+    """Have the program bail out if the value has this truth."""
+    b = frame.ex.builder
+    condition = b.cast(b.call("reshape", frame.ex.memories.present(value), shape=()), dtypes.bool_)
+    b.bail_out_where(condition if outcome else b.call("logical_not", condition))
+
+
+def _raises_or_warns(program: Program, start: int) -> bool:
+    """Whether the instructions from here on raise or give a warning before they go on anywhere else."""
+    for i in program.instructions[start:]:
+        if i.op == "RAISE_VARARGS" or (i.op in ("LOAD_ATTR", "LOAD_METHOD") and i.value == "warn"):
+            return True
+        if i.op in JUMPS or i.op in ENDS:
+            return False
+    return False
+
+
+__all__ = ["branch_truth"]

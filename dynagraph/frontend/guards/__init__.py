@@ -1,0 +1,1 @@
+"""Guards, the sources that they load, and the profile of earlier calls."""

@@ -1,0 +1,1 @@
+"""Kinds of values under capture, and what each of them does."""

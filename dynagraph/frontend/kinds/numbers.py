@@ -1,0 +1,225 @@
+"""Python numbers that change from call to call: computed by the program, or by Python before it.
+
+What IEEE 754 says of floats the program does itself.  What Python does in its own way, powers and the functions of `math`, is
+done before the program, by Python: from numbers that are there then.  Where Python would raise, or give something that is not
+finite, the program bails out, and the call runs eagerly.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.doors.numpy.builder import Builder
+from dynagraph.doors.numpy.elementwise import product_of_scalars
+from dynagraph.frontend.executor.exceptions import refuse, throw
+from dynagraph.frontend.executor.executor import Executor, Frame
+from dynagraph.frontend.executor.recipes import Recipe, Recipes
+from dynagraph.frontend.executor.wrapping import input_slot
+from dynagraph.frontend.kinds.slots import Slots, slots
+from dynagraph.frontend.kinds.values import Array, Const, Number, Value
+from dynagraph.ir import dtypes
+from dynagraph.ir.graph import Meta, Node
+from dynagraph.ir.shapes import SymInt, settled
+from dynagraph.python_operators import BINARY
+
+NATIVE = ("+", "-", "*", "/")
+BEFORE = ("+", "-", "*", "/", "**", "//", "%")
+ANSWERED_BY_COMPLEX = ("+", "-", "*", "/", "**", "==", "!=")
+EXACT_OF_COMPLEX: dict[str, Callable[[Builder, Node, Node], Node]] = {
+    "+": lambda b, x, y: b.call("add", x, y), "-": lambda b, x, y: b.call("subtract", x, y), "*": product_of_scalars,
+}  # fmt: skip  # that Python and the program round alike
+EXACT = 1 << 53  # integers below are floats
+OF_FLOATS = frozenset(
+    getattr(math, name)
+    for name in (
+        "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "pow", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
+        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "hypot", "fabs", "copysign", "fmod", "erf", "erfc", "gamma", "lgamma",
+        "radians", "degrees",
+    )
+)  # fmt: skip
+
+
+@slots(Number)
+class NumberSlots(Slots):
+    def type_of(self, frame: Frame, value: Number) -> type:
+        return complex if value.node.dtype.is_complex else float
+
+    def rank(self, value: Number, symbol: str, reflected: bool) -> int:
+        return 7
+
+    def binary(self, frame: Frame, symbol: str, left: Any, right: Any) -> Any:
+        return arithmetic(frame.ex, symbol, left, right)
+
+    def unary(self, frame: Frame, name: str, value: Number) -> Value:
+        if name != "neg":
+            return super().unary(frame, name, value)
+        return Number(frame.ex.builder.call("negative", value.node), computed=(operator.neg, (value,)))
+
+    def attribute(self, frame: Frame, value: Number, name: str) -> Value:
+        kind = self.type_of(frame, value)
+        if not hasattr(kind, name):
+            throw(AttributeError(f"{kind.__name__!r} object has no attribute {name!r}"))
+        if kind is float and name in ("real", "imag"):
+            return value if name == "real" else Const(0.0)
+        return super().attribute(frame, value, name)
+
+    def recipe(self, results: Recipes, value: Number) -> Recipe:
+        return ("call", complex if value.node.dtype.is_complex else float, (results.output(value.node, True),))
+
+
+def is_changing_int(ex: Executor, value: Any) -> bool:
+    """Whether a value is an integer of the caller's that changes, or is computed from such."""
+    if not (isinstance(value, Const) and isinstance(value.value, SymInt)):
+        return False
+    symbols = value.value.expr.symbols()
+    return bool(symbols) and all(symbol.name in ex.integers for symbol in symbols)
+
+
+def is_number(ex: Executor, value: Any) -> bool:
+    """Whether a value may take part in arithmetic of numbers that change."""
+    if isinstance(value, Number):
+        return value.node.dtype.is_float
+    return (isinstance(value, Const) and type(settled(value.value)) in (int, float)) or is_changing_int(ex, value)
+
+
+def makes_changing_float(ex: Executor, symbol: str, left: Any, right: Any) -> bool:
+    """Whether an operator makes a float of an integer that changes."""
+    if not (is_number(ex, left) and is_number(ex, right) and (is_changing_int(ex, left) or is_changing_int(ex, right))):
+        return False
+    return symbol in BEFORE and (symbol == "/" or type(left.value) is float or type(right.value) is float)
+
+
+def arithmetic(ex: Executor, symbol: str, left: Any, right: Any) -> Number:
+    """``left symbol right``, of which at least one changes and one is a float."""
+    if not (is_number(ex, left) and is_number(ex, right)):
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    if symbol in NATIVE and (symbol != "/" or (isinstance(right, Const) and right.value != 0)):
+        made = Number(ex.builder.call(BINARY[symbol].ufunc.__name__, _float(ex, left), _float(ex, right)))
+        made.computed = BINARY[symbol].function, (left, right)
+        return made
+    if symbol not in BEFORE:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a number that changes")
+    return before_program(ex, BINARY[symbol].function, (left, right), finite=symbol == "**" and _shrinks(ex, left, right))
+
+
+def is_complex(value: Any) -> bool:
+    """Whether a value is a Python complex number."""
+    if isinstance(value, Number):
+        return value.node.dtype.is_complex
+    return isinstance(value, Const) and type(value.value) is complex
+
+
+def complex_answer(ex: Executor, symbol: str, left: Any, right: Array) -> Any:
+    """``left symbol right`` where Python's complex answers: np.float64 is a float, and no subclass of complex goes first.
+
+    None where complex declines, so that NumPy's scalar is asked.
+    """
+    if symbol not in ANSWERED_BY_COMPLEX:
+        return None
+    known = ex.known(right)
+    if known is not None and isinstance(left, Const):
+        try:
+            return Const(BINARY[symbol].function(left.value, float(known)))
+        except ArithmeticError as error:
+            throw(error)
+    if symbol not in EXACT_OF_COMPLEX:
+        refuse("UNSUPPORTED_VALUE", f"{symbol} of a Python complex number and a np.float64")
+    number = left.node if isinstance(left, Number) else ex.builder.scalar(left.value, dtypes.complex128)
+    other = ex.builder.cast(ex.memories.present(right), dtypes.complex128)
+    return Number(EXACT_OF_COMPLEX[symbol](ex.builder, number, other))
+
+
+def _shrinks(ex: Executor, base: Any, exponent: Any) -> bool:
+    """Whether a power lies between 0 and 1 and is never raised an error for: 0.9**t."""
+    if not is_changing_int(ex, exponent) or not isinstance(base, Const) or isinstance(base.value, SymInt):
+        return False
+    least, _ = exponent.value.expr.bounds()
+    return least is not None and least >= 0 and 0 < base.value <= 1
+
+
+def of_floats(ex: Executor, function: Any, args: list[Any]) -> Number | None:
+    """A function of `math` of numbers some of which change; None where it is another function, or of other values."""
+    if function not in OF_FLOATS:
+        return None
+    given = tuple(map(ex.resolve, args))
+    changing = any(isinstance(value, Number) or is_changing_int(ex, value) for value in given)
+    if not changing or not all(is_number(ex, value) for value in given):
+        return None
+    return before_program(ex, function, given)
+
+
+def _float(ex: Executor, value: Any) -> Any:
+    """The node of a number as Python makes a float of it."""
+    if isinstance(value, Number):
+        return value.node
+    if not isinstance(value.value, SymInt):
+        return ex.builder.scalar(float(value.value), dtypes.float64)
+    if not -EXACT < value.value < EXACT:  # guards
+        refuse("UNSUPPORTED_VALUE", "an integer that no float is")
+    _may_be_needed_as_it_is(ex, value.value)
+    return ex.builder.cast(ex.builder.scalar(value.value, dtypes.int64), dtypes.float64)
+
+
+def _may_be_needed_as_it_is(ex: Executor, value: SymInt) -> None:
+    """Where the capture does not go on with a float, it is tried again with the integer as a constant."""
+    ex.symbolic_floats.update(ex.integers[symbol.name] for symbol in value.expr.symbols())
+
+
+def before_program(ex: Executor, function: Callable[..., Any], args: tuple[Value, ...], finite: bool = False) -> Number:
+    """What Python's function gives for numbers, as an input of the program.  `finite`: it always gives a finite float."""
+    given = tuple(_known_before(ex, a) for a in args)
+    key = function, *(_identity(a) for a in given)
+    if key not in ex.computed:
+        ex.computed[key] = _made_before(ex, function, given, finite)
+    return ex.computed[key]
+
+
+def _identity(value: Any) -> Any:
+    """The same for the same number."""
+    if isinstance(value, Const):
+        return type(value.value), repr(value.value)
+    return value.source
+
+
+def _made_before(ex: Executor, function: Callable[..., Any], given: tuple[Value, ...], finite: bool) -> Number:
+    name = getattr(function, "__name__", "number")
+    step = ex.precede(function if finite else _Careful(function), name, *given, seen=False, lasts=False)
+    input_slot(ex)
+    step.node = ex.graph.placeholder(name, Meta(dtypes.float64, ()))
+    made = Number(step.node, step.made)
+    if not finite:
+        ex.builder.bail_out_where(ex.builder.call("logical_not", ex.builder.call("isfinite", made.node)))
+    return made
+
+
+def _known_before(ex: Executor, value: Any) -> Value:
+    """A number as something that is there before the program runs."""
+    if isinstance(value, Const):
+        if isinstance(value.value, SymInt):
+            _may_be_needed_as_it_is(ex, value.value)
+        return value
+    if value.source is not None:
+        return value
+    if value.computed is None:
+        return refuse("UNSUPPORTED_VALUE", "a number that the program computes, where Python has to go on with it")
+    function, args = value.computed
+    given = tuple(_known_before(ex, a) for a in args)
+    step = ex.precede(_Careful(function), "number", *given, seen=False, lasts=False)
+    return Number(value.node, step.made)
+
+
+class _Careful:
+    """A function of numbers that gives NaN where it would raise, or gives no float."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self.function = function
+
+    def __call__(self, *args: Any) -> float:
+        try:
+            result = self.function(*args)
+        except (ArithmeticError, ValueError):
+            return math.nan
+        return result if type(result) is float else math.nan

@@ -1,0 +1,1 @@
+"""What calls mean: builtins, the standard library, NumPy's own objects."""

@@ -1,0 +1,137 @@
+"""NumPy's functions of arrays, and the methods of these, that make arrays or reduce them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dynagraph.frontend.loops import arrays, calls, elements, new_arrays
+from dynagraph.frontend.loops.builder import Builder
+from dynagraph.frontend.loops.operations import means
+from dynagraph.frontend.loops.operators import NotNative, describe
+from dynagraph.frontend.loops.types import Array, Tuple, Value, integer, is_number, tuple_of
+from dynagraph.ir import dtypes
+
+F64 = dtypes.float64
+
+
+def with_names(function: Any) -> Any:
+    """A meaning whose arguments may be given by their names."""
+    function.takes_names = True
+    return function
+
+
+# -- constructors --------------------------------------------------------------------------------------------------------
+
+
+@calls.meaning(np.zeros)
+@with_names
+def zeros(b: Builder, shape: Value, dtype: Value | None = None) -> Value:
+    return new_arrays.filled(b, new_arrays.dtype_from(dtype, F64), new_arrays.sizes_from(b, shape), integer(0))
+
+
+@calls.meaning(np.ones)
+@with_names
+def ones(b: Builder, shape: Value, dtype: Value | None = None) -> Value:
+    return new_arrays.filled(b, new_arrays.dtype_from(dtype, F64), new_arrays.sizes_from(b, shape), integer(1))
+
+
+@calls.meaning(np.full)
+@with_names
+def full(b: Builder, shape: Value, fill_value: Value, dtype: Value | None = None) -> Value:
+    kind = new_arrays.dtype_from(dtype, new_arrays.dtype_of_item(fill_value))
+    return new_arrays.filled(b, kind, new_arrays.sizes_from(b, shape), fill_value)
+
+
+@calls.meaning(np.empty)
+@with_names
+def empty(b: Builder, shape: Value, dtype: Value | None = None) -> Value:
+    return new_arrays.new(b, new_arrays.dtype_from(dtype, F64), new_arrays.sizes_from(b, shape))
+
+
+def _like(function: Any, item: int | None) -> None:
+    @calls.meaning(function)
+    @with_names
+    def implementation(b: Builder, prototype: Value, dtype: Value | None = None) -> Value:
+        kind, sizes = new_arrays.like(b, prototype, dtype)
+        return new_arrays.new(b, kind, sizes) if item is None else new_arrays.filled(b, kind, sizes, integer(item))
+
+
+for _function, _item in ((np.zeros_like, 0), (np.ones_like, 1), (np.empty_like, None)):
+    _like(_function, _item)
+
+
+@calls.meaning(np.copy, np.array)
+def copy(b: Builder, array: Value) -> Value:
+    new_arrays.like(b, array, None)  # in the order of its axes
+    return new_arrays.copied(b, array)
+
+
+@calls.meaning(np.concatenate, np.hstack)
+def concatenate(b: Builder, parts: Value) -> Value:
+    if not isinstance(parts.type, Tuple):
+        raise NotNative(f"arrays of {describe(parts.type)} are joined")
+    return new_arrays.joined(b, [new_arrays.settled(b, v) for v in parts.items()])
+
+
+@calls.meaning(np.where)
+def where(b: Builder, condition: Value, then: Value, otherwise: Value) -> Value:
+    return arrays.where(b, condition, then, otherwise)
+
+
+# -- products and reductions ---------------------------------------------------------------------------------------------
+
+
+@calls.meaning(np.matmul)
+def product(b: Builder, left: Value, right: Value) -> Value:
+    return new_arrays.product(b, left, right)
+
+
+@calls.meaning(np.dot)
+def dot(b: Builder, left: Value, right: Value) -> Value:
+    return new_arrays.product(b, left, right, "positive")
+
+
+def _of_vectors(function: Any, copies: str | None) -> None:
+    @calls.meaning(function)
+    def inner(b: Builder, left: Value, right: Value) -> Value:
+        if not all(isinstance(v.type, Array) and v.type.ndim == 1 for v in (left, right)):
+            raise NotNative(f"an inner product of {describe(left.type)} and {describe(right.type)}")
+        return new_arrays.product(b, left, right, copies)
+
+
+_of_vectors(np.inner, "positive")
+_of_vectors(np.vdot, None)
+
+
+calls.meaning(np.linalg.norm)(new_arrays.norm)
+
+
+def _reduction(name: str) -> None:
+    @calls.meaning(getattr(np, name))
+    def implementation(b: Builder, array: Value) -> Value:
+        return new_arrays.reduction(b, name, array)
+
+
+for _name in new_arrays.REDUCTIONS:
+    _reduction(_name)
+
+
+# -- methods -------------------------------------------------------------------------------------------------------------
+
+
+@means("method", Array)
+def method(b: Builder, owner: Value, name: str, args: list[Value]) -> Value:
+    kind = owner.type
+    assert isinstance(kind, Array)
+    args = [new_arrays.settled(b, a) for a in args]
+    if name in new_arrays.REDUCTIONS and not args:
+        return new_arrays.reduction(b, name, owner)
+    if name == "copy" and not args:
+        return new_arrays.copied(b, owner)
+    if name == "dot" and len(args) == 1:
+        return new_arrays.product(b, owner, args[0], "positive")
+    if name == "item" and len(args) == kind.ndim and all(is_number(a.type) for a in args):
+        return calls.method(b, "item", elements.item(b, owner, tuple_of(args)), [], {})
+    raise NotNative(f".{name} of {describe(kind)}")

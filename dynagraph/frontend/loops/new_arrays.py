@@ -1,0 +1,233 @@
+"""Arrays that a native loop makes, in memory of its own: results of expressions, products and NumPy's constructors; reductions."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from dynagraph.frontend.loops.arrays import MAX_NDIM, Pending, arrays_in, copy_elements, is_one, refuse_elsewhere, sizes_of
+from dynagraph.frontend.loops.builder import Builder, variable
+from dynagraph.frontend.loops.operators import NotNative, apply, as_stored, describe, exact, index_of, number
+from dynagraph.frontend.loops.types import NOTHING, Array, Bool, Float, Int, Known, Scalar, Tuple, Value
+from dynagraph.ir import dtypes
+from dynagraph.ir.dtypes import DType, from_numpy
+from dynagraph.ir.expr import Expr, call, cast
+from dynagraph.ir.regions import OWNED, POINTER, Address, NewMemory, Place, Set
+
+I64 = dtypes.int64
+BLAS = (dtypes.float64, dtypes.float32)
+
+
+def new(b: Builder, dtype: DType, sizes: Sequence[Expr]) -> Value:
+    """A new array in C order, whose elements are not set."""
+    if not 1 <= len(sizes) <= MAX_NDIM or dtype.is_half:
+        raise NotNative("a new array of many dimensions, or of this dtype")
+    if any(f.whole for f in b.frames):
+        raise NotNative("a new array within a comprehension, or a function that calls itself")
+    memory, data = b.fresh(OWNED), b.fresh(POINTER)
+    sizes = [b.temporary(n) for n in sizes]
+    b.emit(NewMemory(memory, dtype, tuple(sizes), b.way_out()))
+    owner = variable(memory, OWNED)
+    b.emit(Set(data, Expr("data_of", (owner,), I64)))
+    strides = [number(dtype.itemsize)]
+    for n in sizes[:0:-1]:
+        strides.append(b.temporary(exact("mul", strides[-1], n)))
+    kind = Array(dtype, len(sizes), packed=True, made=True)
+    return Value(kind, (owner, variable(data, POINTER), *sizes, *strides[::-1], number(1)))
+
+
+def settled(b: Builder, value: Value) -> Value:
+    """An array in the place of an expression that is not computed yet."""
+    if not isinstance(value.type, Pending):
+        return value
+    _require_c_order(b, value)
+    made = new(b, value.type.dtype, sizes_of(value))
+    copy_elements(b, made, value)
+    return made
+
+
+def settle_stacks(b: Builder) -> None:
+    """No expression waits on a stack: what comes now may write to its operands."""
+    for frame in b.frames:
+        frame.stack = [settled(b, v) for v in frame.stack]
+
+
+def copied(b: Builder, array: Value) -> Value:
+    """A copy in C order."""
+    kind = array.type
+    assert isinstance(kind, Array)
+    if kind.dtype.is_complex:
+        raise NotNative("a copy of an array of complex numbers")
+    made = new(b, kind.dtype, array.sizes)
+    copy_elements(b, made, array)
+    return made
+
+
+def filled(b: Builder, dtype: DType, sizes: Sequence[Expr], item: Value) -> Value:
+    if dtype.is_complex:
+        raise NotNative("a new array of complex numbers")
+    stored = b.temporary(as_stored(b, item, dtype))
+    made = new(b, dtype, sizes)
+    copy_elements(b, made, Value(Scalar(dtype), (stored,)))
+    return made
+
+
+def _require_c_order(b: Builder, value: Value) -> None:
+    """Else what NumPy makes has another order, too."""
+    for array in arrays_in(value):
+        strides = [stride for size, stride in zip(array.sizes, array.strides) if not is_one(size)]
+        for outer, inner in itertools.pairwise(strides):
+            b.require(call("ge", outer, inner))
+
+
+# -- constructors --------------------------------------------------------------------------------------------------------
+
+
+def sizes_from(b: Builder, shape: Value) -> list[Expr]:
+    items = shape.items() if isinstance(shape.type, Tuple) else [shape]
+    return [index_of(b, n).only for n in items]
+
+
+def dtype_from(value: Value | None, default: DType) -> DType:
+    if value is None or value.type == NOTHING:
+        return default
+    held = getattr(value.type.value, "value", None) if isinstance(value.type, Known) else None
+    found = None
+    if isinstance(held, (type, np.dtype, str)):
+        try:
+            found = from_numpy(np.dtype(held))
+        except TypeError:
+            found = None
+    if found is None:
+        raise NotNative(f"{describe(value.type)} as a dtype")
+    return found
+
+
+def dtype_of_item(value: Value) -> DType:
+    """Of an array that is filled with a number."""
+    kind = value.type
+    if isinstance(kind, Scalar):
+        return kind.dtype
+    found = {Int: I64, Float: dtypes.float64, Bool: dtypes.bool_}.get(type(kind))
+    if found is None:
+        raise NotNative(f"an array of {describe(kind)}")
+    return found
+
+
+def like(b: Builder, array: Value, dtype: Value | None) -> tuple[DType, Sequence[Expr]]:
+    """Dtype and sizes of an array that is made like another one."""
+    if not isinstance(array.type, Array):
+        raise NotNative(f"an array like {describe(array.type)}")
+    _require_c_order(b, array)
+    return dtype_from(dtype, array.type.dtype), array.sizes
+
+
+def joined(b: Builder, parts: Sequence[Value]) -> Value:
+    """Vectors one after the other."""
+    kinds = {v.type.dtype if isinstance(v.type, Array) and v.type.ndim == 1 else None for v in parts}
+    dtype = next(iter(kinds), None)
+    if len(kinds) != 1 or dtype is None or dtype.is_complex:
+        raise NotNative(f"{', '.join(describe(v.type) for v in parts)} are joined")
+    ends = [number(0)]
+    for v in parts:
+        ends.append(b.temporary(exact("add", ends[-1], v.sizes[0])))
+    made = new(b, dtype, ends[-1:])
+    place = Array(dtype, 1, packed=True, is_view=True, made=True)
+    for v, start in zip(parts, ends):
+        at = b.fresh(POINTER)
+        b.emit(Address(at, Place(made.data, ((start, None),), dtype)))
+        copy_elements(b, Value(place, (made.owner, variable(at, POINTER), v.sizes[0], *made.strides, number(1))), v)
+    return made
+
+
+# -- products ------------------------------------------------------------------------------------------------------------
+
+
+def product(b: Builder, left: Value, right: Value, copies: str | None = None) -> Value:
+    """``left @ right``, by NumPy's own BLAS and as NumPy calls it.
+
+    `copies`: NumPy copies vectors first whose steps are not "positive" (np.dot), or that are not "packed" (np.linalg.norm).
+    """
+    left, right = settled(b, left), settled(b, right)
+    kind, other = left.type, right.type
+    refuse_elsewhere(b, getattr(kind, "ndim", 0) == getattr(other, "ndim", 0) == 2)
+    if not (isinstance(kind, Array) and isinstance(other, Array)) or {kind.ndim, other.ndim} - {1, 2}:
+        raise NotNative(f"a product of {describe(kind)} and {describe(other)}")
+    if kind.dtype not in BLAS or kind.dtype is not other.dtype:
+        raise NotNative(f"a product of arrays of {kind.dtype} and {other.dtype}")
+    dtype = kind.dtype
+    b.require(call("eq", left.sizes[-1], right.sizes[0]))
+    if len(left.sizes) == len(right.sizes) == 1:
+        vectors = (left.sizes[0], left.data, left.strides[0], right.data, right.strides[0])
+        return Value(Scalar(dtype), (b.temporary(Expr("dot", vectors, dtype, copies)),))
+    if copies is not None:
+        for stride in (*left.strides, *right.strides):
+            b.require(call("gt", stride, number(0)))
+    rows, columns = left.sizes[:-1], right.sizes[1:]
+    made = new(b, dtype, (*rows, *columns))
+    args = (
+        made.data, rows[0] if rows else number(1), columns[0] if columns else number(1), left.sizes[-1],
+        number(len(left.sizes)), left.data, left.strides[0], left.strides[-1],
+        number(len(right.sizes)), right.data, right.strides[0], right.strides[-1],
+    )  # fmt: skip
+    b.require(Expr("matmul", args, dtypes.bool_, dtype.suffix))
+    return made
+
+
+# -- reductions ----------------------------------------------------------------------------------------------------------
+
+
+def _flat(b: Builder, array: Value) -> tuple[Expr, Expr, Expr]:
+    """Address, number and distance of the elements of a vector, or of an array in C order without gaps."""
+    kind = array.type
+    assert isinstance(kind, Array)
+    if kind.ndim == 1:
+        return array.data, array.sizes[0], array.strides[0]
+    total = number(kind.dtype.itemsize)
+    count = number(1)
+    for n, stride in zip(array.sizes[::-1], array.strides[::-1]):
+        b.require(call("eq", stride, total))
+        total, count = b.temporary(exact("mul", total, n)), b.temporary(exact("mul", count, n))
+    return array.data, count, number(kind.dtype.itemsize)
+
+
+def _sum_dtype(dtype: DType) -> DType:
+    if dtype.is_bool or dtype.kind == "i":
+        return I64
+    return dtypes.uint64 if dtype.is_integer else dtype
+
+
+REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all", "mean")
+
+
+def reduction(b: Builder, name: str, array: Value) -> Value:
+    """Of all elements."""
+    refuse_elsewhere(b)
+    kind = array.type
+    if not isinstance(kind, Array) or not kind.ndim:
+        raise NotNative(f"np.{name} of {describe(kind)}")
+    if kind.dtype.is_complex or kind.dtype.is_half or kind.ndim > MAX_NDIM:
+        raise NotNative(f"np.{name} of {kind.dtype}")
+    given = _flat(b, array)
+    if name not in ("sum", "any", "all"):
+        b.require(call("gt", given[1], number(0)))
+    if name == "mean":
+        if kind.dtype not in BLAS:
+            raise NotNative(f"np.mean of {kind.dtype}")
+        total = b.temporary(Expr("reduction", given, kind.dtype, ("sum", kind.dtype.suffix)))
+        return Value(Scalar(kind.dtype), (b.temporary(call("div", total, cast(given[1], kind.dtype))),))
+    dtype = {"sum": _sum_dtype(kind.dtype), "max": kind.dtype, "min": kind.dtype}.get(name)
+    if dtype is None:
+        dtype = I64 if name.startswith("arg") else dtypes.bool_
+    return Value(Scalar(dtype), (b.temporary(Expr("reduction", given, dtype, (name, kind.dtype.suffix))),))
+
+
+def norm(b: Builder, vector: Value) -> Value:
+    """``np.linalg.norm(vector)``: the root of its product with itself."""
+    if not isinstance(vector.type, Array) or vector.type.ndim != 1 or vector.type.dtype not in BLAS:
+        raise NotNative(f"np.linalg.norm of {describe(vector.type)}")
+    squares = product(b, vector, vector, "packed")
+    return Value(squares.type, (b.temporary(apply("sqrt", squares.only)),))
+

@@ -1,0 +1,434 @@
+"""A second copy of innermost loops that count, without the checks that are proven before it.
+
+A guard in front of the loop works out how many turns there are for certain, and tests all checks of what the loop does not change
+or of what grows evenly, at the first and the last of them.  Where they hold, the copy does that many turns in strips, between which
+it looks for signals, and goes on at the loop itself: that does what is left, and takes all exits that the guard has tested for.
+Where they do not hold, the loop does a turn, and the guard is tried once more: often the first turn alone is special.
+
+Both have the same variables, so each may take over from the other wherever a turn begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dynagraph.ir import dtypes
+from dynagraph.ir.expr import Expr, call, const, var
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Found, Holds, Near, Turns, as_invariant, moderate
+from dynagraph.ir.region_loops import Dominators, Loop, innermost_loops, predecessors, reverse_postorder
+from dynagraph.ir.regions import (
+    CHECKED,
+    Block,
+    Branch,
+    CallOut,
+    Checked,
+    Hold,
+    Instruction,
+    Interruptible,
+    Jump,
+    NewMemory,
+    Position,
+    Region,
+    Require,
+    Set,
+    with_operands,
+)
+
+I64 = dtypes.int64
+STRIP = 4096  # turns between looks for signals
+FEWEST = 8  # turns that are worth a guard
+MOST_BLOCKS = 60  # of a loop that is copied
+ROOM = 2**62  # what an int that each turn changes by little is below when a strip begins
+LITTLE = 2**48
+
+
+WithCopy = Callable[[Loop], "Callable[[Copy], None] | None"]
+
+
+def add_fast_loops(region: Region, with_copy: WithCopy | None = None) -> Region:
+    """Changes the region, and gives it.
+
+    `with_copy` is called with each loop, and what it gives with the copy that the loop then has.
+    """
+    for loop in innermost_loops(region):
+        said = _refusal(loop)
+        if not said:
+            copy, then = Copy(region, loop), None if with_copy is None else with_copy(loop)
+            said = copy.add()
+            if then is not None and copy.left:
+                then(copy)
+        region.copies[loop.header.number] = said
+    return region
+
+
+def _refusal(loop: Loop) -> str:
+    if len(loop.blocks) > MOST_BLOCKS:
+        return f"all checks stay: more than {MOST_BLOCKS} blocks"
+    if any(isinstance(i, (Hold, NewMemory)) for block in loop.blocks for i in block.body):
+        return "all checks stay: it makes arrays"
+    if any(isinstance(i, CallOut) for block in loop.blocks for i in block.body):
+        return "all checks stay: it calls Python functions"
+    return ""
+
+
+def number(value: int) -> Expr:
+    return const(value, I64)
+
+
+def _positive(value: Expr) -> Expr:
+    return call("gt", value, number(0))
+
+
+def least_of(x: Expr, y: Expr) -> Expr:
+    return Expr("select", (call("lt", x, y), x, y), I64)
+
+
+class Guard:
+    """Instructions that go on at `otherwise` where what they test does not hold."""
+
+    def __init__(self, region: Region, turns: Turns, block: Block, otherwise: Block):
+        self.region, self.turns, self.block, self.otherwise = region, turns, block, otherwise
+        self.known: dict[object, Expr] = {}
+
+    def fresh(self, dtype: dtypes.DType = I64) -> str:
+        name = f"g{len(self.region.variables)}"
+        self.region.variables[name] = dtype
+        return name
+
+    def set(self, value: Expr) -> Expr:
+        if value.op in ("var", "const"):
+            return value
+        if value not in self.known:
+            name = self.fresh(value.dtype)
+            self.block.body.append(Set(name, value))
+            self.known[value] = var(name, value.dtype)
+        return self.known[value]
+
+    def require(self, test: Expr) -> None:
+        if test not in self.known:
+            self.known[test] = test
+            self.block.body.append(Require(test, self.otherwise))
+
+    def require_positive(self, value: IntExpr) -> None:
+        """The constant stands on the other side: ``n > -2**63`` has to be asked as it stands."""
+        bound = -value.terms.get((), 0)
+        if -(2**63) <= bound < 2**63:
+            self.require(call("gt", self.int(value + bound), number(bound)))
+        elif bound > 0:
+            self.require(const(False, dtypes.bool_))  # whatever fits in 64 bits is below it
+        else:
+            self.int(value + bound)
+
+    # -- ints that may leave 64 bits ------------------------------------------------------------------------------------------
+    def checked(self, function: str, x: Expr, y: Expr) -> Expr:
+        if function == "int_mul" and y.op == "const" and y.value == 1:
+            return x
+        key = (function, x, y)
+        if key not in self.known:
+            name = self.fresh()
+            self.block.body.append(Checked(name, function, (x, y), self.otherwise))
+            self.known[key] = var(name, I64)
+        return self.known[key]
+
+    def int(self, value: IntExpr) -> Expr:
+        """A polynomial's value, where it and each step to it fits in 64 bits."""
+        if value not in self.known:
+            self.known[value] = self._int(value)
+        return self.known[value]
+
+    def _int(self, value: IntExpr) -> Expr:
+        # the first term is added to: neither the constant one nor a negative one, where there are others
+        terms = sorted(value.terms.items(), key=lambda t: (not t[0], t[1] < 0, [a.name for a in t[0]]))
+        total: Expr | None = None
+        for monomial, factor in terms:
+            function = "int_add" if factor > 0 or total is None else "int_sub"
+            by = number(factor if total is None else abs(factor))
+            term: Expr | None = None
+            for atom in monomial:
+                leaf = self.symbol(atom.name)
+                term = leaf if term is None else self.checked("int_mul", term, leaf)
+            term = by if term is None else self.checked("int_mul", term, by)
+            total = term if total is None else self.checked(function, total, term)
+        return number(0) if total is None else total
+
+    def symbol(self, name: str) -> Expr:
+        if name not in self.known:
+            opaque = next((e for e, known in self.turns.opaque.items() if known == name), None)
+            self.known[name] = var(name, I64) if opaque is None else self.set(self.expr(opaque))
+        return self.known[name]
+
+    def expr(self, e: Expr) -> Expr:
+        """What the loop does not change."""
+        if e.op == "invariant":
+            return self.int(e.value)  # type: ignore[arg-type]
+        args = tuple(map(self.expr, e.args))
+        return e if args == e.args else Expr(e.op, args, e.dtype, e.value)
+
+
+class Copy:
+    """The fast copy of one loop.
+
+    `start`: what goes on with the guard; `left`: the variable with the number of turns that are left for it; `entry`: where it
+    then begins.  `proven`: what stands for instructions in it, and `kept` how many of them still check.
+    """
+
+    def __init__(self, region: Region, loop: Loop):
+        self.region, self.loop = region, loop
+        self.turns = Turns(region, loop)
+        self.inside = set(loop.blocks)
+        self.takes_long = any(_takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
+        self.n_blocks = max(b.number for b in region.blocks) + 1
+        self.guard = Guard(region, self.turns, self.block(), loop.header)
+        self.counting: list[Block] = []  # their branches stay in the loop in as many turns as the guard says
+        self.limits: list[tuple[IntExpr, IntExpr]] = []  # (a, b): in as many as a - k * b is above zero
+        self.positive: dict[IntExpr, None] = {}  # is above zero in all of them
+        self.fitting: dict[IntExpr, None] = {}  # fits in 64 bits
+        self.tests: dict[Expr, None] = {}  # of what the loop does not change
+        self.spans: dict[tuple[IntExpr, IntExpr], tuple[int, int]] = {}  # (index, extent): what is added to the index
+        self.near: dict[str, None] = {}  # changes by little in each turn
+        self.proven: dict[Instruction, Instruction | None] = {}
+        self.left, self.entry, self.start, self.kept = "", self.block(), self.block(), 0
+
+    def block(self) -> Block:
+        made = Block(self.n_blocks, self.loop.header.line)
+        self.n_blocks += 1
+        return made
+
+    def add(self) -> str:
+        """Gives what the region's `copies` say."""
+        self._count()
+        if not self.counting:
+            return "all checks stay: how often it turns is not known before"
+        for block in self.loop.blocks:
+            for i in block.body:
+                self._prove(i, self.turns.operands[i])
+        self.left = self._guarded()
+        self._link(self.left)
+        checks = (i for b in self.loop.blocks for i in b.body if isinstance(i, (Checked, Position, Require)))
+        self.kept = kept = sum(i not in self.proven for i in checks)
+        return f"fast copy with {kept} check{'s' if kept > 1 else ''}" if kept else "fast copy without checks"
+
+    # -- how many turns -----------------------------------------------------------------------------------------------------
+    def _count(self) -> None:
+        dominate = Dominators(self.loop.blocks, self.turns.entries)
+        for block in self.loop.blocks:
+            end = block.end
+            if not isinstance(end, Branch) or not all(dominate(block, latch) for latch in self.loop.latches):
+                continue
+            stays = [b in self.inside for b in (end.then, end.otherwise)]
+            test = self.turns.value(end.test, self.turns.at_end[block])
+            if all(stays) or not isinstance(test, Holds):
+                continue
+            parts = test.parts
+            if stays[1]:
+                if len(parts) > 1:
+                    continue
+                parts = (1 - parts[0],)
+            steps = [part.coefficient(TURN) for part in parts]
+            if any(step is None or (step.constant or 0) > 0 or not moderate(p) for p, step in zip(parts, steps)):
+                continue
+            self.counting.append(block)
+            for part, step in zip(parts, steps):
+                assert step is not None
+                if step.terms:
+                    self.limits.append((part.substitute({TURN.name: 0}), -step))
+                else:
+                    self.positive[part] = None
+        if not self.limits:
+            self.counting.clear()
+
+    # -- which checks -------------------------------------------------------------------------------------------------------
+    def _prove(self, i: Instruction, operands: list[Found]) -> None:
+        if isinstance(i, Interruptible):
+            if not self.takes_long:
+                self.proven[i] = None
+        elif isinstance(i, Checked):
+            self._prove_checked(i, operands)
+        elif isinstance(i, Position):
+            self._prove_position(i, operands)
+        elif isinstance(i, Require):
+            (test,) = operands
+            settled = as_invariant(test)
+            if isinstance(test, Holds) and all(_even(p) for p in test.parts):
+                self.positive.update(dict.fromkeys(test.parts))
+            elif settled is not None:
+                self.tests[settled] = None
+            else:
+                return
+            self.proven[i] = None
+
+    def _prove_checked(self, i: Checked, operands: list[Found]) -> None:
+        result = self.turns.results[i]
+        if i.function in CHECKED_POLYNOMIAL:
+            if isinstance(result, IntExpr) and _even(result):
+                self.fitting[result] = None
+            elif isinstance(result, Near) and not result.name and _little(result):
+                pass
+            elif isinstance(result, Near) and result.name in self.turns.near and _little(result, self.turns.near[result.name]):
+                self.near[result.name] = None
+            else:
+                return
+            self.proven[i] = Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, I64))
+        elif i.function in ("int_floordiv", "int_mod", "float_div"):
+            divisor = as_invariant(operands[1])
+            if divisor is None:
+                return
+            if i.function == "float_div":
+                self.tests[call("ne", divisor, const(0.0, divisor.dtype))] = None
+                self.proven[i] = Set(i.name, call("div", *i.args))
+            else:
+                self.tests[_positive(divisor)] = None  # the C compiler then drops the check
+
+    def _prove_position(self, i: Position, operands: list[Found]) -> None:
+        index, extent = operands
+        place = self.turns.results[i]
+        if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr) or not isinstance(place, IntExpr):
+            return
+        if not (_even(place) and moderate(place) and moderate(extent)) or TURN in extent.symbols():
+            return
+        by = place.terms.get((), 0)
+        low, high = self.spans.get((place - by, extent), (by, by))
+        self.spans[place - by, extent] = min(low, by), max(high, by)
+        value = i.index if place == index else Expr("exact_add", (i.index, i.extent), I64)
+        self.proven[i] = Set(i.name, value)
+
+    # -- the guard ------------------------------------------------------------------------------------------------------------
+    def _guarded(self) -> str:
+        """The variable that has the number of turns."""
+        guard = self.guard
+        for name, value in self.turns.late.items():
+            before = value.substitute({TURN.name: -1})
+            guard.require(call("eq", var(name, I64), guard.int(before)))
+        later: list[tuple[IntExpr, IntExpr]] = []  # (value, extent), where the last turn counts
+        for (index, extent), (low, high) in self.spans.items():
+            step, first = index.coefficient(TURN), index.substitute({TURN.name: 0})
+            assert step is not None
+            n = step.constant
+            if n == 0:
+                self._within(first + low, extent, low == high)
+                if low != high:
+                    guard.require(call("lt", guard.int(first + high), guard.int(extent)))
+            elif n == 1:
+                guard.require(call("ge", guard.int(first + low), number(0)))
+                self.limits.append((extent - first - high, IntExpr.of(1)))
+            elif n == -1:
+                guard.require(call("lt", guard.int(first + high), guard.int(extent)))
+                self.limits.append((first + low + 1, IntExpr.of(1)))
+            else:
+                for by in sorted({low, high}):
+                    self._within(first + by, extent)
+                    later.append((index + by, extent))
+        turns = self._least_limit()
+        guard.require(call("ge", turns, number(FEWEST)))
+        for test in self.tests:
+            guard.require(guard.expr(test))
+        last = IntExpr.of(0)
+        if later or any(TURN in p.symbols() for p in (*self.positive, *self.fitting)):
+            last_turn = guard.set(Expr("exact_sub", (turns, number(1)), I64))
+            last = IntExpr.symbol(str(last_turn.value))
+        for value, extent in later:
+            self._within(value.substitute({TURN.name: last}), extent)
+        for value in self.fitting:
+            guard.int(value.substitute({TURN.name: 0}))
+            guard.int(value.substitute({TURN.name: last}))
+        for value in self.positive:
+            guard.require_positive(value.substitute({TURN.name: 0}))
+            guard.require_positive(value.substitute({TURN.name: last}))
+        name = guard.fresh()
+        guard.block.body.append(Set(name, turns))
+        return name
+
+    def _within(self, place: IntExpr, extent: IntExpr, both: bool = True) -> None:
+        value = self.guard.int(place)
+        self.guard.require(call("ge", value, number(0)))
+        if both:
+            self.guard.require(call("lt", value, self.guard.int(extent)))
+
+    def _least_limit(self) -> Expr:
+        guard = self.guard
+        least: Expr | None = None
+        for a, b in dict.fromkeys(self.limits):
+            n = guard.int(a)
+            if b.constant != 1:
+                by = guard.int(b)
+                guard.require(_positive(by))
+                guard.require(_positive(n))
+                n = guard.set(Expr("c_div", (guard.int(a + b - 1), by), I64))
+            least = n if least is None else guard.set(least_of(least, n))
+        assert least is not None
+        return least
+
+    # -- blocks -------------------------------------------------------------------------------------------------------------
+    def _link(self, left: str) -> None:
+        region, header, guard = self.region, self.loop.header, self.guard
+        before = predecessors(region.blocks)
+        strip, fresh_start = self.entry, self.start
+        latch, between, go_on, again, retry = (self.block() for _ in range(5))
+        in_strip, count, may_retry = guard.fresh(), guard.fresh(), guard.fresh(dtypes.bool_)
+        copies = {b: self.block() for b in self.loop.blocks}
+        rest, strips = var(left, I64), var(in_strip, I64)
+
+        # strips
+        guard.block.end = Jump(strip)
+        less = Expr("exact_sub", (rest, strips), I64)
+        strip.body = [Set(in_strip, least_of(rest, number(STRIP))), Set(left, less), Set(count, strips)]
+        for name in self.near:
+            value = var(name, I64)
+            roomy = call("and", call("lt", value, number(ROOM)), call("gt", value, number(-ROOM)))
+            strip.body.append(Require(roomy, header))
+        strip.end = Jump(copies[header])
+        for block, copy in copies.items():
+            kept = [self.proven.get(i, i) for i in block.body]
+            copy.body, copy.line = [i for i in kept if i is not None], block.line
+            copy.end = block.end
+            if block in self.counting:
+                assert isinstance(block.end, Branch)
+                copy.end = Jump(next(b for b in (block.end.then, block.end.otherwise) if b in self.inside))
+            redirect(copy, {**copies, header: latch})
+        remaining = Expr("exact_sub", (var(count, I64), number(1)), I64)
+        latch.body = [Set(count, remaining)]
+        latch.end = Branch(_positive(var(count, I64)), copies[header], between)
+        between.end = Branch(_positive(rest), go_on, header)
+        go_on.body = [Interruptible(header, STRIP)]
+        go_on.end = Jump(strip)
+
+        # entering it, and the loop's own back edges
+        fresh_start.body = [Set(may_retry, const(True, dtypes.bool_))]
+        fresh_start.end = Jump(guard.block)
+        again.end = Branch(var(may_retry, dtypes.bool_), retry, header)
+        retry.body = [Set(may_retry, const(False, dtypes.bool_))]
+        retry.end = Jump(guard.block)
+        for block in before[header]:
+            redirect(block, {header: again if block in self.inside else fresh_start})
+        region.blocks = reverse_postorder(region.blocks[0])
+
+
+def redirect(block: Block, to: dict[Block, Block]) -> None:
+    end = block.end
+    if isinstance(end, Jump):
+        block.end = Jump(to.get(end.block, end.block))
+    elif isinstance(end, Branch):
+        block.end = Branch(end.test, to.get(end.then, end.then), to.get(end.otherwise, end.otherwise))
+
+
+def _takes_long(i: Instruction) -> bool:
+    """Whether the time of an instruction has no bound."""
+    found = isinstance(i, Checked) and CHECKED[i.function].takes_long
+
+    def look(e: Expr) -> Expr:
+        nonlocal found
+        found = found or any(part.op == "dot" for part in e.walk())
+        return e
+
+    with_operands(i, look)
+    return found
+
+
+def _even(value: IntExpr) -> bool:
+    """Whether it grows by the same in each turn."""
+    return value.coefficient(TURN) is not None
+
+
+def _little(found: Near, each_turn: tuple[int, int] = (0, 0)) -> bool:
+    return max(map(abs, (found.low, found.high, *each_turn))) < LITTLE

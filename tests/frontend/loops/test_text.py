@@ -1,0 +1,173 @@
+"""Strings and bytes in native loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import dynagraph as dg
+
+from .test_lists import check
+
+
+def distance(a, b):
+    row = list(range(len(b) + 1))
+    for i in range(1, len(a) + 1):
+        before, row[0] = row[0], i
+        for j in range(1, len(b) + 1):
+            kept = row[j]
+            row[j] = min(row[j] + 1, row[j - 1] + 1, before + (a[i - 1] != b[j - 1]))
+            before = kept
+    return row[-1]
+
+
+def crc(data):
+    table = []
+    for i in range(256):
+        c = i
+        for _ in range(8):
+            c = (c >> 1) ^ 0xEDB88320 if c & 1 else c >> 1
+        table.append(c)
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = table[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc ^ 0xFFFFFFFF, data[-1] if data else None
+
+
+def words(text):
+    n = lines = 0
+    inside = False
+    for c in text:
+        if c == "\n":
+            lines += 1
+        if c in " \n":
+            inside = False
+        elif not inside:
+            inside = True
+            n += 1
+    return n, lines, len(text)
+
+
+def balanced(text):
+    stack = []
+    for c in text:
+        if c in ("(", "["):
+            stack.append(c)
+        elif not stack or (stack.pop() == "(") != (c == ")"):
+            return False
+    return not stack
+
+
+def number(text):
+    total, sign = 0, 1
+    for k, c in enumerate(text):
+        if k == 0 and c == "-":
+            sign = -1
+        elif c.isdigit():
+            total = 10 * total + int(c)
+        else:
+            return None
+    return sign * total
+
+
+def shifted(text, by):
+    out = []
+    for c in text:
+        if c.isalpha():
+            out.append(chr((ord(c.lower()) - 97 + by) % 26 + 97))
+        else:
+            out.append(c)
+    return out, text
+
+
+def kinds(text):
+    out = []
+    for c in text:
+        out.append((c.isdigit(), c.isalpha(), c.isalnum(), c.isspace(), c.isupper(), c.islower(), c.upper(), c.lower()))
+    return out
+
+
+def letters(n):
+    out = []
+    for k in range(n):
+        out.append("ACGU"[k * k % 4])
+    return out, "ACGU"[n % 4 - 4]
+
+
+def palindromes(text):
+    n = len(text)
+    return sum(all(text[i + k] == text[j - k] for k in range((j - i + 1) // 2)) for i in range(n) for j in range(i, n))
+
+
+def by_mode(mode, n):
+    s = 0
+    for k in range(n):
+        if mode == "twice":
+            s += 2 * k
+        elif mode != "not":
+            s += k
+        else:
+            s -= k
+    return s
+
+
+def first_of(text, wanted):
+    for k, c in enumerate(text):
+        if c == wanted:
+            return k
+    return -1
+
+
+def smallest(text):
+    least = "z"
+    for c in text:
+        if c < least:
+            least = c
+    return least
+
+
+def among(data, chosen):
+    return sum(b in chosen for b in data), [b for b in data if b not in chosen]
+
+
+CASES: list[tuple[Callable, list[tuple]]] = [
+    (distance, [("kitten", "sitting"), ("", "abc"), ("é€𝄞x", "e€x𝄞"), ("a" * 30, "b" * 20)]),
+    (crc, [(b"123456789",), (b"",), (bytes(range(256)),), ([1, 2, 3],)]),
+    (words, [("two words\nand a line " * 9,), ("",), ("x",)]),
+    (balanced, [("([])" * 9,), ("([)]",), ("",), ("(",), (")",)]),
+    (number, [("-123",), ("9" * 18,), ("9" * 40,), ("12a",), ("٣",), ("",)]),
+    (shifted, [("Hello, World", 3), ("ÄB", 1), ("", 1)]),
+    (kinds, [("aZ0 \t\n\x0b\x1c\x1f\x7f!_", ), ("ß²",)]),
+    (letters, [(9,), (0,), (2,)]),
+    (palindromes, [("abacabad",), ("",), ("\ud800x\ud800",)]),
+    (by_mode, [("twice", 9), ("not", 9), ("", 9), ("other", 9), ("twic€", 9)]),
+    (first_of, [("hello world", "o"), ("hello", "x"), ("hello", "lo"), ("hello", "")]),
+    (smallest, [("hello",), ("€é",), ("",)]),
+    (among, [(b"abcabd", b"ab"), (b"", b""), (b"abc", b"")]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
+def test_as_python_runs_it(function: Callable, calls: list) -> None:
+    check(function, *calls)
+
+
+@pytest.mark.parametrize("function", [distance, crc, words, balanced, letters, palindromes, by_mode])
+def test_one_program_for_all_texts(function: Callable) -> None:
+    compiled = dg.compile(function, backend="c")
+    for args in next(calls[:3] for f, calls in CASES if f is function):
+        compiled(*args)
+    assert compiled.stats.compiles == 1 and not compiled.stats.breaks, dict(compiled.stats.breaks)
+
+
+def test_the_same_object_comes_back() -> None:
+    def chosen(a, b, n):
+        for k in range(n):
+            a, b = b, a
+            if k == 5:
+                break
+        return a
+
+    compiled, texts = dg.compile(chosen, backend="c"), ("some text", "other text")
+    assert [compiled(*texts, n) is texts[n % 2] for n in (0, 1, 2, 3)] == [True] * 4
