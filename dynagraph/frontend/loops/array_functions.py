@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.loops import arrays, calls, elements, new_arrays
+from dynagraph.frontend.loops import arrays, calls, displays, elements, new_arrays
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import NotNative, describe
@@ -62,15 +62,32 @@ for _function, _item in ((np.zeros_like, 0), (np.ones_like, 1), (np.empty_like, 
     _like(_function, _item)
 
 
-@calls.meaning(np.copy, np.array)
+@calls.meaning(np.copy)
 def copy(b: Builder, array: Value) -> Value:
-    new_arrays.like(b, array, None)  # in the order of its axes
-    return new_arrays.copied(b, array)
+    return array_of(b, array)
+
+
+@calls.meaning(np.array)
+@with_names
+def array_of(b: Builder, object: Value, dtype: Value | None = None) -> Value:
+    if not isinstance(object.type, Array):
+        return displays.array(b, object, dtype)
+    kind, _ = new_arrays.like(b, object, dtype)  # in the order of its axes
+    return new_arrays.copied(b, object, kind)
+
+
+@calls.meaning(np.asarray)
+@with_names
+def as_array(b: Builder, a: Value, dtype: Value | None = None) -> Value:
+    kind = a.type
+    if isinstance(kind, Array) and new_arrays.dtype_from(dtype, kind.dtype) is kind.dtype:
+        return a
+    return array_of(b, a, dtype)
 
 
 @calls.meaning(np.concatenate, np.hstack)
 def concatenate(b: Builder, parts: Value) -> Value:
-    if not isinstance(parts.type, Tuple):
+    if not isinstance(parts.type, (Tuple, displays.Display)):
         raise NotNative(f"arrays of {describe(parts.type)} are joined")
     return new_arrays.joined(b, [new_arrays.settled(b, v) for v in parts.items()])
 

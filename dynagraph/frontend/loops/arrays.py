@@ -246,11 +246,11 @@ def copy_elements(b: Builder, target: Value, value: Value) -> None:
     """Compute and store one element after the other."""
     kind = target.type
     assert isinstance(kind, Array)
-    turns = _nest(b, target.sizes)
+    turns = nest(b, target.sizes)
     place = _place(target, turns, kind.ndim)
     found = _element(b, value, turns, kind.ndim)
     b.emit(Store(place, found if found.dtype is kind.dtype else cast(found, kind.dtype)))
-    _end_nest(b, turns, kind.made and not kind.is_view)  # in memory that nobody has seen yet
+    end_nest(b, turns, kind.made and not kind.is_view)  # in memory that nobody has seen yet
 
 
 def sizes_of(value: Value) -> tuple[Expr, ...]:
@@ -305,7 +305,7 @@ class _Turn:
         return Expr("var", (), I64, self.name)
 
 
-def _nest(b: Builder, sizes: tuple[Expr, ...]) -> list[_Turn]:
+def nest(b: Builder, sizes: tuple[Expr, ...]) -> list[_Turn]:
     """Begin a loop for each axis."""
     turns = []
     for size in sizes:
@@ -320,7 +320,7 @@ def _nest(b: Builder, sizes: tuple[Expr, ...]) -> list[_Turn]:
     return turns
 
 
-def _end_nest(b: Builder, turns: list[_Turn], is_interruptible: bool) -> None:
+def end_nest(b: Builder, turns: list[_Turn], is_interruptible: bool) -> None:
     for turn in reversed(turns):
         b.emit(Set(turn.name, exact("add", turn.index, number(1))))
         if is_interruptible and turn is turns[0]:

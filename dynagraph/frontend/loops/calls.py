@@ -120,7 +120,7 @@ def call(b: Builder, function: Value, args: list[Value], named: dict[str, Value]
         if made is None:
             return
         found = made
-    b.popn(taken)
+    b.popn(taken, whole=False)
     b.push(found)
 
 

@@ -27,6 +27,7 @@ from dynagraph.frontend.kinds.values import Const, Function, Method, Object
 from dynagraph.frontend.loops import new_arrays
 from dynagraph.frontend.loops.arrays import MAX_NDIM
 from dynagraph.frontend.loops.builder import Builder, Frame, Way, variable
+from dynagraph.frontend.loops.displays import Display
 from dynagraph.frontend.loops.objects import Packed
 from dynagraph.frontend.loops.operators import NotNative, type_of_sample
 from dynagraph.frontend.loops.reasons import OTHER_TYPE, RAISES
@@ -75,7 +76,7 @@ def call_out(b: Builder, i: Instruction, argument_of: Callable[[Any], int]) -> R
     taken, put = effect
     new_arrays.settle_stacks(b)
     stack = b.top.stack
-    operands = [b.whole(v) for v in stack[len(stack) - taken :]]
+    operands = [v if isinstance(v.type, Display) else b.whole(v) for v in stack[len(stack) - taken :]]
     kind = ASKED[i.op](i, operands)
     if kind is None or len(operands) > MOST_ARGUMENTS:
         return None
@@ -400,9 +401,9 @@ def _sample(value: Value, fill: int) -> Any:
         return kind.dtype.numpy.type(fill if kind.dtype.is_integer else 1)
     if isinstance(kind, Array):
         return _sample_array(kind)
-    if isinstance(kind, (Tuple, Slice)):
+    if isinstance(kind, (Tuple, Slice, Display)):
         items = [_sample(item, fill) for item in value.items()]
-        return tuple(items) if isinstance(kind, Tuple) else slice(*items)
+        return slice(*items) if isinstance(kind, Slice) else items if isinstance(kind, Display) else tuple(items)
     if isinstance(kind, List) and kind.item is not None and isinstance(kind.item, NUMBERS):
         return [_sample(Value(kind.item, tuple(const(0, p) for _, p in kind.item.parts)), fill)] * 2  # type: ignore[arg-type]
     if isinstance(kind, Known):

@@ -9,6 +9,7 @@ from dynagraph.frontend.kinds.values import DELETED, Function, Method, Object
 from dynagraph.frontend.kinds.values import NULL as EMPTY
 from dynagraph.frontend.loops import array_functions, arrays, calls, elements, fields, iteration, new_arrays, words  # noqa: F401
 from dynagraph.frontend.loops.builder import Builder, handler
+from dynagraph.frontend.loops.displays import Display, listed
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, binary, compare, describe, refuse_iterators, truth, truth_value, unary
 from dynagraph.frontend.loops.types import (
@@ -137,6 +138,8 @@ def copy(b: Builder, i: Instruction) -> None:
     value = b.top.stack[-i.value]
     if isinstance(value.type, arrays.Pending):  # x = y = z + 1
         value = b.top.stack[-i.value] = new_arrays.settled(b, value)
+    if isinstance(value.type, Display):
+        value = b.top.stack[-i.value] = listed(b, value)
     b.push(value)
 
 
@@ -146,7 +149,7 @@ def copy(b: Builder, i: Instruction) -> None:
 @handler("BINARY_OP")
 def binary_op(b: Builder, i: Instruction) -> None:
     symbol = i.value if isinstance(i.value, str) else str(i.value)
-    left, right = b.popn(2, whole=False)
+    left, right = (listed(b, v) if isinstance(v.type, Display) else v for v in b.popn(2, whole=False))
     plain = symbol.removesuffix("=")
     if words.is_masked_soon(b.top.program, b.top.ip):
         made = words.wrapped(b, plain, left, right)
@@ -375,7 +378,7 @@ def call_(b: Builder, i: Instruction) -> None:
     if any(isinstance(v.type, Known) and isinstance(v.type.value, (Function, Method)) for v in stack[-n - 2 : len(stack) - n]):
         new_arrays.settle_stacks(b)  # the function may write to what an expression reads
         stack = b.top.stack
-    stack[len(stack) - n :] = [b.whole(v) for v in stack[len(stack) - n :]]
+    stack[len(stack) - n :] = [v if isinstance(v.type, Display) else b.whole(v) for v in stack[len(stack) - n :]]
     args = stack[len(stack) - n :]
     first, second = stack[-n - 2], stack[-n - 1]
     if CALLABLE_FIRST:

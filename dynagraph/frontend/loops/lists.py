@@ -191,7 +191,7 @@ def _slots(kind: Type, items: Expr, index: Expr) -> list[tuple[Slot, Any]]:
     return found
 
 
-def _items(b: Builder, owner: Expr) -> Expr:
+def items_of(b: Builder, owner: Expr) -> Expr:
     name = b.fresh(POINTER)
     b.emit(Field(name, owner, "items"))
     return variable(name, POINTER)
@@ -258,7 +258,7 @@ def item(b: Builder, owner: Value, key: Value) -> Value:
     if not is_number(key.type):
         raise NotNative(f"a subscript by {describe(key.type)}")
     at = _position(b, owner, key)
-    return load_items(b, _items(b, owner.only), at, _item(owner))
+    return load_items(b, items_of(b, owner.only), at, _item(owner))
 
 
 def _slice(b: Builder, owner: Value, key: Value) -> Value:
@@ -289,7 +289,7 @@ def set_item(b: Builder, owner: Value, key: Value, value: Value) -> None:
     kind = _fitting(b, owner, value)
     at = _position(b, owner, key)
     b.emit(Changed(owner.only))
-    _store(b, _items(b, owner.only), at, kind, value)
+    _store(b, items_of(b, owner.only), at, kind, value)
 
 
 @means("delete_item", List)
@@ -314,18 +314,13 @@ def made_of(b: Builder, items: list[Value]) -> Value:
     kind = settled(kinds.pop() if kinds else b.sites.get(site), b.sites)
     owner = _pointer(b, "list_new", number(len(items)), number(width_of(kind)))
     if items and kind is not None:
-        memory = _items(b, owner)
+        memory = items_of(b, owner)
         for k, value in enumerate(items):
             _store(b, memory, number(k), kind, value)
     return Value(List(kind, site), (owner,))
 
 
 # -- instructions --------------------------------------------------------------------------------------------------------
-
-
-@handler("BUILD_LIST")
-def build_list(b: Builder, i: Instruction) -> None:
-    b.push(made_of(b, b.popn(i.value)))
 
 
 @handler("LIST_APPEND")
@@ -337,7 +332,6 @@ def list_append(b: Builder, i: Instruction) -> None:
     append(b, owner, value)
 
 
-@handler("LIST_EXTEND")
 def list_extend(b: Builder, i: Instruction) -> None:
     values = b.pop()
     owner = b.top.stack[-i.value]
@@ -380,7 +374,7 @@ def in_place(b: Builder, symbol: str, owner: Value, value: Value) -> Value:
 @means("unpack", List)
 def unpack(b: Builder, owner: Value, n: int) -> list[Value]:
     b.require(call("eq", length(b, owner).only, number(n)))
-    items, kind = _items(b, owner.only), _item(owner)
+    items, kind = items_of(b, owner.only), _item(owner)
     return [load_items(b, items, number(k), kind) for k in range(n)]
 
 
@@ -436,7 +430,7 @@ def has_next(b: Builder, iterator: Value) -> Expr | None:
 def next_item(b: Builder, iterator: Value) -> tuple[Value, Value]:
     assert isinstance(iterator.type, ListItems)
     owner, at = iterator.parts[0], b.temporary(iterator.parts[1], always=True)
-    found = load_items(b, _items(b, owner), at, _item(Value(iterator.type.owner, (owner,))))
+    found = load_items(b, items_of(b, owner), at, _item(Value(iterator.type.owner, (owner,))))
     return found, Value(iterator.type, (owner, b.temporary(exact("add", at, number(1)))))
 
 
@@ -477,13 +471,13 @@ def pop(b: Builder, owner: Value, *args: Value) -> Value:
     if not args:
         b.require(call("gt", n, number(0)))
         last = b.temporary(exact("sub", n, number(1)))
-        found = load_items(b, _items(b, owner.only), last, kind)
+        found = load_items(b, items_of(b, owner.only), last, kind)
         b.emit(Changed(owner.only))
         b.emit(SetLength(owner.only, last))
         return found
     _takes(args, 1, "pop")
     at = elements.position(b, elements.index(b, args[0]), n).only
-    found = load_items(b, _items(b, owner.only), at, kind)
+    found = load_items(b, items_of(b, owner.only), at, kind)
     b.effect()
     _pointer(b, "list_remove", owner.only, at)
     return found

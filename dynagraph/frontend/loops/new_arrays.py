@@ -10,7 +10,7 @@ import numpy as np
 from dynagraph.frontend.loops.arrays import MAX_NDIM, Pending, arrays_in, copy_elements, is_one, refuse_elsewhere, sizes_of
 from dynagraph.frontend.loops.builder import Builder, variable
 from dynagraph.frontend.loops.operators import NotNative, apply, as_stored, describe, exact, index_of, number
-from dynagraph.frontend.loops.types import NOTHING, Array, Bool, Float, Int, Known, Scalar, Tuple, Value
+from dynagraph.frontend.loops.types import NOTHING, Array, Bool, Float, Int, Known, Scalar, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, call, cast
@@ -54,13 +54,13 @@ def settle_stacks(b: Builder) -> None:
         frame.stack = [settled(b, v) for v in frame.stack]
 
 
-def copied(b: Builder, array: Value) -> Value:
+def copied(b: Builder, array: Value, dtype: DType | None = None) -> Value:
     """A copy in C order."""
     kind = array.type
     assert isinstance(kind, Array)
-    if kind.dtype.is_complex:
+    if kind.dtype.is_complex or (dtype is not None and dtype.is_complex):
         raise NotNative("a copy of an array of complex numbers")
-    made = new(b, kind.dtype, array.sizes)
+    made = new(b, dtype or kind.dtype, array.sizes)
     copy_elements(b, made, array)
     return made
 
@@ -86,7 +86,7 @@ def _require_c_order(b: Builder, value: Value) -> None:
 
 
 def sizes_from(b: Builder, shape: Value) -> list[Expr]:
-    items = shape.items() if isinstance(shape.type, Tuple) else [shape]
+    items = shape.items() if hasattr(shape.type, "items") else [shape]
     return [index_of(b, n).only for n in items]
 
 

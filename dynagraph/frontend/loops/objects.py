@@ -16,6 +16,7 @@ from dynagraph.frontend.loops import words
 from dynagraph.frontend.loops.arrays import Pending, operands_of
 from dynagraph.frontend.loops.builder import Frame, Way, variable
 from dynagraph.frontend.loops.comprehensions import begun, made
+from dynagraph.frontend.loops.displays import Display
 from dynagraph.frontend.loops.exits import Rest, call_unwatched, names_of
 from dynagraph.frontend.loops.fields import Place
 from dynagraph.frontend.loops.types import (
@@ -140,6 +141,8 @@ class _State:
             return self.array(value)
         if isinstance(kind, Tuple):
             return ("tuple", tuple(self.box(v) for v in value.items()))
+        if isinstance(kind, Display):
+            return ("list", tuple(self.box(v) for v in value.items()))
         if isinstance(kind, Slice):
             return ("call", slice, tuple(self.box(v) for v in value.items()))
         if isinstance(kind, Bound):
