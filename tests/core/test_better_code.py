@@ -112,6 +112,7 @@ def test_what_the_answer_raises_is_raised_before_the_loop() -> None:
     assert f(1) == "second"
 
 
+@pytest.mark.usefixtures("sigint")
 def test_a_signal_that_comes_meanwhile_is_raised_once_it_has_answered() -> None:
     asked = []
 

@@ -102,17 +102,17 @@ class Frame:
         module = function.globals.get("__name__")
         self.is_ours = depth > 0 and module in OPEN_MODULES  # the user's line is its caller's
         self.is_hidden = module == DEFINITIONS  # the function that is called is written in C, and has no frame
-        of_numpy = MAX_ITERATIONS_OF_NUMPY if is_numpys(function.globals) else config.unroll_limit
-        self.most_jumps_back = sys.maxsize if self.is_hidden else of_numpy
+        is_of_numpy = is_numpys(function.globals)
+        self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
         self.cells: dict[str, Cell] = dict(zip(function.code.co_freevars, function.closure))
         is_asked = depth == 0 and ex.on_loop is not None
         self.heads = loop_heads(self.program) | {start_of(self.program)} if is_asked else frozenset()
-        is_users = not (self.is_ours or self.is_hidden or is_numpys(function.globals))
+        self.is_users = not (self.is_ours or self.is_hidden or is_of_numpy)
         self.step_heads: frozenset[int] = frozenset()
-        if ex.do_natively is not None and depth > 0 and is_users:
+        if ex.do_natively is not None and depth > 0 and self.is_users:
             self.step_heads = loop_heads(self.program) | ({start_of(self.program)} if ex.steps_from_start else set())
         self.refused_steps: set[int] = set()
         self.namespace: Dict | None = None  # what locals() gave, where it gives one dict for each frame
@@ -193,7 +193,9 @@ class Frame:
     def jump(self, target: int) -> None:
         if target < self.ip:
             self.jumps_back += 1
-            if self.jumps_back > self.most_jumps_back:
+            if self.is_users:
+                self.ex.count_iteration()
+            elif self.jumps_back > self.most_jumps_back:
                 raise Break("UNROLL_LIMIT", None, f"more than {self.most_jumps_back} iterations")
         self.ip = target
 
@@ -220,6 +222,7 @@ class Executor(CaptureState):
         self.stop_at = stop_at
         self.on_loop = on_loop
         self.do_natively = do_natively
+        self.iterations = 0  # of the user's loops, one after the other
         self.steps_from_start = False  # they may begin with functions, too
         self.wanted_device: str | None = None  # where graphs of NumPy arrays run
         self.elsewhere = ""  # what of loops' is placed there: "all" operations of whole arrays, or "products" of matrices
@@ -274,6 +277,12 @@ class Executor(CaptureState):
         self.steps += 1
         if self.steps == self.stop_at:
             raise Stopped
+
+    def count_iteration(self) -> None:
+        """Of a loop of the user's, in whichever frame."""
+        self.iterations += 1
+        if self.iterations > config.unroll_limit:
+            raise Break("UNROLL_LIMIT", None, f"more than {config.unroll_limit} iterations")
 
     def inline(self, function: Function, arguments: dict[str, Value], depth: int) -> Value:
         """The value of a call of a Python function."""

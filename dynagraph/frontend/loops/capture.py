@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 import math
+import types
 from collections.abc import Callable
+from collections.abc import Sequence as SequenceOf
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +29,7 @@ from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.loops import consumers, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
 from dynagraph.frontend.loops.builder import Builder, Frame, TooMany, Way, live_at, variable
 from dynagraph.frontend.loops.calls_out import call_out, calls_worthwhile
-from dynagraph.frontend.loops.comprehensions import consumers_of, plain_cells
+from dynagraph.frontend.loops.comprehensions import AT_ONCE, GENERATOR, consumers_of, plain_cells
 from dynagraph.frontend.loops.exits import Rest
 from dynagraph.frontend.loops.objects import Boxes, item_box
 from dynagraph.frontend.loops.outline import Outline, outline
@@ -162,7 +165,7 @@ def _elements(value: Any) -> int:
 def _few_turns(frame: CapturedFrame) -> NotMade | None:
     """Why the loop is written out: its turns are few, and known, and hold no loop themselves."""
     i = frame.instructions[frame.ip]
-    if i.op != "FOR_ITER" or any(frame.ip < head < i.value for head in frame.heads):
+    if i.op != "FOR_ITER" or _holds_loop(frame.instructions[frame.ip + 1 : i.value], frame.heads, frame.ip + 1):
         return None
     iterator = frame.ex.resolve(frame.stack[-1])
     if isinstance(iterator, iterators.Items):
@@ -170,6 +173,14 @@ def _few_turns(frame: CapturedFrame) -> NotMade | None:
     if not isinstance(iterator, Iterator) or any(isinstance(n, SymInt) for n in _numbers_of(iterator)):
         return None
     return NotMade(NOT_NATIVE["FEW_TURNS"], f"{iterator.left()}") if iterator.left() <= FEW_TURNS else None
+
+
+def _holds_loop(body: SequenceOf[Instruction], heads: AbstractSet[int], start: int) -> bool:
+    """Whether the body, from `start` on, has a loop at one of the `heads`, or in a comprehension or generator expression."""
+    codes = (i.value for i in body if i.op == "LOAD_CONST")
+    return any(start <= head < start + len(body) for head in heads) or any(
+        isinstance(code, types.CodeType) and code.co_name in (*AT_ONCE, GENERATOR) for code in codes
+    )
 
 
 def _numbers_of(iterator: Iterator) -> list[Any]:

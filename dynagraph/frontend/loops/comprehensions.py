@@ -15,7 +15,7 @@ from dynagraph.frontend.kinds.values import Function
 from dynagraph.frontend.loops.builder import Builder, handler
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import NotNative
-from dynagraph.frontend.loops.types import NULL, CellOf, Comprehension, Generator, Known, Tuple, Value
+from dynagraph.frontend.loops.types import NULL, CellOf, Comprehension, Generator, Known, Tuple, Value, is_cell
 
 AT_ONCE = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions that are called at once, and then no more
 GENERATOR = "<genexpr>"
@@ -39,7 +39,13 @@ def _plain_cells(same: Same) -> frozenset[str]:
 
 
 def _is_plain(code: types.CodeType) -> bool:
-    return code.co_name in AT_ONCE and all(_is_plain(c) for c in code.co_consts if isinstance(c, types.CodeType))
+    return code.co_name in AT_ONCE and _holds_plain(code)
+
+
+def _holds_plain(code: types.CodeType) -> bool:
+    """Whether the functions that it makes are comprehensions, and generators of builtins."""
+    consumed = _consumed(code)
+    return all(_is_plain(c) or c in consumed for c in code.co_consts if isinstance(c, types.CodeType))
 
 
 def consumers_of(code: types.CodeType) -> set[str]:
@@ -66,9 +72,7 @@ def _consumed(code: types.CodeType) -> dict[types.CodeType, str]:
 
 def _consumer(instructions: tuple[Instruction, ...], at: int) -> str | None:
     """The builtin that a generator expression, whose code is loaded, is the only argument of."""
-    code = instructions[at].value
-    consumed = _consumed(code)
-    if not all(_is_plain(c) or c in consumed for c in code.co_consts if isinstance(c, types.CodeType)):
+    if not _holds_plain(instructions[at].value):
         return None
     k = at - 1
     while instructions[k].op in ("LOAD_CLOSURE", "BUILD_TUPLE", "PUSH_NULL"):
@@ -96,7 +100,7 @@ def _consumer(instructions: tuple[Instruction, ...], at: int) -> str | None:
 @handler("LOAD_CLOSURE")
 def load_closure(b: Builder, i: Instruction) -> None:
     value = b.top.locals.get(i.value)
-    if value is None or value.type == NULL or isinstance(value.type, Known):
+    if value is None or value.type == NULL or is_cell(value):
         raise NotNative(f"{i.value} is shared with an inner function")
     b.push(Value(CellOf(value.type), value.parts))
 

@@ -27,6 +27,7 @@ from dynagraph.frontend.loops.types import (
     Tuple,
     Value,
     integer,
+    is_cell,
     is_number,
     tuple_of,
 )
@@ -102,7 +103,7 @@ def load_global_(b: Builder, i: Instruction) -> None:
 @handler("LOAD_DEREF")
 def load_deref(b: Builder, i: Instruction) -> None:
     held = b.top.locals.get(i.value)
-    if held is not None and held.type != NULL and not isinstance(held.type, Known):
+    if held is not None and held.type != NULL and not is_cell(held):
         b.push(held)
         return
     cell = b.top.names.cells.get(i.value)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dynagraph.frontend.kinds.values import Const
+from dynagraph.frontend.kinds.values import Cell, Const
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, const
@@ -437,6 +437,11 @@ def tuple_of(items: Sequence[Value], kind: type = Tuple) -> Value:
 def width_of(kind: Type | None) -> int:
     """How many slots a value takes."""
     return 0 if kind is None else sum(slots_of_variable(part) for _, part in kind.parts)
+
+
+def is_cell(value: Value) -> bool:
+    """Whether it is a cell, which others may set, and not what a cell holds."""
+    return isinstance(value.type, Known) and isinstance(value.type.value, Cell)
 
 
 def is_python_number(kind: Type) -> bool:

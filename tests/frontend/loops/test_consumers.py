@@ -105,6 +105,40 @@ def queens(n):
     return solutions
 
 
+def products_by_a_local_function(n):
+    def weight(i, j):
+        return 1.0 / ((i + j) * (i + j + 1) // 2 + i + 1)
+
+    u = [1.0] * n
+    for _ in range(2):
+        t = [sum(weight(i, j) * u[j] for j in range(n)) for i in range(n)]
+        u = [sum(weight(j, i) * t[j] for j in range(n)) for i in range(n)]
+    return u
+
+
+def local_function_that_leaves(n, m):
+    def quotient(i, j):
+        return (i + 1) / (j - m)
+
+    total = 0.0
+    for k in range(2):
+        total += sum(sum(quotient(i, j) for j in range(n)) for i in range(k, n))
+    return total, quotient(1, 2)
+
+
+def local_function_that_changes(n):
+    by = 1
+
+    def times(i):
+        return i * by
+
+    out = []
+    for k in range(n):
+        out.append([times(i) for i in range(k)])
+        by = k
+    return out
+
+
 NAN, INF = float("nan"), float("inf")
 ODD = [0.1] * 10 + [1e16, 1.0, -1e16, 1e-20, -0.0]
 CASES: list[tuple[Callable, list[tuple]]] = [
@@ -120,6 +154,9 @@ CASES: list[tuple[Callable, list[tuple]]] = [
     (extremes_of_scalars, [(np.linspace(-1, 3, 9), 9)]),
     (lists_of_generators, [(12,), (0,)]),
     (queens, [(6,), (5,), (1,)]),
+    (products_by_a_local_function, [(40,), (0,), (1,), (90,)]),
+    (local_function_that_leaves, [(30, 100), (30, 20), (0, 5), (30, 2)]),
+    (local_function_that_changes, [(12,), (1,), (0,)]),
 ]
 
 
@@ -128,7 +165,7 @@ def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
 
 
-@pytest.mark.parametrize("function", [primes, queens, extremes, sums_of_floats])
+@pytest.mark.parametrize("function", [primes, queens, extremes, sums_of_floats, products_by_a_local_function])
 def test_are_native_at_once(function: Callable) -> None:
     calls = next(calls for f, calls in CASES if f is function)
     compiled = dg.compile(function, backend="c")
