@@ -1,0 +1,57 @@
+"""Powers with an exponent that stands in the code: bit for bit what pow() gives, of Python's floats and of NumPy's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+
+# a function each, as the exponent has to stand in the code
+POWERS: dict[str, Callable] = {
+    "2": lambda x: x**2, "3": lambda x: x**3, "4": lambda x: x**4, "5": lambda x: x**5, "-1": lambda x: x**-1, "-2": lambda x: x**-2,
+    "0.5": lambda x: x**0.5, "1.5": lambda x: x**1.5, "-0.5": lambda x: x**-0.5, "1/3": lambda x: x ** (1 / 3),
+}  # fmt: skip
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 2.0, 3.0, 5e-324, 2.0**-1022, 1e-160, 1e160, 1.7e308, math.inf, -math.inf, math.nan]
+
+
+def samples() -> np.ndarray:
+    """Any bits, numbers near one, squares and cubes, and halves of these: results lie on, near and far from the middles of numbers."""
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**64, 700, dtype=np.uint64).view(np.float64)
+    whole = rng.integers(-(2**27), 2**27, 700).astype(float)
+    near_one = rng.normal(size=700)
+    return np.concatenate([SPECIAL, bits, whole, whole * whole, near_one, np.abs(near_one), near_one * 2.0**300, near_one * 2.0**-300])
+
+
+@pytest.mark.parametrize("exponent", POWERS)
+@pytest.mark.parametrize("of_python", [False, True])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_are_those_of_pow(exponent: str, of_python: bool) -> None:
+    power = POWERS[exponent]
+
+    def plain(x: np.ndarray, out: np.ndarray) -> int:
+        raised = 0
+        for k in range(len(x)):
+            item = float(x[k]) if of_python else x[k]
+            try:
+                made = power(item)
+                if isinstance(made, complex):
+                    made = made.real
+            except (OverflowError, ZeroDivisionError):
+                raised += 1
+                made = -7.0
+            out[k] = made
+        return raised
+
+    x = samples()
+    want, got = np.empty_like(x), np.empty_like(x)
+    raised = plain(x, want)
+    compiled = dg.compile(plain)
+    assert compiled(x, got) == raised
+    np.testing.assert_array_equal(got.view(np.uint64)[~np.isnan(want)], want.view(np.uint64)[~np.isnan(want)])
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert compiled.stats.fallbacks == 0
