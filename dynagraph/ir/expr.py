@@ -178,3 +178,11 @@ def cast(value: Expr, dtype: DType) -> Expr:
         return value
     return Expr("cast", (value,), dtype)
 
+
+BY_POWERS_OF_TWO = ("floordiv", "remainder")  # of ints, shifts and masks where the divisor is one
+
+
+def power_of_two(e: Expr) -> int | None:
+    """Which one a constant is: 3 for 8."""
+    number = e.value if e.op == "const" and e.dtype.is_integer else None
+    return number.bit_length() - 1 if isinstance(number, int) and number > 0 and number & (number - 1) == 0 else None

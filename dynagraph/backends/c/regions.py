@@ -13,8 +13,9 @@ from dynagraph.backends.tiers import Better, in_tiers
 from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr
+from dynagraph.ir.expr import BY_POWERS_OF_TWO, Expr, power_of_two
 from dynagraph.ir.passes.parallel_regions import with_copies
+from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
 from dynagraph.ir.regions import (
     CHECKED,
@@ -107,6 +108,8 @@ def compile_region(region: Region) -> CompiledRegion:
 
 def _improved(region: Region) -> Region:
     made = tidied(region) if region.has_tape else with_copies(tidied(region))
+    for part in (made, *made.turns):
+        select_arms(part)
     made.functions = [_improved(f) for f in region.functions]
     return made
 
@@ -132,6 +135,8 @@ class _Style(CStyle):
     def call(self, e: Expr, args: list[str]) -> str:
         if e.op in EXACT:
             return f"({args[0]} {EXACT[e.op]} {args[1]})"
+        if e.op in BY_POWERS_OF_TWO and e.dtype is dtypes.int64 and (bits := power_of_two(e.args[1])) is not None:
+            return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1}LL)"
         if e.op == "matmul":
             return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
         if e.op == "reduction":
@@ -165,6 +170,8 @@ class _Printer:
         out, region = self.out, self.region
         out.open(self.signature())
         self._declare()
+        if any(isinstance(i, Interruptible) for i in region.instructions()):
+            out.line("const int32_t *const signals = stop->signals;")
         if region.has_tape:
             out.line("dg_tape tape = {0};")
         if self.is_function:
@@ -321,7 +328,7 @@ class _Printer:
         elif isinstance(i, Address):
             out.line(f"{i.name} = {self._place(i.place)};")
         elif isinstance(i, Interruptible):
-            test = "__atomic_load_n(stop->signals, __ATOMIC_ACQUIRE)"  # what other threads write is seen after it
+            test = "__atomic_load_n(signals, __ATOMIC_ACQUIRE)"  # what other threads write is seen after it
             if self.allocates and not i.within:
                 test += " || stop->list_bytes > stop->most_list_bytes"
             if self.region.holds_gil and not i.within:
