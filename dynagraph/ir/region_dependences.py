@@ -127,6 +127,8 @@ def check_instructions(region: Region, loop: Loop) -> None:
         for i in block.body:
             if not isinstance(i, INSTRUCTIONS):
                 raise Dependent(f"its turns do more than to compute and to store: {type(i).__name__}")
+            if isinstance(i, Store) and i.kept:
+                raise Dependent("what it writes to is kept, in order")
             if isinstance(i, Checked) and (CHECKED[i.function].allocates or i.function.startswith(("list_", "text_", "bytes_"))):
                 raise Dependent("it works on lists or text")
             args = i.args[1:] if isinstance(i, Checked) and i.function == "math" else None

@@ -101,10 +101,11 @@ class Load:
 
 @dataclass(frozen=True, eq=False)
 class Store:
-    """``place = value``."""
+    """``place = value``.  `kept`: what was there is kept, for a function that may give up."""
 
     place: Place
     value: Expr
+    kept: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -419,7 +420,8 @@ class Region:
     now and then.
 
     `functions`: that it calls.  One of these has `arguments`, the first of its parameters; those that follow are the region's own.
-    Its first exit gives up, the others are returns with `width` slots of results.
+    Its first exit gives up, the others are returns with `width` slots of results.  Where one gives up, its stores are undone, and
+    those of all that called it.
     `has_tape`: it keeps values on a tape, and in memory that lives as long.
     `copies`: for loops, by the number of their header, what became of their checks, and of their turns.
     `turns`: of loops whose turns may run at the same time: each does those from that in its first slot to that in its second; the
@@ -455,6 +457,11 @@ class Region:
     def instructions(self) -> Iterator[Instruction]:
         for block in self.blocks:
             yield from block.body
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps what is in memory before it writes there, or one of its functions does."""
+        return any(isinstance(i, Store) and i.kept for i in self.instructions()) or any(f.keeps for f in self.functions)
 
 
 def slots_of_variable(kind: VariableType) -> int:

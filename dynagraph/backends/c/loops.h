@@ -660,6 +660,82 @@ DG_INLINE int dg_gives_up(dg_stop *stop, int64_t depth)
                             0);
 }
 
+/* what was in memory before functions wrote there, which is put back where they give up */
+typedef struct {
+    char *at;
+    int64_t size;
+    uint64_t value;
+} dg_kept;
+
+typedef struct {
+    dg_kept *kept;
+    int64_t n, room;
+} dg_log;
+
+enum { DG_FEW_KEPT = 1 << 17, DG_MOST_KEPT = 1 << 23 }; /* more are dropped by calls that Python makes one by one */
+
+/* of what was kept of one place, the first: later ones are put back before it. A table of places finds it, in which neighbours are
+   neighbours. */
+static __attribute__((noinline, cold, unused)) void dg_log_tidy(dg_log *log)
+{
+    const uint64_t size = 2 * (uint64_t)log->room; /* a power of two */
+    uint32_t *table = calloc(size, sizeof *table);
+    int64_t n = 0;
+    for (int64_t k = 0; table && k < log->n; ++k) {
+        const dg_kept kept = log->kept[k];
+        uint64_t at = (uint64_t)kept.at / 8 & (size - 1);
+        const uint64_t step = (uint64_t)kept.at * UINT64_C(0x9e3779b97f4a7c15) >> 32 | 1;
+        while (table[at] && (log->kept[table[at] - 1].at != kept.at || log->kept[table[at] - 1].size != kept.size))
+            at = (at + step) & (size - 1);
+        if (!table[at]) {
+            log->kept[n++] = kept;
+            table[at] = (uint32_t)n;
+        }
+    }
+    if (table)
+        log->n = n;
+    free(table);
+}
+
+static __attribute__((noinline, cold, unused)) int dg_log_grow(dg_log *log)
+{
+    if (log->n >= DG_FEW_KEPT)
+        dg_log_tidy(log);
+    if (log->n < log->room / 2)
+        return 0;
+    int64_t room = log->room ? 2 * log->room : 512;
+    dg_kept *kept = room > DG_MOST_KEPT ? NULL : realloc(log->kept, (size_t)room * sizeof *kept);
+    if (!kept)
+        return 1;
+    log->kept = kept;
+    log->room = room;
+    return 0;
+}
+
+DG_INLINE int dg_keep(dg_log *log, char *at, int64_t size)
+{
+    for (; size > 0; at += 8, size -= 8) {
+        if (__builtin_expect(log->n == log->room, 0) && dg_log_grow(log))
+            return 1;
+        dg_kept *kept = &log->kept[log->n++];
+        kept->at = at;
+        kept->size = size < 8 ? size : 8;
+        memcpy(&kept->value, at, (size_t)kept->size);
+    }
+    return 0;
+}
+
+/* after the outermost call */
+DG_INLINE int dg_done(dg_log *log, int gave_up)
+{
+    while (gave_up && log->n > 0) {
+        const dg_kept *kept = &log->kept[--log->n];
+        memcpy(kept->at, &kept->value, (size_t)kept->size);
+    }
+    log->n = 0;
+    return gave_up;
+}
+
 /* -- text -------------------------------------------------------------------------------------------------------------------- */
 
 static DG_UNUSED int dg_text_equal(char *a, int64_t n, char *b, int64_t m, int64_t *r)

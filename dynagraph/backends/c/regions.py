@@ -163,7 +163,8 @@ class _Printer:
         self.is_function = False
         self.name = ""  # of one that does turns of a loop
         self.owned = sorted(name for name, kind in region.variables.items() if kind == OWNED)
-        self.cleans_up = bool(self.owned) or region.has_tape
+        self.has_log = region.keeps and bool(region.functions)
+        self.cleans_up = bool(self.owned) or region.has_tape or self.has_log
         self.allocates = any(isinstance(i, Checked) and CHECKED[i.function].allocates for i in region.instructions())
 
     def function(self) -> None:
@@ -174,6 +175,8 @@ class _Printer:
             out.line("const int32_t *const signals = stop->signals;")
         if region.has_tape:
             out.line("dg_tape tape = {0};")
+        if self.has_log:
+            out.line("dg_log log = {0};")
         if self.is_function:
             out.line("if (dg_gives_up(stop, depth)) return 1;")
         elif region.functions:
@@ -189,6 +192,8 @@ class _Printer:
                 out.line(f"dg_drop({name});")
             if region.has_tape:
                 out.line("dg_tape_free(&tape);")
+            if self.has_log:
+                out.line("free(log.kept);")
             out.line("return number;")
         out.close()
 
@@ -211,7 +216,8 @@ class _Printer:
         if not self.is_function:
             return f"int32_t {FUNCTION}({given})"
         arguments = "".join(f", {self._type(self.region.variables[a])} {a}" for a in self.region.arguments)
-        return f"static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{arguments})"
+        log = ", dg_log *log" if self.whole.keeps else ""
+        return f"static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{log}{arguments})"
 
     def _declare(self) -> None:
         by_type: dict[str, list[str]] = {}
@@ -310,7 +316,9 @@ class _Printer:
             self._checked(i)
         elif isinstance(i, CallFunction):
             given = "".join(f", {self.text(a)}" for a in i.args)
-            self._leave(f"dg_function_{i.number}(state, rt, stop, depth - 1, r_{i.name}{given})", i.exit)
+            log = "" if not self.whole.keeps else ", log" if self.is_function else ", &log"
+            made = f"dg_function_{i.number}(state, rt, stop, depth - 1, r_{i.name}{log}{given})"
+            self._leave(f"dg_done(&log, {made})" if log == ", &log" else made, i.exit)
             out.line(f"{i.name} = (char *)r_{i.name};")
         elif isinstance(i, CallOut):
             self._call_out(i)
@@ -324,6 +332,8 @@ class _Printer:
             out.line(f"{i.name} = {self.c.loaded(memory, kind)};")
         elif isinstance(i, Store):
             kind = i.place.dtype
+            if i.kept:
+                out.line(f"if (dg_keep(log, {self._place(i.place)}, {kind.itemsize})) goto x0;")
             out.line(f"*({self.c.memory_type(kind)} *)({self._place(i.place)}) = {self.c.stored(self.text(i.value), kind)};")
         elif isinstance(i, Address):
             out.line(f"{i.name} = {self._place(i.place)};")

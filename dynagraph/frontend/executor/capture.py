@@ -6,6 +6,7 @@ it; the recipe then hands the frame's state to a continuation (resume.py), which
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import types
 from collections import Counter
@@ -18,6 +19,7 @@ from typing import Any, Union
 import numpy as np
 
 from dynagraph import config
+from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.driver import deadline
@@ -49,6 +51,7 @@ from dynagraph.frontend.loops import nodes
 from dynagraph.frontend.loops.capture import RANGE_ITERATOR, Derived, NativeLoop, NotMade, is_long, native_loop, outline_at
 from dynagraph.frontend.loops.exits import call_unwatched, target_of
 from dynagraph.frontend.loops.outline import OutlinedLoop, outline
+from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.seen import LoopSeen, loops_seen, native_loops_seen
 from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
@@ -220,13 +223,13 @@ class _LoopPolicy:
 
     def __call__(self, frame: Frame) -> str:
         is_head = frame.ip in loop_heads(frame.program)
-        if frame.ip not in self.refused and (is_head or _begins_natively(frame)):
+        if frame.ip not in self.refused and (is_head or _begins_natively(frame) or _calls_itself(self.target.function)):
             made = native_loop(frame, self.target)
-            if isinstance(made, NativeLoop):
+            if isinstance(made, NativeLoop) and (is_head or _begins_natively(frame) or made.region.functions):
                 self.native = made if self.is_first else None
                 return "NATIVE_LOOP"
             self.is_first = False
-            self.refused[frame.ip] = made
+            self.refused[frame.ip] = made if isinstance(made, NotMade) else NotMade(NOT_NATIVE["NOT_FOLLOWED"])
         if not is_head:
             return ""
         self.passed[frame.ip] = self.refused[frame.ip]
@@ -240,6 +243,16 @@ def _begins_natively(frame: Frame) -> bool:
     """Whether a function is asked from its start on whether it can be native: it has lists or text, or no arrays."""
     kinds = [type(v.obj) for v in frame.locals.values() if isinstance(v, Lazy)]
     return any(k in (list, str, bytes) for k in kinds) or not any(issubclass(k, np.ndarray) for k in kinds)
+
+
+def _calls_itself(function: types.FunctionType) -> bool:
+    """Whether a function names itself: it is native as a whole, or its calls, most of which are short, are captured one by one."""
+    named: list[Any] = [function.__globals__.get(name) for name in function.__code__.co_names]
+    for cell in function.__closure__ or ():
+        with contextlib.suppress(ValueError):  # it is empty
+            named.append(cell.cell_contents)
+    plain = (f.__wrapped__ if isinstance(f, CompiledFunction) else f for f in named)
+    return any(isinstance(f, types.FunctionType) and f.__code__ is function.__code__ for f in plain)
 
 
 class _Suspects:

@@ -27,7 +27,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, call, cast
 from dynagraph.ir.ops import OPS, Elementwise
-from dynagraph.ir.regions import POINTER, Branch, Interruptible, Jump, Load, Place, Set, Store, VariableType
+from dynagraph.ir.regions import POINTER, Branch, Interruptible, Jump, Load, Place, Set, VariableType
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
 
 I64 = dtypes.int64
@@ -223,7 +223,7 @@ def store(b: Builder, target: Value, value: Value) -> None:
     b.end(Jump(behind))
     b.block = by_way
     temporary = _packed(b, target, data)
-    copy_elements(b, temporary, value)
+    copy_elements(b, temporary, value, given=False)
     copy_elements(b, target, temporary)
     b.emit(Set(b.fresh(dtypes.bool_), Expr("free", (data,), dtypes.bool_)))
     b.end(Jump(behind))
@@ -242,14 +242,14 @@ def _packed(b: Builder, like: Value, data: Expr) -> Value:
     return Value(made, (like.owner, data, *like.sizes, *strides[::-1], number(1)))
 
 
-def copy_elements(b: Builder, target: Value, value: Value) -> None:
-    """Compute and store one element after the other."""
+def copy_elements(b: Builder, target: Value, value: Value, given: bool = True) -> None:
+    """Compute and store one element after the other.  `given`: the target's memory is none of the region's own."""
     kind = target.type
     assert isinstance(kind, Array)
     turns = nest(b, target.sizes)
     place = _place(target, turns, kind.ndim)
     found = _element(b, value, turns, kind.ndim)
-    b.emit(Store(place, found if found.dtype is kind.dtype else cast(found, kind.dtype)))
+    b.store(place, found if found.dtype is kind.dtype else cast(found, kind.dtype), given and not kind.made)
     end_nest(b, turns, kind.made and not kind.is_view)  # in memory that nobody has seen yet
 
 

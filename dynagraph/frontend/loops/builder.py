@@ -225,9 +225,17 @@ class Builder:
     # -- blocks -----------------------------------------------------------------------------------------------------------
     def emit(self, instruction: regions.Instruction) -> None:
         assert self.block is not None
-        if isinstance(instruction, EFFECTS):
+        if isinstance(instruction, EFFECTS) and not getattr(instruction, "kept", False):
             self.effect()
         self.block.body.append(instruction)
+
+    def store(self, place: regions.Place, value: Expr, given: bool = True) -> None:
+        """Set an element of an array; of one that was `given`, others see it."""
+        self.emit(regions.Store(place, value))
+
+    def calls_what_keeps(self) -> None:
+        """A function that writes to arrays is called."""
+        self.effect()
 
     def effect(self) -> None:
         """Something changes that can be seen from outside of the region's innermost frame."""

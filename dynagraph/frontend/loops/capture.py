@@ -313,6 +313,9 @@ class Maker:
 
     def finished(self, region: Region) -> NativeLoop:
         region.functions = self.builder.recursives.regions()
+        if region.keeps:  # what is put back must not be what another thread has written meanwhile
+            for each in (region, *region.functions):
+                each.holds_gil = True
         boxes = Boxes(self.argument_of, self.builder.plain, self.builder.fields.places)
         for exit, way in zip(region.exits, self.builder.exits):
             self.loop.exits.append(boxes.row(exit, way))

@@ -31,7 +31,7 @@ from dynagraph.frontend.loops.types import (
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call
-from dynagraph.ir.regions import POINTER, Address, Load, Place, Position, Store
+from dynagraph.ir.regions import POINTER, Address, Load, Place, Position
 
 I64 = dtypes.int64
 
@@ -210,7 +210,7 @@ def set_item(b: Builder, owner: Value, key: Value, value: Value) -> None:
     positions = [position(b, k, owner.sizes[axis]) for axis, k in enumerate(indices)]
     stored = as_stored(b, value, kind.dtype)
     b.require(call("ne", owner.writeable, number(0)))
-    b.emit(Store(_place(owner, positions, kind.dtype), stored))
+    b.store(_place(owner, positions, kind.dtype), stored, given=not kind.made)
 
 
 def unpacked(b: Builder, value: Value, n: int) -> list[Value]:

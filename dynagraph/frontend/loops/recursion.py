@@ -1,7 +1,8 @@
 """Functions that call themselves: machine code calls machine code, with numbers, tuples, lists and arrays for arguments.
 
-Such a function changes nothing that can be seen from outside.  Where its code cannot go on, or the stack would become too deep, all
-calls are given up, and Python does the outermost one.
+Such a function changes nothing that can be seen from outside but elements of arrays, of which it keeps what they were.  Where its
+code cannot go on, or the stack would become too deep, all calls are given up: what they have changed is put back, and Python does
+the outermost one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dynagraph.frontend.loops.builder import Builder, Frame, Way, variable
 from dynagraph.frontend.loops.lists import item_kind, load_items
 from dynagraph.frontend.loops.operators import NotNative, describe, number
 from dynagraph.frontend.loops.types import INT, NOTHING, Array, Int, Known, Nothing, Text, Tuple, Type, Value, width_of
-from dynagraph.ir.regions import POINTER, CallFunction, Exit, Leave, Region
+from dynagraph.ir.expr import Expr
+from dynagraph.ir.regions import POINTER, CallFunction, Exit, Leave, Place, Region, Store
 
 MOST_FUNCTIONS = 8
 
@@ -41,6 +43,11 @@ class Recursives:
     def regions(self) -> list[Region]:
         return [r.region for r in self.found.values() if r.region is not None]
 
+    @property
+    def keep(self) -> bool:
+        """Whether they write to arrays."""
+        return any(region.keeps for region in self.regions())
+
 
 def call(b: Builder, function: Function, program: Program, arguments: dict[str, Value]) -> Value:
     """A call of a function whose code is already under way."""
@@ -59,6 +66,8 @@ def call(b: Builder, function: Function, program: Program, arguments: dict[str, 
         raise NotNative(found.failed)
     if found.result is None:
         raise NotNative(f"{function.name} calls itself")  # within itself, while its result is looked for
+    if b.recursives.keep:
+        b.calls_what_keeps()
     pointer = b.fresh(POINTER)
     parts = tuple(p for n in names for p in arguments[n].parts)
     b.emit(CallFunction(pointer, found.number, parts, width_of(found.result), b.way_out()))
@@ -146,6 +155,13 @@ class _FunctionBuilder(Builder):
             raise NotNative("results of several types" if self.results else "no call of it ends")
         (found,) = self.results
         return found
+
+    def store(self, place: Place, value: Expr, given: bool = True) -> None:
+        """What it makes itself may be gone where it gives up: nothing can be put back there."""
+        self.emit(Store(place, value, kept=given))
+
+    def calls_what_keeps(self) -> None:
+        """What that has changed is put back where this gives up."""
 
     def effect(self) -> None:
         self.changes = "it changes something"

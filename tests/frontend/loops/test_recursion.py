@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import signal
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 import dynagraph as dg
 
-from .test_lists import check, described
+from .test_lists import check, described, outcome
 
 COUNTS = (3, 1, 2)
 
@@ -133,6 +134,121 @@ def bumpy(n):
     return bumpy(n - 2)
 
 
+def quicksort(a, low, high):
+    if low >= high:
+        return
+    pivot, i, j = a[(low + high) // 2], low, high
+    while i <= j:
+        while a[i] < pivot:
+            i += 1
+        while a[j] > pivot:
+            j -= 1
+        if i <= j:
+            a[i], a[j] = a[j], a[i]
+            i += 1
+            j -= 1
+    quicksort(a, low, j)
+    quicksort(a, i, high)
+
+
+def mergesort(a, room, low, high):
+    if high - low < 2:
+        return
+    middle = (low + high) // 2
+    mergesort(a, room, low, middle)
+    mergesort(a, room, middle, high)
+    i, j = low, middle
+    for k in range(low, high):
+        if j == high or (i < middle and a[i] <= a[j]):
+            room[k] = a[i]
+            i += 1
+        else:
+            room[k] = a[j]
+            j += 1
+    for k in range(low, high):
+        a[k] = room[k]
+
+
+def fill(grid, i, j, old, new):
+    """How many it has filled; out of bounds where no wall is around the grid."""
+    if grid[i, j] != old:
+        return 0
+    grid[i, j] = new
+    return 1 + sum(fill(grid, i + di, j + dj, old, new) for di, dj in ((0, 1), (1, 0), (0, -1), (-1, 0)))
+
+
+def permutations(a, k, seen):
+    if k == len(a):
+        seen[0] += a[0] * 3 + a[-1]
+        return 1
+    count = 0
+    for i in range(k, len(a)):
+        a[k], a[i] = a[i], a[k]
+        count += permutations(a, k + 1, seen)
+        a[k], a[i] = a[i], a[k]
+    return count
+
+
+def halves(a, d):
+    """By views of the array; an error deep inside where d becomes zero."""
+    a[0] += 1 / d
+    if len(a) > 1:
+        halves(a[: len(a) // 2], d - 1)
+        halves(a[len(a) // 2 :], d - 1)
+
+
+def scale(a, n):
+    """Whole arrays, and one that may overlap with what it is made of."""
+    if n:
+        a *= 2
+        scale(a, n - 1)
+        a[1:] = a[:-1] + 1
+
+
+def down(a, n):
+    a[n] = n
+    if n:
+        down(a, n - 1)
+    a[n] += 1
+
+
+def up(a, n):
+    if n == len(a):
+        return
+    a[n] = n
+    down(a, n)
+    up(a, n + 1)
+
+
+def ups(a, m):
+    """A call with effects within a comprehension."""
+    return sum([up_to(a, k) for k in range(m)])
+
+
+def up_to(a, n):
+    a[n] += n
+    return a[n] if n == 0 else a[n] + up_to(a, n - 1)
+
+
+def made(n):
+    """An array of its own, which it writes to."""
+    a = np.zeros(3)
+    a[0] = n
+    return a[0] if n == 0 else a[0] + made(n - 1)
+
+
+def grid_of(rows):
+    return np.array([[ord(c) for c in row] for row in rows])
+
+
+WALLED = grid_of(("######", "#..#.#", "#.##.#", "#....#", "######"))
+OPEN = grid_of(("######", "#..#.#", "#.##..", "#....#", "######"))
+READ_ONLY = np.arange(5.0)
+READ_ONLY.flags.writeable = False
+SHUFFLED = np.random.default_rng(3).permutation(200)
+KINDS = ("uint8", "float16", "float32", "complex128", "bool", "int16")
+
+
 CASES: list[tuple[Callable, list[tuple]]] = [
     (fibonacci, [(15,), (1,), (0,), (9.0,), (True,)]),
     (queens, [(6, 0, 0, 0), (1, 0, 0, 0)]),
@@ -148,6 +264,18 @@ CASES: list[tuple[Callable, list[tuple]]] = [
     (of_a_loop, [(15,), (0,)]),
     (nim, [(3, 4, True), (0, 0, False)]),
     (bumpy, [(9,), (8,), (0,)]),
+    (quicksort, [(SHUFFLED, 0, 199), (SHUFFLED[::-2] * 0.5, 0, 99), (SHUFFLED.astype("uint8"), 0, 199), (SHUFFLED, 5, 300)]),
+    (quicksort, [(np.array([2.0, np.nan, 1.0, -0.0, 0.0]), 0, 4), ([3, 1, 2], 0, 2), (READ_ONLY, 0, 4), (READ_ONLY, 3, 3)]),
+    (mergesort, [(SHUFFLED, SHUFFLED.copy(), 0, 200), (SHUFFLED, np.zeros(100), 0, 200)]),
+    (mergesort, [(SHUFFLED, np.zeros(200, "int8"), 0, 200), (SHUFFLED[:90], SHUFFLED[7:97], 0, 90)]),
+    (fill, [(WALLED, 1, 1, 46, 7), (OPEN, 1, 1, 46, 7), (WALLED.astype("uint8"), 3, 4, 46, 300), (WALLED.T, 3, 3, 46, 1.5)]),
+    (permutations, [(np.arange(5), 0, np.zeros(1)), (np.arange(4.0), 0, np.zeros(1, int)), (np.arange(0), 0, np.zeros(1))]),
+    *[(permutations, [(np.arange(4).astype(kind), 0, np.zeros(1, kind))]) for kind in KINDS],
+    (halves, [(np.ones(16), 9), (np.ones(16), 4), (np.ones(16, int), 3), (np.ones((4, 2)), 9)]),
+    (scale, [(np.arange(6.0), 3), (np.arange(6), 0), (np.arange(12.0)[::2], 2)]),
+    (up, [(np.zeros(9), 0), (np.zeros(9, "complex64"), 0), (np.zeros(9), 10)]),
+    (ups, [(np.zeros(9), 8), (np.zeros(9), 12)]),
+    (made, [(3,)]),
 ]
 
 
@@ -156,12 +284,17 @@ def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
 
 
-@pytest.mark.parametrize("function", [fibonacci, queens, power, parities, sums, sorted_, nim, of_a_loop, ways])
+ONE_PROGRAM = [
+    fibonacci, queens, power, parities, sums, sorted_, nim, of_a_loop, ways, quicksort, mergesort, permutations, up,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ONE_PROGRAM)
 def test_one_program(function: Callable) -> None:
     compiled = dg.compile(function, backend="c")
     args = next(calls[0] for f, calls in CASES if f is function)
     for _ in range(2):
-        compiled(*args)
+        compiled(*(a.copy() if isinstance(a, np.ndarray) else a for a in args))
     assert compiled.stats.compiles == 1 and not compiled.stats.breaks, dict(compiled.stats.breaks)
 
 
@@ -172,11 +305,13 @@ def decorated(function: Callable) -> Any:
     return compiled
 
 
-@pytest.mark.parametrize("function", [fibonacci, queens, sums, factorial])
+@pytest.mark.parametrize("function", [fibonacci, queens, sums, factorial, quicksort, mergesort, permutations, halves, scale])
 def test_functions_that_call_themselves_compiled(function: Callable) -> None:
     compiled = decorated(function)
-    for args in next(calls for f, calls in CASES if f is function):
-        assert described(compiled(*args)) == described(function(*args))
+    for args in (args for f, calls in CASES if f is function for args in calls):
+        plainly, given = copy.deepcopy(args), copy.deepcopy(args)
+        assert outcome(compiled, given) == outcome(function, plainly)
+        assert described(given) == described(plainly)
 
 
 def depth(n):
@@ -240,6 +375,60 @@ def test_signals(make: Callable) -> None:
         signal.signal(signal.SIGALRM, before)
     assert time.perf_counter() - start < 5
     assert info.traceback[-2].name == "fibonacci"
+
+
+def endless(a, n):
+    """All that it has done is undone again and again: Python makes the calls one by one."""
+    a[n % len(a)] += 1
+    return 0 if n == 0 else endless(a, n - 1) + endless(a, n - 1)
+
+
+@pytest.mark.parametrize("make", [dg.compile, decorated])
+def test_a_signal_finds_arrays_as_python_has_them(make: Callable) -> None:
+    seen: list[float] = []
+    a = np.zeros(7)
+
+    def handler(*_: Any) -> None:
+        seen.append(float(a.sum()))
+        raise Alarm
+
+    compiled = make(endless)
+    assert compiled(np.zeros(7), 9) == 0
+    before = signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(Alarm) as info:
+            compiled(a, 60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    calls = sum(entry.name == "endless" for entry in info.traceback)
+    assert calls and seen == [a.sum()] and seen[0] >= calls
+
+
+def test_more_is_kept_than_there_is_room_for() -> None:
+    compiled, n = decorated(quicksort), 150_000
+    for a in (np.arange(n)[::-1] % 1000, np.random.default_rng(0).random((n, 3))[:, 1], np.arange(n, dtype="uint8")):
+        compiled(a, 0, n - 1)
+        assert (a[1:] >= a[:-1]).all()
+
+
+def test_beside_another_thread() -> None:
+    compiled, done = decorated(quicksort), threading.Event()
+    compiled(np.arange(9), 0, 8)
+    a, counts = np.random.default_rng(0).random(100_000), [0]
+
+    def count() -> None:
+        while not done.is_set():
+            counts[0] += 1
+
+    thread = threading.Thread(target=count)
+    thread.start()
+    try:
+        compiled(a, 0, len(a) - 1)
+    finally:
+        done.set()
+        thread.join()
+    assert (a[1:] >= a[:-1]).all()
 
 
 def test_its_short_calls_do_not_decide_for_the_others():
