@@ -1,9 +1,10 @@
 """Loop programs compiled, against plain Python and Numba: ``python benchmarks/loops.py [NAME ...] [--json FILE] [--no-numba]``.
 
 The programs are those of tests/programs/loops, at their large size.  Each is measured in a process of its own, forked from one in
-which the compilers are loaded, with an empty kernel cache: first call, two more calls, then medians of interleaved rounds.  A
-further process has the filled cache.  A program that crashes, gives wrong results or takes too long is a row that says so.  The
-compile budget is that of users, unless --unlimited.
+which the compilers are loaded, with an empty kernel cache: first call, two more calls, then medians of interleaved rounds beside
+plain Python; then, once the compiler has done what it does beside the calls (at most --settle seconds of calls), beside Numba,
+whose first call waits for its compiler.  A further process has the filled cache.  A program that crashes, gives wrong results or
+takes too long is a row that says so.  The compile budget is that of users, unless --unlimited.
 
 Results are compared with plain ones, bit for bit; Numba's (`njit` on the same source) within a tolerance.  Where Numba's are wrong
 it is left out of the comparison.  On a shared machine read figures as ratios.  With threads that wait for one another, as on two
@@ -34,6 +35,7 @@ from typing import Any
 import numpy as np
 
 import dynagraph as dg
+from dynagraph.backends import kernel_cache
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the tests are no installed package
 from tests.programs.loops import LOOPS, LoopProgram
@@ -43,6 +45,8 @@ from tests.programs.test_programs import reached
 ROUNDS = 5
 SEEDS = (1, 2)
 CALLS_BEFORE = 3  # after which every choice between compiled and plain calls is to be made
+SETTLE = 3.0  # seconds of calls in which the compiler may do what is left to do
+QUIET_CALLS = 5  # in a row, after which nothing is left
 LIMIT = 60.0  # seconds for one program
 Call = Callable[..., Any]
 Row = dict[str, Any]
@@ -73,7 +77,34 @@ def is_near(got: Any, want: Any) -> bool:
     return np.shape(got) == np.shape(want) and np.allclose(np.asarray(got), np.asarray(want), rtol=1e-6, atol=1e-9, equal_nan=True)
 
 
-def measure(program: LoopProgram, rounds: int, numba: bool) -> Iterator[Row]:
+def interleaved(program: LoopProgram, calls: dict[str, Call], wants: list[tuple], rounds: int) -> Row:
+    """Milliseconds of a call of each, in the median."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for k in range(rounds):
+        for name, call in calls.items():
+            arguments = copy.deepcopy(program.arguments(program.large, SEEDS[k % len(SEEDS)]))
+            got, seconds = timed(call, arguments)
+            samples[name].append(seconds)
+            if name in ("compiled", "settled"):
+                check_same((got, arguments), wants[k % len(SEEDS)], program.rtol)
+    return {f"{name}_ms": 1e3 * statistics.median(found) for name, found in samples.items()}
+
+
+def settle(program: LoopProgram, compiled: Any, seconds: float) -> None:
+    """Call it until the compiler has nothing left to do."""
+    quiet, before, stats = 0, None, compiled.stats
+    for arguments in supply(program):
+        seconds -= timed(compiled, arguments)[1]
+        kernel_cache.look()
+        state = stats.compiles, stats.put_off, [entry.stays_eager for entry in compiled.entries]
+        quiet = quiet + 1 if state == before and not kernel_cache._making else 0
+        before = state
+        if quiet == QUIET_CALLS or seconds < 0:
+            return
+        time.sleep(0.01)  # as a program would do something else
+
+
+def measure(program: LoopProgram, options: argparse.Namespace) -> Iterator[Row]:
     """Parts of the row, as they are known."""
     wants = []
     for seed in SEEDS:
@@ -100,21 +131,14 @@ def measure(program: LoopProgram, rounds: int, numba: bool) -> Iterator[Row]:
         "breaks": dict(stats.breaks),
     }
 
-    calls = {"plain": program.function, "compiled": compiled}
-    if numba:
-        numbas, said = numba_of(program, wants[0])
-        yield {"numba": said}
-        if numbas is not None:
-            calls["numba"] = numbas
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    for k in range(rounds):
-        for name, call in calls.items():
-            arguments = copy.deepcopy(program.arguments(program.large, SEEDS[k % len(SEEDS)]))
-            got, seconds = timed(call, arguments)
-            samples[name].append(seconds)
-            if name == "compiled":
-                check_same((got, arguments), wants[k % len(SEEDS)], program.rtol)
-    yield {f"{name}_ms": 1e3 * statistics.median(found) for name, found in samples.items()}
+    yield interleaved(program, {"plain": program.function, "compiled": compiled}, wants, options.rounds)
+    if options.no_numba:
+        return
+    numbas, said = numba_of(program, wants[0])
+    yield {"numba": said}
+    settle(program, compiled, options.settle)
+    calls = {"settled": compiled} if numbas is None else {"settled": compiled, "numba": numbas}
+    yield interleaved(program, calls, wants, options.rounds)
 
 
 def numba_of(program: LoopProgram, want: tuple) -> tuple[Call | None, str]:
@@ -175,13 +199,13 @@ def apart(parts: Callable[[], Iterator[Row]], cache: str, limit: float) -> Row:
 def measured(program: LoopProgram, options: argparse.Namespace) -> Row:
     with tempfile.TemporaryDirectory() as cache:
         row: Row = {"program": program.name}
-        row |= apart(lambda: measure(program, options.rounds, not options.no_numba), cache, options.limit)
+        row |= apart(lambda: measure(program, options), cache, options.limit)
         if "failed" not in row:
             row |= apart(lambda: first_call(program), cache, options.limit)
     if "failed" not in row:
         row["ratio"] = row["plain_ms"] / row["compiled_ms"]
         if "numba_ms" in row:
-            row["over_numba"] = row["numba_ms"] / row["compiled_ms"]
+            row["over_numba"] = row["numba_ms"] / row["settled_ms"]
     return row
 
 
@@ -197,7 +221,7 @@ def show(row: Row) -> None:
     eager = "  stays eager" if row["stays_eager"] else ""
     print(f"{row['program']:40s} {row['class']}  {plain}  compiled {row['compiled_ms']:8.3f} ms  {row['ratio']:7.2f}x  first call "
           f"{row['first_call_s']:6.3f} s, warm {row['warm_ms']:6.1f} ms  numba {row.get('numba', '-'):>8s} "
-          f"{over}{eager}", flush=True)
+          f"{over}, settled {row.get('settled_ms', row['compiled_ms']):8.3f} ms{eager}", flush=True)
 
 
 def summary(rows: list[Row]) -> Row:
@@ -261,6 +285,7 @@ def main() -> None:
     parser.add_argument("--no-numba", action="store_true", help="without the comparison; so too where Numba is not installed")
     parser.add_argument("--unlimited", action="store_true", help="whatever compiling costs: without the compile budget")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--settle", type=float, default=SETTLE, help="seconds of calls before those that are compared with Numba's")
     parser.add_argument("--limit", type=float, default=LIMIT, help="seconds for one program")
     options = parser.parse_args()
     if options.unlimited:
