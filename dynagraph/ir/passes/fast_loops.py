@@ -51,14 +51,16 @@ def add_fast_loops(region: Region, with_copy: WithCopy | None = None) -> Region:
 
     `with_copy` is called with each loop, and what it gives with the copy that the loop then has.
     """
+    before = predecessors(region.blocks)
     for loop in innermost_loops(region):
         said = _refusal(loop)
         if not said:
-            copy, then = Copy(region, loop), None if with_copy is None else with_copy(loop)
+            copy, then = Copy(region, loop, before), None if with_copy is None else with_copy(loop)
             said = copy.add()
             if then is not None and copy.left:
                 then(copy)
         region.copies[loop.header.number] = said
+    region.blocks = reverse_postorder(region.blocks[0])
     return region
 
 
@@ -170,11 +172,11 @@ class Copy:
     """The fast copy of one loop.
 
     `start`: what goes on with the guard; `left`: the variable with the number of turns that are left for it; `entry`: where it
-    then begins.  `proven`: what stands for instructions in it, and `kept` how many of them still check.
+    then begins.  `before`: from where each block is entered, to which the copy's edges are added.  `proven`: what stands for instructions in it, and `kept` how many of them still check.
     """
 
-    def __init__(self, region: Region, loop: Loop):
-        self.region, self.loop = region, loop
+    def __init__(self, region: Region, loop: Loop, before: dict[Block, list[Block]]):
+        self.region, self.loop, self.before = region, loop, before
         self.turns = Turns(region, loop)
         self.inside = set(loop.blocks)
         self.takes_long = any(_takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
@@ -362,7 +364,6 @@ class Copy:
     # -- blocks -------------------------------------------------------------------------------------------------------------
     def _link(self, left: str) -> None:
         region, header, guard = self.region, self.loop.header, self.guard
-        before = predecessors(region.blocks)
         strip, fresh_start = self.entry, self.start
         latch, between, go_on, again, retry = (self.block() for _ in range(5))
         in_strip, count, may_retry = guard.fresh(), guard.fresh(), guard.fresh(dtypes.bool_)
@@ -399,9 +400,13 @@ class Copy:
         again.end = Branch(var(may_retry, dtypes.bool_), retry, header)
         retry.body = [Set(may_retry, const(False, dtypes.bool_))]
         retry.end = Jump(guard.block)
-        for block in before[header]:
+        for block in self.before[header]:
             redirect(block, {header: again if block in self.inside else fresh_start})
-        region.blocks = reverse_postorder(region.blocks[0])
+        made = [guard.block, strip, fresh_start, latch, between, go_on, again, retry, *copies.values()]
+        region.blocks += made
+        for block in made:
+            for following in dict.fromkeys(block.successors()):
+                self.before.setdefault(following, []).append(block)
 
 
 def redirect(block: Block, to: dict[Block, Block]) -> None:

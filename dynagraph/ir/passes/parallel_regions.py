@@ -61,8 +61,10 @@ GIVES_UP, ENDS, PASSES_ON = 0, 2, 1  # the copy's exits
 
 def with_copies(region: Region) -> Region:
     """A tidied region with all copies of its loops: it changes."""
-    parallel = _add_nests(region)
-    add_fast_loops(region, lambda loop: _of_innermost(region, loop, parallel))
+    reads = Reads()
+    parallel = _add_nests(region, reads)
+    nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}
+    add_fast_loops(region, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
     for turns in region.turns:
         add_fast_loops(turns)
     for header in parallel:
@@ -74,32 +76,33 @@ def _may_be_parallel(region: Region) -> bool:
     return not (region.functions or region.has_tape)
 
 
-def _add_nests(region: Region) -> list[int]:
+def _add_nests(region: Region, reads: Reads) -> list[int]:
     """Loops with others within.  Gives the numbers of the headers of those whose turns run in parallel."""
     found = natural_loops(region) if _may_be_parallel(region) else []
     taken: set[Block] = set()
-    headers = []
+    headers, live = [], _Live(region, reads)
     for loop in found:
         inside = set(loop.blocks)
         if loop.header in taken or not any(other is not loop and other.header in inside for other in found):
             continue
         try:
-            made = _Parallel(region, loop)
+            made = _Parallel(region, loop, reads, live)
             made.make_turns()
         except Dependent:
             continue
         made.link()
+        live = _Live(region, reads)
         taken.update(loop.blocks)
         headers.append(loop.header.number)
     return headers
 
 
-def _of_innermost(region: Region, loop: Loop, headers: list[int]) -> Callable[[Copy], None] | None:
-    """A loop in another one is run often, and has little to do.  Of others the turns without checks run in parallel."""
-    if not _may_be_parallel(region) or any(loop.header in other.blocks[1:] for other in natural_loops(region)):
+def _of_innermost(region: Region, loop: Loop, reads: Reads, headers: list[int]) -> Callable[[Copy], None] | None:
+    """Of a loop that is in no other, which is run often and has little to do, the turns without checks run in parallel."""
+    if not _may_be_parallel(region):
         return None
     try:
-        made = _Parallel(region, loop)
+        made = _Parallel(region, loop, reads, _Live(region, reads))
     except Dependent:
         return None
 
@@ -114,13 +117,26 @@ def _of_innermost(region: Region, loop: Loop, headers: list[int]) -> Callable[[C
     return then
 
 
+class _Live:
+    """What is live in a region, as long as that does not change: looked up when it is first asked for."""
+
+    def __init__(self, region: Region, reads: Reads):
+        self.region, self.reads = region, reads
+        self.found: dict[Block, Names] = {}
+
+    def at(self, block: Block) -> Names:
+        if not self.found:
+            self.found = live_variables(self.region.blocks[0], self.reads)
+        return self.found[block]
+
+
 class _Parallel:
     """The copy of one loop.  Changes nothing until `link`.  Raises Dependent.
 
     Where a `copy` without checks is given, these are the turns of that, which never give up: nothing need be kept for them.
     """
 
-    def __init__(self, region: Region, loop: Loop):
+    def __init__(self, region: Region, loop: Loop, reads: Reads, live: "_Live"):
         if loop.header is region.blocks[0] or len(loop.blocks) > MOST_BLOCKS:
             raise Dependent("it has too many blocks")
         check_instructions(region, loop)
@@ -135,9 +151,8 @@ class _Parallel:
         for data, uses in self.arrays.items():
             if any(isinstance(i, Store) for i, _ in uses):
                 self.along[data] = separate(self.turns, uses)
-        self.reads = Reads()
-        live = live_variables(region.blocks[0], self.reads)[loop.header]
-        self.left = sorted(live & self.turns.assigned)  # by a turn, for what comes behind
+        self.reads = reads
+        self.left = sorted(live.at(loop.header) & self.turns.assigned)  # by a turn, for what comes behind
         self.steps = {}  # of variables that count
         for name, step in self.turns.steps.items():
             by = step.constant
