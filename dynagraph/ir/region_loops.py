@@ -102,38 +102,38 @@ class Dominators:
 
 def natural_loops(region: Region) -> list[Loop]:
     """All loops that are entered at one place; each before those within it."""
-    return [loop for loop, _ in _natural_loops(region)]
-
-
-def innermost_loops(region: Region) -> list[Loop]:
-    """Those without loops in them."""
-    found = _natural_loops(region)
-    headers = {loop.header for loop, _ in found}
-    return [loop for loop, dominate in found if len(headers.intersection(loop.blocks)) == 1 and _acyclic(loop, dominate)]
-
-
-def _natural_loops(region: Region) -> list[tuple[Loop, Dominators]]:
     blocks = reverse_postorder(region.blocks[0])
     before = predecessors(blocks)
     dominate = Dominators(blocks, before)
-    loops: list[tuple[Loop, Dominators]] = []
+    loops: list[Loop] = []
     for header in blocks:
         latches = [p for p in before[header] if dominate.at[p] >= dominate.at[header] and dominate(header, p)]
         if not latches:
             continue
-        inside, waiting = {header}, list(latches)
-        while waiting:
-            block = waiting.pop()
-            if block not in inside:
-                inside.add(block)
-                waiting += before[block]
-        loops.append((Loop(header, sorted(inside, key=dominate.at.__getitem__), latches), dominate))
+        inside = leading_to(header, latches, before)
+        loops.append(Loop(header, sorted(inside, key=dominate.at.__getitem__), latches))
     return loops
 
 
-def _acyclic(loop: Loop, dominate: Dominators) -> bool:
+def innermost_loops(region: Region) -> list[Loop]:
+    """Those without loops in them."""
+    found = natural_loops(region)
+    headers = {loop.header for loop in found}
+    return [loop for loop in found if len(headers.intersection(loop.blocks)) == 1 and is_acyclic(loop)]
+
+
+def leading_to(header: Block, latches: list[Block], before: dict[Block, list[Block]]) -> set[Block]:
+    """The blocks of the loop with these latches."""
+    inside, waiting = {header}, list(latches)
+    while waiting:
+        block = waiting.pop()
+        if block not in inside:
+            inside.add(block)
+            waiting += before[block]
+    return inside
+
+
+def is_acyclic(loop: Loop) -> bool:
     """Whether turns have no cycle within, as one that is entered at two places."""
-    inside = set(loop.blocks)
-    return all(
-        f is loop.header or f not in inside or dominate.at[f] > dominate.at[b] for b in loop.blocks for f in b.successors()
-    )
+    at = {block: k for k, block in enumerate(loop.blocks)}
+    return all(f is loop.header or at.get(f, len(at)) > at[b] for b in loop.blocks for f in b.successors())

@@ -37,7 +37,7 @@ from dynagraph.ir.regions import (
 
 I64 = dtypes.int64
 STRIP = 4096  # turns between looks for signals
-FEWEST = 8  # turns that are worth a guard
+FEWEST = 4  # turns that are worth a guard
 MOST_BLOCKS = 60  # of a loop that is copied
 ROOM = 2**62  # what an int that each turn changes by little is below when a strip begins
 LITTLE = 2**48
@@ -172,7 +172,8 @@ class Copy:
     """The fast copy of one loop.
 
     `start`: what goes on with the guard; `left`: the variable with the number of turns that are left for it; `entry`: where it
-    then begins.  `before`: from where each block is entered, to which the copy's edges are added.  `proven`: what stands for instructions in it, and `kept` how many of them still check.
+    then begins.  `before`: from where each block is entered, to which the copy's edges are added.  `proven`: what stands for
+    instructions in it, and `kept` how many of them still check.
     """
 
     def __init__(self, region: Region, loop: Loop, before: dict[Block, list[Block]]):
@@ -184,6 +185,7 @@ class Copy:
         self.guard = Guard(region, self.turns, self.block(), loop.header)
         self.counting: list[Block] = []  # their branches stay in the loop in as many turns as the guard says
         self.limits: list[tuple[IntExpr, IntExpr]] = []  # (a, b): in as many as a - k * b is above zero
+        self.counted: list[tuple[IntExpr, IntExpr]] = []  # those of the loop's own tests
         self.positive: dict[IntExpr, None] = {}  # is above zero in all of them
         self.fitting: dict[IntExpr, None] = {}  # fits in 64 bits
         self.tests: dict[Expr, None] = {}  # of what the loop does not change
@@ -199,7 +201,7 @@ class Copy:
 
     def add(self) -> str:
         """Gives what the region's `copies` say."""
-        self._count()
+        self.count()
         if not self.counting:
             return "all checks stay: how often it turns is not known before"
         for block in self.loop.blocks:
@@ -212,7 +214,7 @@ class Copy:
         return f"fast copy with {kept} check{'s' if kept > 1 else ''}" if kept else "fast copy without checks"
 
     # -- how many turns -----------------------------------------------------------------------------------------------------
-    def _count(self) -> None:
+    def count(self) -> None:
         dominate = Dominators(self.loop.blocks, self.turns.entries)
         for block in self.loop.blocks:
             end = block.end
@@ -239,6 +241,7 @@ class Copy:
                     self.positive[part] = None
         if not self.limits:
             self.counting.clear()
+        self.counted = list(self.limits)
 
     # -- which checks -------------------------------------------------------------------------------------------------------
     def _prove(self, i: Instruction, operands: list[Found]) -> None:
@@ -341,6 +344,13 @@ class Copy:
         guard.block.body.append(Set(name, turns))
         return name
 
+    def _has_turns(self) -> Expr:
+        """Is tested first: a loop that has few turns shall not pay for the guard."""
+        left = (a.terms for a, by in self.counted if by.constant == 1)
+        names = (m[0].name for terms in left for m, c in terms.items() if len(terms) == len(m) == c == 1)
+        counts = [var(name, I64) for name in names if name in self.region.variables]
+        return call("ge", counts[0], number(FEWEST)) if counts else const(True, dtypes.bool_)
+
     def _within(self, place: IntExpr, extent: IntExpr, both: bool = True) -> None:
         value = self.guard.int(place)
         self.guard.require(call("ge", value, number(0)))
@@ -395,8 +405,8 @@ class Copy:
         go_on.end = Jump(strip)
 
         # entering it, and the loop's own back edges
-        fresh_start.body = [Set(may_retry, const(True, dtypes.bool_))]
-        fresh_start.end = Jump(guard.block)
+        fresh_start.body = [Set(may_retry, self._has_turns())]
+        fresh_start.end = Branch(var(may_retry, dtypes.bool_), guard.block, header)
         again.end = Branch(var(may_retry, dtypes.bool_), retry, header)
         retry.body = [Set(may_retry, const(False, dtypes.bool_))]
         retry.end = Jump(guard.block)

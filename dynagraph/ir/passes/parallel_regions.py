@@ -16,6 +16,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Copy, Guard, add_fast_loops, least_of, number, redirect
+from dynagraph.ir.passes.separate_loops import separate_loops
 from dynagraph.ir.passes.turns import TURN, Holds, has_unknown, moderate
 from dynagraph.ir.region_dependences import (
     LARGEST_STEP,
@@ -61,6 +62,7 @@ GIVES_UP, ENDS, PASSES_ON = 0, 2, 1  # the copy's exits
 
 def with_copies(region: Region) -> Region:
     """A tidied region with all copies of its loops: it changes."""
+    separate_loops(region)
     reads = Reads()
     parallel = _add_nests(region, reads)
     nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}

@@ -150,12 +150,12 @@ class Turns:
         return None
 
     def counts_from_end(self, index: IntExpr) -> bool:
-        """Whether an index is one of those that people write to count from the end: -1, or -i where i counts."""
+        """Whether an index is one of those that people write to count from the end: -1, or -i where i counts; not k - i."""
         number = index.constant
         if number is not None:
             return number < 0
         counting = [c for m, c in index.terms.items() if any(isinstance(a, Symbol) and self.is_counter(a.name) for a in m)]
-        return bool(counting) and all(c < 0 for c in counting)
+        return bool(counting) and all(c < 0 for c in index.terms.values())
 
     def is_counter(self, name: str) -> bool:
         step = self.steps.get(name)

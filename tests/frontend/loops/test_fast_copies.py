@@ -1,0 +1,85 @@
+"""Loops that have a fast copy: nests whose first turns are written out before, indices that fall, loops of few turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+
+
+def windows(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    out = np.zeros(n)
+    for i in range(n):
+        total = 0.0
+        for j in range(w.shape[0]):
+            for k in range(w.shape[1]):
+                total += x[i + j, k] * w[j, k]
+        out[i] = total
+    return out
+
+
+def sweeps(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    error, turns = 1.0, 0
+    while error > 1e-3 and turns < 30:
+        error = 0.0
+        for i in range(1, n):
+            for j in range(1, w.shape[1] - 1):
+                new = (x[i, j - 1] + x[i, j + 1]) / 2
+                error = max(error, abs(new - x[i, j]))
+                x[i, j] = new
+        turns += 1
+    return turns, error
+
+
+def reversed_dots(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    out = []
+    for k in range(n + 1):
+        total = 0.0
+        for i in range(k):
+            total += x[k - i - 1, 0] * w[0, -1 - i]
+        out.append(total)
+    return out
+
+
+def rows_until(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    best, at = -np.inf, (0, 0)
+    for i in range(n):
+        for j in range(x.shape[1]):
+            if x[i, j] != x[i, j]:
+                continue
+            if x[i, j] > best:
+                best, at = x[i, j], (i, j)
+            if best > 0.999:
+                break
+    return best, at
+
+
+def outcome(function: Callable, x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    x = x.copy()
+    try:
+        return repr(function(x, w, n)), x.tobytes()
+    except (IndexError, ZeroDivisionError) as error:
+        return repr(error), x.tobytes()
+
+
+@pytest.mark.parametrize("function", [windows, sweeps, reversed_dots, rows_until])
+def test_as_python_has_it(function: Callable) -> None:
+    compiled, rng = dg.compile(function), np.random.default_rng(0)
+    for rows, columns, n in ((40, 30, 30), (40, 3, 30), (9, 5, 8), (6, 40, 9), (30, 40, 29), (3, 2, 2), (0, 4, 0), (12, 12, 13)):
+        for kernel in ((3, 3), (1, columns), (5, 12), (2, 0)):
+            x, w = rng.random((rows, columns)), rng.random(kernel)
+            for strided in (x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2]):
+                assert outcome(compiled, strided, w, n) == outcome(function, strided, w, n)
+    assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("function", [windows, sweeps, reversed_dots])
+def test_innermost_loops_have_copies_without_checks(function: Callable) -> None:
+    compiled = dg.compile(function)
+    compiled(np.ones((30, 30)), np.ones((4, 30)), 25)
+    innermost = compiled.programs[0].loops[-1]
+    assert "fast copy without checks" in innermost and "how often" not in innermost
