@@ -123,7 +123,7 @@ typedef struct dg_made {
     char *data;
     void *object;
     int32_t type, ndim;
-    int64_t shape[3];
+    int64_t shape[DG_AXES];
     int32_t listed;
     struct dg_made *next;
 } dg_made;

@@ -362,12 +362,17 @@ class Expressions:
                 (0.6, lambda: f"{e()}[::-1]"),
                 (0.5, lambda: f"np.{self.of('zeros', 'ones')}({self.small(0) if self.risky() else 'n'})"),
                 (0.4, lambda: f"np.array([{number()}, {self.number(self.of(*'FIi'), d - 1)}, {number()}])"),
+                (0.6 * bool(self.names["a"]), self.along_an_axis),
                 (0.2, lambda: f"np.array([{(v := self.view())}, {v}])[{self.of('0', '1', '-1')}]"),
                 (0.4, lambda: f"{self.view()}[idx]" if self.risky() else "x[idx]"),
                 (0.3, lambda: f"({e()} / {self.divisor('F', d - 1)})"),
                 (self.profile.python * 10, lambda: self.called(e(), number())),
             ]
         )()
+
+    def along_an_axis(self) -> str:
+        name, function = self.rng.choice(self.names["a"]), self.of("sum", "mean", "max", "min", "argmax", "any")
+        return f"{name}{self.of('', f'[{self.slice()}]')}.{function}(axis={self.of('0', '1', '-1')})"
 
     def called(self, v: str, number: str) -> str:
         """What is called out of native loops."""

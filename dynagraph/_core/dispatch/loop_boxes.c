@@ -276,7 +276,9 @@ int dg_boxes_ready(void) { return (handler_capsule = PyCapsule_New(&handler, "me
 static PyArrayObject *array_of(dg_made *m, const dg_loop_values *values)
 {
     if (!m->object) {
-        npy_intp shape[3] = {(npy_intp)m->shape[0], (npy_intp)m->shape[1], (npy_intp)m->shape[2]};
+        npy_intp shape[DG_AXES];
+        for (int k = 0; k < m->ndim; ++k)
+            shape[k] = (npy_intp)m->shape[k];
         PyArrayObject *made = (PyArrayObject *)PyArray_SimpleNewFromData(m->ndim, shape, m->type, m->data);
         if (!made)
             return NULL;

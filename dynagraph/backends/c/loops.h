@@ -274,40 +274,48 @@ DG_INLINE double dg_twist(char *twister)
 
 /* -- arrays ------------------------------------------------------------------------------------------------------------------ */
 
-DG_INLINE void dg_extent(const char *p, int64_t size, int64_t n0, int64_t n1, int64_t n2, int64_t s0, int64_t s1, int64_t s2,
-                         const char **low, const char **high)
+DG_INLINE void dg_extent(const char *p, int64_t size, int64_t ndim, const int64_t *sizes, const int64_t *strides, const char **low,
+                         const char **high)
 {
-    const int64_t ends[3] = {(n0 - 1) * s0, (n1 - 1) * s1, (n2 - 1) * s2};
     *low = p;
     *high = p + size;
-    for (int k = 0; k < 3; ++k)
-        *(ends[k] < 0 ? low : high) += ends[k];
+    for (int64_t k = 0; k < ndim; ++k)
+        *(strides[k] < 0 ? low : high) += (sizes[k] - 1) * strides[k];
+}
+
+DG_INLINE int dg_is_empty(int64_t ndim, const int64_t *sizes)
+{
+    int empty = 0;
+    for (int64_t k = 0; k < ndim; ++k)
+        empty |= sizes[k] <= 0;
+    return empty;
 }
 
 /* whether the elements of an expression may be stored one after the other, each as soon as it is computed: of what is read, none
-   has been stored to before.  The first array is written, the second read; sizes and strides of axes that there are not are 1 and 0. */
-static DG_UNUSED int dg_in_order(const char *p, int64_t size, const char *q, int64_t its_size, int64_t ndim, int64_t its_ndim, int64_t n0,
-                                 int64_t n1, int64_t n2, int64_t s0, int64_t s1, int64_t s2, int64_t m0, int64_t m1, int64_t m2,
-                                 int64_t t0, int64_t t1, int64_t t2)
+   has been stored to before.  The first array is written, the second read; `repeated`: the second's elements more than once. */
+DG_INLINE int dg_in_order(const char *p, int64_t size, const char *q, int64_t its_size, int repeated, int64_t ndim, int64_t its_ndim,
+                          const int64_t *sizes, const int64_t *strides, const int64_t *its_sizes, const int64_t *its_strides)
 {
-    if (n0 <= 0 || n1 <= 0 || n2 <= 0 || m0 <= 0 || m1 <= 0 || m2 <= 0)
+    if (dg_is_empty(ndim, sizes) || dg_is_empty(its_ndim, its_sizes))
         return 1;
     const char *low, *high, *its_low, *its_high;
-    dg_extent(p, size, n0, n1, n2, s0, s1, s2, &low, &high);
-    dg_extent(q, its_size, m0, m1, m2, t0, t1, t2, &its_low, &its_high);
+    dg_extent(p, size, ndim, sizes, strides, &low, &high);
+    dg_extent(q, its_size, its_ndim, its_sizes, its_strides, &its_low, &its_high);
     if (high <= its_low || its_high <= low)
         return 1;
-    if (size != its_size || ndim != its_ndim)
+    if (size != its_size || ndim != its_ndim || repeated)
         return 0;
-    int same = (n0 == 1 || s0 == t0) && (n1 == 1 || s1 == t1) && (n2 == 1 || s2 == t2);
+    int same = 1;
+    for (int64_t k = 0; k < ndim; ++k)
+        same &= sizes[k] == 1 || strides[k] == its_strides[k];
     if (p == q && same)
         return 1;
-    if (ndim != 1 || s0 != t0 || s0 <= 0)
+    if (ndim != 1 || strides[0] != its_strides[0] || strides[0] <= 0)
         return 0;
-    int64_t apart = (q - p) % s0;
+    int64_t apart = (q - p) % strides[0];
     if (apart < 0)
-        apart += s0;
-    return q > p || (apart >= size && s0 - apart >= size);
+        apart += strides[0];
+    return q > p || (apart >= size && strides[0] - apart >= size);
 }
 
 DG_INLINE char *dg_memory(int in_order, int64_t size) { return in_order ? 0 : malloc((size_t)size + 1); }
@@ -357,11 +365,13 @@ static __attribute__((noinline, cold, unused)) void dg_drop(char *m) { dg_let_go
 DG_INLINE char *dg_data_of(char *m) { return DG_MADE(m)->data; }
 
 /* 1: there is no memory, or a size is below zero.  What nobody else holds is used again. */
-static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int ndim, int64_t n0, int64_t n1, int64_t n2)
+static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int ndim, const int64_t *sizes)
 {
-    int64_t bytes;
-    if (n0 < 0 || n1 < 0 || n2 < 0 || __builtin_mul_overflow(n0, n1, &bytes) || __builtin_mul_overflow(bytes, n2, &bytes) ||
-        __builtin_mul_overflow(bytes, itemsize, &bytes) || bytes > INT64_MAX / 2)
+    int64_t bytes = itemsize;
+    for (int k = 0; k < ndim; ++k)
+        if (sizes[k] < 0 || __builtin_mul_overflow(bytes, sizes[k], &bytes))
+            return 1;
+    if (bytes > INT64_MAX / 2)
         return 1;
     dg_made *m = DG_MADE(*name);
     if (!m || m->references != 1 || m->bytes != bytes || m->object) {
@@ -374,7 +384,9 @@ static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int 
         dg_let_go(*name);
         *name = (char *)m;
     }
-    *m = (dg_made){1, bytes, m->data, 0, type, ndim, {n0, n1, n2}, 0, 0};
+    *m = (dg_made){.references = 1, .bytes = bytes, .data = m->data, .type = type, .ndim = ndim};
+    for (int k = 0; k < ndim; ++k)
+        m->shape[k] = sizes[k];
     return 0;
 }
 

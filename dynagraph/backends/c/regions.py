@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from dynagraph.backends.c.backend import runtime_header, support
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
@@ -67,7 +68,7 @@ PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more o
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
 EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
 SUPPORT = (
-    "python_complex_mul", "numpy_pow", "bit_length", "in_order", "memory",
+    "python_complex_mul", "numpy_pow", "bit_length", "memory",
     "free", "clear", "data_of", "draw_integer", "twist", "twist_bits",
 )  # fmt: skip
 
@@ -129,6 +130,10 @@ def print_region(region: Region) -> str:
     return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, text])
 
 
+def _ints(texts: Iterable[str]) -> str:
+    return f"(const int64_t[]){{{', '.join(texts)}}}"
+
+
 class _Style(CStyle):
     """Spells the expressions of regions."""
 
@@ -148,6 +153,10 @@ class _Style(CStyle):
         if e.op == "draw":
             function, *given = args
             return f"((double (*)(void *{', double' * (len(given) - 1)}))(intptr_t){function})({', '.join(given)})"
+        if e.op == "in_order":
+            n, its = (int(a.value) for a in e.args[5:7])  # type: ignore[call-overload]
+            ends = [7, 7 + n, 7 + 2 * n, 7 + 2 * n + its, 7 + 2 * n + 2 * its]
+            return f"dg_in_order({', '.join([*args[:7], *(_ints(args[a:b]) for a, b in pairwise(ends))])})"
         if e.op in SUPPORT:
             return f"dg_{e.op}({', '.join(args)})"
         if e.op == "tape":
@@ -309,8 +318,7 @@ class _Printer:
         elif isinstance(i, Hold):
             out.line(f"dg_hold(&{i.name}, {self.text(i.value)});")
         elif isinstance(i, NewMemory):
-            sizes = [*map(self.text, i.sizes), *["1"] * (3 - len(i.sizes))]
-            given = f"{i.dtype.numpy.num}, {i.dtype.itemsize}, {len(i.sizes)}, {', '.join(sizes)}"
+            given = f"{i.dtype.numpy.num}, {i.dtype.itemsize}, {len(i.sizes)}, {_ints(map(self.text, i.sizes))}"
             self._leave(f"dg_new_memory(&{i.name}, {given})", i.exit)
         elif isinstance(i, Checked):
             self._checked(i)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.frontend.loops import arrays, calls, displays, elements, new_arrays
+from dynagraph.frontend.loops import arrays, calls, displays, elements, new_arrays, reductions
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import NotNative, describe
@@ -127,11 +127,12 @@ calls.meaning(np.linalg.norm)(new_arrays.norm)
 
 def _reduction(name: str) -> None:
     @calls.meaning(getattr(np, name))
-    def implementation(b: Builder, array: Value) -> Value:
-        return new_arrays.reduction(b, name, array)
+    @with_names
+    def implementation(b: Builder, a: Value, axis: Value | None = None, *, keepdims: Value | None = None) -> Value:
+        return reductions.reduction(b, name, a, axis, keepdims)
 
 
-for _name in new_arrays.REDUCTIONS:
+for _name in reductions.REDUCTIONS:
     _reduction(_name)
 
 
@@ -139,12 +140,14 @@ for _name in new_arrays.REDUCTIONS:
 
 
 @means("method", Array)
-def method(b: Builder, owner: Value, name: str, args: list[Value]) -> Value:
+def method(b: Builder, owner: Value, name: str, args: list[Value], named: dict[str, Value] | None = None) -> Value:
     kind = owner.type
     assert isinstance(kind, Array)
     args = [new_arrays.settled(b, a) for a in args]
-    if name in new_arrays.REDUCTIONS and not args:
-        return new_arrays.reduction(b, name, owner)
+    if name in reductions.REDUCTIONS and len(args) <= 1 and not set(named or ()) - {"axis", "keepdims"}:
+        return reductions.reduction(b, name, owner, *args, **(named or {}))
+    if named:
+        raise NotNative(f".{name} with keywords")
     if name == "copy" and not args:
         return new_arrays.copied(b, owner)
     if name == "dot" and len(args) == 1:

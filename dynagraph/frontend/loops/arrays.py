@@ -31,7 +31,7 @@ from dynagraph.ir.regions import POINTER, Branch, Interruptible, Jump, Load, Pla
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
 
 I64 = dtypes.int64
-MAX_NDIM = 3
+MAX_NDIM = 8  # DG_AXES
 NOT_BY_ELEMENT = ("matmul", "power", "divmod", "vecdot", "float_power", "ldexp")
 
 
@@ -247,7 +247,7 @@ def copy_elements(b: Builder, target: Value, value: Value, given: bool = True) -
     kind = target.type
     assert isinstance(kind, Array)
     turns = nest(b, target.sizes)
-    place = _place(target, turns, kind.ndim)
+    place = element_place(target, turns, kind.ndim)
     found = _element(b, value, turns, kind.ndim)
     b.store(place, found if found.dtype is kind.dtype else cast(found, kind.dtype), given and not kind.made)
     end_nest(b, turns, kind.made and not kind.is_view)  # in memory that nobody has seen yet
@@ -286,9 +286,8 @@ def _apart(target: Value, array: Value) -> Expr:
     repeated = any(is_one(its) and not is_one(mine) for mine, its in zip(target.sizes[::-1], array.sizes[::-1]))
     size = number(target.type.dtype.itemsize)  # type: ignore[attr-defined]
     its = number(array.type.dtype.itemsize)  # type: ignore[attr-defined]
-    args = [target.data, size, array.data, its, number(n), number(-1 if repeated else m)]
-    args += [*target.sizes, *([number(1)] * (MAX_NDIM - n)), *target.strides, *([number(0)] * (MAX_NDIM - n))]
-    args += [*array.sizes, *([number(1)] * (MAX_NDIM - m)), *array.strides, *([number(0)] * (MAX_NDIM - m))]
+    args = [target.data, size, array.data, its, number(repeated), number(n), number(m)]
+    args += [*target.sizes, *target.strides, *array.sizes, *array.strides]
     return Expr("in_order", tuple(args), dtypes.bool_)
 
 
@@ -305,12 +304,12 @@ class _Turn:
         return Expr("var", (), I64, self.name)
 
 
-def nest(b: Builder, sizes: tuple[Expr, ...]) -> list[_Turn]:
-    """Begin a loop for each axis."""
+def nest(b: Builder, sizes: tuple[Expr, ...], starts: dict[int, Expr] | None = None) -> list[_Turn]:
+    """Begin a loop for each axis; `starts`: of those that do not begin at 0."""
     turns = []
-    for size in sizes:
+    for axis, size in enumerate(sizes):
         name = b.fresh(I64)
-        b.emit(Set(name, number(0)))
+        b.emit(Set(name, (starts or {}).get(axis, number(0))))
         head, body, done = b.new_block(), b.new_block(), b.new_block()
         b.end(Jump(head))
         turn = _Turn(name, head, done)
@@ -329,7 +328,7 @@ def end_nest(b: Builder, turns: list[_Turn], is_interruptible: bool) -> None:
         b.block = turn.done
 
 
-def _place(array: Value, turns: list[_Turn], ndim: int) -> Place:
+def element_place(array: Value, turns: list[_Turn], ndim: int) -> Place:
     kind = array.type
     assert isinstance(kind, Array)
     own = turns[ndim - kind.ndim :]
@@ -347,7 +346,7 @@ def _element(b: Builder, value: Value, turns: list[_Turn], ndim: int) -> Expr:
     kind = value.type
     if isinstance(kind, Array):
         name = b.fresh(kind.dtype)
-        b.emit(Load(name, _place(value, turns, ndim)))
+        b.emit(Load(name, element_place(value, turns, ndim)))
         return Expr("var", (), kind.dtype, name)
     if not isinstance(kind, Pending):
         return value.only

@@ -460,9 +460,11 @@ def scalar_type(b: Builder, function: type, args: list[Value], named: dict[str, 
 
 def method(b: Builder, name: str, owner: Value, args: list[Value], named: dict[str, Value]) -> Value:
     kind = owner.type
+    found = meaning_of("method", kind)
+    if found is not None and named and isinstance(kind, Array):
+        return found(b, owner, name, args, named)  # type: ignore[no-any-return]
     if named:
         raise NotNative(f".{name} with keywords")
-    found = meaning_of("method", kind)
     if found is not None:
         return found(b, owner, name, args)  # type: ignore[no-any-return]
     if isinstance(kind, Scalar) and name == "item" and not args:

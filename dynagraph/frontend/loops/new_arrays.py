@@ -13,7 +13,7 @@ from dynagraph.frontend.loops.operators import NotNative, apply, as_stored, desc
 from dynagraph.frontend.loops.types import NOTHING, Array, Bool, Float, Int, Known, Scalar, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType, from_numpy
-from dynagraph.ir.expr import Expr, call, cast
+from dynagraph.ir.expr import Expr, call
 from dynagraph.ir.regions import OWNED, POINTER, Address, NewMemory, Place, Set
 
 I64 = dtypes.int64
@@ -176,58 +176,9 @@ def product(b: Builder, left: Value, right: Value, copies: str | None = None) ->
     return made
 
 
-# -- reductions ----------------------------------------------------------------------------------------------------------
-
-
-def _flat(b: Builder, array: Value) -> tuple[Expr, Expr, Expr]:
-    """Address, number and distance of the elements of a vector, or of an array in C order without gaps."""
-    kind = array.type
-    assert isinstance(kind, Array)
-    if kind.ndim == 1:
-        return array.data, array.sizes[0], array.strides[0]
-    total = number(kind.dtype.itemsize)
-    count = number(1)
-    for n, stride in zip(array.sizes[::-1], array.strides[::-1]):
-        b.require(call("eq", stride, total))
-        total, count = b.temporary(exact("mul", total, n)), b.temporary(exact("mul", count, n))
-    return array.data, count, number(kind.dtype.itemsize)
-
-
-def _sum_dtype(dtype: DType) -> DType:
-    if dtype.is_bool or dtype.kind == "i":
-        return I64
-    return dtypes.uint64 if dtype.is_integer else dtype
-
-
-REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all", "mean")
-
-
-def reduction(b: Builder, name: str, array: Value) -> Value:
-    """Of all elements."""
-    refuse_elsewhere(b)
-    kind = array.type
-    if not isinstance(kind, Array) or not kind.ndim:
-        raise NotNative(f"np.{name} of {describe(kind)}")
-    if kind.dtype.is_complex or kind.dtype.is_half or kind.ndim > MAX_NDIM:
-        raise NotNative(f"np.{name} of {kind.dtype}")
-    given = _flat(b, array)
-    if name not in ("sum", "any", "all"):
-        b.require(call("gt", given[1], number(0)))
-    if name == "mean":
-        if kind.dtype not in BLAS:
-            raise NotNative(f"np.mean of {kind.dtype}")
-        total = b.temporary(Expr("reduction", given, kind.dtype, ("sum", kind.dtype.suffix)))
-        return Value(Scalar(kind.dtype), (b.temporary(call("div", total, cast(given[1], kind.dtype))),))
-    dtype = {"sum": _sum_dtype(kind.dtype), "max": kind.dtype, "min": kind.dtype}.get(name)
-    if dtype is None:
-        dtype = I64 if name.startswith("arg") else dtypes.bool_
-    return Value(Scalar(dtype), (b.temporary(Expr("reduction", given, dtype, (name, kind.dtype.suffix))),))
-
-
 def norm(b: Builder, vector: Value) -> Value:
     """``np.linalg.norm(vector)``: the root of its product with itself."""
     if not isinstance(vector.type, Array) or vector.type.ndim != 1 or vector.type.dtype not in BLAS:
         raise NotNative(f"np.linalg.norm of {describe(vector.type)}")
     squares = product(b, vector, vector, "packed")
     return Value(squares.type, (b.temporary(apply("sqrt", squares.only)),))
-
