@@ -198,6 +198,8 @@ def store(b: Builder, target: Value, value: Value) -> None:
     if _ndim(value.type) > kind.ndim:
         raise NotNative("more dimensions are stored than there are")
     if dtype is None:
+        if not is_number(value.type):
+            raise NotNative(f"{describe(value.type)} is stored")
         value = Value(Scalar(kind.dtype), (b.temporary(as_stored(b, value, kind.dtype)),))
     b.require(call("ne", target.writeable, number(0)))
     for array in arrays_in(value):

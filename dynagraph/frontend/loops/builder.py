@@ -436,6 +436,15 @@ class Builder:
         ip = self.top.ip
         self.branch(test, lambda: self.edge(ip, [then]), lambda: self.edge(ip, [otherwise]))
 
+    def choose_among(self, tests: Sequence[Expr], values: Sequence[Value]) -> None:
+        """Push one of several values, the last one where no test holds: go on in a version for each."""
+        ip = self.top.ip
+        for test, value in zip(tests, values):
+            then, otherwise = self.edge(ip, [value]), self.new_block()
+            self.end(Branch(test, then, otherwise))
+            self.block = otherwise
+        self.end(Jump(self.edge(ip, [values[-1]])))
+
     # -- the executor's values ------------------------------------------------------------------------------------------------
     def native(self, value: Any) -> Value:
         """A value of the executor's; one that changes becomes a parameter of the region."""

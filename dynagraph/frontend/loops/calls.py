@@ -56,6 +56,7 @@ from dynagraph.frontend.loops.types import (
     RangeObject,
     Scalar,
     Tuple,
+    Type,
     Value,
     int_value,
     integer,
@@ -63,7 +64,7 @@ from dynagraph.frontend.loops.types import (
     is_python_number,
     tuple_of,
 )
-from dynagraph.ir.dtypes import from_numpy
+from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, cast, const
 from dynagraph.ir.expr import call as scalar
 from dynagraph.ir.ops import OPS, Elementwise
@@ -305,6 +306,10 @@ def extreme(b: Builder, symbol: str, args: list[Value], taken: int) -> Value | N
         values = args[0].items()
     if not values or not all(is_number(v.type) for v in values):
         raise NotNative("min or max of what are no numbers")
+    dtype = _compared_as(values) if len(values) > 2 and len(_kinds(values)) > 1 else None
+    if dtype is not None:
+        _extreme_of_several(b, symbol, values, dtype, taken)
+        return None
     best = values[0]
     for k, value in enumerate(values[1:], 1):
         test = truth(b, compare(b, symbol, value, best))
@@ -323,6 +328,32 @@ def extreme(b: Builder, symbol: str, args: list[Value], taken: int) -> Value | N
         else:
             raise NotNative("min or max of several types")
     return best
+
+
+def _kinds(values: list[Value]) -> list[Type]:
+    return list(dict.fromkeys(INT if isinstance(v.type, Int) else v.type for v in values))
+
+
+def _compared_as(values: list[Value]) -> DType | None:
+    """The dtype in which numbers of several types are compared as Python compares them, and keep all their bits."""
+    if all(v.only.dtype is I64 for v in values):
+        return I64
+    exact = all(v.only.dtype is F64 or (isinstance(v.type, Int) and max(map(abs, v.bounds)) <= SMALL) for v in values)
+    return F64 if exact else None
+
+
+def _extreme_of_several(b: Builder, symbol: str, values: list[Value], dtype: DType, taken: int) -> None:
+    """Which one it is is carried with it, so that all but its type is known without a branch."""
+    kinds = _kinds(values)
+    best, which = cast(values[0].only, dtype), number(0)
+    for value in values[1:]:
+        part, at = cast(value.only, dtype), number(kinds.index(INT if isinstance(value.type, Int) else value.type))
+        test = b.temporary(scalar("lt" if symbol == "<" else "gt", part, best))
+        best = b.temporary(Expr("select", (test, part, best), dtype))
+        which = b.temporary(Expr("select", (test, at, which), I64))
+    b.popn(taken)
+    found = [int_value(cast(best, I64), -SMALL, SMALL) if k == INT and dtype is F64 else Value(k, (best,)) for k in kinds]
+    b.choose_among([scalar("eq", which, number(k)) for k in range(len(kinds) - 1)], found)
 
 
 # -- math --------------------------------------------------------------------------------------------------------------

@@ -45,3 +45,28 @@ def test_as_python_has_it(function: Callable[..., Any], dtype: str) -> None:
         assert len(got) == len(want)
         assert [(type(v), repr(v)) for v in got[:8]] == [(type(v), repr(v)) for v in want[:8]]
     assert compiled.stats.fallbacks == 0
+
+
+def extremes(x, y, low, high):
+    found, last = np.zeros((len(x), 2)), (None, None)
+    for k in range(len(x)):
+        last = max(low, x[k], y[k] + 1, high), min(y[k], low, high, x[k], 2.0)
+        found[k] = last
+    return found, last
+
+
+ODD = [1.5, float("nan"), -0.0, 0.0, 1e30, float("-inf"), 2.0, 7.0]
+
+
+@pytest.mark.parametrize("kinds", [("f8", "f8"), ("i8", "i8"), ("i8", "f8"), ("f4", "f8"), ("bool", "i8"), ("u8", "i8")])
+@pytest.mark.parametrize("bounds", [(0, 3), (0, 2.5), (0.0, -0.0), (2**60, 1), (True, 2), (-(2**53) - 1, 0.5), (float("nan"), 1)])
+def test_extremes_of_several_types_are_of_one_by_data(kinds: tuple[str, str], bounds: tuple[Any, Any]) -> None:
+    tame = np.nan_to_num(ODD).clip(-9, 9)
+    x, y = (np.resize(ODD if k[0] == "f" else tame, 20).astype(k) for k in kinds)
+    compiled = dg.compile(extremes)
+    for n in (20, 20, 0, *range(1, 9)):
+        args = x[:n], y[n // 2 : n // 2 + n][:n], *bounds
+        if len(args[0]) == len(args[1]):
+            (want, kinds_of), (got, found) = extremes(*args), compiled(*args)
+            assert got.tobytes() == want.tobytes() and [(type(v), repr(v)) for v in found] == [(type(v), repr(v)) for v in kinds_of]
+    assert compiled.stats.fallbacks == 0
