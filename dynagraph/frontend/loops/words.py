@@ -20,6 +20,7 @@ from dynagraph.frontend.loops.operators import (
     compare,
     describe,
     ints,
+    number,
     operands_fit,
 )
 from dynagraph.frontend.loops.operators import binary as general
@@ -177,11 +178,14 @@ def _of_words(b: Builder, symbol: str, left: Value, right: Value) -> Value | Non
 
 
 def _both_unsigned(b: Builder, symbol: str, left: Value, right: Value) -> Value | None:
-    """``|`` and ``^`` of numbers that are not below zero."""
+    """``|`` and ``^`` of numbers that are not below zero, as a byte is not; the exit where one is."""
     if symbol not in ("|", "^") or isinstance(left.type, Wide) or isinstance(right.type, Wide):
         return None
-    if any(isinstance(v.type, Int) and v.bounds[0] < 0 for v in (left, right)):
+    given = [v for v in (left, right) if isinstance(v.type, Int) and v.bounds[0] < 0]
+    if any(v.bounds[1] < 0 for v in given):
         return None
+    for v in given:
+        b.require(call("ge", v.only, number(0)))
     return Value(UINT, (b.temporary(call("or" if symbol == "|" else "xor", _word(left), _word(right))),))
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import warnings
 
+import numpy as np
 import pytest
 
 import dynagraph as dg
+
+from .test_lists import outcome
 
 MASK = 2**64 - 1
 
@@ -79,6 +83,29 @@ def not_masked_at_last(n, x):
         y = x * 8935559000370003845 + (k & 3)
         x = y & MASK
     return x, y
+
+
+def of_bytes(data, h):
+    for byte in data:
+        h ^= byte
+        h = (h * 0x100000001B3) & MASK
+        h = (byte | h) ^ len(data)
+    return h
+
+
+@pytest.mark.parametrize("make", (bytes, list, np.array), ids=lambda m: m.__name__)
+def test_words_of_given_numbers(make):
+    compiled = dg.compile(of_bytes)
+    for numbers in ([7, 200, 0, 255] * 20, [1, 2] * 40, [3, -1, 5] * 20, []):
+        if make is not bytes or -1 not in numbers:
+            for h in (0xCBF29CE484222325, 5, 2**63):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    got, want = outcome(compiled, (make(numbers), h)), outcome(of_bytes, (make(numbers), h))
+                assert got == want
+    assert not compiled.stats.fallbacks
+    if make is bytes:
+        assert compiled.stats.side_exits == {}
 
 
 PROGRAMS = (fnv1a, lcg, xorshift, split_mix, compares, negative, wants_all_bits, not_masked_at_last)
