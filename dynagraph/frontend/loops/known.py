@@ -1,19 +1,20 @@
-"""Strings, tuples, dicts and lists of objects that are known while a loop is compiled, where it reads items of theirs."""
+"""Strings, tuples, sets, dicts and lists of objects that are known while a loop is compiled, where it reads items of theirs."""
 
 from __future__ import annotations
 
 from dynagraph.frontend.kinds.slots import items_of
-from dynagraph.frontend.kinds.values import Dict, Object, Sequence
+from dynagraph.frontend.kinds.values import Dict, Object, Sequence, Set
 from dynagraph.frontend.loops import elements, fields, iteration, text
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import means
-from dynagraph.frontend.loops.operators import NotNative, compare, describe, truth
-from dynagraph.frontend.loops.types import Items, Known, Tuple, Value, integer, tuple_of
+from dynagraph.frontend.loops.operators import F64, NotNative, compare, describe, truth
+from dynagraph.frontend.loops.types import Items, Known, Scalar, Tuple, Value, integer, is_python_number, tuple_of
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const
 
 LONGEST = 16  # tuple
 MOST_OBJECTS = 8  # in a list
+MOST_MEMBERS = 32  # of a set
 
 
 def opened(b: Builder, value: Value) -> Value:
@@ -71,7 +72,38 @@ def length(b: Builder, owner: Value) -> Value:
 def contains(b: Builder, owner: Value, value: Value) -> Expr:
     if text.held_text(owner) is not None:
         return text.contains(b, owner, value)  # type: ignore[no-any-return]
+    if isinstance(owner.type, Known) and isinstance(owner.type.value, Set):
+        return _is_one_of(b, value, owner.type.value)
     found: Expr = const(False, dtypes.bool_)
     for other in opened(b, owner).items():
         found = call("or", found, truth(b, compare(b, "==", value, other)))
     return found
+
+
+def _is_one_of(b: Builder, value: Value, owner: Set) -> Expr:
+    """Whether a set, which native code does not change, has a value."""
+    if len(owner.items) > MOST_MEMBERS:
+        raise NotNative(f"`in` a set of more than {MOST_MEMBERS}")
+    found: Expr = const(False, dtypes.bool_)
+    for held in owner.items:
+        found = call("or", found, _equals(b, value, held))
+    return b.temporary(found)
+
+
+def _equals(b: Builder, value: Value, held: object) -> Expr:
+    """Whether a value is the same member of a set as an object: equal, and of the same hash."""
+    kind = value.type
+    if isinstance(kind, Tuple):
+        same = type(held) is tuple and len(held) == len(kind.items)
+        found: Expr = const(same, dtypes.bool_)
+        for mine, its in zip(value.items(), held if same else ()):  # type: ignore[call-overload]
+            found = call("and", found, _equals(b, mine, its))
+        return found
+    is_text = text.is_string(value)
+    if not is_text and not (is_python_number(kind) or (isinstance(kind, Scalar) and (kind.dtype.is_integer or kind.dtype is F64))):
+        raise NotNative(f"{describe(kind)} in a set")
+    if type(held) not in (int, float, bool, str, tuple, type(None)) or held != held:
+        raise NotNative(f"`in` a set of {type(held).__name__}s")
+    if isinstance(held, str) is not is_text or isinstance(held, (tuple, type(None))):
+        return const(False, dtypes.bool_)
+    return truth(b, compare(b, "==", value, b.native(b.ex.constant(held))))

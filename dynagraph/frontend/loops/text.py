@@ -121,7 +121,7 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     x, y = as_char(left), as_char(right)
     if x is not None and y is not None:
         return Value(BOOL, (call(ORDERS[symbol], x, y),))
-    if symbol not in ("==", "!=") or not all(map(_is_string, (left, right))):
+    if symbol not in ("==", "!=") or not all(map(is_string, (left, right))):
         raise NotNative(f"{symbol} of {describe(left.type)} and {describe(right.type)}")
     if isinstance(left.type, Text) or isinstance(right.type, Text):
         equal = _equal_texts(b, left, right)
@@ -129,7 +129,7 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     return truth_value(symbol == "!=")  # a character and a string that is not of one
 
 
-def _is_string(value: Value) -> bool:
+def is_string(value: Value) -> bool:
     return isinstance(value.type, (Text, Char)) or held_text(value) is not None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import dynagraph as dg
@@ -131,6 +132,27 @@ def among(data, chosen):
     return sum(b in chosen for b in data), [b for b in data if b not in chosen]
 
 
+def pairs_of(text, more):
+    pairs, found = {("A", "U"), ("U", "A"), ("G", 1)}, 0
+    for i in range(len(text)):
+        if (text[i], text[-1 - i]) in pairs:
+            found += 1
+        if (text[i], i) in pairs or text[i] in more or text in more:
+            found += 100
+        if text[i] not in {"A", "UU"} and (i, text[i]) not in pairs:
+            found += 10000
+    return found
+
+
+def members(x, given):
+    seen, nothing, pairs = {0, 1, 2.5, "a", None, (1, 2), -3}, set(), {(1, 2.5), (0, 0), (1, 2, 3)}
+    found = []
+    for k, v in enumerate(x):
+        code = (v in seen) + 2 * (v not in given) + 4 * (v in nothing) + 8 * ((k % 2, v) in pairs) + 16 * (k in frozenset((0, 3)))
+        found.append(code + 32 * ((k, (k, v)) in pairs) + 64 * (k in seen))
+    return found
+
+
 CASES: list[tuple[Callable, list[tuple]]] = [
     (distance, [("kitten", "sitting"), ("", "abc"), ("é€𝄞x", "e€x𝄞"), ("a" * 30, "b" * 20)]),
     (crc, [(b"123456789",), (b"",), (bytes(range(256)),), ([1, 2, 3],)]),
@@ -144,6 +166,12 @@ CASES: list[tuple[Callable, list[tuple]]] = [
     (by_mode, [("twice", 9), ("not", 9), ("", 9), ("other", 9), ("twic€", 9)]),
     (first_of, [("hello world", "o"), ("hello", "x"), ("hello", "lo"), ("hello", "")]),
     (smallest, [("hello",), ("€é",), ("",)]),
+    (pairs_of, [("AUGCAU", {"G", "AUGCAU"}), ("G", {"x"}), ("", set()), ("ÄUA" * 9, frozenset("Ä"))]),
+    (members, [(np.resize([0, 1, 2, 3, -3, 1, 0], 20), {1, 0.1}), (np.resize([0.0, 2.5, -0.0, 0.1, np.nan], 20), {3, -0.0})]),
+    (members, [(np.resize([0, 0.1, 2.5, 1], 20).astype(kind), {0.1, 1, 2}) for kind in ("f4", "u1", "?", "f2", "i4", "u8")]),
+    (members, [(np.resize([0.5, 1j], 20), {1j, 0.5}), ([1.0, 2.0] * 9, {float("nan")}), ([1, 2] * 9, {np.int64(1)})]),
+    (members, [([True, False] * 9, {2**62, 5}), ([2**62, 0] * 9, {2**62, 5}), ([0.5, 1.0] * 9, {2**70, 0.5})]),
+    (members, [([1, 2, 60] * 9, set(range(50))), ("abca" * 9, {"b"}), ([(1, 2), (3, 4)] * 9, {(3, 4)})]),
     (among, [(b"abcabd", b"ab"), (b"", b""), (b"abc", b"")]),
 ]  # fmt: skip
 
