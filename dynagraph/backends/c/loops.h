@@ -666,10 +666,7 @@ static DG_UNUSED int dg_list_find_float(char *list, double x, int64_t *r)
 /* what cannot go on here is done by Python, beginning with the outermost call; the stack grows downwards */
 DG_INLINE int dg_gives_up(dg_stop *stop, int64_t depth)
 {
-    return __builtin_expect(depth <= 0 || __atomic_load_n(stop->signals, __ATOMIC_RELAXED) ||
-                                (const char *)__builtin_frame_address(0) < stop->stack_end ||
-                                stop->list_bytes > stop->most_list_bytes || --stop->turns_left < 0,
-                            0);
+    return depth <= 0 || __atomic_load_n(stop->signals, __ATOMIC_RELAXED) || (const char *)__builtin_frame_address(0) < stop->stack_end;
 }
 
 /* what was in memory before functions wrote there, which is put back where they give up */

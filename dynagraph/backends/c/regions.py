@@ -187,7 +187,7 @@ class _Printer:
         if self.has_log:
             out.line("dg_log log = {0};")
         if self.is_function:
-            out.line("if (dg_gives_up(stop, depth)) return 1;")
+            out.line(f"if (__builtin_expect(dg_gives_up(stop, depth){self._or_pauses(1)}, 0)) return 1;")
         elif region.functions:
             out.line("const int64_t depth = stop->calls_left;")
         self._parameters()
@@ -347,10 +347,8 @@ class _Printer:
             out.line(f"{i.name} = {self._place(i.place)};")
         elif isinstance(i, Interruptible):
             test = "__atomic_load_n(signals, __ATOMIC_ACQUIRE)"  # what other threads write is seen after it
-            if self.allocates and not i.within:
-                test += " || stop->list_bytes > stop->most_list_bytes"
-            if self.region.holds_gil and not i.within:
-                test += f" || (stop->turns_left -= {i.turns}) < 0"
+            if not i.within:
+                test += self._or_pauses(i.turns)
             self._leave(test, i.exit)
         elif isinstance(i, Field):
             star = "(char *)" if i.field == "items" else ""
@@ -375,6 +373,11 @@ class _Printer:
             self._run_turns(i)
         else:
             raise AssertionError(i)
+
+    def _or_pauses(self, turns: int) -> str:
+        """What else Python is to do now and then: free lists, give other threads their turn."""
+        lists = " || stop->list_bytes > stop->most_list_bytes" if self.allocates else ""
+        return lists + (f" || (stop->turns_left -= {turns}) < 0" if self.region.holds_gil else "")
 
     def _run_turns(self, i: RunTurns) -> None:
         out, region = self.out, self.region.turns[i.number]

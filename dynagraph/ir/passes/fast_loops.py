@@ -21,6 +21,7 @@ from dynagraph.ir.regions import (
     CHECKED,
     Block,
     Branch,
+    CallFunction,
     CallOut,
     Checked,
     Hold,
@@ -71,6 +72,8 @@ def _refusal(loop: Loop) -> str:
         return "all checks stay: it makes arrays"
     if any(isinstance(i, CallOut) for block in loop.blocks for i in block.body):
         return "all checks stay: it calls Python functions"
+    if any(isinstance(i, CallFunction) for block in loop.blocks for i in block.body):
+        return "all checks stay: it calls a function that calls itself"
     return ""
 
 
