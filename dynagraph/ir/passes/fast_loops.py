@@ -11,6 +11,7 @@ Both have the same variables, so each may take over from the other wherever a tu
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
@@ -33,6 +34,7 @@ from dynagraph.ir.regions import (
     Region,
     Require,
     Set,
+    assigned,
     with_operands,
 )
 
@@ -42,6 +44,7 @@ FEWEST = 4  # turns that are worth a guard
 MOST_BLOCKS = 60  # of a loop that is copied
 ROOM = 2**62  # what an int that each turn changes by little is below when a strip begins
 LITTLE = 2**48
+CALLS = ("float_pow", "float_mod", "float_floordiv", "complex_exp", "math")  # of libm
 
 
 WithCopy = Callable[[Loop], "Callable[[Copy], None] | None"]
@@ -129,12 +132,7 @@ class Guard:
     def checked(self, function: str, x: Expr, y: Expr) -> Expr:
         if function == "int_mul" and y.op == "const" and y.value == 1:
             return x
-        key = (function, x, y)
-        if key not in self.known:
-            name = self.fresh()
-            self.block.body.append(Checked(name, function, (x, y), self.otherwise))
-            self.known[key] = var(name, I64)
-        return self.known[key]
+        return self.checked_once(function, (x, y), I64)
 
     def int(self, value: IntExpr) -> Expr:
         """A polynomial's value, where it and each step to it fits in 64 bits."""
@@ -168,7 +166,18 @@ class Guard:
         if e.op == "invariant":
             return self.int(e.value)  # type: ignore[arg-type]
         args = tuple(map(self.expr, e.args))
+        if e.op == "checked":
+            function, named = cast(tuple[str, tuple[Expr, ...]], e.value)
+            return self.checked_once(function, (*named, *args), e.dtype)
         return e if args == e.args else Expr(e.op, args, e.dtype, e.value)
+
+    def checked_once(self, function: str, args: tuple[Expr, ...], dtype: dtypes.DType) -> Expr:
+        key = (function, args)
+        if key not in self.known:
+            name = self.fresh(dtype)
+            self.block.body.append(Checked(name, function, args, self.otherwise))
+            self.known[key] = var(name, dtype)
+        return self.known[key]
 
 
 class Copy:
@@ -194,6 +203,7 @@ class Copy:
         self.tests: dict[Expr, None] = {}  # of what the loop does not change
         self.spans: dict[tuple[IntExpr, IntExpr], tuple[int, int]] = {}  # (index, extent): what is added to the index
         self.near: dict[str, None] = {}  # changes by little in each turn
+        self.hoisted: dict[Instruction, Expr] = {}  # takes long, and gives the same in all of them
         self.proven: dict[Instruction, Instruction | None] = {}
         self.left, self.entry, self.start, self.kept = "", self.block(), self.block(), 0
 
@@ -207,9 +217,12 @@ class Copy:
         self.count()
         if not self.counting:
             return "all checks stay: how often it turns is not known before"
+        always = Dominators(self.loop.blocks, self.turns.entries)
         for block in self.loop.blocks:
             for i in block.body:
                 self._prove(i, self.turns.operands[i])
+                if all(always(block, latch) for latch in self.loop.latches):
+                    self._hoist(i)
         self.left = self._guarded()
         self._link(self.left)
         checks = (i for b in self.loop.blocks for i in b.body if isinstance(i, (Checked, Position, Require)))
@@ -301,6 +314,14 @@ class Copy:
         value = i.index if place == index else Expr("exact_add", (i.index, i.extent), I64)
         self.proven[i] = Set(i.name, value)
 
+    def _hoist(self, i: Instruction) -> None:
+        """What the C compiler does not take out of a loop, as it calls functions: the guard computes it."""
+        calls = isinstance(i, Checked) and i.function in CALLS
+        calls = calls or (isinstance(i, Set) and any(part.op == "numpy_pow" for part in i.value.walk()))
+        settled = as_invariant(self.turns.results[i]) if calls else None
+        if settled is not None:
+            self.hoisted[i] = settled
+
     # -- the guard ------------------------------------------------------------------------------------------------------------
     def _guarded(self) -> str:
         """The variable that has the number of turns."""
@@ -343,6 +364,8 @@ class Copy:
         for value in self.positive:
             guard.require_positive(value.substitute({TURN.name: 0}))
             guard.require_positive(value.substitute({TURN.name: last}))
+        for i, settled in self.hoisted.items():
+            self.proven[i] = Set(str(assigned(i)), guard.set(guard.expr(settled)))
         name = guard.fresh()
         guard.block.body.append(Set(name, turns))
         return name

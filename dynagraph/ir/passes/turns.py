@@ -21,6 +21,11 @@ MOST = 2**60  # of a polynomial's constants, so that a few of them together stil
 POLYNOMIAL = {"exact_add": "add", "exact_sub": "sub", "exact_mul": "mul"}
 CHECKED_POLYNOMIAL = {"int_add": "add", "int_sub": "sub", "int_mul": "mul"}
 COMPARISONS = ("lt", "le", "gt", "ge")
+# of operands that stay the same these give the same, or fail; `math` is given its function's name first
+PURE = (
+    "int_floordiv", "int_mod", "int_pow", "int_of_float", "int_truediv", "float_div", "float_floordiv", "float_mod", "float_pow",
+    "float_floor", "float_ceil", "float_round", "complex_div", "complex_exp", "math",
+)  # fmt: skip
 TRAPS = ("c_div", "c_mod")
 # of operands that stay the same these give now this, now that: they read memory, or draw random numbers
 NOT_INVARIANT = ("memory", "free", "clear", "data_of", "dot", "matmul", "reduction", "draw", "draw_integer", "twist", "twist_bits")
@@ -147,7 +152,18 @@ class Turns:
             index, extent = self.operands[i]
             if isinstance(index, IntExpr) and isinstance(extent, IntExpr) and not has_unknown(index) and not has_unknown(extent):
                 return _combined("add", index, extent) if self.counts_from_end(index) else index
-        return None
+        return self._pure(i) if isinstance(i, Checked) and i.function in PURE else None
+
+    def _pure(self, i: Checked) -> Found:
+        """A function of what the loop does not change."""
+        operands = [as_invariant(a) for a in self.operands[i]]
+        if None in operands:
+            return None
+        made = Expr("checked", tuple(operands), self.region.variables[i.name], (i.function, i.args[: len(i.args) - len(operands)]))  # type: ignore[arg-type]
+        return self._named(made) if made.dtype is dtypes.int64 else made
+
+    def _named(self, made: Expr) -> IntExpr:
+        return IntExpr.symbol(self.opaque.setdefault(made, f"{OPAQUE}{len(self.opaque)}"))
 
     def counts_from_end(self, index: IntExpr) -> bool:
         """Whether an index is one of those that people write to count from the end: -1, or -i where i counts; not k - i."""
@@ -195,7 +211,7 @@ class Turns:
         made = Expr(e.op, tuple(operands), e.dtype, e.value)  # type: ignore[arg-type]
         if e.dtype is not dtypes.int64:
             return made
-        return IntExpr.symbol(self.opaque.setdefault(made, f"{OPAQUE}{len(self.opaque)}"))
+        return self._named(made)
 
 
 def _tested(i: Instruction) -> tuple[Expr, ...]:
