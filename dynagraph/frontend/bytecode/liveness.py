@@ -34,6 +34,18 @@ def loop_heads(program: Program) -> frozenset[int]:
     return frozenset(i.value for k, i in enumerate(instructions) if i.op in JUMPS and i.op != "SEND" and i.value <= k)
 
 
+def computed_in_loops(program: Program) -> dict[int, frozenset[str]]:
+    """By the heads of loops: the local variables that the loop sets to what it has just computed, such as counters."""
+    instructions = program.instructions
+    found: dict[int, frozenset[str]] = {}
+    for last, jump in enumerate(instructions):
+        if jump.op in JUMPS and jump.op != "SEND" and jump.value <= last:
+            stores = (k for k in range(jump.value + 1, last) if instructions[k].op == "STORE_FAST")
+            names = {instructions[k].value for k in stores if instructions[k - 1].op == "BINARY_OP"}
+            found[jump.value] = found.get(jump.value, frozenset()) | names
+    return found
+
+
 def start_of(program: Program) -> int:
     """The first instruction after those that set up the frame."""
     instructions = program.instructions

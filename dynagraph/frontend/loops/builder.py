@@ -15,14 +15,14 @@ from typing import Any
 
 from dynagraph.driver import deadline
 from dynagraph.frontend.bytecode.decode import JUMPS, Instruction, Program, decode
-from dynagraph.frontend.bytecode.liveness import live_names, sees_frame
+from dynagraph.frontend.bytecode.liveness import computed_in_loops, live_names, sees_frame
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Executor, Function
 from dynagraph.frontend.executor.executor import Frame as CapturedFrame
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, refuse_iterators
-from dynagraph.frontend.loops.types import NOTHING, Bound, Int, Items, Known, Null, Type, Value
+from dynagraph.frontend.loops.types import INT, NOTHING, SMALL_INT, Bound, Int, Items, Known, Null, Type, Value
 from dynagraph.ir import regions
 from dynagraph.ir.dtypes import DType, bool_, int64
 from dynagraph.ir.expr import Expr, const, var
@@ -143,6 +143,7 @@ class Builder:
         self.refusals: dict[str, int] = {}  # why instructions are left to Python, by line
         self.n_temporaries = 0
         self.leaders: dict[int, frozenset[int]] = {}
+        self.heads: dict[int, dict[int, frozenset[str]]] = {}
         self.plain: frozenset[str] = frozenset()  # cells of the function's that only comprehensions see
         self.sites: dict[Any, Type] = {}  # the types of the items of lists that are empty at first, by where they are made
         self.on_parameter: Callable[[Any], Value] | None = None
@@ -270,6 +271,7 @@ class Builder:
         held_frames, self.frames = self.frames, frames
         if backward:
             self.emit(Interruptible(self.exit_of(Way([f.copy() for f in frames], again=True))))
+        self._widen(top)
         version = self._version(frames)
         self._assign(frames, version)
         self.end(Jump(version.block))
@@ -284,6 +286,16 @@ class Builder:
         block = self.edge()
         self.frames = held
         return block
+
+    def _widen(self, frame: Frame) -> None:
+        """At a loop's head: counters may become large in later turns, which are then of the same version as the first."""
+        heads = self.heads.get(id(frame.program))
+        if heads is None:
+            heads = self.heads[id(frame.program)] = computed_in_loops(frame.program)
+        for name in heads.get(frame.ip, ()):
+            value = frame.locals.get(name)
+            if value is not None and value.type == SMALL_INT:
+                frame.locals[name] = Value(INT, value.parts)
 
     def _version(self, frames: list[Frame]) -> Version:
         places = tuple((id(f.program), f.ip) for f in frames)
