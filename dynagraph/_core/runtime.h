@@ -124,7 +124,7 @@ typedef struct dg_made {
     void *object;
     int32_t type, ndim;
     int64_t shape[DG_AXES];
-    int32_t listed;
+    int32_t listed, fortran; /* the first axis is the one whose elements are neighbours */
     struct dg_made *next;
 } dg_made;
 

@@ -43,12 +43,13 @@ class Hold:
 
 @dataclass(frozen=True, eq=False)
 class NewMemory:
-    """``name = memory`` for an array of these sizes in C order; the exit where there is none."""
+    """``name = memory`` for an array of these sizes in C order, or Fortran's; the exit where there is none."""
 
     name: str
     dtype: DType
     sizes: tuple[Expr, ...]
     exit: "Exit | Block"
+    fortran: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -331,7 +331,7 @@ class Expressions:
         return self.of("", "", "1", "-1", "2", self.small(0), self.index())
 
     def slice(self) -> str:
-        step = self.of("", "", "", "", ":-1", ":2", ":-2")
+        step = self.of("", "", "", "", "", "", "", ":-1", ":2", ":-2", ":" + self.small(0), f":abs({self.small(0)}) + 1")
         return f"{self.bounds()}:{self.bounds()}{step}"
 
     def view(self) -> str:
@@ -360,6 +360,8 @@ class Expressions:
                 (1, lambda: f"{e()}.copy()"),
                 (0.6, lambda: f"abs({e()})"),
                 (0.6, lambda: f"{e()}[::-1]"),
+                (0.3, lambda: f"np.round({e()}, {self.of('0', '1', '3')})"),
+                (0.3, lambda: f"({self.rng.choice(self.names['a'] or ['x'])}.T * {number()})[0]"),
                 (0.5, lambda: f"np.{self.of('zeros', 'ones')}({self.small(0) if self.risky() else 'n'})"),
                 (0.4, lambda: f"np.array([{number()}, {self.number(self.of(*'FIi'), d - 1)}, {number()}])"),
                 (0.6 * bool(self.names["a"]), self.along_an_axis),

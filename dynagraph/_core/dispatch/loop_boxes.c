@@ -279,7 +279,8 @@ static PyArrayObject *array_of(dg_made *m, const dg_loop_values *values)
         npy_intp shape[DG_AXES];
         for (int k = 0; k < m->ndim; ++k)
             shape[k] = (npy_intp)m->shape[k];
-        PyArrayObject *made = (PyArrayObject *)PyArray_SimpleNewFromData(m->ndim, shape, m->type, m->data);
+        PyArrayObject *made = (PyArrayObject *)PyArray_New(&PyArray_Type, m->ndim, shape, m->type, NULL, m->data, 0,
+                                                           m->fortran ? NPY_ARRAY_FARRAY : NPY_ARRAY_CARRAY, NULL);
         if (!made)
             return NULL;
         PyArray_ENABLEFLAGS(made, NPY_ARRAY_OWNDATA);

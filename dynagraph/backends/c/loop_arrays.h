@@ -134,10 +134,28 @@ DG_DEFINE_LOOP_MATMUL(f32, float)
         return 1;                                                                                                            \
     }
 
+/* as NumPy's binsearch, whatever the order of the elements; NaNs come last */
+#define DG_BEFORE(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
+#define DG_DEFINE_LOOP_SEARCH(suffix, T)                                                                                     \
+    static DG_UNUSED int64_t dg_loop_search_##suffix(const char *p, int64_t n, int64_t step, T key, int64_t right)           \
+    {                                                                                                                        \
+        int64_t low = 0, high = n;                                                                                           \
+        while (low < high) {                                                                                                 \
+            int64_t middle = low + (high - low) / 2;                                                                         \
+            T x = DG_AT(T, p, middle, step);                                                                                 \
+            if (right ? !DG_BEFORE(key, x) : DG_BEFORE(x, key))                                                              \
+                low = middle + 1;                                                                                            \
+            else                                                                                                             \
+                high = middle;                                                                                               \
+        }                                                                                                                    \
+        return low;                                                                                                          \
+    }
+
 #define DG_DEFINE_LOOP_REDUCTIONS(suffix, T)                                                                                 \
     DG_DEFINE_LOOP_EXTREME(max, argmax, suffix, T, x > m)                                                                    \
     DG_DEFINE_LOOP_EXTREME(min, argmin, suffix, T, x < m)                                                                    \
-    DG_DEFINE_LOOP_TESTS(suffix, T)
+    DG_DEFINE_LOOP_TESTS(suffix, T)                                                                                          \
+    DG_DEFINE_LOOP_SEARCH(suffix, T)
 
 DG_DEFINE_LOOP_SUM(f64, double)
 DG_DEFINE_LOOP_SUM(f32, float)

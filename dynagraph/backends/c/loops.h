@@ -365,7 +365,7 @@ static __attribute__((noinline, cold, unused)) void dg_drop(char *m) { dg_let_go
 DG_INLINE char *dg_data_of(char *m) { return DG_MADE(m)->data; }
 
 /* 1: there is no memory, or a size is below zero.  What nobody else holds is used again. */
-static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int ndim, const int64_t *sizes)
+static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int ndim, const int64_t *sizes, int fortran)
 {
     int64_t bytes = itemsize;
     for (int k = 0; k < ndim; ++k)
@@ -384,7 +384,7 @@ static DG_UNUSED int dg_new_memory(char **name, int type, int64_t itemsize, int 
         dg_let_go(*name);
         *name = (char *)m;
     }
-    *m = (dg_made){.references = 1, .bytes = bytes, .data = m->data, .type = type, .ndim = ndim};
+    *m = (dg_made){.references = 1, .bytes = bytes, .data = m->data, .type = type, .ndim = ndim, .fortran = fortran};
     for (int k = 0; k < ndim; ++k)
         m->shape[k] = sizes[k];
     return 0;

@@ -57,7 +57,7 @@ from dynagraph.ir.regions import (
 )
 
 FUNCTION = "dg_region"
-REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all")
+REDUCTIONS = ("sum", "max", "min", "argmax", "argmin", "any", "all", "search")
 SUPPORT_FILES = {
     "blas.h": ("dg_loop_matmul_",),
     "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
@@ -144,6 +144,8 @@ class _Style(CStyle):
             return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1}LL)"
         if e.op == "matmul":
             return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
+        if e.op == "search":
+            return f"dg_loop_search_{e.value}({', '.join(args)})"
         if e.op == "reduction":
             return f"dg_loop_{'_'.join(e.value)}({', '.join(args)})"  # type: ignore[arg-type]
         if e.op == "dot" and e.value is not None:
@@ -318,7 +320,7 @@ class _Printer:
         elif isinstance(i, Hold):
             out.line(f"dg_hold(&{i.name}, {self.text(i.value)});")
         elif isinstance(i, NewMemory):
-            given = f"{i.dtype.numpy.num}, {i.dtype.itemsize}, {len(i.sizes)}, {_ints(map(self.text, i.sizes))}"
+            given = f"{i.dtype.numpy.num}, {i.dtype.itemsize}, {len(i.sizes)}, {_ints(map(self.text, i.sizes))}, {int(i.fortran)}"
             self._leave(f"dg_new_memory(&{i.name}, {given})", i.exit)
         elif isinstance(i, Checked):
             self._checked(i)

@@ -88,7 +88,7 @@ def _rounded(b: Builder, x: Node, digits: int) -> Node:
     if digits == 0:
         return b.call("rint", x)
     y = b.cast(x, dtypes.float64) if x.dtype.is_integer else x
-    scale = b.scalar(10.0 ** abs(digits), y.dtype)
+    scale = b.scalar(math.prod([10.0] * abs(digits)), y.dtype)  # as NumPy has it, which is not rounded once
     there, back = ("multiply", "divide") if digits > 0 else ("divide", "multiply")
     made = b.cast(b.call(back, b.call("rint", b.call(there, y, scale)), scale), x.dtype)
     return b.lay(made, order_named(b, "A", x, "round"))

@@ -9,11 +9,13 @@ import numpy as np
 from dynagraph.frontend.loops import arrays, calls, displays, elements, new_arrays, reductions
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import means
-from dynagraph.frontend.loops.operators import NotNative, describe
-from dynagraph.frontend.loops.types import Array, Tuple, Value, integer, is_number, tuple_of
+from dynagraph.frontend.loops.operators import NotNative, describe, number, to_dtype
+from dynagraph.frontend.loops.types import FLOAT, Array, Float, Scalar, Tuple, Value, integer, is_number, sample_of, tuple_of
 from dynagraph.ir import dtypes
+from dynagraph.ir.expr import Expr, const
 
-F64 = dtypes.float64
+F64, I64 = dtypes.float64, dtypes.int64
+MOST_DIGITS = 22  # powers of ten up to this one are floats
 
 
 def with_names(function: Any) -> Any:
@@ -97,6 +99,46 @@ def where(b: Builder, condition: Value, then: Value, otherwise: Value) -> Value:
     return arrays.where(b, condition, then, otherwise)
 
 
+# -- rounding and searching ---------------------------------------------------------------------------------------------
+
+
+@calls.meaning(np.round, np.around)
+@with_names
+def rounded(b: Builder, a: Value, decimals: Value | None = None) -> Value:
+    """To whole numbers, or by way of a power of ten."""
+    kind = a.type
+    if not (isinstance(kind, Float) or getattr(getattr(kind, "dtype", None), "is_float", False)):
+        raise NotNative(f"np.round of {describe(kind)}")
+    digits = 0 if decimals is None else decimals.number
+    if digits is None or abs(digits) > MOST_DIGITS:
+        raise NotNative("np.round to digits that are not known")
+    scale = Value(FLOAT, (const(10.0 ** abs(digits), F64),))
+    there, back = (np.multiply, np.divide) if digits > 0 else (np.divide, np.multiply)
+    made = _ufunc(b, there, a, scale) if digits else a
+    made = _ufunc(b, np.rint, made)
+    return _ufunc(b, back, made, scale) if digits else made
+
+
+def _ufunc(b: Builder, function: np.ufunc, *args: Value) -> Value:
+    of_arrays = any(arrays.is_array(a.type) for a in args)
+    return arrays.elementwise(b, function, function.__name__, list(args)) if of_arrays else calls.ufunc(b, function, list(args), {})
+
+
+@calls.meaning(np.searchsorted)
+@with_names
+def searched(b: Builder, a: Value, v: Value, side: Value | None = None) -> Value:
+    """Where a number belongs in a vector that is sorted."""
+    kind = a.type
+    if not isinstance(kind, Array) or kind.ndim != 1 or not is_number(v.type):
+        raise NotNative(f"np.searchsorted of {describe(kind)} and {describe(v.type)}")
+    which = "left" if side is None else getattr(getattr(side.type, "value", None), "value", None)
+    common = np.result_type(kind.dtype.numpy, np.asarray(sample_of(v.type)).dtype)
+    if which not in ("left", "right") or common != kind.dtype.numpy or kind.dtype.is_complex or kind.dtype.is_half:
+        raise NotNative(f"np.searchsorted of {kind.dtype} and {describe(v.type)}")
+    given = (a.data, a.sizes[0], a.strides[0], b.temporary(to_dtype(b, v, kind.dtype)), number(int(which == "right")))
+    return Value(Scalar(I64), (b.temporary(Expr("search", given, I64, kind.dtype.suffix)),))
+
+
 # -- products and reductions ---------------------------------------------------------------------------------------------
 
 
@@ -148,6 +190,10 @@ def method(b: Builder, owner: Value, name: str, args: list[Value], named: dict[s
         return reductions.reduction(b, name, owner, *args, **(named or {}))
     if named:
         raise NotNative(f".{name} with keywords")
+    if name == "round" and len(args) <= 1:
+        return rounded(b, owner, *args)
+    if name == "searchsorted" and len(args) == 1:
+        return searched(b, owner, *args)
     if name == "copy" and not args:
         return new_arrays.copied(b, owner)
     if name == "dot" and len(args) == 1:

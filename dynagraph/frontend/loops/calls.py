@@ -273,8 +273,8 @@ def round_(b: Builder, value: Value, digits: Value | None = None) -> Value:
     kind = value.type
     if isinstance(kind, (Int, Bool)):
         return index_of(b, value)
-    if isinstance(kind, Float) or (isinstance(kind, Scalar) and kind.dtype is F64):
-        return Value(INT, (b.checked("float_round", I64, value.only),))
+    if isinstance(kind, Float) or (isinstance(kind, Scalar) and kind.dtype.is_float and not kind.dtype.is_half):
+        return Value(INT, (b.checked("float_round", I64, float_(b, value).only),))
     raise NotNative(f"round of {describe(kind)}")
 
 
@@ -498,6 +498,8 @@ def method(b: Builder, name: str, owner: Value, args: list[Value], named: dict[s
         raise NotNative(f".{name} with keywords")
     if found is not None:
         return found(b, owner, name, args)  # type: ignore[no-any-return]
+    if isinstance(kind, Scalar) and name == "round" and len(args) <= 1:
+        return MEANINGS[np.round](b, owner, *args)  # type: ignore[return-value]
     if isinstance(kind, Scalar) and name == "item" and not args:
         if kind.dtype.is_float:
             return float_(b, owner)

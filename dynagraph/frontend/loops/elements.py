@@ -25,6 +25,7 @@ from dynagraph.frontend.loops.types import (
     Tuple,
     Value,
     int_value,
+    integer,
     is_number,
     tuple_of,
 )
@@ -34,6 +35,7 @@ from dynagraph.ir.expr import Expr, call
 from dynagraph.ir.regions import POINTER, Address, Load, Place, Position
 
 I64 = dtypes.int64
+LONGEST_STEP = 2**31
 
 
 def index(b: Builder, value: Value) -> Value:
@@ -137,8 +139,8 @@ def view(b: Builder, array: Value, keys: list[Value]) -> Value:
             start, length, by = slice_of(b, k, extent)
             offsets.append((start, stride))
             sizes.append(length)
-            strides.append(stride if by == 1 else b.temporary(exact("mul", stride, number(by))))
-            packed = packed and (not last or by == 1)
+            strides.append(stride if by.value == 1 else b.temporary(exact("mul", stride, by)))
+            packed = packed and (not last or by.value == 1)
         elif is_number(k.type):
             offsets.append((position(b, index(b, k), extent).only, stride))
             packed = packed and not last
@@ -161,15 +163,24 @@ def _without_ellipsis(keys: list[Value], ndim: int) -> list[Value]:
     return [*keys[: at[0]], *[full] * (ndim - n + 1), *keys[at[0] + 1 :]]
 
 
-def slice_of(b: Builder, key: Value, extent: Expr) -> tuple[Expr, Expr, int]:
-    """Start, length and step of a slice of an axis."""
+def _step(b: Builder, key: Value) -> Value:
+    """Of a slice; one that is not known is above zero, and not so large that a place would not fit in 64 bits."""
     parts = key.items()
-    by = 1
-    if len(parts) == 3 and parts[2].type != NOTHING:
-        step = index(b, parts[2])
-        if step.number is None or step.number == 0:
-            raise NotNative("a slice whose step is not known")
-        by = step.number
+    if len(parts) < 3 or parts[2].type == NOTHING:
+        return integer(1)
+    step = index(b, parts[2])
+    if step.number == 0:
+        raise NotNative("a slice whose step is zero")
+    if step.number is None:
+        b.require(call("gt", step.only, number(0)))
+        b.require(call("lt", step.only, number(LONGEST_STEP)))
+    return step
+
+
+def slice_of(b: Builder, key: Value, extent: Expr) -> tuple[Expr, Expr, Expr]:
+    """Start, length and step of a slice of an axis."""
+    parts, step = key.items(), _step(b, key)
+    by = 1 if step.number is None else step.number  # as far as its sign goes
     first, last = (None if p.type == NOTHING else index(b, p).only for p in parts[:2])
     low, high = (number(0), extent) if by > 0 else (number(-1), exact("sub", extent, number(1)))
 
@@ -183,10 +194,11 @@ def slice_of(b: Builder, key: Value, extent: Expr) -> tuple[Expr, Expr, int]:
     start = clipped(first, low if by > 0 else high)
     stop = clipped(last, high if by > 0 else low)
     span = exact("sub", stop, start) if by > 0 else exact("sub", start, stop)
-    if abs(by) != 1:
-        span = Expr("c_div", (exact("add", span, number(abs(by) - 1)), number(abs(by))), I64)
+    width = step.only if step.number is None else number(abs(by))
+    if width.value != 1:
+        span = Expr("c_div", (exact("add", span, exact("sub", width, number(1))), width), I64)
     span = b.temporary(span)
-    return b.temporary(start), b.temporary(Expr("select", (call("gt", span, number(0)), span, number(0)), I64)), by
+    return b.temporary(start), b.temporary(Expr("select", (call("gt", span, number(0)), span, number(0)), I64)), step.only
 
 
 def set_item(b: Builder, owner: Value, key: Value, value: Value) -> None:
@@ -246,7 +258,7 @@ def attribute(b: Builder, owner: Value, name: str) -> Value | None:
             return Value(Known(b.ex.constant(kind.dtype.numpy)))
         if name == "T":
             packed = kind.packed and kind.ndim == 1
-            made = replace(kind, packed=packed, is_view=True)
+            made = replace(kind, packed=packed, is_view=True, turned=kind.ndim > 1 and not kind.turned)
             return Value(made, (owner.owner, owner.data, *owner.sizes[::-1], *owner.strides[::-1], owner.writeable))
         if hasattr(np.ndarray, name):
             return None

@@ -263,13 +263,13 @@ def item(b: Builder, owner: Value, key: Value) -> Value:
 
 def _slice(b: Builder, owner: Value, key: Value) -> Value:
     start, n, by = elements.slice_of(b, key, length(b, owner).only)
-    if by not in (1, -1):
+    if by.op != "const" or by.value not in (1, -1):
         raise NotNative("a slice of a list with a step")
-    if by == -1:
+    if by.value == -1:
         start = b.temporary(exact("add", exact("sub", start, n), number(1)))
         start = b.temporary(Expr("select", (call("gt", n, number(0)), start, number(0)), I64))
     made = _pointer(b, "list_slice", owner.only, start, exact("add", start, n))
-    if by == -1:
+    if by.value == -1:
         _pointer(b, "list_reverse", made)
     return Value(List(_settling(b, owner), _site(b)), (made,))
 

@@ -20,30 +20,32 @@ I64 = dtypes.int64
 BLAS = (dtypes.float64, dtypes.float32)
 
 
-def new(b: Builder, dtype: DType, sizes: Sequence[Expr]) -> Value:
-    """A new array in C order, whose elements are not set."""
+def new(b: Builder, dtype: DType, sizes: Sequence[Expr], turned: bool = False) -> Value:
+    """A new array in C order, or Fortran's, whose elements are not set."""
     if not 1 <= len(sizes) <= MAX_NDIM or dtype.is_half:
         raise NotNative("a new array of many dimensions, or of this dtype")
     if any(f.whole for f in b.frames):
         raise NotNative("a new array within a comprehension, or a function that calls itself")
     memory, data = b.fresh(OWNED), b.fresh(POINTER)
     sizes = [b.temporary(n) for n in sizes]
-    b.emit(NewMemory(memory, dtype, tuple(sizes), b.way_out()))
+    b.emit(NewMemory(memory, dtype, tuple(sizes), b.way_out(), turned))
     owner = variable(memory, OWNED)
     b.emit(Set(data, Expr("data_of", (owner,), I64)))
     strides = [number(dtype.itemsize)]
-    for n in sizes[:0:-1]:
+    for n in sizes[:-1] if turned else sizes[:0:-1]:
         strides.append(b.temporary(exact("mul", strides[-1], n)))
-    kind = Array(dtype, len(sizes), packed=True, made=True)
-    return Value(kind, (owner, variable(data, POINTER), *sizes, *strides[::-1], number(1)))
+    kind = Array(dtype, len(sizes), packed=not turned, made=True, turned=turned)
+    return Value(kind, (owner, variable(data, POINTER), *sizes, *(strides if turned else strides[::-1]), number(1)))
 
 
 def settled(b: Builder, value: Value) -> Value:
     """An array in the place of an expression that is not computed yet."""
     if not isinstance(value.type, Pending):
         return value
-    _require_c_order(b, value)
-    made = new(b, value.type.dtype, sizes_of(value))
+    of_axes = [a.type for a in arrays_in(value) if a.type.ndim > 1]  # type: ignore[attr-defined]
+    turned = bool(of_axes) and all(kind.turned for kind in of_axes)  # type: ignore[attr-defined]
+    _require_order(b, value, turned)
+    made = new(b, value.type.dtype, sizes_of(value), turned)
     copy_elements(b, made, value)
     return made
 
@@ -74,12 +76,14 @@ def filled(b: Builder, dtype: DType, sizes: Sequence[Expr], item: Value) -> Valu
     return made
 
 
-def _require_c_order(b: Builder, value: Value) -> None:
-    """Else what NumPy makes has another order, too."""
+def _require_order(b: Builder, value: Value, turned: bool = False) -> None:
+    """Of the axes, else what NumPy makes has another order, too."""
     for array in arrays_in(value):
         strides = [stride for size, stride in zip(array.sizes, array.strides) if not is_one(size)]
         for outer, inner in itertools.pairwise(strides):
-            b.require(call("ge", outer, inner))
+            b.require(call("lt" if turned else "ge", outer, inner))
+        for n in array.sizes if turned and len(array.sizes) > 1 else ():
+            b.require(call("ne", n, number(1)))  # an axis of one element has no order
 
 
 # -- constructors --------------------------------------------------------------------------------------------------------
@@ -120,7 +124,7 @@ def like(b: Builder, array: Value, dtype: Value | None) -> tuple[DType, Sequence
     """Dtype and sizes of an array that is made like another one."""
     if not isinstance(array.type, Array):
         raise NotNative(f"an array like {describe(array.type)}")
-    _require_c_order(b, array)
+    _require_order(b, array)
     return dtype_from(dtype, array.type.dtype), array.sizes
 
 

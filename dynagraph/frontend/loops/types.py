@@ -96,7 +96,7 @@ class Array(Type):
     """An array by reference.  Parts: the object, whether this is a view of it, the data, sizes, strides in bytes, writeable.
 
     `packed`: neighbours along the last axis are neighbours in memory.  `made`: its memory is the region's own, and stands for the
-    object.
+    object.  `turned`: its axes are in Fortran's order, it seems.
     """
 
     dtype: DType
@@ -104,6 +104,7 @@ class Array(Type):
     packed: bool
     is_view: bool = False
     made: bool = False
+    turned: bool = False
 
     @property
     def parts(self) -> tuple[tuple[str, VariableType], ...]:

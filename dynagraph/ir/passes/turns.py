@@ -28,7 +28,9 @@ PURE = (
 )  # fmt: skip
 TRAPS = ("c_div", "c_mod")
 # of operands that stay the same these give now this, now that: they read memory, or draw random numbers
-NOT_INVARIANT = ("memory", "free", "clear", "data_of", "dot", "matmul", "reduction", "draw", "draw_integer", "twist", "twist_bits")
+NOT_INVARIANT = (
+    "memory", "free", "clear", "data_of", "dot", "matmul", "reduction", "search", "draw", "draw_integer", "twist", "twist_bits",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
