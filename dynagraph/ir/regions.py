@@ -395,6 +395,7 @@ CHECKED: dict[str, CheckedFunction] = {
     "list_new": CheckedFunction("list_new", "a list of so many items of so many slots, which are not set", "MEMORY", True),
     "list_repeat": CheckedFunction("list_repeat", "list * n", "MEMORY", True),
     "list_concat": CheckedFunction("list_concat", "list + list", "MEMORY", True),
+    "list_tagged": CheckedFunction("list_tagged", "its items with a tag, as slot `at` of items of `width` slots", "MEMORY", True),
     "list_slice": CheckedFunction("list_slice", "list[start:stop], both within bounds", "MEMORY", True),
     "list_append": CheckedFunction("list_append", "the place of one more item", "MEMORY", True),
     "list_insert": CheckedFunction("list_insert", "the place of one more item, before others", "MEMORY", True),

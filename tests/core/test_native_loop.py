@@ -198,6 +198,17 @@ def layout(array: np.ndarray, contiguous: bool) -> tuple[int, ...]:
     return slots[:n]
 
 
+def test_a_number_of_one_of_several_types():
+    item = ("either", 0, (("float", 1), ("int", 2), ("scalar", 1, F8)))
+    back = ("choose", 0, (("float", 1), ("int", 2), ("scalar", 1, F8)))
+    made = loop("nothing", (item,), (("return", back),), 3)
+    for value in (1.5, -7, np.float64(2.5)):
+        assert repr(made(value)) == repr(value)
+    for value in (True, 2**63, np.float32(1), None, 1j):
+        with pytest.raises(TypeError, match="does not fit a parameter of kind 'either'"):
+            made(value)
+
+
 def read_only(array: np.ndarray) -> np.ndarray:
     array.flags.writeable = False
     return array

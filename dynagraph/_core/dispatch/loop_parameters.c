@@ -1,7 +1,7 @@
 /* Parameters of native loops: from Python values to slots. No user code runs. */
 #include "loops.h"
 
-enum { P_INT, P_UINT, P_BOOL, P_FLOAT, P_COMPLEX, P_NONE, P_SCALAR, P_ARRAY, P_OBJECT, P_UNUSED, P_TUPLE, P_CHAR, P_TEXT, P_BYTES, P_LIST, P_GIVEN, P_GENERATOR, P_TWISTER, N_KINDS };
+enum { P_INT, P_UINT, P_BOOL, P_FLOAT, P_COMPLEX, P_NONE, P_SCALAR, P_ARRAY, P_OBJECT, P_UNUSED, P_TUPLE, P_CHAR, P_TEXT, P_BYTES, P_LIST, P_EITHER, P_GIVEN, P_GENERATOR, P_TWISTER, N_KINDS };
 
 /* s: slot; d: dtype; n: ndim; c: whether the last axis is contiguous; t: parts; w: slots of an item; i: an item; b: its box */
 static const dg_row_kind KINDS[N_KINDS] = {
@@ -19,6 +19,7 @@ static const dg_row_kind KINDS[N_KINDS] = {
     [P_CHAR] = {"char", "('char', slot)", "s"},
     [P_TEXT] = {"text", "('text', slot)", "s"},
     [P_BYTES] = {"bytes", "('bytes', slot)", "s"},
+    [P_EITHER] = {"either", "('either', slot, parts)", "st"}, /* which part it is, and that */
     /* the array that a call gave: it is kept, as one that the loop has made */
     [P_GIVEN] = {"given", "('given', slot, dtype, ndim, contiguous)", "sdnc"},
     /* a method of a random generator: its bits, as NumPy's functions take them; the state of one of Python's */
@@ -197,6 +198,16 @@ static int read_tuple(const dg_parameter *p, PyObject *object, dg_slot *state, d
     return 1;
 }
 
+static int read_either(const dg_parameter *p, PyObject *object, dg_slot *state, dg_loop_lists *lists)
+{
+    for (int k = 0; k < p->n_parts; ++k)
+        if (dg_parameter_read(&p->parts[k], object, state, lists)) {
+            state[p->slot].i = k;
+            return 1;
+        }
+    return 0;
+}
+
 static int read_char(PyObject *object, dg_slot *slot)
 {
     if (!PyUnicode_CheckExact(object) || PyUnicode_GET_LENGTH(object) != 1)
@@ -269,6 +280,7 @@ int dg_parameter_read(const dg_parameter *p, PyObject *object, dg_slot *state, d
     case P_TWISTER: return read_twister(object, slot);
     case P_OBJECT: slot->p = object; return 1;
     case P_TUPLE: return read_tuple(p, object, state, lists);
+    case P_EITHER: return read_either(p, object, state, lists);
     case P_CHAR: return read_char(object, slot);
     case P_TEXT: return dg_text_read(object, slot, lists);
     case P_BYTES: return read_bytes(object, slot);

@@ -499,6 +499,21 @@ static DG_UNUSED int dg_list_range(dg_stop *stop, int64_t start, int64_t n, int6
     return 0;
 }
 
+/* items of one slot, as those of several types are */
+static DG_UNUSED int dg_list_tagged(dg_stop *stop, char *list, int64_t width, int64_t tag, int64_t at, char **r)
+{
+    const int64_t n = DG_LIST(list)->length;
+    if (dg_list_new(stop, n, width, r))
+        return 1;
+    dg_slot *to = DG_LIST(*r)->items;
+    memset(to, 0, (size_t)(n * width) * sizeof *to);
+    for (int64_t k = 0; k < n; ++k) {
+        to[k * width].i = tag;
+        to[k * width + at] = DG_LIST(list)->items[k];
+    }
+    return 0;
+}
+
 static DG_UNUSED int dg_list_slice(dg_stop *stop, char *list, int64_t start, int64_t end, char **r)
 {
     int64_t width = DG_LIST(list)->width;

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -20,6 +21,7 @@ from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Executor, Function
 from dynagraph.frontend.executor.executor import Frame as CapturedFrame
+from dynagraph.frontend.loops import unions
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, refuse_iterators
 from dynagraph.frontend.loops.types import INT, NOTHING, SMALL_INT, Bound, Int, Items, Known, Null, Type, Value
@@ -145,7 +147,7 @@ class Builder:
         self.leaders: dict[int, frozenset[int]] = {}
         self.heads: dict[int, dict[int, frozenset[str]]] = {}
         self.plain: frozenset[str] = frozenset()  # cells of the function's that only comprehensions see
-        self.sites: dict[Any, Type] = {}  # the types of the items of lists that are empty at first, by where they are made
+        self.sites: Any = {}  # what is known of the types of lists' items
         self.on_parameter: Callable[[Any], Value] | None = None
         self.on_outside: Callable[[Any], Value] | None = None
         self.on_recursion: Callable[[Builder, Function, Program, dict[str, Value]], Value] | None = None
@@ -184,12 +186,32 @@ class Builder:
             try:
                 self._step(frame, instruction)
             except NotNative as refusal:
+                if self._parted():
+                    return
                 if not self._called_out(instruction, str(refusal)):
                     self._leave_to_python(str(refusal), instruction)
             except Break as stop:
                 self._leave_to_python(stop.detail or stop.reason.what, instruction)
             except Raised as raised:
                 self._leave_to_python(f"it raises {raised.value.kind.__name__}", instruction)
+
+    def _parted(self) -> bool:
+        """Whether a number of several types is on the stack: the instruction is done once more, in a version for each type."""
+        self.frames = [f.copy() for f in self.before]
+        stack = self.top.stack
+        at = next((k for k, v in enumerate(stack) if unions.is_mixed(v.type)), None)
+        if at is None:
+            return False
+        tests, values = unions.alternatives(stack[at])
+        for test, value in zip(tests, values):
+            then, otherwise = self.edge_after(partial(self._set_on_stack, at, value)), self.new_block()
+            self.end(Branch(test, then, otherwise))
+            self.block = otherwise
+        self.end(Jump(self.edge_after(partial(self._set_on_stack, at, values[-1]))))
+        return True
+
+    def _set_on_stack(self, at: int, value: Value) -> None:
+        self.top.stack[at] = value
 
     def _step(self, frame: Frame, instruction: Instruction) -> None:
         found = HANDLERS.get(instruction.op)

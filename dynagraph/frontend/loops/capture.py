@@ -114,7 +114,7 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
         return short
     if shared_iterator(frame, target.original, target.index_of):
         return NotMade(NOT_NATIVE["SHARED_ITERATOR"])
-    sites: dict[Any, Type] = {}
+    sites = lists.Sites()
     calls_out = frame.ip in loop_heads(frame.program)  # what comes before a loop is better as a graph
     frame.ex.elsewhere = _elsewhere(frame)
     calls_out = calls_out and not frame.ex.elsewhere
@@ -129,6 +129,8 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
         except fields.Carried as places:
             carried.add(places.places)
         except TooMany as refusal:
+            if sites.narrowed():
+                continue
             return NotMade(NOT_NATIVE["TOO_LARGE"], str(refusal))
         except (Break, Raised, Unsupported) as refusal:
             return NotMade(NOT_NATIVE["NOT_FOLLOWED"], getattr(refusal, "detail", "") or str(refusal))
@@ -251,7 +253,7 @@ def outline_at(frame: CapturedFrame) -> Outline | None:
 class Maker:
     """Makes a region of what follows in a frame."""
 
-    def __init__(self, frame: CapturedFrame, sites: dict[Any, Type], calls_out: bool, carried: fields.Fields):
+    def __init__(self, frame: CapturedFrame, sites: lists.Sites, calls_out: bool, carried: fields.Fields):
         self.frame = frame
         self.ex = frame.ex
         function = frame.function

@@ -14,7 +14,7 @@ import numpy as np
 from dynagraph.frontend.bytecode.decode import Instruction
 from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.kinds.values import Const, Number, Sequence
-from dynagraph.frontend.loops import calls, elements, iteration
+from dynagraph.frontend.loops import calls, elements, iteration, unions
 from dynagraph.frontend.loops.builder import Builder, handler, variable
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import LEAST, MOST, NotNative, as_int, describe, exact, number
@@ -42,6 +42,7 @@ from dynagraph.frontend.loops.types import (
     is_number,
     width_of,
 )
+from dynagraph.frontend.loops.unions import Either
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import from_numpy
 from dynagraph.ir.expr import Expr, call, const, var
@@ -59,6 +60,23 @@ class Settled(Exception):
         self.site, self.item = site, item
 
 
+class Sites(dict[Any, Type]):
+    """The types of the items of lists that are empty at first, or hold several, by where they are made.
+
+    `widens`: those that are put into a list of others are added to its types.
+    """
+
+    widens = True
+
+    def narrowed(self) -> bool:
+        """Whether there were several types, which now are left to Python."""
+        wide = self.widens and any(map(unions.is_mixed, self.values()))
+        if wide:
+            self.clear()
+            self.widens = False
+        return wide
+
+
 # -- types ---------------------------------------------------------------------------------------------------------------
 
 
@@ -68,7 +86,7 @@ def item_kind(kind: Type) -> Type:
         return INT
     if isinstance(kind, Tuple):
         return Tuple(tuple(map(item_kind, kind.items)))
-    if isinstance(kind, (Float, Complex, Bool, Scalar, Char, List)):
+    if isinstance(kind, (Float, Complex, Bool, Scalar, Char, List, Either)):
         return kind
     raise NotNative(f"a list of {describe(kind)}")
 
@@ -76,8 +94,8 @@ def item_kind(kind: Type) -> Type:
 def settled(kind: Type | None, sites: dict[Any, Type]) -> Type | None:
     """A type with what is known by now of lists that were empty."""
     if isinstance(kind, List):
-        item = kind.item or sites.get(kind.site)
-        return List(settled(item, sites), kind.site)
+        item = unions.common(kind.item, sites.get(kind.site)) if kind.item else sites.get(kind.site)
+        return List(settled(item or kind.item, sites), kind.site)
     if isinstance(kind, Tuple):
         items = [settled(i, sites) for i in kind.items]
         return Tuple(tuple(i for i in items if i is not None))
@@ -85,7 +103,7 @@ def settled(kind: Type | None, sites: dict[Any, Type]) -> Type | None:
 
 
 def _common(kinds: Iterable[Type | None]) -> Type | None:
-    """The one type of items; None: they have none, or several."""
+    """The type of items; None: they have none, or too many."""
     found: Type | None = None
     for kind in kinds:
         if kind is None:
@@ -93,7 +111,9 @@ def _common(kinds: Iterable[Type | None]) -> Type | None:
         if found is None or (isinstance(found, List) and found.item is None and isinstance(kind, List)):
             found = kind
         elif found != kind and not (isinstance(kind, List) and kind.item is None and isinstance(found, List)):
-            return None
+            found = unions.common(found, kind)
+            if found is None:
+                return None
     return found
 
 
@@ -167,6 +187,8 @@ def parameter_row(kind: Type | None, slot: int, box: Callable[[Type | None], Any
             rows.append(parameter_row(item, slot, box))
             slot += width_of(item)
         return ("tuple", tuple(rows))
+    if isinstance(kind, Either):
+        return ("either", slot, tuple(parameter_row(k, slot + kind.at(k), box) for k in kind.kinds))
     return (_ROWS[type(kind)], slot)
 
 
@@ -207,7 +229,7 @@ def load_items(b: Builder, items: Expr, index: Expr, kind: Type) -> Value:
 
 
 def _store(b: Builder, items: Expr, index: Expr, kind: Type, value: Value) -> None:
-    for (slot, part), given in zip(_slots(kind, items, index), value.parts):
+    for (slot, part), given in zip(_slots(kind, items, index), unions.held(value, kind).parts):
         b.emit(StoreSlot(slot, given, part == POINTER))
 
 
@@ -222,7 +244,10 @@ def _fitting(b: Builder, owner: Value, value: Value) -> Type:
         raise Settled(given.site, kind.item.item)
     if isinstance(kind.item, List) and kind.item.item is None and isinstance(given, List) and given.item is not None:
         raise Settled(kind.item.site, given.item)
-    if given != kind.item:
+    wider = unions.common(kind.item, given)
+    if wider != kind.item:
+        if wider is not None and b.sites.get(kind.site) != wider and b.sites.widens:
+            raise Settled(kind.site, wider)
         raise NotNative(f"{describe(value.type)} is put into a list of others")
     return kind.item
 
@@ -309,9 +334,10 @@ def made_of(b: Builder, items: list[Value]) -> Value:
     """``[...]``."""
     site = _site(b)
     kinds = {item_kind(i.type) for i in items}
-    if len(kinds) > 1:
+    found = unions.common_of(kinds) if kinds else None
+    if kinds and found is None:
         raise NotNative("a list of several types")
-    kind = settled(kinds.pop() if kinds else b.sites.get(site), b.sites)
+    kind = settled(unions.common(found, b.sites.get(site)) if kinds else b.sites.get(site), b.sites)
     owner = _pointer(b, "list_new", number(len(items)), number(width_of(kind)))
     if items and kind is not None:
         memory = items_of(b, owner)
@@ -339,7 +365,10 @@ def list_extend(b: Builder, i: Instruction) -> None:
         raise NotNative(f"{describe(owner.type)} is extended by {describe(values.type)}")
     for value in values.items():
         _fitting(b, owner, value)
-    _pointer(b, "list_extend", owner.only, made_of(b, values.items()).only)  # all of them at once, or none
+    made = made_of(b, values.items())
+    if made.type != owner.type:
+        raise NotNative("a list is extended by items of several types")
+    _pointer(b, "list_extend", owner.only, made.only)  # all of them at once, or none
 
 
 # -- operators -----------------------------------------------------------------------------------------------------------
@@ -351,16 +380,27 @@ def binary(b: Builder, symbol: str, left: Value, right: Value) -> Value:
         left, right = right, left
     if symbol == "*" and isinstance(left.type, List) and isinstance(right.type, (Int, Bool)):
         made = _pointer(b, "list_repeat", left.only, as_int(right))
-        site = _site(b)
         kind = left.type.item
         if kind is None:
             raise NotNative("an empty list is repeated")
-        return Value(List(kind, site), (made,))
+        return _widened(b, Value(List(kind, _site(b)), (made,)), unions.common(kind, b.sites.get(_site(b))))
     if symbol == "+" and isinstance(left.type, List) and isinstance(right.type, List):
-        if left.type.item is None or left.type != right.type:
-            raise NotNative("lists of several types are joined")
-        return Value(List(left.type.item, _site(b)), (_pointer(b, "list_concat", left.only, right.only),))
+        both = None if None in (left.type.item, right.type.item) else unions.common(left.type.item, right.type.item)
+        kind = both and unions.common(both, b.sites.get(_site(b)))
+        left, right = (_widened(b, v, kind) for v in (left, right))
+        return Value(List(kind, _site(b)), (_pointer(b, "list_concat", left.only, right.only),))
     raise NotNative(f"{symbol} of {describe(left.type)} and {describe(right.type)}")
+
+
+def _widened(b: Builder, owner: Value, kind: Type | None) -> Value:
+    """A list, or a new one whose items may be of more types."""
+    item = owner.type.item  # type: ignore[attr-defined]
+    if item == kind and kind is not None:
+        return owner
+    if not isinstance(kind, Either) or not is_number(item):
+        raise NotNative("lists of several types are joined")
+    given = number(width_of(kind)), number(kind.kinds.index(item)), number(kind.at(item))
+    return Value(List(kind, _site(b)), (_pointer(b, "list_tagged", owner.only, *given),))
 
 
 @means("in_place", List)

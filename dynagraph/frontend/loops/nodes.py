@@ -73,7 +73,8 @@ def do_natively(frame: CapturedFrame, compile: Compile) -> bool:
         return False
     varied = _varied(ex.graph, [variable for variables in ex.open_levels for variable in variables])
     deadline.leave(WORTH)
-    sites: dict[Any, Any] = {}
+    sites = lists.Sites()
+    sites.widens = False
     for _ in range(MOST_SITES):
         maker = Maker(frame, sites, False, fields.Fields())
         try:

@@ -52,6 +52,7 @@ from dynagraph.frontend.loops.types import (
     Zip,
     width_of,
 )
+from dynagraph.frontend.loops.unions import Either
 from dynagraph.frontend.loops.words import UInt, Wide
 from dynagraph.ir.expr import Expr
 from dynagraph.ir.ops import OPS
@@ -129,10 +130,8 @@ class _State:
     def box(self, value: Value) -> Box:
         kind = value.type
         found = _NUMBERS.get(type(kind))
-        if found is not None:
-            return (found, self.slot(value.only))
-        if isinstance(kind, Scalar):
-            return ("scalar", self.slot(value.only), kind.dtype.numpy)
+        if found is not None or isinstance(kind, Scalar):
+            return _number_box(kind, self.slot(value.only))
         if isinstance(kind, Nothing):
             return ("none",)
         if isinstance(kind, Known):
@@ -170,6 +169,9 @@ class _State:
             return ("call", begun, (self.box(Value(kind.function, value.parts[:n])), iterator))
         if isinstance(kind, Char):
             return ("char", self.slot(value.only))
+        if isinstance(kind, Either):
+            tag, *slots = (self.slot(p) for p in value.parts)
+            return ("choose", tag, tuple(_number_box(k, slots[kind.at(k) - 1]) for k in kind.kinds))
         if isinstance(kind, Held):
             return ("owned", self.slot(value.only))
         return self.iterator(kind, value)
@@ -238,6 +240,10 @@ def item_box(kind: Type | None) -> Box:
 
 def _no_argument(value: Any) -> int:
     raise AssertionError(f"an item of a list is {value!r}")
+
+
+def _number_box(kind: Type, slot: int) -> Box:
+    return ("scalar", slot, kind.dtype.numpy) if isinstance(kind, Scalar) else (_NUMBERS[type(kind)], slot)
 
 
 _NUMBERS = {Int: "int", Float: "float", Complex: "complex", Bool: "bool"}

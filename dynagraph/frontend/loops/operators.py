@@ -154,6 +154,8 @@ def to_dtype(b: Builder, value: Value, dtype: DType) -> Expr:
 def as_stored(b: Builder, value: Value, dtype: DType) -> Expr:
     """A number as NumPy casts it where it is stored; the exit where Python raises."""
     kind = value.type
+    if not is_number(kind):
+        raise NotNative(f"{describe(kind)} is stored")
     if isinstance(kind, Complex) and not dtype.is_complex:
         raise NotNative("a complex number is stored in an array of real ones")
     if isinstance(kind, Scalar) and kind.dtype.is_complex and not dtype.is_complex:

@@ -148,7 +148,7 @@ def members(x, given):
     seen, nothing, pairs = {0, 1, 2.5, "a", None, (1, 2), -3}, set(), {(1, 2.5), (0, 0), (1, 2, 3)}
     found = []
     for k, v in enumerate(x):
-        code = (v in seen) + 2 * (v not in given) + 4 * (v in nothing) + 8 * ((k % 2, v) in pairs) + 16 * (k in frozenset((0, 3)))
+        code = (v in seen) + 2 * (v not in given) + 4 * (v in nothing) + 8 * ((k % 2, v) in pairs) + 16 * (k in {0, 3})
         found.append(code + 32 * ((k, (k, v)) in pairs) + 64 * (k in seen))
     return found
 
