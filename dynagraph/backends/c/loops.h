@@ -27,6 +27,16 @@ DG_INLINE int dg_int_mod(int64_t a, int64_t b, int64_t *r)
 {
     if (b == 0 || (b == -1 && a == INT64_MIN))
         return 1;
+    if (!__builtin_constant_p(b) && b > 0) { /* neighbours that go round, (i + 1) % n, need no division */
+        if (a >= 0 && (uint64_t)a < 2 * (uint64_t)b) {
+            *r = a - (a >= b ? b : 0);
+            return 0;
+        }
+        if (a < 0 && a >= -b) {
+            *r = a + b;
+            return 0;
+        }
+    }
     int64_t m = a % b;
     *r = m + (((m != 0) & ((m ^ b) < 0)) ? b : 0);
     return 0;

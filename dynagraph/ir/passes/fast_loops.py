@@ -16,7 +16,7 @@ from typing import cast
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Found, Holds, Near, Turns, as_invariant, moderate
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Below, Found, Holds, Near, Turns, as_invariant, moderate
 from dynagraph.ir.region_loops import Dominators, Loop, innermost_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     CHECKED,
@@ -303,6 +303,9 @@ class Copy:
 
     def _prove_position(self, i: Position, operands: list[Found]) -> None:
         index, extent = operands
+        if isinstance(index, Below) and index.extent == extent:  # the remainder's divisor is tested
+            self.proven[i] = Set(i.name, i.index)
+            return
         place = self.turns.results[i]
         if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr) or not isinstance(place, IntExpr):
             return

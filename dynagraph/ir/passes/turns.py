@@ -43,14 +43,21 @@ class Near:
 
 
 @dataclass(frozen=True)
+class Below:
+    """From 0 on, and below `extent` where that is above zero: a remainder."""
+
+    extent: IntExpr
+
+
+@dataclass(frozen=True)
 class Holds:
     """True where each of `parts` is above zero."""
 
     parts: tuple[IntExpr, ...]
 
 
-# an int; another value that the loop does not change; a comparison; or None
-Found = Union[IntExpr, Expr, Near, Holds, None]
+# an int; another value that the loop does not change; bounds of an int; a comparison; or None
+Found = Union[IntExpr, Expr, Near, Below, Holds, None]
 
 
 class Turns:
@@ -157,10 +164,11 @@ class Turns:
         return self._pure(i) if isinstance(i, Checked) and i.function in PURE else None
 
     def _pure(self, i: Checked) -> Found:
-        """A function of what the loop does not change."""
+        """A function of what the loop does not change, or a remainder by that."""
         operands = [as_invariant(a) for a in self.operands[i]]
         if None in operands:
-            return None
+            divisor = self.operands[i][-1]
+            return Below(divisor) if i.function == "int_mod" and operands[1] and isinstance(divisor, IntExpr) else None
         made = Expr("checked", tuple(operands), self.region.variables[i.name], (i.function, i.args[: len(i.args) - len(operands)]))  # type: ignore[arg-type]
         return self._named(made) if made.dtype is dtypes.int64 else made
 

@@ -83,3 +83,36 @@ def test_innermost_loops_have_copies_without_checks(function: Callable) -> None:
     compiled(np.ones((30, 30)), np.ones((4, 30)), 25)
     innermost = compiled.programs[0].loops[-1]
     assert "fast copy without checks" in innermost and "how often" not in innermost
+
+
+def goes_round(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    total = 0.0
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            total += x[(i + 1) % x.shape[0], (j - 1) % x.shape[1]] * x[(2 * i) % n, j]
+        total -= x[(i * n) % len(x), 0] + x[(i - n) % n, 0]
+    return total
+
+
+def test_indices_that_go_round() -> None:
+    compiled, rng = dg.compile(goes_round), np.random.default_rng(0)
+    for shape in ((20, 30), (20, 1), (9, 9), (1, 12), (0, 4), (4, 0)):
+        x = rng.random(shape)
+        for n in (1, 5, 9, 20, 21, -3, -20, 0):
+            assert outcome(compiled, x, x, n) == outcome(goes_round, x, x, n), (shape, n)
+    assert compiled.stats.fallbacks == 0
+
+
+def test_remainders_of_all_signs() -> None:
+    def plain(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        for i in range(len(a)):
+            for j in range(len(b)):
+                out[i, j] = int(a[i]) % int(b[j])
+
+    most = 2**63 - 1
+    a = np.array([0, 1, -1, 5, -5, 7, 100, most, most - 1, -most, -most - 1, 2**62, -(2**62)])
+    b = np.array([1, -1, 2, 3, -3, 5, 7, most, -most, -most - 1, 2**62, 2**62 + 1])
+    want, got = np.zeros((len(a), len(b)), dtype=np.int64), np.zeros((len(a), len(b)), dtype=np.int64)
+    plain(a, b, want)
+    dg.compile(plain)(a, b, got)
+    np.testing.assert_array_equal(got, want)
