@@ -200,11 +200,14 @@ static int read_tuple(const dg_parameter *p, PyObject *object, dg_slot *state, d
 
 static int read_either(const dg_parameter *p, PyObject *object, dg_slot *state, dg_loop_lists *lists)
 {
-    for (int k = 0; k < p->n_parts; ++k)
-        if (dg_parameter_read(&p->parts[k], object, state, lists)) {
+    for (int k = 0; k < p->n_parts; ++k) {
+        const dg_parameter *part = &p->parts[k];
+        if (dg_parameter_read(part, object, state, lists)) {
             state[p->slot].i = k;
             return 1;
         }
+        memset(&state[part->slot], 0, (size_t)part->width * sizeof *state); /* items are compared as a whole */
+    }
     return 0;
 }
 

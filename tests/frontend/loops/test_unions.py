@@ -132,3 +132,22 @@ def test_nothing_leaves_the_loop(function: Callable) -> None:
     for _ in range(2):
         compiled(*args)
     assert not compiled.stats.side_exits and not compiled.stats.breaks
+
+
+def doubled(items, places):
+    for k in range(len(places)):
+        items[places[k]] = items[places[k]] * 2
+    return len(items)
+
+
+def test_items_that_stay_are_the_same_objects() -> None:
+    compiled = dg.compile(doubled, backend="c")
+    places = np.resize([1, 3, 4], 12)
+    for n in (9, 12):
+        items = [10**6 + 1, True, 1e9, 0.5, 7, *range(500, 500 + n), 2.0]
+        want, held = list(items), list(items)
+        doubled(want, places)
+        compiled(items, places)
+        assert [(type(v), v) for v in items] == [(type(v), v) for v in want]
+        assert all(a is b for k, (a, b) in enumerate(zip(items, held)) if k not in (1, 3, 4))
+    assert not compiled.stats.side_exits and not compiled.stats.fallbacks
