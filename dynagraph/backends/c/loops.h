@@ -10,6 +10,14 @@ int memcmp(const void *, const void *, size_t);
 #define DG_INLINE static inline __attribute__((always_inline, unused))
 #define DG_UNUSED __attribute__((unused))
 
+/* tuned for some processors, gcc keeps ints in vector registers where others run out, and each use then takes a slow move.  Before
+   gcc 9, functions that are always inlined have to be tuned as their callers are */
+#if defined(__x86_64__) && defined(__GNUC__) && __GNUC__ >= 9 && !defined(__clang__)
+#define DG_LOOP __attribute__((target("tune=generic")))
+#else
+#define DG_LOOP
+#endif
+
 DG_INLINE int dg_add_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_add_overflow(a, b, r); }
 DG_INLINE int dg_sub_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_sub_overflow(a, b, r); }
 DG_INLINE int dg_mul_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_mul_overflow(a, b, r); }

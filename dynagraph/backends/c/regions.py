@@ -223,12 +223,12 @@ class _Printer:
     def signature(self) -> str:
         given = "dg_slot *state, const dg_runtime *rt, dg_stop *stop"
         if self.name:
-            return f"static int32_t {self.name}({given})"
+            return f"DG_LOOP static int32_t {self.name}({given})"
         if not self.is_function:
-            return f"int32_t {FUNCTION}({given})"
+            return f"DG_LOOP int32_t {FUNCTION}({given})"
         arguments = "".join(f", {self._type(self.region.variables[a])} {a}" for a in self.region.arguments)
         log = ", dg_log *log" if self.whole.keeps else ""
-        return f"static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{log}{arguments})"
+        return f"DG_LOOP static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{log}{arguments})"
 
     def _declare(self) -> None:
         by_type: dict[str, list[str]] = {}
