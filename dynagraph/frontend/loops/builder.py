@@ -154,6 +154,7 @@ class Builder:
         self.recursives: Any = None  # functions that call themselves
         self.on_refusal: Callable[[Builder, Instruction, str], bool] | None = None  # whether it has had Python do an instruction
         self.n_calls_out = 0
+        self.may_stay: set[Any] = set()  # lists that were given, which Python may keep
         self.on_generator: Callable[[Any, str], Expr] | None = None  # the bits of a generator, by a method of its
         self.on_text: Callable[[Any], Value] | None = None  # a string of the code's, as one that is given
         self.fields: Any = None  # attributes and dict items that are variables
@@ -423,6 +424,12 @@ class Builder:
     def leave_with(self, value: Value) -> None:
         """The captured function's return."""
         self.end(Leave(self.exit_of(Way([], returned=value))))
+
+    def is_in_loop(self) -> bool:
+        """Whether the captured function's instruction is one of a loop."""
+        frame = self.before[0]
+        ahead = frame.program.instructions[frame.ip :]
+        return any(i.op in JUMPS and i.value <= frame.ip for i in ahead)
 
     # -- the stack ----------------------------------------------------------------------------------------------------------
     @property

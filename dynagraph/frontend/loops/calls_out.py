@@ -44,6 +44,7 @@ from dynagraph.frontend.loops.types import (
     Int,
     Known,
     List,
+    PythonList,
     RangeObject,
     Scalar,
     Slice,
@@ -189,6 +190,8 @@ def _asked_call(i: Instruction, operands: list[Value]) -> Type | None:
         function = second if first.type == NULL else first
     else:  # a method of the second
         return None
+    if isinstance(function.type, Bound) and isinstance(function.type.owner, PythonList):
+        return NOTHING if function.type.name == "append" and len(args) == 1 else None
     asked = _asked_function(function, args)
     if asked is None:
         return None

@@ -16,7 +16,7 @@ import numpy as np
 from dynagraph.doors.numpy import Unsupported
 from dynagraph.frontend.bytecode.decode import Instruction
 from dynagraph.frontend.bytecode.liveness import loop_heads
-from dynagraph.frontend.bytecode.resume import Target
+from dynagraph.frontend.bytecode.resume import Target, stack_effect
 from dynagraph.frontend.executor.breaks import Break, Reason
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Frame as CapturedFrame
@@ -43,9 +43,12 @@ from dynagraph.frontend.loops.types import (
     NULL,
     SMALL_INT,
     Array,
+    Bound,
     Bytes,
     Enumerate,
     Known,
+    List,
+    PythonList,
     Range,
     Rows,
     Scalar,
@@ -119,11 +122,14 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
     frame.ex.elsewhere = _elsewhere(frame)
     calls_out = calls_out and not frame.ex.elsewhere
     carried = fields.Fields()
+    stay: dict[Any, bool] = {}  # lists that are Python's
     for _ in range(MOST_SITES):
         try:
-            made = Maker(frame, sites, calls_out, carried).made()
+            made = Maker(frame, sites, calls_out, carried, stay).made()
         except _SharedState:
             calls_out = False
+        except lists.Stays as found:
+            stay[found.site] = found.stays
         except lists.Settled as found:
             sites[found.site] = found.item
         except fields.Carried as places:
@@ -136,7 +142,8 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
             return NotMade(NOT_NATIVE["NOT_FOLLOWED"], getattr(refusal, "detail", "") or str(refusal))
         else:
             if not calls_worthwhile(made.region):
-                calls_out = False
+                calls_out = any(stay.values())  # it may be what the appends cost
+                stay = dict.fromkeys(stay, False)
                 continue
             if loops(made.region):
                 return made
@@ -253,8 +260,16 @@ def outline_at(frame: CapturedFrame) -> Outline | None:
 class Maker:
     """Makes a region of what follows in a frame."""
 
-    def __init__(self, frame: CapturedFrame, sites: lists.Sites, calls_out: bool, carried: fields.Fields):
+    def __init__(
+        self,
+        frame: CapturedFrame,
+        sites: lists.Sites,
+        calls_out: bool,
+        carried: fields.Fields,
+        stay: dict[Any, bool] | None = None,
+    ):
         self.frame = frame
+        self.stay = stay if stay is not None and calls_out else None
         self.ex = frame.ex
         function = frame.function
         start = Frame(frame.program, function, frame, frame.ip)
@@ -430,10 +445,15 @@ class Maker:
     def list(self, value: Any, kind: Type | None) -> Value:
         """A list as a parameter, where native code takes its items."""
         kind = lists.settled(kind, self.builder.sites)
+        is_fresh = isinstance(value, Sequence) and value.source is None and not any(isinstance(v, Sequence) for v in value.items)
+        if self.stay is not None and is_fresh and isinstance(kind, List):
+            if self.stay.get(kind.site):
+                return Value(PythonList(value, kind.site))
+            if kind.site not in self.stay:
+                self.builder.may_stay.add(kind.site)
         if kind is None:
             return Value(Known(self.ex.resolve(value)))
         self.loop.region.holds_gil = True
-        is_fresh = isinstance(value, Sequence) and value.source is None and not any(isinstance(v, Sequence) for v in value.items)
         self.shares_state = self.shares_state or not is_fresh
         if self.shares_state and self.loop.calls_out:
             raise _SharedState
@@ -441,6 +461,8 @@ class Maker:
 
     def call_out(self, b: Builder, i: Instruction, reason: str) -> bool:
         row = None if self.shares_state else call_out(b, i, self.argument_of)
+        if row is None and b.is_in_loop():
+            _let_go_of_lists(b, i)
         if row is not None:
             self.loop.calls_out.append(row)
             self.loop.calls_at.append(Way(b.before, reason=reason).at_rest())
@@ -529,6 +551,15 @@ class Maker:
             if inner_ and not any(isinstance(v.type, Known) for v in inner_):
                 return Value(Zip(tuple(v.type for v in inner_)), tuple(p for v in inner_ for p in v.parts))
         return Value(Known(value))
+
+
+def _let_go_of_lists(b: Builder, i: Instruction) -> None:
+    """A list that Python does more with than to append to it, in each turn, is better a native one."""
+    taken, _ = stack_effect(i) or (0, 0)
+    for value in b.before[-1].stack[-taken:] if taken else ():
+        kind = value.type.owner if isinstance(value.type, Bound) else value.type
+        if isinstance(kind, PythonList):
+            raise lists.Stays(kind.site, False)
 
 
 def loops(region: Region) -> bool:

@@ -23,6 +23,7 @@ from dynagraph.frontend.loops.types import (
     Char,
     Known,
     List,
+    PythonList,
     Slice,
     Tuple,
     Value,
@@ -350,6 +351,8 @@ def delete_subscr(b: Builder, i: Instruction) -> None:
 
 
 def attribute(b: Builder, owner: Value, name: str) -> Value:
+    if isinstance(owner.type, PythonList):
+        return Value(Bound(name, owner.type))
     if isinstance(owner.type, Known):
         return fields.attribute(b, owner.type.value, name)
     owner = new_arrays.settled(b, owner)

@@ -77,6 +77,13 @@ class Sites(dict[Any, Type]):
         return wide
 
 
+class Stays(Exception):
+    """Whether a list that was given stays Python's: the loop is compiled again."""
+
+    def __init__(self, site: Any, stays: bool):
+        self.site, self.stays = site, stays
+
+
 # -- types ---------------------------------------------------------------------------------------------------------------
 
 
@@ -326,7 +333,13 @@ def delete_item(b: Builder, owner: Value, key: Value) -> None:
 
 
 def append(b: Builder, owner: Value, value: Value) -> None:
-    kind = _fitting(b, owner, value)
+    try:
+        kind = _fitting(b, owner, value)
+    except NotNative:
+        site = owner.type.site  # type: ignore[attr-defined]
+        if site in b.may_stay and b.is_in_loop():
+            raise Stays(site, True) from None
+        raise
     _store(b, _pointer(b, "list_append", owner.only), number(0), kind, value)
 
 

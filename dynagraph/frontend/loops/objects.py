@@ -39,6 +39,7 @@ from dynagraph.frontend.loops.types import (
     ListItems,
     Nothing,
     Null,
+    PythonList,
     Range,
     RangeObject,
     Rows,
@@ -136,6 +137,8 @@ class _State:
             return ("none",)
         if isinstance(kind, Known):
             return self.known(kind)
+        if isinstance(kind, PythonList):
+            return ("parameter", self.argument_of(kind.value))
         if isinstance(kind, Array):
             return self.array(value)
         if isinstance(kind, Tuple):

@@ -470,5 +470,6 @@ def describe(kind: Type) -> str:
         held = getattr(kind.value, "value", None)
         return f"a {type(held if held is not None else kind.value).__name__.lower()}"
     names = {"Int": "an int", "Float": "a float", "Nothing": "None", "Bool": "a bool", "Complex": "a complex number"}
+    names["PythonList"] = "a list"
     name = type(kind).__name__
     return names.get(name, f"{'an' if name[0] in 'AEIOU' else 'a'} {name.lower()}")

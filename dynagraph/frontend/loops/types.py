@@ -147,6 +147,20 @@ class Known(Type):
         return hash(_key(self.value))
 
 
+@dataclass(frozen=True, eq=False)
+class PythonList(Type):
+    """A list that stays Python's: the loop appends to it, by calls out, and does nothing else with it.  `value`: the executor's."""
+
+    value: Any
+    site: Any
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PythonList) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
 def _key(value: Any) -> tuple[Any, ...]:
     if not isinstance(value, Const):
         return "value", id(value)
