@@ -276,6 +276,23 @@ class Rows(Iterator):
         return iterator_at, (self.array, Const(self.position))
 
 
+class RowsBackwards(Rows):
+    """``reversed`` of an array, which may change meanwhile: over the rows of a view that is turned around."""
+
+    def __init__(self, frame: Frame, owner: Array, length: int):
+        view = frame.ex.call_door(operator_door("getitem"), [owner, Const(slice(None, None, -1))])
+        super().__init__(view, length)  # type: ignore[arg-type]
+        self.owner = owner
+
+    def rebuilt(self) -> Rebuilt:
+        return turned_rows_at, (self.owner, Const(self.position))
+
+
+def turned_rows_at(owner: Any, position: int) -> Any:
+    """``reversed(owner)``, after so many rows."""
+    return reversed_at(owner, len(owner) - 1 - position)
+
+
 class Flat(Iterator):
     """``array.flat``: over all elements, in C order."""
 

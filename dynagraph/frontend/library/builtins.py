@@ -24,9 +24,11 @@ from dynagraph.frontend.kinds.iterators import (
     Flat,
     Map,
     Reversed,
+    RowsBackwards,
     SymbolicNumbers,
     Until,
     Zip,
+    length_of,
     listed,
 )
 from dynagraph.frontend.kinds.lookup import MISSING, call_special, in_mro, special
@@ -386,6 +388,12 @@ def _reversed(frame: Frame, value: Any) -> Value:
     if isinstance(value, Sequence) and value.kind in (list, tuple):
         length(frame.ex, value)
         return born(frame, Backwards(value))
+    if isinstance(value, Array) and value.is_scalar:
+        throw(TypeError(f"'numpy.{type_of(frame, value).__name__}' object is not reversible"))
+    if isinstance(value, Array):
+        if value.node.ndim == 0:
+            throw(TypeError("len() of unsized object"))
+        return born(frame, RowsBackwards(frame, value, length_of(frame, value)))
     return born(frame, Reversed(items_of(frame, value)[::-1]))
 
 
