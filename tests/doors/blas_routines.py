@@ -8,7 +8,7 @@ Prints the routines' processor, how many products were compared, and a line for 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +62,17 @@ def batches(cases: list, size: int) -> list[list]:
     return [cases[at : at + size] for at in range(0, len(cases), size)]
 
 
+def repeated(function: Callable) -> Callable:
+    """The product in a native loop."""
+
+    def loop(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        for _ in range(12):
+            found = function(x, y)
+        return found
+
+    return loop
+
+
 def main() -> None:
     compared = 0
     differing = []
@@ -80,11 +91,20 @@ def main() -> None:
                     if got.tobytes() != want.tobytes():
                         differing.append(case)
                 assert [p.executable is not None for p in compiled.programs] == [True], compiled.stats
+    for dtype in ("f4", "f8"):
+        for name in ("dot", "matmul"):
+            loop = repeated(getattr(np, name))
+            compiled = dg.compile(loop, backend="c", dynamic=True)
+            for case, x, y in pairs(dtype, name):
+                compared += 1
+                if compiled(x, y).tobytes() != loop(x, y).tobytes():
+                    differing.append(f"{case}, in a loop")
+            assert compiled.stats.compiles and not compiled.stats.breaks, compiled.stats
     found = find_blas()
     print(found.core if found else "no BLAS", compared)
     print(*differing, sep="\n", end="" if not differing else "\n")
 
 
 if __name__ == "__main__":
-    with dg.config.override(strict=True):
+    with dg.config.override(strict=True, compile_budget=None, stay_eager=False, entry_limit=999):
         main()

@@ -46,6 +46,45 @@ static DG_UNUSED int dg_layout(int64_t size, int64_t rows, int64_t columns, int6
     }
 DG_DEFINE_LOOP_MATMUL(f64, double)
 DG_DEFINE_LOOP_MATMUL(f32, float)
+
+static DG_UNUSED int dg_in_one_piece(int64_t size, int64_t rows, int64_t columns, int64_t by_row, int64_t by_column)
+{
+    return (by_column == size && by_row == columns * size) || (by_row == size && by_column == rows * size);
+}
+
+/* as np.dot, which copies a part of a matrix before it multiplies it by a vector: gemv rounds otherwise where rows are apart */
+#define DG_DEFINE_LOOP_DOT(suffix, T)                                                                                        \
+    static T *dg_packed_##suffix(const char *from, int64_t rows, int64_t columns, int64_t by_row, int64_t by_column)         \
+    {                                                                                                                        \
+        T *made = malloc((size_t)(rows * columns) * sizeof(T));                                                    \
+        for (int64_t i = 0; made && i < rows; ++i)                                                                           \
+            for (int64_t j = 0; j < columns; ++j)                                                                            \
+                made[i * columns + j] = *(const T *)(from + i * by_row + j * by_column);                                     \
+        return made;                                                                                                         \
+    }                                                                                                                        \
+    static DG_UNUSED int dg_loop_matmul_of_dot_##suffix(const dg_runtime *rt, char *c, int64_t m, int64_t n, int64_t k,      \
+                                                        int64_t a_ndim, char *a, int64_t a0, int64_t a1,                     \
+                                                        int64_t b_ndim, char *b, int64_t b0, int64_t b1)                     \
+    {                                                                                                                        \
+        const int64_t size = sizeof(T);                                                                                      \
+        T *made = NULL;                                                                                                      \
+        int done;                                                                                                            \
+        if (b_ndim == 1 && m > 0 && k > 1 && !dg_in_one_piece(size, m, k, a0, a1)) {                                         \
+            if (!(made = dg_packed_##suffix(a, m, k, a0, a1)))                                                               \
+                return 0;                                                                                                    \
+            done = dg_loop_matmul_##suffix(rt, c, m, n, k, a_ndim, (char *)made, k * size, size, b_ndim, b, b0, b1);         \
+        } else if (a_ndim == 1 && n > 0 && k > 1 && !dg_in_one_piece(size, k, n, b0, b1)) {                                  \
+            if (!(made = dg_packed_##suffix(b, k, n, b0, b1)))                                                               \
+                return 0;                                                                                                    \
+            done = dg_loop_matmul_##suffix(rt, c, m, n, k, a_ndim, a, a0, a1, b_ndim, (char *)made, n * size, size);         \
+        } else {                                                                                                             \
+            done = dg_loop_matmul_##suffix(rt, c, m, n, k, a_ndim, a, a0, a1, b_ndim, b, b0, b1);                            \
+        }                                                                                                                    \
+        free(made);                                                                                                          \
+        return done;                                                                                                         \
+    }
+DG_DEFINE_LOOP_DOT(f64, double)
+DG_DEFINE_LOOP_DOT(f32, float)
 #endif
 
 #define DG_AT(T, p, k, step) (*(const T *)((p) + (k) * (step)))

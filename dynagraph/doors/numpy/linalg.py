@@ -13,6 +13,7 @@ from dynagraph.doors.numpy.arguments import (
     as_index,
     flag,
     is_contiguous,
+    is_fortran,
     numpy_error,
     only,
     ravel,
@@ -100,8 +101,20 @@ def _dot(b: Builder, x: Node, y: Node) -> Node:
     if x.ndim == 0 or y.ndim == 0:
         return _scaled(b, x, y)
     if y.ndim == 1 or (x.ndim <= 2 and y.ndim == 2):
+        if x.ndim == 2 and (y.ndim == 1 or y.shape[1] == 1):
+            x = _in_one_piece(b, x)
+        elif y.ndim == 2 and (x.ndim == 1 or x.shape[0] == 1):
+            y = _in_one_piece(b, y)
         return _in_c_order(b, _matmul(b, x, y))
     return _contract(b, x, y, [x.ndim - 1], [y.ndim - 2])
+
+
+def _in_one_piece(b: Builder, matrix: Node) -> Node:
+    """A matrix that ``np.dot`` multiplies by a vector.  It copies parts of others first; where rows are apart gemv may round in
+    another order.
+    """
+    stays = 1 in matrix.shape or is_contiguous(b, matrix) or is_fortran(b, matrix)
+    return matrix if stays else b.call("copy", matrix)
 
 
 numpy_method("dot")(dot)

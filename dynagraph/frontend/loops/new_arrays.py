@@ -176,7 +176,7 @@ def product(b: Builder, left: Value, right: Value, copies: str | None = None) ->
         number(len(left.sizes)), left.data, left.strides[0], left.strides[-1],
         number(len(right.sizes)), right.data, right.strides[0], right.strides[-1],
     )  # fmt: skip
-    b.require(Expr("matmul", args, dtypes.bool_, dtype.suffix))
+    b.require(Expr("matmul", args, dtypes.bool_, dtype.suffix if copies is None else f"of_dot_{dtype.suffix}"))
     return made
 
 
