@@ -52,6 +52,10 @@ def of_large_temporaries(rng: np.random.Generator) -> list[Case]:
     return [(lambda x, y: (x.T * 2 + y).sum(axis=0), (numbers(rng, 190, 190), numbers(rng, 190, 190))) for _ in range(2)]
 
 
+def of_reversed_arrays(rng: np.random.Generator) -> list[Case]:
+    return [(lambda x, y: x[::-1] @ y, (numbers(rng, 37), numbers(rng, 37))) for _ in range(N)]
+
+
 def of_casts(rng: np.random.Generator) -> list[Case]:
     """Of many magnitudes: others are added up exactly."""
     wide = [(numbers(rng, 20_000) * 10.0 ** rng.integers(-12, 12, 20_000)).astype("float32") for _ in range(N)]
@@ -63,6 +67,7 @@ MEASURED: dict[str, tuple[Callable[[np.random.Generator], list[Case]], str, bool
     "`x[mask].sum()`": (of_chosen, "c", False),
     "`subtract.reduce` of float16": (of_halves, "c", False),
     "`einsum` that is not a matrix product": (of_complex_numbers, "c", True),
+    "`@` of reversed arrays": (of_reversed_arrays, "c", False),
     "sums of transcendental functions": (of_functions, "c", False),
     "a temporary of 256 KiB or more": (of_large_temporaries, "c", False),
     "CUDA, the `numpy` backend's buffered casts": (of_casts, "numpy", False),

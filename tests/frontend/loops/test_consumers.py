@@ -116,6 +116,16 @@ def products_by_a_local_function(n):
     return u
 
 
+def sums_by_a_local_function(n):
+    def weight(i, j):
+        return 1.0 / ((i + j) * (i + j + 1) // 2 + i + 1)
+
+    u, t = [1.0] * n, []
+    for k in range(2 * n):
+        t.append(sum(weight(k, j) * u[j] for j in range(n)))
+    return t
+
+
 def local_function_that_leaves(n, m):
     def quotient(i, j):
         return (i + 1) / (j - m)
@@ -155,6 +165,7 @@ CASES: list[tuple[Callable, list[tuple]]] = [
     (lists_of_generators, [(12,), (0,)]),
     (queens, [(6,), (5,), (1,)]),
     (products_by_a_local_function, [(40,), (0,), (1,), (90,)]),
+    (sums_by_a_local_function, [(40,), (0,), (1,), (90,)]),
     (local_function_that_leaves, [(30, 100), (30, 20), (0, 5), (30, 2)]),
     (local_function_that_changes, [(12,), (1,), (0,)]),
 ]
@@ -165,7 +176,7 @@ def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
 
 
-@pytest.mark.parametrize("function", [primes, queens, extremes, sums_of_floats, products_by_a_local_function])
+@pytest.mark.parametrize("function", [primes, queens, extremes, sums_of_floats, sums_by_a_local_function])
 def test_are_native_at_once(function: Callable) -> None:
     calls = next(calls for f, calls in CASES if f is function)
     compiled = dg.compile(function, backend="c")

@@ -45,6 +45,18 @@ def counted(n):
     return out, best, [v * 2 for v in out], [-v for v in out[::-1]]
 
 
+def halved(n):
+    """Ints, of which some become floats."""
+    out = [0] * n
+    for k in range(n):
+        out[k] = k // 2 if k % 2 else k / 4
+    best = out[-1]
+    for v in out:
+        if v > best:
+            best = v
+    return out, best
+
+
 def chosen(x):
     """Each use of an item, and what it then is."""
     items, found = [x[0], 1, 2.5], []
@@ -109,6 +121,7 @@ CASES: list[tuple[Callable, list[tuple]]] = [
     (joined, [(np.resize(ODD, 20)[::-1] + 1, 20), (np.ones(3), 1), (np.arange(1, 12), 11), (np.ones(12, "f4"), 12)]),
     (padded, [(np.resize(ODD, 20),), (np.zeros(3),), (np.zeros(0),), (np.arange(12),), (np.arange(12, dtype="f4"),)]),
     (counted, [(20,), (1,), (0,)]),
+    (halved, [(20,), (1,), (0,)]),
     (chosen, [(np.resize([1.5, 2.0, -3.25, 1e3], 20),), (np.arange(20),), ([0.5] * 20,), (np.resize(ODD, 12),)]),
     (stored, [(np.arange(12.0), np.zeros(9)), (np.arange(12.0), np.zeros(30, int)), (np.arange(4), np.zeros(0)), (np.ones(0), [])]),
     (pairs, [(np.arange(20.0),), (np.arange(20),), (np.zeros(12),)]),
@@ -124,7 +137,7 @@ def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
 
 
-@pytest.mark.parametrize("function", [joined, padded, counted, pairs])
+@pytest.mark.parametrize("function", [joined, padded, halved, pairs])
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_nothing_leaves_the_loop(function: Callable) -> None:
     compiled = dg.compile(function, backend="c")
