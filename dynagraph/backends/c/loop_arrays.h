@@ -56,7 +56,7 @@ static DG_UNUSED int dg_in_one_piece(int64_t size, int64_t rows, int64_t columns
 #define DG_DEFINE_LOOP_DOT(suffix, T)                                                                                        \
     static T *dg_packed_##suffix(const char *from, int64_t rows, int64_t columns, int64_t by_row, int64_t by_column)         \
     {                                                                                                                        \
-        T *made = malloc((size_t)(rows * columns) * sizeof(T));                                                    \
+        T *made = malloc((size_t)(rows * columns) * sizeof(T));                                                              \
         for (int64_t i = 0; made && i < rows; ++i)                                                                           \
             for (int64_t j = 0; j < columns; ++j)                                                                            \
                 made[i * columns + j] = *(const T *)(from + i * by_row + j * by_column);                                     \
@@ -173,7 +173,7 @@ DG_DEFINE_LOOP_DOT(f32, float)
         return 1;                                                                                                            \
     }
 
-/* as NumPy's binsearch, whatever the order of the elements; NaNs come last */
+/* as NumPy's binsearch finds in sorted elements; NaNs come last */
 #define DG_BEFORE(a, b) ((a) < (b) || ((b) != (b) && (a) == (a)))
 #define DG_DEFINE_LOOP_SEARCH(suffix, T)                                                                                     \
     static DG_UNUSED int64_t dg_loop_search_##suffix(const char *p, int64_t n, int64_t step, T key, int64_t right)           \

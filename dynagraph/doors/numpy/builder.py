@@ -283,10 +283,47 @@ class Builder:
             array = np.array(items, None if dtype is None else dtype.numpy)
             known_dtype(array.dtype, "an array made of a list")
             return self.call("copy", self.graph.constant(array))  # a new array at each call, as NumPy makes one
-        parts = [self.as_node(x) for x in items]
+        parts = [self._item_of_sequence(x, dtype) for x in items]
         common = dtype or known_dtype(np.result_type(*(p.dtype.numpy for p in parts)), "an array made of a list")
         rows = [self.call("reshape", self.cast(p, common), shape=(1, *p.shape)) for p in parts]
         return self.lay(joined := self.call("concatenate", *rows, axis=0), c_order(joined.ndim))
+
+    def _item_of_sequence(self, item: Any, dtype: DType | None) -> Node:
+        """NumPy stores each number of a list as ``array[k] = number`` does."""
+        if dtype is None or (isinstance(item, Node) and not self.is_scalar(item)):
+            return self.as_node(item)
+        if isinstance(item, WeakFloat):
+            self._check_fits(item.node, dtype)
+            return item.node
+        if not isinstance(item, (Node, np.generic)):
+            return self.as_node(item, dtype)
+        self.check_stored_scalar(node := self.as_node(item), dtype)
+        return node
+
+    def check_stored_scalar(self, node: Node, dtype: DType) -> None:
+        """Have the program bail out where NumPy refuses to store a scalar.
+
+        It stores scalars of its own in signed integers by way of ``int()``, and raises where the number does not fit.  Into any
+        other dtype it casts, and so it does with arrays, 0-d ones too, and at places that an array or a mask gives.
+        """
+        if dtype.numpy.kind == "i":
+            self._check_fits(node, dtype)
+
+    def _check_fits(self, node: Node, dtype: DType) -> None:
+        """Have the program bail out for a number that ``int()`` makes no integer of this dtype."""
+        if not dtype.is_integer or np.can_cast(node.dtype.numpy, dtype.numpy, "safe"):
+            return
+        if node.dtype.is_complex:
+            raise Unsupported("UNSUPPORTED_ARGUMENT", f"a scalar of {node.dtype} that is stored in an array of {dtype}")
+        low, high = LIMITS[dtype]
+        if node.dtype.is_integer:
+            least, most = LIMITS[node.dtype]
+            outside = self.call("greater", node, self.scalar(min(high, most), node.dtype))
+            below = self.call("less", node, self.scalar(max(low, least), node.dtype))
+        else:  # what is cut off after the point does not matter; a NaN is outside
+            outside = self.call("logical_not", self.call("less", node, self.scalar(float(high + 1), node.dtype)))
+            below = self.call("less_equal", node, self.scalar(float(low - 1), node.dtype))
+        self.bail_out_where(self.call("logical_or", outside, below))
 
 
 def _is_of_integers(node: Node) -> bool:

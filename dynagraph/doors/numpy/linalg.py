@@ -110,10 +110,10 @@ def _dot(b: Builder, x: Node, y: Node) -> Node:
 
 
 def _in_one_piece(b: Builder, matrix: Node) -> Node:
-    """A matrix that ``np.dot`` multiplies by a vector.  It copies parts of others first; where rows are apart gemv may round in
-    another order.
+    """A matrix that ``np.dot`` multiplies by a vector.  NumPy copies parts of others first; where rows are apart gemv may round
+    in another order.
     """
-    stays = 1 in matrix.shape or is_contiguous(b, matrix) or is_fortran(b, matrix)
+    stays = b.check_op is not None or 1 in matrix.shape or is_contiguous(b, matrix) or is_fortran(b, matrix)
     return matrix if stays else b.call("copy", matrix)
 
 

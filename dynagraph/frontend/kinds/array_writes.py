@@ -58,26 +58,8 @@ def store_item(ex: CaptureState, array: Array, key: Any, value: Any) -> None:
 
 
 def check_scalar(ex: CaptureState, value: Any, dtype: DType) -> None:
-    """NumPy stores a scalar of its own in signed integers by way of ``int()``, and raises where the number does not fit.
-
-    Into any other dtype it casts, and so it does with arrays, 0-d ones too, and at places that an array or a mask gives.
-    """
-    if not isinstance(value, Array) or not value.is_scalar or not dtype.is_integer or dtype.numpy.kind != "i":
-        return
-    node = value.node
-    if np.can_cast(node.dtype.numpy, dtype.numpy, "safe"):
-        return
-    if node.dtype.is_complex:
-        refuse("UNSUPPORTED_ARGUMENT", f"a scalar of {node.dtype} that is stored in an array of {dtype}")
-    b, (low, high) = ex.builder, LIMITS[dtype]
-    if node.dtype.is_integer:
-        least, most = LIMITS[node.dtype]
-        outside = b.call("greater", node, b.scalar(min(high, most), node.dtype))
-        below = b.call("less", node, b.scalar(max(low, least), node.dtype))
-    else:  # what is cut off after the point does not matter; a NaN is outside
-        outside = b.call("logical_not", b.call("less", node, b.scalar(float(high + 1), node.dtype)))
-        below = b.call("less_equal", node, b.scalar(float(low - 1), node.dtype))
-    b.bail_out_where(b.call("logical_or", outside, below))
+    if isinstance(value, Array) and value.is_scalar:
+        ex.builder.check_stored_scalar(value.node, dtype)
 
 
 def store_at(ex: CaptureState, array: Array, index: Index, value: Any, combine: str = "") -> None:

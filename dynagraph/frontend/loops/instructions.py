@@ -34,6 +34,7 @@ from dynagraph.frontend.loops.types import (
 )
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import call, const
+from dynagraph.ir.regions import Jump
 
 CALLABLE_FIRST = VERSION >= (3, 13)  # [f, NULL] on the stack rather than [NULL, f]
 
@@ -237,8 +238,6 @@ def contains_op(b: Builder, i: Instruction) -> None:
 
 @handler("JUMP")
 def jump(b: Builder, i: Instruction) -> None:
-    from dynagraph.ir.regions import Jump
-
     b.end(Jump(b.edge(i.value)))
 
 

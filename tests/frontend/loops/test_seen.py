@@ -111,11 +111,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in NOT_NATIVE if name != "ON_DEVICE"])  # that: tests/cuda/test_host_loops.py
+ELSEWHERE = {"ON_DEVICE"}  # tests/cuda/test_host_loops.py
+if sys.version_info < (3, 12):
+    ELSEWHERE.add("IN_COMPREHENSION")  # a comprehension is a function of its own there
+
+
+@pytest.mark.parametrize("name", [name for name in NOT_NATIVE if name not in ELSEWHERE])
 def test_loops_that_are_not_native_say_why(name: str) -> None:
     function, args, line, way = CASES[name]
-    if name == "IN_COMPREHENSION" and sys.version_info < (3, 12):
-        pytest.skip("a comprehension is a function of its own")
     compiled = dg.compile(function)
     with contextlib.ExitStack() as stack:
         if name == "EACH_TURN_LEAVES":
