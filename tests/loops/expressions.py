@@ -146,6 +146,7 @@ class Expressions:
                 (1, lambda: f"n - 1 - {inner}"),
                 (0.6, lambda: f"{inner} - n"),
                 (0.6, lambda: f"({inner} + {self.rng.randint(1, 4)}) % n"),
+                (0.3, lambda: f"({inner} - {self.rng.randint(1, 2)}) % n"),
                 (0.6, lambda: f"{inner} // 2"),
                 (0.8, lambda: f"idx[{inner}]" if self.names["k"] else inner),
                 (0.3, lambda: f"min({inner} + 1, n - 1)"),

@@ -190,7 +190,7 @@ class Copy:
 
     def __init__(self, region: Region, loop: Loop, before: dict[Block, list[Block]]):
         self.region, self.loop, self.before = region, loop, before
-        self.turns = Turns(region, loop)
+        self.turns = Turns(region, loop, unwraps=True)
         self.inside = set(loop.blocks)
         self.takes_long = any(_takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
         self.n_blocks = max(b.number for b in region.blocks) + 1
@@ -291,6 +291,8 @@ class Copy:
             else:
                 return
             self.proven[i] = Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, I64))
+        elif i in self.turns.wraps:
+            self.proven[i] = Set(i.name, i.args[0])
         elif i.function in ("int_floordiv", "int_mod", "float_div"):
             divisor = as_invariant(operands[1])
             if divisor is None:
@@ -332,6 +334,9 @@ class Copy:
         for name, value in self.turns.late.items():
             before = value.substitute({TURN.name: -1})
             guard.require(call("eq", var(name, I64), guard.int(before)))
+        for dividend, divisor in self.turns.wraps.values():
+            guard.require(call("ge", guard.int(dividend.substitute({TURN.name: 0})), number(0)))
+            self.limits.append((divisor - dividend.substitute({TURN.name: 0}), IntExpr.of(1)))
         later: list[tuple[IntExpr, IntExpr]] = []  # (value, extent), where the last turn counts
         for (index, extent), (low, high) in self.spans.items():
             step, first = index.coefficient(TURN), index.substitute({TURN.name: 0})

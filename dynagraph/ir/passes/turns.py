@@ -17,6 +17,7 @@ TURN = Symbol("#")
 OPAQUE = "$"
 UNKNOWN = "@"  # the symbol of what a variable is when a turn begins
 MOST_TERMS = 8
+FARTHEST_NEIGHBOUR = 4  # (i + 1) % n and the like are taken for i + 1, where that is asked for
 MOST = 2**60  # of a polynomial's constants, so that a few of them together still fit in 64 bits
 POLYNOMIAL = {"exact_add": "add", "exact_sub": "sub", "exact_mul": "mul"}
 CHECKED_POLYNOMIAL = {"int_add": "add", "int_sub": "sub", "int_mul": "mul"}
@@ -65,10 +66,12 @@ class Turns:
 
     `steps`: what each turn adds to a variable; `late`: what else it leaves there, so that the next begins with it; `near`: for
     other ints, by how much it may change them.
+    `wraps`: what remainders stand for that are only taken so that neighbours go round, in turns where they do not, if `unwraps`.
     """
 
-    def __init__(self, region: Region, loop: Loop):
-        self.region, self.loop = region, loop
+    def __init__(self, region: Region, loop: Loop, unwraps: bool = False):
+        self.region, self.loop, self.unwraps = region, loop, unwraps
+        self.wraps: dict[Instruction, tuple[IntExpr, IntExpr]] = {}  # (dividend, divisor)
         self.entries = predecessors_within(loop)
         self.assigned = {name for block in loop.blocks for i in block.body if (name := assigned(i))}
         self.ints = {name for name in self.assigned if region.variables[name] is dtypes.int64}
@@ -161,7 +164,23 @@ class Turns:
             index, extent = self.operands[i]
             if isinstance(index, IntExpr) and isinstance(extent, IntExpr) and not has_unknown(index) and not has_unknown(extent):
                 return _combined("add", index, extent) if self.counts_from_end(index) else index
+        if isinstance(i, Checked) and self._unwrapped(i):
+            return self.wraps[i][0]
         return self._pure(i) if isinstance(i, Checked) and i.function in PURE else None
+
+    def _unwrapped(self, i: Checked) -> bool:
+        """Whether it is as (i + 1) % n, where i counts."""
+        self.wraps.pop(i, None)
+        if not self.unwraps or i.function != "int_mod":
+            return False
+        dividend, divisor = self.operands[i]
+        if not isinstance(dividend, IntExpr) or not isinstance(divisor, IntExpr) or as_invariant(divisor) is None:
+            return False
+        step = dividend.coefficient(TURN)
+        counts = step is not None and step.constant == 1 and moderate(dividend) and not has_unknown(dividend)
+        if counts and divisor.constant is None and 0 < abs(dividend.terms.get((), 0)) <= FARTHEST_NEIGHBOUR:
+            self.wraps[i] = dividend, divisor
+        return i in self.wraps
 
     def _pure(self, i: Checked) -> Found:
         """A function of what the loop does not change, or a remainder by that."""

@@ -103,6 +103,35 @@ def test_indices_that_go_round() -> None:
     assert compiled.stats.fallbacks == 0
 
 
+def ring(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    seen = 0
+    for i in range(n):
+        x[i, 0] = x[(i - 1) % n, 0] + 2 * x[(i + 1) % n, 1] - x[(i + 4) % n, 0]
+        seen = (i + 3) % n
+    return seen
+
+
+def ring_of_another_length(x: np.ndarray, w: np.ndarray, n: int) -> Any:
+    total, at = 0.0, 0
+    for i in range(-3, len(x) + 5):
+        total = total * 0.5 + x[(i + 1) % n, 1]
+        x[at, 0] = total
+        at = (i + 2) % n
+    return total, at
+
+
+@pytest.mark.parametrize("function", [ring, ring_of_another_length])
+def test_neighbours_that_go_round(function: Callable) -> None:
+    compiled, rng = dg.compile(function), np.random.default_rng(0)
+    for rows in (20, 9, 5, 4, 3, 1, 0):
+        x = rng.random((rows, 2))
+        for n in (20, 9, 5, 4, 3, 2, 1, 0, -1, -20, 2**62, 2**63 - 1):
+            if abs(n) < 2**50 or function is not ring:
+                assert outcome(compiled, x, x, n) == outcome(function, x, x, n), (rows, n)
+    assert compiled.stats.fallbacks == 0
+    assert "fast copy without checks" in compiled.programs[0].loops[0]
+
+
 def test_remainders_of_all_signs() -> None:
     def plain(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         for i in range(len(a)):
