@@ -558,8 +558,10 @@ class Generator(Expressions):
         first = Statement(self.let("I", "h", self.int_value(1)), ends_loop=True)
         h = first.text.split()[0]
         self.frozen.add(h)
-        step = Statement(f"{h} {self.of('//= 2', '//= 10', '>>= 1', '//= 3')}", ends_loop=True)
-        return [first, Statement(arms=[(f"while {h} > 0:", [step, *self.body()])])]
+        step = Statement(f"{h} {self.of('//= 2', '//= 10', '>>= 1', '//= 3', f'&= {h} - 1')}", ends_loop=True)
+        count = self.target("I") if self.chance(0.25) else None  # of digits, or bits
+        body = self.body() if count is None else [Statement(f"{count} += {self.of('1', '3', '-2')}")]
+        return [first, Statement(arms=[(f"while {h} > 0:", [step, *body])])]
 
     def until(self) -> list[Statement]:
         """while True with a counter that ends it."""

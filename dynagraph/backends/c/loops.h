@@ -245,6 +245,10 @@ DG_INLINE int64_t dg_bit_length(int64_t x)
     return u ? 64 - __builtin_clzll(u) : 0;
 }
 
+/* of an int above zero */
+DG_INLINE int64_t dg_bit_count(int64_t x) { return __builtin_popcountll((uint64_t)x); }
+DG_INLINE int64_t dg_highest_bit(int64_t x) { return INT64_C(1) << (63 - __builtin_clzll((uint64_t)x)); }
+
 /* -- random numbers ------------------------------------------------------------------------------------------------------------ */
 
 /* by NumPy's random_bounded_uint64_fill: from low to low + width */

@@ -15,6 +15,7 @@ from dynagraph.driver import deadline
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import BY_POWERS_OF_TWO, Expr, power_of_two
+from dynagraph.ir.passes.bit_loops import hasten_bit_loops
 from dynagraph.ir.passes.parallel_regions import with_copies
 from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
@@ -68,8 +69,8 @@ PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more o
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
 EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
 SUPPORT = (
-    "python_complex_mul", "numpy_pow", "bit_length", "memory",
-    "free", "clear", "data_of", "draw_integer", "twist", "twist_bits",
+    "python_complex_mul", "numpy_pow", "bit_length", "bit_count",
+    "highest_bit", "memory", "free", "clear", "data_of", "draw_integer", "twist", "twist_bits",
 )  # fmt: skip
 
 
@@ -110,6 +111,7 @@ def compile_region(region: Region) -> CompiledRegion:
 def _improved(region: Region) -> Region:
     made = tidied(region) if region.has_tape else with_copies(tidied(region))
     for part in (made, *made.turns):
+        hasten_bit_loops(part)
         select_arms(part)
     made.functions = [_improved(f) for f in region.functions]
     return made

@@ -3,6 +3,9 @@
 Which arm comes next is often not to be foretold (``n // 2 if n % 2 == 0 else 3 * n + 1``), and a wrong guess costs the processor
 more than a few operations.  The arms themselves stay, for what leaves the region: where a check in either fails, or a signal
 waits, control goes on at the branch as it was, and nothing has happened yet.
+
+Where an arm's checks are about one variable, a test that it is not large stands for all of them: products and sums then need not
+wait for one another's checks.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from dynagraph.ir.regions import (
     Interruptible,
     Jump,
     Region,
+    Require,
     Set,
     assigned,
     substituted,
@@ -31,9 +35,10 @@ CHEAP = (
     "var", "const", "add", "sub", "mul", "and", "or", "xor", "invert", "negative", "cast", "select",
     "eq", "ne", "lt", "le", "gt", "ge", "exact_add", "exact_sub", "exact_mul",
 )  # fmt: skip
-CHECKS = ("int_add", "int_sub", "int_mul")
 SHIFTS = ("int_lshift", "int_rshift")
 MOST = 4  # operations of an arm
+BOUNDS = (2**59, 2**30)  # below which a variable's products and sums may all fit in 64 bits: the first that does is taken
+UNCHECKED = {"int_add": "add", "int_sub": "sub", "int_mul": "mul"}
 
 
 def select_arms(region: Region) -> None:
@@ -80,7 +85,7 @@ def _is_cheap(region: Region, i: Instruction) -> bool:
         return _all_cheap(i.value)
     if not isinstance(i, Checked) or not all(map(_all_cheap, i.args)):
         return False
-    return i.function in CHECKS or (i.function in SHIFTS and i.args[1].op == "const")
+    return i.function in UNCHECKED or (i.function in SHIFTS and i.args[1].op == "const")
 
 
 def _all_cheap(e: Expr) -> bool:
@@ -109,9 +114,12 @@ def _select(region: Region, block: Block, number: int, live: dict[Block, frozens
     block.end = Jump(behind)
 
 
-def _computed(region: Region, block: Block, arm: Block, failed: Block) -> dict[str, Expr]:
+def _computed(region: Region, block: Block, arm: Block, as_it_was: Block) -> dict[str, Expr]:
     """An arm's operations, with variables of their own.  Gives what stands for the arm's variables at its end."""
     values: dict[str, Expr] = {}
+    bounded = _bounded(region, arm)
+    if bounded is not None:
+        block.body.append(Require(bounded, as_it_was))
     for i in arm.body:
         if isinstance(i, Interruptible):
             continue
@@ -119,12 +127,43 @@ def _computed(region: Region, block: Block, arm: Block, failed: Block) -> dict[s
         made = with_operands(i, lambda e, of=of: _wrapping(of(e)))  # type: ignore[misc]
         assert name is not None
         own = _fresh(region, region.variables[name])  # type: ignore[arg-type]
-        if isinstance(made, Checked):
-            block.body.append(replace(made, name=str(own.value), exit=failed))
+        if isinstance(made, Checked) and bounded is not None and made.function in UNCHECKED:
+            block.body.append(Set(str(own.value), Expr(UNCHECKED[made.function], made.args, dtypes.int64)))
+        elif isinstance(made, Checked):
+            block.body.append(replace(made, name=str(own.value), exit=as_it_was))
         elif isinstance(made, Set):
             block.body.append(replace(made, name=str(own.value)))
         values = {**values, name: own}
     return values
+
+
+def _bounded(region: Region, arm: Block) -> Expr | None:
+    """A test that none of the arm's sums and products overflows, where it is cheaper than checks of each."""
+    checks = [i for i in arm.body if isinstance(i, Checked) and i.function in UNCHECKED]
+    names = {assigned(i) for i in arm.body}
+    outside = {str(part.value) for i in checks for e in i.args for part in e.walk() if part.op == "var"} - names
+    if len(outside) != 1 or not (len(checks) > 1 or any(i.function == "int_mul" for i in checks)):
+        return None
+    (name,) = outside
+    most = next((most for most in BOUNDS if _fit(checks, name, most)), None)
+    if most is None or region.variables[name] is not dtypes.int64:
+        return None
+    low, high = (Expr("const", (), dtypes.int64, k) for k in (-most, most))
+    operand = var(name, dtypes.int64)
+    tests = (Expr("ge", (operand, low), dtypes.bool_), Expr("le", (operand, high), dtypes.bool_))
+    return Expr("and", tests, dtypes.bool_)
+
+
+def _fit(checks: list[Checked], name: str, most: int) -> bool:
+    """Whether results of all checks fit in 64 bits where the variable is at most so large; they may use one another's."""
+    largest = {name: most}
+    for i in checks:
+        sizes = [largest.get(str(e.value)) if e.op == "var" else abs(int(e.value)) if e.op == "const" else None for e in i.args]  # type: ignore[call-overload]
+        if None in sizes:
+            return False
+        x, y = sizes
+        largest[i.name] = x * y if i.function == "int_mul" else x + y  # type: ignore[operator]
+    return max(largest.values()) < 2**63
 
 
 def _wrapping(e: Expr) -> Expr:

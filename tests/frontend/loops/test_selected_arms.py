@@ -10,6 +10,7 @@ import pytest
 import dynagraph as dg
 
 LARGE = [2**62, 2**62 + 2, 2**62 + 1, 2**63 - 2, 2**63 - 1, -(2**63), -(2**63) + 1, 3074457345618258602, 3074457345618258603]
+BOUNDS = [k + at for k in (2**59, -(2**59), 2**30, -(2**30)) for at in (-1, 0, 1)]
 SMALL = [0, 1, -1, 2, 3, -7, 27, 10**6 + 1]
 
 
@@ -64,11 +65,25 @@ def arms_that_end_turns(n, turns):
     return n, odd
 
 
-@pytest.mark.parametrize("function", [collatz, checksum, doubled, swapped, arms_that_end_turns])
+def powers(n, turns):
+    """Of one variable: a test of its size stands for the checks."""
+    square, other = 1, 0
+    for k in range(turns):
+        if (n + k) % 3:
+            square = n * n
+            other = 5 * n - 7
+        else:
+            square = n * n * 2 - 1
+            other = n + 2**40
+        n += square % 3 - 1
+    return n, square, other
+
+
+@pytest.mark.parametrize("function", [collatz, checksum, doubled, swapped, arms_that_end_turns, powers])
 def test_as_python_has_it(function: Callable) -> None:
     compiled = dg.compile(function)
     for _ in range(2):
-        for n in (*SMALL, *LARGE):
+        for n in (*SMALL, *BOUNDS, *LARGE):
             for turns in (0, 1, 9, 200):
                 assert compiled(n, turns) == function(n, turns)
     assert compiled.stats.fallbacks == 0
