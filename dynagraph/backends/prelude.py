@@ -40,7 +40,7 @@ def definitions(functions: Set[str], replaced: Mapping[str, str] = MappingProxyT
             raise KeyError(f"{name}: the prelude has no such function")
         needed.add(name)
         pending += [n for n in _CALL.findall(replaced[name]) if n != name] if name in replaced else _calls(name)
-    return {name: replaced.get(name, text) for name, text in chunks.items() if name in needed}
+    return {name: replaced.get(name, chunks[name]) for name in sorted(needed & chunks.keys(), key=_places().__getitem__)}
 
 
 @functools.cache
@@ -49,6 +49,12 @@ def _chunks() -> tuple[str, dict[str, str]]:
     text = resources.files("dynagraph.backends").joinpath("prelude.h").read_text()
     matches = list(_FUNCTION.finditer(text))
     return text[: matches[0].start()].rstrip() + "\n", {m[1] or m[2]: m[0] for m in matches}
+
+
+@functools.cache
+def _places() -> dict[str, int]:
+    """Where the functions stand in the file."""
+    return {name: place for place, name in enumerate(_chunks()[1])}
 
 
 @functools.cache

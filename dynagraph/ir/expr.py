@@ -41,6 +41,8 @@ class Expr:
             return True
         if not isinstance(other, Expr) or self._hash != other._hash:
             return False
+        if not self.args:
+            return self._same_but_for_operands(other)
         # expressions are graphs that share much: every pair is compared once, or deep ones would take for ever
         compared: set[tuple[int, int]] = set()
         pairs: list[tuple[Expr, Expr]] = [(self, other)]
@@ -68,6 +70,8 @@ class Expr:
 
 def walk(root: Expr, operands: Callable[[Expr], tuple[Expr, ...]]) -> list[Expr]:
     """The distinct expressions below `root`, operands first; without recursion, as unrolled loops make deep ones."""
+    if not operands(root):
+        return [root]
     found: dict[Expr, None] = {}
     waiting: list[tuple[Expr, bool]] = [(root, False)]
     entered: set[Expr] = set()

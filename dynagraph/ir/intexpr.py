@@ -69,7 +69,7 @@ class IntExpr:
 
     @staticmethod
     def symbol(name: str, low: int = 0, high: "IntLike | None" = None) -> "IntExpr":
-        return IntExpr({(Symbol(name, low, high),): 1})
+        return _variable(name) if low == 0 and high is None else IntExpr({(Symbol(name, low, high),): 1})
 
     def __add__(self, other: IntLike) -> "IntExpr":
         return self._plus(IntExpr.of(other), 1)
@@ -235,6 +235,11 @@ class IntExpr:
         return self.render(lambda s: s, _python_call)
 
     __repr__ = __str__
+
+
+@lru_cache(maxsize=4096)
+def _variable(name: str) -> IntExpr:
+    return IntExpr({(Symbol(name),): 1})
 
 
 @lru_cache(maxsize=1024)

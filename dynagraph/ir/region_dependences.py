@@ -53,15 +53,21 @@ class TurnsOfNest(Turns):
 
     def __init__(self, region: Region, loop: Loop):
         self.indices: dict[Instruction, list[Found]] = {}
+        inside = set(loop.blocks) - {loop.header}  # which begins with what the turn does
+        self.following = {b: [f for f in b.successors() if f in inside] for b in loop.blocks}
         super().__init__(region, loop)
 
     def _run(self, start: dict[str, Found]) -> list[dict[str, Found]]:
         self.at_end = {}
         unsettled: dict[Block, set[str]] = {}
         rounds, changed = 0, True
+        stale = set(self.loop.blocks)  # what they begin with has changed
         while changed:
             changed, rounds = False, rounds + 1
             for block in self.loop.blocks:
+                if block not in stale:
+                    continue
+                stale.discard(block)
                 end = self._run_block(block, start)
                 known = self.at_end.get(block)
                 if known is not None and rounds > MOST_ROUNDS:
@@ -69,6 +75,7 @@ class TurnsOfNest(Turns):
                 end.update(dict.fromkeys(unsettled.get(block, ())))
                 if known != end:
                     self.at_end[block], changed = end, True
+                    stale.update(self.following[block])
         return [self.at_end[latch] for latch in self.loop.latches]
 
     def _run_block(self, block: Block, start: dict[str, Found]) -> dict[str, Found]:

@@ -23,13 +23,14 @@ def reverse_postorder(entry: Block) -> list[Block]:
     waiting = [(entry, iter(entry.successors()))]
     while waiting:
         block, rest = waiting[-1]
-        following = next((b for b in rest if b not in seen), None)
-        if following is None:
+        for following in rest:
+            if following not in seen:
+                seen.add(following)
+                waiting.append((following, iter(following.successors())))
+                break
+        else:
             done.append(block)
             waiting.pop()
-        else:
-            seen.add(following)
-            waiting.append((following, iter(following.successors())))
     return done[::-1]
 
 

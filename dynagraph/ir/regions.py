@@ -338,11 +338,10 @@ class Block:
     end: End | None = None
 
     def successors(self) -> tuple["Block", ...]:
-        targets = (getattr(i, "exit", None) for i in self.body)
-        early = tuple(t for t in targets if isinstance(t, Block))
+        early = [t for i in self.body if type(t := getattr(i, "exit", None)) is Block]
         if isinstance(self.end, Jump):
             return (*early, self.end.block)
-        return (*early, self.end.then, self.end.otherwise) if isinstance(self.end, Branch) else early
+        return (*early, self.end.then, self.end.otherwise) if isinstance(self.end, Branch) else tuple(early)
 
 
 @dataclass(eq=False)

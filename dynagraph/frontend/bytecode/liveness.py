@@ -85,20 +85,25 @@ def live_names(program: Program) -> list[frozenset[str]]:
         everything = frozenset(code.co_varnames + code.co_cellvars)
         return [everything] * (len(program.instructions) + 1)
     n = len(program.instructions)
-    live: list[frozenset[str]] = [frozenset()] * (n + 1)
+    nothing: frozenset[str] = frozenset()
+    live = [nothing] * (n + 1)
+    steps = [_step(program, index) for index in range(n - 1, -1, -1)]
     changed = True
     while changed:
         changed = False
-        for index in range(n - 1, -1, -1):
-            now = frozenset().union(*(live[s] for s in successors(program, index)))
-            i = program.instructions[index]
-            if i.op == "STORE_FAST":
-                now -= {i.value}
-            elif i.op in READS:
-                now |= {i.value}
-            handler = program.handlers[index]
-            if handler is not None:
-                now |= live[handler.target]
+        for index, following, sets, by_handler, reads in steps:
+            now = nothing.union(*(live[s] for s in following))
+            if sets:
+                now = (now - sets).union(*(live[s] for s in by_handler))
+            elif reads:
+                now |= reads
             if now != live[index]:
                 live[index], changed = now, True
     return live
+
+
+def _step(program: Program, index: int) -> tuple[int, list[int], frozenset[str], list[int], frozenset[str]]:
+    """An instruction, where control may go from it, what it sets, its handler, which finds that as it was, and what it reads."""
+    i, handler = program.instructions[index], program.handlers[index]
+    sets, reads = (frozenset({i.value} if wanted else ()) for wanted in (i.op == "STORE_FAST", i.op in READS))
+    return index, successors(program, index), sets, [] if handler is None else [handler.target], reads

@@ -79,7 +79,8 @@ class Frame:
     consumer: Any = None
 
     def copy(self) -> "Frame":
-        return replace(self, stack=list(self.stack), locals=dict(self.locals))
+        stack, locals = list(self.stack), dict(self.locals)
+        return Frame(self.program, self.function, self.names, self.ip, stack, locals, self.whole, self.base, self.consumer)
 
     def at_rest(self) -> "Frame":
         """Where it stands, without its values: programs must not keep the arguments of the call that they were made for."""

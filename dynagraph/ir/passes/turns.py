@@ -149,9 +149,12 @@ class Turns:
     def joined(ends: list[dict[str, Found]]) -> dict[str, Found]:
         first, *others = ends
         found = {}
+        if not others:
+            return dict(first)
         for name, value in first.items():
             for other in others:
-                value = _either(value, other.get(name))
+                its = other.get(name)
+                value = value if value is its else _either(value, its)
             found[name] = value
         return found
 
