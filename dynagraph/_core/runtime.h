@@ -106,12 +106,14 @@ typedef struct dg_runtime {
 enum { DG_BAILED_OUT = -1, DG_RAISED = -2, DG_STOPPED = -3 };
 typedef int (*dg_entry_point)(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop);
 
-/* a Python list in a native loop: items of `width` slots each, as parameters and boxes of theirs have them */
+/* a Python list or deque in a native loop: items of `width` slots each, as parameters and boxes of theirs have them */
 typedef struct dg_list {
     dg_slot *items;
     int64_t length, capacity, width;
+    int64_t before; /* room for so many items lies before the first one */
+    int64_t taken;  /* how many more were taken off the beginning than put there: item k was item k + taken */
     int64_t changed;
-    void *object;     /* the Python list that it stands for; null: none yet */
+    void *object;     /* the Python object that it stands for; null: none yet */
     const void *kind; /* of one that was given: how its items are read and built */
     struct dg_list *next;
 } dg_list;

@@ -397,6 +397,8 @@ CHECKED: dict[str, CheckedFunction] = {
     "list_tagged": CheckedFunction("list_tagged", "its items with a tag, as slot `at` of items of `width` slots", "MEMORY", True),
     "list_slice": CheckedFunction("list_slice", "list[start:stop], both within bounds", "MEMORY", True),
     "list_append": CheckedFunction("list_append", "the place of one more item", "MEMORY", True),
+    "list_append_left": CheckedFunction("list_append_left", "the place of one more item, before all others", "MEMORY", True),
+    "list_pop_left": CheckedFunction("list_pop_left", "the deque without its first item", "CONDITION"),
     "list_insert": CheckedFunction("list_insert", "the place of one more item, before others", "MEMORY", True),
     "list_remove": CheckedFunction("list_remove", "the list without the item at an index", "CONDITION"),
     "list_range": CheckedFunction("list_range", "a list of so many ints from the first on", "MEMORY", True),

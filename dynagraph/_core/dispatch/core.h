@@ -217,6 +217,7 @@ int dg_rests_ready(void); /* -1: an exception is set */
 
 /* -- loop_calls.c -- */
 int dg_calls_ready(void); /* -1: an exception is set */
+int dg_lists_ready(void); /* -1: an exception is set */
 int dg_boxes_ready(void); /* -1: an exception is set */
 
 /* -- loop_turns.c: turns of loops on threads -- */

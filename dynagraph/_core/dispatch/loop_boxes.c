@@ -3,7 +3,7 @@
 
 enum {
     B_INT, B_UINT, B_BOOL, B_FLOAT, B_COMPLEX, B_NONE, B_SCALAR, B_CONST, B_PARAMETER, B_OBJECT, B_OWNED, B_TUPLE, B_LIST, B_CALL,
-    B_CHOOSE, B_VIEW, B_MADE, B_VIEW_OF_MADE, B_CHAR, B_ITEMS, N_KINDS
+    B_CHOOSE, B_VIEW, B_MADE, B_VIEW_OF_MADE, B_CHAR, B_ITEMS, B_DEQUE, N_KINDS
 };
 
 /* s: slot; d: dtype; o: object; c: callable; p: the number of a parameter; b: boxes; n: a number of axes; w: slots of an item; i: its box */
@@ -30,6 +30,7 @@ static const dg_row_kind KINDS[N_KINDS] = {
     [B_VIEW_OF_MADE] = {"view of made", "('view of made', slot, dtype, ndim)", "sdn"},
     [B_CHAR] = {"char", "('char', slot)", "s"},
     [B_ITEMS] = {"items", "('items', slot, width of items, box of an item)", "swi"},
+    [B_DEQUE] = {"deque", "('deque', slot, width of items, box of an item)", "swi"},
 };
 
 int dg_box_parse_parts(dg_box *box, PyObject *rows, int n_parameters, int n_slots)
@@ -183,7 +184,7 @@ void dg_box_drop(const dg_box *box, dg_slot *state)
         const dg_box *one = chosen(box, state);
         if (one)
             dg_box_drop(one, state);
-    } else if (box->kind != B_ITEMS) { /* the slots of items are the list's own, and own nothing */
+    } else if (box->kind != B_ITEMS && box->kind != B_DEQUE) { /* the slots of items are the list's own, and own nothing */
         for (int k = 0; k < box->n_parts; ++k)
             dg_box_drop(&box->parts[k], state);
     }
@@ -329,7 +330,8 @@ PyObject *dg_box_build(const dg_box *box, dg_loop_values *values)
     case B_MADE:
     case B_VIEW_OF_MADE: return build_made(box, slot, values);
     case B_CHAR: return PyUnicode_FromOrdinal((int)slot->u);
-    case B_ITEMS: return slot->p ? dg_list_build(box, values) : missing(box);
+    case B_ITEMS:
+    case B_DEQUE: return slot->p ? dg_list_build(box, box->kind == B_DEQUE, values) : missing(box);
     default: return build_choice(box, values);
     }
 }

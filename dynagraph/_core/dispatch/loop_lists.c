@@ -2,6 +2,16 @@
 #include "loops.h"
 #include <stdlib.h>
 
+static PyObject *deque_type;
+
+int dg_lists_ready(void)
+{
+    PyObject *collections = PyImport_ImportModule("collections");
+    deque_type = collections ? PyObject_GetAttrString(collections, "deque") : NULL;
+    Py_XDECREF(collections);
+    return deque_type ? 0 : -1;
+}
+
 /* -- which native list stands for a Python one --------------------------------------------------------------------------- */
 
 static dg_list **place_of(const dg_loop_lists *lists, const void *object)
@@ -46,7 +56,7 @@ void dg_lists_free(dg_loop_lists *lists)
     for (dg_list *list = lists->stop->lists, *next; list; list = next) {
         next = list->next;
         Py_XDECREF((PyObject *)list->object);
-        free(list->items);
+        free(list->items - list->before * list->width);
         free(list);
     }
     lists->stop->lists = NULL;
@@ -63,15 +73,36 @@ static int same_items(const dg_parameter *p, const dg_parameter *other)
     return p == other || PyObject_RichCompareBool(p->row, other->row, Py_EQ) == 1;
 }
 
-int dg_list_read(const dg_parameter *p, PyObject *object, dg_slot *slot, dg_loop_lists *lists)
+static int read_items(const dg_parameter *p, PyObject *items, dg_list *list, dg_loop_lists *lists)
 {
-    if (!PyList_CheckExact(object) || (2 * lists->used >= lists->size && grow(lists) < 0))
+    for (int64_t k = 0; k < list->length; ++k)
+        if (!dg_parameter_read(&p->parts[0], PyList_GET_ITEM(items, k), list->items + k * p->item_width, lists))
+            return 0;
+    return 1;
+}
+
+/* a new reference to the items of a list, or of a deque without bounds; null: it is none */
+static PyObject *items_of(const dg_parameter *p, PyObject *object)
+{
+    if (!dg_parameter_is_deque(p))
+        return PyList_CheckExact(object) ? Py_NewRef(object) : NULL;
+    if (Py_TYPE(object) != (PyTypeObject *)deque_type)
+        return NULL;
+    PyObject *most = PyObject_GetAttrString(object, "maxlen"), *items = most == Py_None ? PySequence_List(object) : NULL;
+    Py_XDECREF(most);
+    PyErr_Clear();
+    return items;
+}
+
+static int read_list(const dg_parameter *p, PyObject *object, PyObject *items, dg_slot *slot, dg_loop_lists *lists)
+{
+    if ((2 * lists->used >= lists->size && grow(lists) < 0))
         return 0;
     dg_list **place = place_of(lists, object), *list = *place;
     slot->p = list;
     if (list || lists->closed)
         return list && same_items(p, list->kind);
-    int64_t n = PyList_GET_SIZE(object);
+    int64_t n = PyList_GET_SIZE(items);
     if (!(list = new_list(lists, n, (size_t)p->item_width * sizeof(dg_slot))))
         return 0;
     slot->p = *place = list;
@@ -80,10 +111,15 @@ int dg_list_read(const dg_parameter *p, PyObject *object, dg_slot *slot, dg_loop
     list->kind = p;
     list->width = p->item_width;
     memset(list->items, 0, (size_t)n * (size_t)p->item_width * sizeof(dg_slot));
-    for (int64_t k = 0; k < n; ++k)
-        if (!dg_parameter_read(&p->parts[0], PyList_GET_ITEM(object, k), list->items + k * p->item_width, lists))
-            return 0;
-    return 1;
+    return read_items(p, items, list, lists);
+}
+
+int dg_list_read(const dg_parameter *p, PyObject *object, dg_slot *slot, dg_loop_lists *lists)
+{
+    PyObject *items = items_of(p, object);
+    int fits = items && read_list(p, object, items, slot, lists);
+    Py_XDECREF(items);
+    return fits;
 }
 
 int dg_text_read(PyObject *object, dg_slot *slot, dg_loop_lists *lists)
@@ -126,14 +162,16 @@ static PyObject *items_from(const dg_box *box, const dg_list *list, int64_t firs
     return made;
 }
 
-PyObject *dg_list_build(const dg_box *box, dg_loop_values *values)
+PyObject *dg_list_build(const dg_box *box, int as_deque, dg_loop_values *values)
 {
     dg_list *list = values->state[box->number].p;
-    if (values->goes_on) /* a copy: the Python list would fall behind */
-        return items_from(&box->parts[0], list, 0, values);
-    if (list->object)
+    if (list->object && !values->goes_on)
         return Py_NewRef((PyObject *)list->object);
     PyObject *made = items_from(&box->parts[0], list, 0, values);
+    if (made && as_deque)
+        Py_SETREF(made, PyObject_CallOneArg(deque_type, made));
+    if (values->goes_on) /* a copy: the Python object would fall behind */
+        return made;
     list->object = Py_XNewRef(made);
     return made;
 }
@@ -168,6 +206,38 @@ static int write_back(const dg_list *list, dg_loop_lists *lists, dg_loop_values 
     return set;
 }
 
+/* the items that a deque has now; those that it had before are the same objects */
+static PyObject *items_now(const dg_list *list, PyObject *held, dg_loop_lists *lists, dg_loop_values *values, dg_slot *before)
+{
+    const dg_parameter *p = list->kind;
+    PyObject *made = PyList_New(list->length);
+    for (int64_t k = 0; made && k < list->length; ++k) {
+        int64_t was = k + list->taken;
+        PyObject *item = was >= 0 && was < PyList_GET_SIZE(held) ? Py_NewRef(PyList_GET_ITEM(held, was)) : NULL;
+        if (!item || !is_still(p, item, list->items + k * list->width, before, lists))
+            Py_XSETREF(item, build_item(p->box, list, k, values));
+        if (item)
+            PyList_SET_ITEM(made, k, item);
+        else
+            Py_CLEAR(made);
+    }
+    return made;
+}
+
+static int write_deque_back(const dg_list *list, dg_loop_lists *lists, dg_loop_values *values, dg_slot *before)
+{
+    PyObject *object = list->object, *held = PySequence_List(object);
+    PyObject *now = held ? items_now(list, held, lists, values, before) : NULL;
+    PyObject *cleared = now ? PyObject_CallMethod(object, "clear", NULL) : NULL;
+    PyObject *extended = cleared ? PyObject_CallMethod(object, "extend", "O", now) : NULL;
+    int written = extended ? 0 : -1;
+    Py_XDECREF(extended);
+    Py_XDECREF(cleared);
+    Py_XDECREF(now);
+    Py_XDECREF(held);
+    return written;
+}
+
 int dg_lists_write_back(dg_loop_lists *lists, dg_loop_values *values)
 {
     int written = 0;
@@ -177,7 +247,7 @@ int dg_lists_write_back(dg_loop_lists *lists, dg_loop_values *values)
             continue;
         dg_slot *before = malloc((size_t)(list->width + 1) * sizeof *before);
         if (before)
-            written = write_back(list, lists, values, before);
+            written = (dg_parameter_is_deque(list->kind) ? write_deque_back : write_back)(list, lists, values, before);
         else {
             PyErr_NoMemory();
             written = -1;

@@ -1,7 +1,7 @@
 /* Parameters of native loops: from Python values to slots. No user code runs. */
 #include "loops.h"
 
-enum { P_INT, P_UINT, P_BOOL, P_FLOAT, P_COMPLEX, P_NONE, P_SCALAR, P_ARRAY, P_OBJECT, P_UNUSED, P_TUPLE, P_CHAR, P_TEXT, P_BYTES, P_LIST, P_EITHER, P_GIVEN, P_GENERATOR, P_TWISTER, N_KINDS };
+enum { P_INT, P_UINT, P_BOOL, P_FLOAT, P_COMPLEX, P_NONE, P_SCALAR, P_ARRAY, P_OBJECT, P_UNUSED, P_TUPLE, P_CHAR, P_TEXT, P_BYTES, P_LIST, P_DEQUE, P_EITHER, P_GIVEN, P_GENERATOR, P_TWISTER, N_KINDS };
 
 /* s: slot; d: dtype; n: ndim; c: whether the last axis is contiguous; t: parts; w: slots of an item; i: an item; b: its box */
 static const dg_row_kind KINDS[N_KINDS] = {
@@ -26,6 +26,7 @@ static const dg_row_kind KINDS[N_KINDS] = {
     [P_GENERATOR] = {"generator", "('generator', slot)", "s"},
     [P_TWISTER] = {"twister", "('twister', slot)", "s"},
     [P_LIST] = {"list", "('list', slot, width of items, item, box of an item)", "swib"},
+    [P_DEQUE] = {"deque", "('deque', slot, width of items, item, box of an item)", "swib"},
 };
 
 static int width_of(const dg_parameter *p)
@@ -251,6 +252,8 @@ static int read_twister(PyObject *object, dg_slot *slot)
     return owner != NULL;
 }
 
+int dg_parameter_is_deque(const dg_parameter *p) { return p->kind == P_DEQUE; }
+
 int dg_parameter_is_generator(const dg_parameter *p) { return p->kind == P_GENERATOR; }
 
 static int read_bytes(PyObject *object, dg_slot *slot)
@@ -287,7 +290,8 @@ int dg_parameter_read(const dg_parameter *p, PyObject *object, dg_slot *state, d
     case P_CHAR: return read_char(object, slot);
     case P_TEXT: return dg_text_read(object, slot, lists);
     case P_BYTES: return read_bytes(object, slot);
-    case P_LIST: return dg_list_read(p, object, slot, lists);
+    case P_LIST:
+    case P_DEQUE: return dg_list_read(p, object, slot, lists);
     default: return 1;
     }
 }

@@ -64,6 +64,7 @@ int dg_parameter_traverse(const dg_parameter *parameter, visitproc visit, void *
 /* 0: the object does not fit */
 int dg_parameter_read(const dg_parameter *parameter, PyObject *object, dg_slot *state, dg_loop_lists *lists);
 const char *dg_parameter_name(const dg_parameter *parameter);
+int dg_parameter_is_deque(const dg_parameter *parameter);
 int dg_parameter_is_generator(const dg_parameter *parameter);
 
 /* -- loop_boxes.c: from slots to Python values -- */
@@ -95,7 +96,7 @@ void dg_box_drop(const dg_box *box, dg_slot *state); /* drops the references of 
 
 int dg_list_read(const dg_parameter *parameter, PyObject *object, dg_slot *slot, dg_loop_lists *lists); /* 0: it does not fit */
 int dg_text_read(PyObject *object, dg_slot *slot, dg_loop_lists *lists);
-PyObject *dg_list_build(const dg_box *box, dg_loop_values *values);
+PyObject *dg_list_build(const dg_box *box, int as_deque, dg_loop_values *values);
 int dg_lists_write_back(dg_loop_lists *lists, dg_loop_values *values); /* into the Python lists that were given; -1: an exception is set */
 void dg_lists_free(dg_loop_lists *lists);
 

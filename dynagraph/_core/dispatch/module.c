@@ -215,7 +215,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
             goto fail;
     dg_GuardError = PyErr_NewExceptionWithDoc("dynagraph._core._dispatch.GuardError",
                                               "An entry was run on values that its guards refuse.", PyExc_RuntimeError, NULL);
-    if (dg_rests_ready() < 0 || dg_calls_ready() < 0 || dg_boxes_ready() < 0)
+    if (dg_rests_ready() < 0 || dg_calls_ready() < 0 || dg_boxes_ready() < 0 || dg_lists_ready() < 0)
         goto fail;
     dg_plainly = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
     if (!dg_plainly || PyModule_AddObjectRef(module, "PLAINLY", dg_plainly) < 0)

@@ -556,9 +556,43 @@ static DG_UNUSED int dg_list_concat(dg_stop *stop, char *a, char *b, char **r)
     return 0;
 }
 
+/* into other memory, with room before the items and for them */
+static __attribute__((noinline, unused)) int dg_list_move(dg_stop *stop, dg_list *list, int64_t before, int64_t capacity)
+{
+    int64_t bytes;
+    if (__builtin_mul_overflow(before + capacity, 8 * list->width, &bytes) || bytes > INT64_C(1) << 46)
+        return 1;
+    dg_slot *base = malloc((size_t)(bytes ? bytes : 8)), *items = base + before * list->width;
+    if (!base)
+        return 1;
+    memcpy(items, list->items, (size_t)(list->length * list->width) * sizeof *items);
+    free(list->items - list->before * list->width);
+    stop->list_bytes += 8 * list->width * (before + capacity - list->before - list->capacity);
+    list->items = items;
+    list->before = before;
+    list->capacity = capacity;
+    return 0;
+}
+
+/* a queue goes back to where its memory begins once it has moved on by its own length */
+static DG_UNUSED void dg_list_go_back(dg_list *list)
+{
+    dg_slot *base = list->items - list->before * list->width;
+    memmove(base, list->items, (size_t)(list->length * list->width) * sizeof *base);
+    list->items = base;
+    list->capacity += list->before;
+    list->before = 0;
+}
+
 static __attribute__((noinline, unused)) int dg_list_grow(dg_stop *stop, dg_list *list)
 {
     int64_t capacity = list->capacity < 4 ? 8 : 2 * list->capacity, bytes;
+    if (list->before && list->before >= list->capacity) {
+        dg_list_go_back(list);
+        return 0;
+    }
+    if (list->before)
+        return dg_list_move(stop, list, 0, capacity);
     if (__builtin_mul_overflow(capacity, 8 * list->width, &bytes) || bytes > INT64_C(1) << 46)
         return 1;
     void *items = realloc(list->items, (size_t)(bytes ? bytes : 8));
@@ -577,6 +611,36 @@ DG_INLINE int dg_list_append(dg_stop *stop, char *list, char **r)
         return 1;
     *r = (char *)(l->items + l->length++ * l->width);
     l->changed = 1;
+    return 0;
+}
+
+/* of a deque: the place of one more item at its beginning */
+DG_INLINE int dg_list_append_left(dg_stop *stop, char *list, char **r)
+{
+    dg_list *l = DG_LIST(list);
+    if (__builtin_expect(l->before == 0, 0) && dg_list_move(stop, l, l->length + 8, l->capacity))
+        return 1;
+    l->items -= l->width;
+    --l->before;
+    --l->taken;
+    ++l->length;
+    ++l->capacity;
+    l->changed = 1;
+    *r = (char *)l->items;
+    return 0;
+}
+
+/* without its first item, of a deque that has one */
+DG_INLINE int dg_list_pop_left(char *list, char **r)
+{
+    dg_list *l = DG_LIST(list);
+    l->items += l->width;
+    ++l->before;
+    ++l->taken;
+    --l->length;
+    --l->capacity;
+    l->changed = 1;
+    *r = list;
     return 0;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 import types
+from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from collections.abc import Set as AbstractSet
@@ -26,7 +27,7 @@ from dynagraph.frontend.kinds import iterators
 from dynagraph.frontend.kinds.values import DELETED, Cell, Const, Iterator, Null, Number, Sequence
 from dynagraph.frontend.kinds.values import NULL as EMPTY
 from dynagraph.frontend.kinds.values import Array as ArrayValue
-from dynagraph.frontend.loops import consumers, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
+from dynagraph.frontend.loops import consumers, deques, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
 from dynagraph.frontend.loops.builder import Builder, Frame, TooMany, Way, live_at, variable
 from dynagraph.frontend.loops.calls_out import call_out, calls_worthwhile
 from dynagraph.frontend.loops.comprehensions import AT_ONCE, GENERATOR, consumers_of, plain_cells
@@ -394,6 +395,8 @@ class Maker:
                 return self.parameter(value, FLOAT, lambda s: ("float", s))
             if kind is list and value.source not in self.ex.wrapped:
                 return self.list(value, lists.type_of(value.obj, id(value)))
+            if kind is deque and value.source not in self.ex.wrapped:
+                return self.list(value, deques.type_of(value.obj, id(value)))
             if kind in (str, bytes) and value.source not in self.ex.wrapped:
                 return self.text(value, kind)
             value = self.ex.resolve(value)
@@ -440,13 +443,15 @@ class Maker:
             return tuple_of([self.outside(v) for v in value.items])
         if isinstance(value, Sequence) and value.kind is list:
             return self.list(value, lists.type_of_followed(value, id(value)))
+        if isinstance(value, Sequence) and value.kind is deque:
+            return self.list(value, deques.type_of_followed(value, id(value)))
         return Value(Known(value))
 
     def list(self, value: Any, kind: Type | None) -> Value:
         """A list as a parameter, where native code takes its items."""
         kind = lists.settled(kind, self.builder.sites)
         is_fresh = isinstance(value, Sequence) and value.source is None and not any(isinstance(v, Sequence) for v in value.items)
-        if self.stay is not None and is_fresh and isinstance(kind, List):
+        if self.stay is not None and is_fresh and type(kind) is List:
             if self.stay.get(kind.site):
                 return Value(PythonList(value, kind.site))
             if kind.site not in self.stay:

@@ -23,6 +23,7 @@ from dynagraph.frontend.loops.types import (
     Array,
     Bool,
     Composite,
+    Deque,
     Float,
     Generator,
     Int,
@@ -178,7 +179,7 @@ def consumed(b: Builder, held: Held) -> None:
 
 def consume(b: Builder, function: Any, args: list[Value]) -> bool:
     """Go on in the generator that a builtin is given, or in one that goes through its argument; whether it is one of these."""
-    if not args or not isinstance(args[0].type, (Generator, *ITERABLE)):
+    if not args or not isinstance(args[0].type, (Generator, *ITERABLE)) or isinstance(args[0].type, Deque):
         return False
     consumer = CONSUMERS[function]
     if isinstance(args[0].type, Generator):

@@ -28,6 +28,7 @@ from dynagraph.frontend.loops.types import (
     Bool,
     Char,
     Complex,
+    Deque,
     Float,
     Int,
     List,
@@ -93,7 +94,7 @@ def item_kind(kind: Type) -> Type:
         return INT
     if isinstance(kind, Tuple):
         return Tuple(tuple(map(item_kind, kind.items)))
-    if isinstance(kind, (Float, Complex, Bool, Scalar, Char, List, Either)):
+    if isinstance(kind, (Float, Complex, Bool, Scalar, Char, List, Either)) and not isinstance(kind, Deque):
         return kind
     raise NotNative(f"a list of {describe(kind)}")
 
@@ -102,7 +103,7 @@ def settled(kind: Type | None, sites: dict[Any, Type]) -> Type | None:
     """A type with what is known by now of lists that were empty."""
     if isinstance(kind, List):
         item = unions.common(kind.item, sites.get(kind.site)) if kind.item else sites.get(kind.site)
-        return List(settled(item or kind.item, sites), kind.site)
+        return type(kind)(settled(item or kind.item, sites), kind.site)
     if isinstance(kind, Tuple):
         items = [settled(i, sites) for i in kind.items]
         return Tuple(tuple(i for i in items if i is not None))
@@ -187,7 +188,8 @@ def parameter_row(kind: Type | None, slot: int, box: Callable[[Type | None], Any
     if isinstance(kind, Scalar):
         return ("scalar", slot, kind.dtype.numpy)
     if isinstance(kind, List):
-        return ("list", slot, width_of(kind.item), parameter_row(kind.item, 0, box), box(kind.item))
+        name = "deque" if isinstance(kind, Deque) else "list"
+        return (name, slot, width_of(kind.item), parameter_row(kind.item, 0, box), box(kind.item))
     if isinstance(kind, Tuple):
         rows = []
         for item in kind.items:
@@ -206,7 +208,7 @@ def _site(b: Builder) -> tuple[Any, ...]:
     return tuple((id(f.program), f.ip) for f in b.before)
 
 
-def _pointer(b: Builder, function: str, *args: Expr) -> Expr:
+def pointer(b: Builder, function: str, *args: Expr) -> Expr:
     name = b.fresh(POINTER)
     b.emit(Checked(name, function, args, b.way_out()))
     return variable(name, POINTER)
@@ -259,7 +261,7 @@ def _fitting(b: Builder, owner: Value, value: Value) -> Type:
     return kind.item
 
 
-def _item(owner: Value) -> Type:
+def item_of(owner: Value) -> Type:
     kind = owner.type
     assert isinstance(kind, List)
     if kind.item is None:
@@ -290,7 +292,7 @@ def item(b: Builder, owner: Value, key: Value) -> Value:
     if not is_number(key.type):
         raise NotNative(f"a subscript by {describe(key.type)}")
     at = _position(b, owner, key)
-    return load_items(b, items_of(b, owner.only), at, _item(owner))
+    return load_items(b, items_of(b, owner.only), at, item_of(owner))
 
 
 def _slice(b: Builder, owner: Value, key: Value) -> Value:
@@ -300,9 +302,9 @@ def _slice(b: Builder, owner: Value, key: Value) -> Value:
     if by.value == -1:
         start = b.temporary(exact("add", exact("sub", start, n), number(1)))
         start = b.temporary(Expr("select", (call("gt", n, number(0)), start, number(0)), I64))
-    made = _pointer(b, "list_slice", owner.only, start, exact("add", start, n))
+    made = pointer(b, "list_slice", owner.only, start, exact("add", start, n))
     if by.value == -1:
-        _pointer(b, "list_reverse", made)
+        pointer(b, "list_reverse", made)
     return Value(List(_settling(b, owner), _site(b)), (made,))
 
 
@@ -329,10 +331,10 @@ def delete_item(b: Builder, owner: Value, key: Value) -> None:
     if not is_number(key.type):
         raise NotNative("a slice of a list is deleted")
     b.effect()
-    _pointer(b, "list_remove", owner.only, _position(b, owner, key))
+    pointer(b, "list_remove", owner.only, _position(b, owner, key))
 
 
-def append(b: Builder, owner: Value, value: Value) -> None:
+def append(b: Builder, owner: Value, value: Value, function: str = "list_append") -> None:
     try:
         kind = _fitting(b, owner, value)
     except NotNative:
@@ -340,7 +342,7 @@ def append(b: Builder, owner: Value, value: Value) -> None:
         if site in b.may_stay and b.is_in_loop():
             raise Stays(site, True) from None
         raise
-    _store(b, _pointer(b, "list_append", owner.only), number(0), kind, value)
+    _store(b, pointer(b, function, owner.only), number(0), kind, value)
 
 
 def made_of(b: Builder, items: list[Value]) -> Value:
@@ -351,7 +353,7 @@ def made_of(b: Builder, items: list[Value]) -> Value:
     if kinds and found is None:
         raise NotNative("a list of several types")
     kind = settled(unions.common(found, b.sites.get(site)) if kinds else b.sites.get(site), b.sites)
-    owner = _pointer(b, "list_new", number(len(items)), number(width_of(kind)))
+    owner = pointer(b, "list_new", number(len(items)), number(width_of(kind)))
     if items and kind is not None:
         memory = items_of(b, owner)
         for k, value in enumerate(items):
@@ -381,7 +383,7 @@ def list_extend(b: Builder, i: Instruction) -> None:
     made = made_of(b, values.items())
     if made.type != owner.type:
         raise NotNative("a list is extended by items of several types")
-    _pointer(b, "list_extend", owner.only, made.only)  # all of them at once, or none
+    pointer(b, "list_extend", owner.only, made.only)  # all of them at once, or none
 
 
 # -- operators -----------------------------------------------------------------------------------------------------------
@@ -392,16 +394,16 @@ def binary(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     if symbol == "*" and isinstance(left.type, (Int, Bool)):
         left, right = right, left
     if symbol == "*" and isinstance(left.type, List) and isinstance(right.type, (Int, Bool)):
-        made = _pointer(b, "list_repeat", left.only, as_int(right))
+        made = pointer(b, "list_repeat", left.only, as_int(right))
         kind = left.type.item
         if kind is None:
             raise NotNative("an empty list is repeated")
         return _widened(b, Value(List(kind, _site(b)), (made,)), unions.common(kind, b.sites.get(_site(b))))
-    if symbol == "+" and isinstance(left.type, List) and isinstance(right.type, List):
+    if symbol == "+" and type(left.type) is List and type(right.type) is List:
         both = None if None in (left.type.item, right.type.item) else unions.common(left.type.item, right.type.item)
         kind = both and unions.common(both, b.sites.get(_site(b)))
         left, right = (_widened(b, v, kind) for v in (left, right))
-        return Value(List(kind, _site(b)), (_pointer(b, "list_concat", left.only, right.only),))
+        return Value(List(kind, _site(b)), (pointer(b, "list_concat", left.only, right.only),))
     raise NotNative(f"{symbol} of {describe(left.type)} and {describe(right.type)}")
 
 
@@ -413,7 +415,7 @@ def _widened(b: Builder, owner: Value, kind: Type | None) -> Value:
     if not isinstance(kind, Either) or not is_number(item):
         raise NotNative("lists of several types are joined")
     given = number(width_of(kind)), number(kind.kinds.index(item)), number(kind.at(item))
-    return Value(List(kind, _site(b)), (_pointer(b, "list_tagged", owner.only, *given),))
+    return Value(List(kind, _site(b)), (pointer(b, "list_tagged", owner.only, *given),))
 
 
 @means("in_place", List)
@@ -427,7 +429,7 @@ def in_place(b: Builder, symbol: str, owner: Value, value: Value) -> Value:
 @means("unpack", List)
 def unpack(b: Builder, owner: Value, n: int) -> list[Value]:
     b.require(call("eq", length(b, owner).only, number(n)))
-    items, kind = items_of(b, owner.only), _item(owner)
+    items, kind = items_of(b, owner.only), item_of(owner)
     return [load_items(b, items, number(k), kind) for k in range(n)]
 
 
@@ -439,7 +441,7 @@ def list_(b: Builder, *args: Value) -> Value:
     (value,) = args
     if isinstance(value.type, RangeObject):
         start, left, step = iteration.iterate(b, value).parts
-        return Value(List(INT, _site(b)), (_pointer(b, "list_range", start, left, step),))
+        return Value(List(INT, _site(b)), (pointer(b, "list_range", start, left, step),))
     if not isinstance(value.type, List):
         raise NotNative(f"list of {describe(value.type)}")
     return copy(b, value)
@@ -452,7 +454,7 @@ def contains(b: Builder, owner: Value, value: Value) -> Expr:
 
 def _found(b: Builder, owner: Value, value: Value) -> Expr:
     """Where the first item equal to a number is; -1: nowhere."""
-    kind = _item(owner)
+    kind = item_of(owner)
     if isinstance(kind, (Int, Bool)) and isinstance(value.type, (Int, Bool)):
         return b.checked("list_find_int", I64, owner.only, as_int(value))
     if isinstance(kind, Float) and isinstance(value.type, Float):
@@ -483,7 +485,7 @@ def has_next(b: Builder, iterator: Value) -> Expr | None:
 def next_item(b: Builder, iterator: Value) -> tuple[Value, Value]:
     assert isinstance(iterator.type, ListItems)
     owner, at = iterator.parts[0], b.temporary(iterator.parts[1], always=True)
-    found = load_items(b, items_of(b, owner), at, _item(Value(iterator.type.owner, (owner,))))
+    found = load_items(b, items_of(b, owner), at, item_of(Value(iterator.type.owner, (owner,))))
     return found, Value(iterator.type, (owner, b.temporary(exact("add", at, number(1)))))
 
 
@@ -520,7 +522,7 @@ def append_(b: Builder, owner: Value, *args: Value) -> Value:
 
 @_method
 def pop(b: Builder, owner: Value, *args: Value) -> Value:
-    kind, n = _item(owner), length(b, owner).only
+    kind, n = item_of(owner), length(b, owner).only
     if not args:
         b.require(call("gt", n, number(0)))
         last = b.temporary(exact("sub", n, number(1)))
@@ -532,7 +534,7 @@ def pop(b: Builder, owner: Value, *args: Value) -> Value:
     at = elements.position(b, elements.index(b, args[0]), n).only
     found = load_items(b, items_of(b, owner.only), at, kind)
     b.effect()
-    _pointer(b, "list_remove", owner.only, at)
+    pointer(b, "list_remove", owner.only, at)
     return found
 
 
@@ -544,7 +546,7 @@ def insert(b: Builder, owner: Value, *args: Value) -> Value:
     at = b.temporary(Expr("select", (call("lt", index, number(0)), call("add", index, n), index), I64))
     at = b.temporary(Expr("select", (call("lt", at, number(0)), number(0), at), I64))
     at = b.temporary(Expr("select", (call("gt", at, n), n, at), I64))
-    _store(b, _pointer(b, "list_insert", owner.only, at), number(0), kind, args[1])
+    _store(b, pointer(b, "list_insert", owner.only, at), number(0), kind, args[1])
     return Value(NOTHING)
 
 
@@ -560,7 +562,7 @@ def clear(b: Builder, owner: Value, *args: Value) -> Value:
 def reverse(b: Builder, owner: Value, *args: Value) -> Value:
     b.effect()
     _takes(args, 0, "reverse")
-    _pointer(b, "list_reverse", owner.only)
+    pointer(b, "list_reverse", owner.only)
     return Value(NOTHING)
 
 
@@ -570,7 +572,7 @@ def _sort(b: Builder, owner: Value) -> None:
     if dtype not in (dtypes.int64, dtypes.float64):
         raise NotNative(f"a list of {describe(item)} is sorted")
     b.effect()
-    _pointer(b, "list_sort_int" if dtype is dtypes.int64 else "list_sort_float", owner.only)
+    pointer(b, "list_sort_int" if dtype is dtypes.int64 else "list_sort_float", owner.only)
 
 
 @_method
@@ -583,7 +585,7 @@ def sort(b: Builder, owner: Value, *args: Value) -> Value:
 @_method
 def copy(b: Builder, owner: Value, *args: Value) -> Value:
     _takes(args, 0, "copy")
-    made = _pointer(b, "list_slice", owner.only, number(0), length(b, owner).only)
+    made = pointer(b, "list_slice", owner.only, number(0), length(b, owner).only)
     return Value(List(_settling(b, owner), _site(b)), (made,))
 
 
@@ -601,6 +603,6 @@ def extend(b: Builder, owner: Value, *args: Value) -> Value:
     _takes(args, 1, "extend")
     if args[0].type != owner.type:
         raise NotNative(f"a list is extended by {describe(args[0].type)}")
-    _item(owner)
-    _pointer(b, "list_extend", owner.only, args[0].only)
+    item_of(owner)
+    pointer(b, "list_extend", owner.only, args[0].only)
     return Value(NOTHING)

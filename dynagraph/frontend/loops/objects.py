@@ -28,6 +28,7 @@ from dynagraph.frontend.loops.types import (
     Complex,
     Composite,
     Comprehension,
+    Deque,
     Enumerate,
     Float,
     Generator,
@@ -158,7 +159,8 @@ class _State:
         if isinstance(kind, Pending):
             return ("call", partial(computed, OPS[kind.op].eager), tuple(self.box(v) for v in operands_of(value)))
         if isinstance(kind, List):
-            return ("items", self.slot(value.only), width_of(kind.item), item_box(kind.item))
+            name = "deque" if isinstance(kind, Deque) else "items"
+            return (name, self.slot(value.only), width_of(kind.item), item_box(kind.item))
         if isinstance(kind, CellOf):
             return self.cell(Value(kind.held, value.parts))
         if isinstance(kind, Comprehension):

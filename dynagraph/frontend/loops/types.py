@@ -194,11 +194,15 @@ class List(Type):
         return hash(self._key())
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.item, self.site if self.item is None else None)
+        return (type(self), self.item, self.site if self.item is None else None)
 
     @property
     def parts(self) -> tuple[tuple[str, VariableType], ...]:
         return (("l", POINTER),)
+
+
+class Deque(List):
+    """A deque without bounds, likewise."""
 
 
 @dataclass(frozen=True)
