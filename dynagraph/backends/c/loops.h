@@ -764,6 +764,11 @@ static DG_UNUSED int dg_list_find_float(char *list, double x, int64_t *r)
 
 /* -- functions that call themselves -------------------------------------------------------------------------------------------- */
 
+typedef struct {
+    dg_slot slot;
+    int64_t gave_up;
+} dg_result;
+
 /* what cannot go on here is done by Python, beginning with the outermost call; the stack grows downwards */
 DG_INLINE int dg_gives_up(dg_stop *stop, int64_t depth)
 {

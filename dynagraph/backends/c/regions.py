@@ -16,6 +16,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import BY_POWERS_OF_TWO, Expr, power_of_two
 from dynagraph.ir.passes.bit_loops import hasten_bit_loops
+from dynagraph.ir.passes.few_looks import drop_looks
 from dynagraph.ir.passes.parallel_regions import with_copies
 from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
@@ -113,6 +114,7 @@ def _improved(region: Region) -> Region:
     for part in (made, *made.turns):
         hasten_bit_loops(part)
         select_arms(part)
+        drop_looks(part)
     made.functions = [_improved(f) for f in region.functions]
     return made
 
@@ -191,7 +193,7 @@ class _Printer:
         if self.has_log:
             out.line("dg_log log = {0};")
         if self.is_function:
-            out.line(f"if (__builtin_expect(dg_gives_up(stop, depth){self._or_pauses(1)}, 0)) return 1;")
+            out.line(f"if (__builtin_expect(dg_gives_up(stop, depth){self._or_pauses(1)}, 0)) {{ {self._returns(1)} }}")
         elif region.functions:
             out.line("const int64_t depth = stop->calls_left;")
         self._parameters()
@@ -207,7 +209,7 @@ class _Printer:
                 out.line("dg_tape_free(&tape);")
             if self.has_log:
                 out.line("free(log.kept);")
-            out.line("return number;")
+            out.line(self._returns("number"))
         out.close()
 
     def inner(self, function: Region) -> "_Printer":
@@ -230,13 +232,25 @@ class _Printer:
             return f"DG_LOOP int32_t {FUNCTION}({given})"
         arguments = "".join(f", {self._type(self.region.variables[a])} {a}" for a in self.region.arguments)
         log = ", dg_log *log" if self.whole.keeps else ""
-        return f"DG_LOOP static int dg_function_{self.region.number}({given}, int64_t depth, dg_slot *results{log}{arguments})"
+        kind, results = ("inline dg_result", "") if self.fits_registers else ("int", ", dg_slot *results")
+        return f"DG_LOOP static {kind} dg_function_{self.region.number}({given}, int64_t depth{results}{log}{arguments})"
+
+    @property
+    def fits_registers(self) -> bool:
+        """Whether it is a function whose result is given in registers.  gcc may put some of its calls into itself (inline)."""
+        return self.is_function and self.region.width == 1
+
+    def _returns(self, number: int | str) -> str:
+        """`number`: of a function, whether it gives up; else that of the exit."""
+        return f"result.gave_up = {number}; return result;" if self.fits_registers else f"return {number};"
 
     def _declare(self) -> None:
         by_type: dict[str, list[str]] = {}
         calls = {i.name: i.width for i in self.region.instructions() if isinstance(i, CallFunction)}
         for name, width in calls.items():
-            self.out.line(f"dg_slot r_{name}[{width + 1}];")
+            self.out.line(f"dg_result r_{name};" if width == 1 else f"dg_slot r_{name}[{width + 1}];")
+        if self.fits_registers:
+            self.out.line("dg_result result;")
         for turns in (i for i in self.region.instructions() if isinstance(i, RunTurns)):
             n = sum(slots_of(a.dtype) for a in turns.args)
             self.out.line(f"static dg_worth w_{turns.number};")
@@ -329,9 +343,13 @@ class _Printer:
         elif isinstance(i, CallFunction):
             given = "".join(f", {self.text(a)}" for a in i.args)
             log = "" if not self.whole.keeps else ", log" if self.is_function else ", &log"
-            made = f"dg_function_{i.number}(state, rt, stop, depth - 1, r_{i.name}{log}{given})"
+            results = "" if i.width == 1 else f", r_{i.name}"
+            made = f"dg_function_{i.number}(state, rt, stop, depth - 1{results}{log}{given})"
+            if i.width == 1:
+                out.line(f"r_{i.name} = {made};")
+                made = f"r_{i.name}.gave_up"
             self._leave(f"dg_done(&log, {made})" if log == ", &log" else made, i.exit)
-            out.line(f"{i.name} = (char *)r_{i.name};")
+            out.line(f"{i.name} = (char *)&r_{i.name};")
         elif isinstance(i, CallOut):
             self._call_out(i)
         elif isinstance(i, Require):
@@ -458,9 +476,9 @@ class _Printer:
         out.depth -= 1
         out.line(f"x{exit.number}:;")
         out.depth += 1
-        self._store_state("results" if self.is_function else "state", exit.state)
+        self._store_state("(&result.slot)" if self.fits_registers else "results" if self.is_function else "state", exit.state)
         left = int(exit.number == 0) if self.is_function else exit.number
         if self.cleans_up:
             out.line(f"number = {left}; goto left;")
         else:
-            out.line(f"return {left};")
+            out.line(self._returns(left))

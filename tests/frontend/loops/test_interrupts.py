@@ -185,6 +185,32 @@ def locked(x, n, lock):
             x[0] = k
 
 
+def calls_now_and_then(depth, n):
+    total = 0
+    for k in range(n):
+        total += calls_now_and_then(depth - 1, n) if depth > 0 and k % 1000 == 7 else k & 1
+    return total
+
+
+def calls_in_each_turn(depth, n):
+    total = n
+    for _ in range(4):
+        if depth > 0:
+            total ^= calls_in_each_turn(depth - 1, n)
+    return total
+
+
+@pytest.mark.parametrize("function", [calls_now_and_then, calls_in_each_turn], ids=lambda f: f.__name__)
+def test_functions_that_call_themselves(function: Callable[..., Any]) -> None:
+    compiled = dg.compile(function)
+    for n in (3, 5, 2000):
+        assert compiled(2, n) == function(2, n)
+    start = time.perf_counter()
+    with on_alarm(), pytest.raises(Handled):
+        compiled(40, 1_000_000)
+    assert time.perf_counter() - start < AFTER + LATE + 0.3
+
+
 def test_the_loop_is_in_the_users_try_block() -> None:
     for loop, want in ((caught_around, 1.0), (caught_in_helper, None), (at_last, "caught")):
         compiled = warm(loop)
