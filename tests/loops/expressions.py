@@ -150,6 +150,7 @@ class Expressions:
                 (0.6, lambda: f"{inner} // 2"),
                 (0.8, lambda: f"idx[{inner}]" if self.names["k"] else inner),
                 (0.3, lambda: f"min({inner} + 1, n - 1)"),
+                (0.5, lambda: f"{inner} - {self.rng.choice(self.counters)}"),
             ]
         )()
 

@@ -50,13 +50,16 @@ CALLS = ("float_pow", "float_mod", "float_floordiv", "complex_exp", "math")  # o
 WithCopy = Callable[[Loop], "Callable[[Copy], None] | None"]
 
 
-def add_fast_loops(region: Region, with_copy: WithCopy | None = None) -> Region:
+def add_fast_loops(region: Region, done: set[Block], with_copy: WithCopy | None = None) -> Region:
     """Changes the region, and gives it.
 
-    `with_copy` is called with each loop, and what it gives with the copy that the loop then has.
+    `done`: the headers of loops that need none.  `with_copy` is called with each loop, and what it gives with the copy that the
+    loop then has.
     """
     before = predecessors(region.blocks)
     for loop in innermost_loops(region):
+        if loop.header in done:
+            continue
         said = _refusal(loop)
         if not said:
             copy, then = Copy(region, loop, before), None if with_copy is None else with_copy(loop)
@@ -84,7 +87,7 @@ def number(value: int) -> Expr:
     return const(value, I64)
 
 
-def _positive(value: Expr) -> Expr:
+def positive(value: Expr) -> Expr:
     return call("gt", value, number(0))
 
 
@@ -192,10 +195,11 @@ class Copy:
         self.region, self.loop, self.before = region, loop, before
         self.turns = Turns(region, loop, unwraps=True)
         self.inside = set(loop.blocks)
-        self.takes_long = any(_takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
+        self.takes_long = any(takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
         self.n_blocks = max(b.number for b in region.blocks) + 1
         self.guard = Guard(region, self.turns, self.block(), loop.header)
         self.counting: list[Block] = []  # their branches stay in the loop in as many turns as the guard says
+        self.ending: list[Block] = []  # those of them that end it
         self.limits: list[tuple[IntExpr, IntExpr]] = []  # (a, b): in as many as a - k * b is above zero
         self.counted: list[tuple[IntExpr, IntExpr]] = []  # those of the loop's own tests
         self.positive: dict[IntExpr, None] = {}  # is above zero in all of them
@@ -249,6 +253,8 @@ class Copy:
             if any(step is None or (step.constant or 0) > 0 or not moderate(p) for p, step in zip(parts, steps)):
                 continue
             self.counting.append(block)
+            if any(step.terms for step in steps if step is not None):
+                self.ending.append(block)
             for part, step in zip(parts, steps):
                 assert step is not None
                 if step.terms:
@@ -301,7 +307,7 @@ class Copy:
                 self.tests[call("ne", divisor, const(0.0, divisor.dtype))] = None
                 self.proven[i] = Set(i.name, call("div", *i.args))
             else:
-                self.tests[_positive(divisor)] = None  # the C compiler then drops the check
+                self.tests[positive(divisor)] = None  # the C compiler then drops the check
 
     def _prove_position(self, i: Position, operands: list[Found]) -> None:
         index, extent = operands
@@ -398,8 +404,8 @@ class Copy:
             n = guard.int(a)
             if b.constant != 1:
                 by = guard.int(b)
-                guard.require(_positive(by))
-                guard.require(_positive(n))
+                guard.require(positive(by))
+                guard.require(positive(n))
                 n = guard.set(Expr("c_div", (guard.int(a + b - 1), by), I64))
             least = n if least is None else guard.set(least_of(least, n))
         assert least is not None
@@ -433,8 +439,8 @@ class Copy:
             redirect(copy, {**copies, header: latch})
         remaining = Expr("exact_sub", (var(count, I64), number(1)), I64)
         latch.body = [Set(count, remaining)]
-        latch.end = Branch(_positive(var(count, I64)), copies[header], between)
-        between.end = Branch(_positive(rest), go_on, header)
+        latch.end = Branch(positive(var(count, I64)), copies[header], between)
+        between.end = Branch(positive(rest), go_on, header)
         go_on.body = [Interruptible(header, STRIP)]
         go_on.end = Jump(strip)
 
@@ -461,7 +467,7 @@ def redirect(block: Block, to: dict[Block, Block]) -> None:
         block.end = Branch(end.test, to.get(end.then, end.then), to.get(end.otherwise, end.otherwise))
 
 
-def _takes_long(i: Instruction) -> bool:
+def takes_long(i: Instruction) -> bool:
     """Whether the time of an instruction has no bound."""
     found = isinstance(i, Checked) and CHECKED[i.function].takes_long
 

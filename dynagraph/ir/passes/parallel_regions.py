@@ -16,6 +16,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Copy, Guard, add_fast_loops, least_of, number, redirect
+from dynagraph.ir.passes.fast_nests import add_fast_nests
 from dynagraph.ir.passes.separate_loops import separate_loops
 from dynagraph.ir.passes.turns import TURN, Holds, has_unknown, moderate
 from dynagraph.ir.region_dependences import (
@@ -66,9 +67,10 @@ def with_copies(region: Region) -> Region:
     reads = Reads()
     parallel = _add_nests(region, reads)
     nested = {block for loop in natural_loops(region) for block in loop.blocks[1:]}
-    add_fast_loops(region, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
+    done = add_fast_nests(region)
+    add_fast_loops(region, done, lambda loop: None if loop.header in nested else _of_innermost(region, loop, reads, parallel))
     for turns in region.turns:
-        add_fast_loops(turns)
+        add_fast_loops(turns, add_fast_nests(turns))
     for header in parallel:
         region.copies[header] = "; ".join(filter(None, ("its turns run in parallel", region.copies.get(header))))
     return region

@@ -41,7 +41,7 @@ def _counts(region: Region, loop: Loop, latches: list[Block], test: Block) -> bo
         return False
     copy = Copy(region, inner, {})  # none is made
     copy.count()
-    return test in copy.counting
+    return test in copy.ending
 
 
 def _separate(region: Region, header: Block, inner: list[Block]) -> None:

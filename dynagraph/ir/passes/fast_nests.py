@@ -1,0 +1,211 @@
+"""A second copy of nests of loops, without the checks that are proven in front of the nest for all turns of all its loops.
+
+Where the guard in front holds, the copy does the whole nest: an inner loop of few turns then has no guard of its own to pay for.
+Where it does not, the nest itself does, whose innermost loops have fast copies of their own.  Both have the same variables and the
+same exits: what is not proven is checked in the copy too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dynagraph.ir import dtypes
+from dynagraph.ir.expr import Expr, const
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.passes.fast_loops import Guard, positive, redirect, takes_long
+from dynagraph.ir.passes.nest_values import Values
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate
+from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
+from dynagraph.ir.regions import (
+    Block,
+    CallFunction,
+    CallOut,
+    Checked,
+    Hold,
+    Instruction,
+    Interruptible,
+    Jump,
+    NewMemory,
+    Position,
+    Region,
+    Require,
+    RunTurns,
+    Set,
+)
+
+MOST_BLOCKS = 60  # of a nest that is copied
+MOST_TURNS = 2**16  # of an innermost loop, within which no signal is looked for
+TURNS_BETWEEN = 64  # looks for other threads count for as many turns
+LARGEST = 2**59  # of ints, with either sign
+LARGEST_FACTOR = 2**29
+MOST_CONDITIONS = 60
+NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
+
+
+def add_fast_nests(region: Region) -> set[Block]:
+    """Changes the region.  Gives the headers of innermost loops that need no copies of their own."""
+    loops, innermost = natural_loops(region), innermost_loops(region)
+    taken: set[Block] = set()
+    done: set[Block] = set()
+    for loop in loops:
+        inside = set(loop.blocks)
+        inner = [other for other in loops if other is not loop and other.header in inside]
+        if loop.header in taken or not inner or not _may_be_copied(region, loop, inner):
+            continue
+        within = [x for x in innermost if x.header in inside]
+        nest = _Nest(region, loop, inner, within)
+        if nest.is_proven():
+            copies = nest.link()
+            done.update(copies[x.header] for x in within)
+            taken.update(inside)
+            region.copies[loop.header.number] = "fast copy of the whole nest"
+    if done:
+        region.blocks = reverse_postorder(region.blocks[0])
+    return done
+
+
+def _may_be_copied(region: Region, loop: Loop, inner: list[Loop]) -> bool:
+    if len(loop.blocks) > MOST_BLOCKS or loop.header is region.blocks[0]:
+        return False
+    body = [i for block in loop.blocks for i in block.body]
+    if any(isinstance(i, NOT_COPIED) or isinstance(getattr(i, "exit", None), Block) or takes_long(i) for i in body):
+        return False
+    at = {block: k for k, block in enumerate(loop.blocks)}
+    back = {(latch, x.header) for x in (loop, *inner) for latch in x.latches}
+    return all(at.get(f, len(at)) > at[b] or (b, f) in back for b in loop.blocks for f in b.successors())
+
+
+class _Nest:
+    """`conditions` and `tests` hold in front of the nest where `proven` may stand for its instructions."""
+
+    def __init__(self, region: Region, loop: Loop, inner: list[Loop], innermost: list[Loop]):
+        self.region, self.loop = region, loop
+        self.innermost = {block: x for x in innermost for block in x.blocks}
+        self.is_short: dict[Loop, bool] = {}  # whether an innermost loop has so few turns that signals may wait for its end
+        self.values = Values(region, loop, inner)
+        self.conditions: dict[IntExpr, None] = {}
+        self.tests: dict[Expr, None] = {}
+        self.proven: dict[Instruction, Instruction | None] = {}
+
+    def is_proven(self) -> bool:
+        """Whether all checks in innermost loops are, but for those of what memory holds."""
+        n_inner = 0
+        for block in self.loop.blocks:
+            for i in block.body:
+                made = self._proved(i, block)
+                if made is not i:
+                    self.proven[i] = made
+                    n_inner += block in self.innermost
+                elif block in self.innermost and not self._is_of_data(i, block):
+                    return False
+        return n_inner > 0 and len(self.conditions) <= MOST_CONDITIONS
+
+    def _is_of_data(self, i: Instruction, block: Block) -> bool:
+        """Whether a check stays in the fast copies of innermost loops too."""
+        if isinstance(i, Checked) and i.function not in CHECKED_POLYNOMIAL and i.function != "int_mod":
+            return True
+        if not isinstance(i, (Checked, Position, Require)):
+            return True
+        names = {s.name for f in self.values.operands[i] if isinstance(f, IntExpr) for s in f.symbols()}
+        begins = self.values.order[self.innermost[block].header]
+        return any(self.values.orders[name] > begins for name in names & self.values.data)
+
+    def _proved(self, i: Instruction, block: Block) -> Instruction | None:
+        """What stands for an instruction: itself where nothing is proven."""
+        operands = self.values.operands[i]
+        if isinstance(i, Interruptible):
+            return self._without_looks(i, block)
+        if isinstance(i, Position):
+            return self._in_bounds(i, block)
+        if isinstance(i, Require):
+            (test,) = operands
+            settled = as_invariant(test)
+            if settled is not None:
+                self.tests[settled] = None
+                return None
+            return None if isinstance(test, Holds) and self._hold([p - 1 for p in test.parts], block) else i
+        if isinstance(i, Checked) and i.function in CHECKED_POLYNOMIAL:
+            if self._fits(i, block):
+                return Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, dtypes.int64))
+        elif isinstance(i, Checked) and i.function in ("int_floordiv", "int_mod", "float_div"):
+            return self._divided(i)
+        return i
+
+    def _fits(self, i: Checked, block: Block) -> bool:
+        result = self.values.results[i]
+        if isinstance(result, IntExpr) and self._hold([LARGEST - result, result + LARGEST], block):
+            return True
+        factors = [f for f in self.values.operands[i] if isinstance(f, IntExpr)] if i.function == "int_mul" else []
+        return len(factors) == 2 and self._hold([x for f in factors for x in (LARGEST_FACTOR - f, f + LARGEST_FACTOR)], block)
+
+    def _divided(self, i: Checked) -> Instruction:
+        divisor = as_invariant(self.values.operands[i][1])
+        if divisor is None:
+            return i
+        if i.function == "float_div":
+            self.tests[Expr("ne", (divisor, const(0.0, divisor.dtype)), dtypes.bool_)] = None
+            return Set(i.name, Expr("div", i.args, self.region.variables[i.name]))  # type: ignore[arg-type]
+        self.tests[positive(divisor)] = None  # the C compiler then drops the check
+        return i
+
+    def _without_looks(self, i: Interruptible, block: Block) -> Instruction | None:
+        loop = self.innermost.get(block)
+        if loop is None:
+            return replace(i, turns=max(i.turns, TURNS_BETWEEN))
+        if loop not in self.is_short:
+            self.is_short[loop] = self._looks_elsewhere(loop) and self._has_few_turns(loop)
+        return None if self.is_short[loop] else i
+
+    def _looks_elsewhere(self, loop: Loop) -> bool:
+        """Whether each turn of each loop around it comes to another look for signals."""
+        always = self.values.dominators
+        looks = [b for b in self.loop.blocks if b not in self.innermost and any(isinstance(i, Interruptible) for i in b.body)]
+        around = [x for x in self.values.loops.values() if x is not loop and loop.header in x.blocks]
+        return all(any(always(b, latch) for b in looks if b in x.blocks) for x in around for latch in x.latches)
+
+    def _has_few_turns(self, loop: Loop) -> bool:
+        turn, always = self.values.at_begin[loop.header][0], self.values.dominators
+        each_turn = [b for b in loop.blocks if all(always(b, latch) for latch in loop.latches)]
+        return any(self._hold([MOST_TURNS - turn], b) for b in each_turn)
+
+    def _in_bounds(self, i: Position, block: Block) -> Instruction:
+        index, extent = self.values.operands[i]
+        if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr):
+            return i
+        if index.constant is not None and index.constant < 0:
+            value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
+            return Set(i.name, value) if self._hold([index + extent], block) else i
+        return Set(i.name, i.index) if self._hold([index, extent - index - 1], block) else i
+
+    def _hold(self, values: list[IntExpr], block: Block) -> bool:
+        """Whether these are at least zero wherever the block begins, which the guard then asks for."""
+        found: dict[IntExpr, None] = {}
+        for value in values:
+            conditions = self.values.proved(value, block)
+            if conditions is None or not all(moderate(c + 1) for c in conditions):
+                return False
+            found.update(dict.fromkeys(conditions))
+        self.conditions |= found
+        return True
+
+    # -- blocks -------------------------------------------------------------------------------------------------------------
+    def link(self) -> dict[Block, Block]:
+        region, header = self.region, self.loop.header
+        n = max(b.number for b in region.blocks) + 1
+        guard = Guard(region, self.values, Block(n, header.line), header)
+        for condition in self.conditions:
+            guard.require_positive(condition + 1)
+        for test in self.tests:
+            guard.require(guard.expr(test))
+        copies = {b: Block(n + 1 + k, b.line) for k, b in enumerate(self.loop.blocks)}
+        guard.block.end = Jump(copies[header])
+        for block, copy in copies.items():
+            body = [self.proven.get(i, i) for i in block.body]
+            copy.body, copy.end = [i for i in body if i is not None], block.end
+            redirect(copy, copies)
+        inside = set(self.loop.blocks)
+        for block in predecessors(region.blocks)[header]:
+            if block not in inside:
+                redirect(block, {header: guard.block})
+        region.blocks += [guard.block, *copies.values()]
+        return copies
