@@ -130,6 +130,11 @@ class Interruptible:
 
 
 @dataclass(frozen=True, eq=False)
+class OneByOne:
+    """The C compiler shall make no vectors of the loop's turns."""
+
+
+@dataclass(frozen=True, eq=False)
 class Field:
     """``name = owner.field`` of a list: `items`, where they lie, or `length`."""
 
@@ -304,6 +309,7 @@ Instruction = Union[
     Push,
     Pop,
     Release,
+    OneByOne,
     RunTurns,
 ]
 
@@ -515,7 +521,7 @@ def with_operands(i: Instruction, function: Callable[[Expr], Expr]) -> Instructi
     if isinstance(i, RunTurns):
         written, read = (tuple(t.with_operands(function) for t in touched) for touched in (i.written, i.read))
         return _with(i, turns=function(i.turns), args=_each(i.args, function), written=written, read=read)
-    assert isinstance(i, (Interruptible, Reserve, Pop, Release))
+    assert isinstance(i, (Interruptible, Reserve, Pop, Release, OneByOne))
     return i
 
 

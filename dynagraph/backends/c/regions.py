@@ -41,6 +41,7 @@ from dynagraph.ir.regions import (
     Load,
     LoadSlot,
     NewMemory,
+    OneByOne,
     Place,
     Pop,
     Position,
@@ -391,6 +392,8 @@ class _Printer:
             self._load_slot(i.name, "(*--tape.at)")
         elif isinstance(i, Release):
             out.line("dg_tape_release(&tape);")
+        elif isinstance(i, OneByOne):
+            out.line('__asm__ volatile ("");')
         elif isinstance(i, RunTurns):
             self._run_turns(i)
         else:

@@ -14,7 +14,8 @@ from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard, positive, redirect, takes_long
 from dynagraph.ir.passes.nest_values import Values
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate, predecessors_within
+from dynagraph.ir.region_liveness import NONE, Reads
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     Block,
@@ -26,11 +27,14 @@ from dynagraph.ir.regions import (
     Interruptible,
     Jump,
     NewMemory,
+    OneByOne,
     Position,
     Region,
     Require,
     RunTurns,
     Set,
+    Store,
+    assigned,
 )
 
 MOST_BLOCKS = 60  # of a nest that is copied
@@ -38,6 +42,7 @@ MOST_TURNS = 2**16  # of an innermost loop, within which no signal is looked for
 TURNS_BETWEEN = 64  # looks for other threads count for as many turns
 LARGEST = 2**59  # of ints, with either sign
 LARGEST_FACTOR = 2**29
+FLOATS = (dtypes.float64, dtypes.float32, dtypes.complex128)
 MOST_CONDITIONS = 60
 NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
 
@@ -73,6 +78,26 @@ def _may_be_copied(region: Region, loop: Loop, inner: list[Loop]) -> bool:
     at = {block: k for k, block in enumerate(loop.blocks)}
     back = {(latch, x.header) for x in (loop, *inner) for latch in x.latches}
     return all(at.get(f, len(at)) > at[b] or (b, f) in back for b in loop.blocks for f in b.successors())
+
+
+def adds_in_order(region: Region, loop: Loop) -> bool:
+    """Whether it does little but to go on with floats of the turn before: vectors then cost more than they save."""
+    body = [i for block in loop.blocks for i in block.body]
+    floats = {name for i in body if (name := assigned(i)) and region.variables[name] in FLOATS}
+    if any(isinstance(i, Store) for i in body):
+        return False
+    reads, before, ends = Reads(), predecessors_within(loop), dict[Block, frozenset[str]]()
+    for block in loop.blocks:
+        known = [ends[b] for b in before[block]] if block is not loop.header else []
+        has = known[0].intersection(*known[1:]) if known else NONE
+        for i in block.body:
+            if reads.by(i) & floats - has:
+                return True
+            has |= {assigned(i) or ""}
+        if reads.at_end(block) & floats - has:
+            return True
+        ends[block] = has
+    return False
 
 
 class _Nest:
@@ -154,13 +179,13 @@ class _Nest:
             return replace(i, turns=max(i.turns, TURNS_BETWEEN))
         if loop not in self.is_short:
             self.is_short[loop] = self._looks_elsewhere(loop) and self._has_few_turns(loop)
-        return None if self.is_short[loop] else i
+        return (OneByOne() if adds_in_order(self.region, loop) else None) if self.is_short[loop] else i
 
     def _looks_elsewhere(self, loop: Loop) -> bool:
         """Whether each turn of each loop around it comes to another look for signals."""
         always = self.values.dominators
         looks = [b for b in self.loop.blocks if b not in self.innermost and any(isinstance(i, Interruptible) for i in b.body)]
-        around = [x for x in self.values.loops.values() if x is not loop and loop.header in x.blocks]
+        around = [x for x in self.values.loops.values() if x.header is not loop.header and loop.header in x.blocks]
         return all(any(always(b, latch) for b in looks if b in x.blocks) for x in around for latch in x.latches)
 
     def _has_few_turns(self, loop: Loop) -> bool:

@@ -271,13 +271,11 @@ class Values(Turns):
         direct = [rest for f in facts if not has_unknown(rest := value - f + 1)]
         if any(rest.constant is not None and rest.constant >= 0 for rest in direct):
             return []
-        direct = [rest for rest in direct if rest.constant is None and moderate(rest)]
-        if direct:
-            return [direct[0]]
         last = max(changing, key=lambda s: self.orders[s.name])
-        if last.name in self.meetings:
-            return self._on_each_way(value, facts, self.meetings[last.name])
-        return self._without(value, facts, last)
+        meeting = self.meetings.get(last.name)
+        found = self._without(value, facts, last) if meeting is None else self._on_each_way(value, facts, meeting)
+        direct = [rest for rest in direct if rest.constant is None and moderate(rest)]
+        return [min(direct, key=lambda rest: len(rest.terms))] if direct and found != [] else found
 
     def _on_each_way(self, value: IntExpr, facts: Facts, meeting: Meeting) -> list[IntExpr] | None:
         found: list[IntExpr] = []

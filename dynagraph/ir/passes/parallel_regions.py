@@ -15,6 +15,7 @@ from dataclasses import replace
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.passes.enter_loops import enter_at_tests
 from dynagraph.ir.passes.fast_loops import Copy, Guard, add_fast_loops, least_of, number, redirect
 from dynagraph.ir.passes.fast_nests import add_fast_nests
 from dynagraph.ir.passes.separate_loops import separate_loops
@@ -63,6 +64,7 @@ GIVES_UP, ENDS, PASSES_ON = 0, 2, 1  # the copy's exits
 
 def with_copies(region: Region) -> Region:
     """A tidied region with all copies of its loops: it changes."""
+    enter_at_tests(region)
     separate_loops(region)
     reads = Reads()
     parallel = _add_nests(region, reads)

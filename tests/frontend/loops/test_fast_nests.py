@@ -109,7 +109,7 @@ def counts_down(x: np.ndarray, w: np.ndarray, out: np.ndarray, n: int) -> int:
 
 
 FUNCTIONS = [convolve, with_edges, triangles, steps, largest, clipped, gathered, changes_its_bounds, counts_down]
-COPIED = [convolve, with_edges, triangles, steps]
+COPIED = [convolve, with_edges, triangles, steps, largest]
 
 
 def outcome(function: Callable, x: np.ndarray, w: np.ndarray, out: np.ndarray, n: int) -> Any:

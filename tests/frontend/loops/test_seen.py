@@ -169,7 +169,8 @@ def test_each_loop_is_said_to_be_native_unrolled_or_left_in_python(capsys: pytes
     assert {k: one.way for k, one in found.items()} == {
         2: "native", 3: "native", 7: "native", line: "native", 9: "unrolled", 11: "python",
     }  # fmt: skip
-    assert found[2].detail == f"its turns run in parallel; Python does line {several.__code__.co_firstlineno + 6} (a call of print)"
+    left = f"Python does line {several.__code__.co_firstlineno + 6} (a call of print)"
+    assert found[2].detail == f"its turns run in parallel; fast copy of the whole nest; {left}"
     assert found[3].detail == "fast copy without checks"
     assert found[line].detail == "all checks stay: how often it turns is not known before"
     assert found[11].reason is NOT_NATIVE["EACH_TURN_LEAVES"]
