@@ -269,6 +269,15 @@ class Touched:
 
 
 @dataclass(frozen=True, eq=False)
+class Apart:
+    """The exit where an element may lie in memory that an array takes."""
+
+    place: Place
+    array: Touched
+    exit: "Exit | Block"
+
+
+@dataclass(frozen=True, eq=False)
 class RunTurns:
     """Turns 0 to `turns` of a loop, on the thread pool: some of the first are done, and nothing else is.
 
@@ -310,6 +319,7 @@ Instruction = Union[
     Pop,
     Release,
     OneByOne,
+    Apart,
     RunTurns,
 ]
 
@@ -518,6 +528,8 @@ def with_operands(i: Instruction, function: Callable[[Expr], Expr]) -> Instructi
         return _with(i, slot=_moved_slot(i.slot, function), value=function(i.value))
     if isinstance(i, Push):
         return _with(i, value=function(i.value))
+    if isinstance(i, Apart):
+        return _with(i, place=_moved(i.place, function), array=i.array.with_operands(function))
     if isinstance(i, RunTurns):
         written, read = (tuple(t.with_operands(function) for t in touched) for touched in (i.written, i.read))
         return _with(i, turns=function(i.turns), args=_each(i.args, function), written=written, read=read)

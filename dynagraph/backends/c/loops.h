@@ -20,6 +20,18 @@ int memcmp(const void *, const void *, size_t);
 
 DG_INLINE int dg_add_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_add_overflow(a, b, r); }
 DG_INLINE int dg_sub_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_sub_overflow(a, b, r); }
+/* whether an element of `size` bytes lies in what an array takes of memory */
+DG_INLINE int dg_meets(const char *p, int64_t size, const char *data, int64_t itemsize, int ndim, const int64_t *sizes, const int64_t *strides)
+{
+    const char *low = data, *high = data + itemsize;
+    for (int k = 0; k < ndim; k++) {
+        if (sizes[k] <= 0)
+            return 0;
+        *(strides[k] < 0 ? &low : &high) += (sizes[k] - 1) * strides[k];
+    }
+    return p < high && p + size > low;
+}
+
 DG_INLINE int dg_mul_overflows(int64_t a, int64_t b, int64_t *r) { return __builtin_mul_overflow(a, b, r); }
 
 DG_INLINE int dg_int_floordiv(int64_t a, int64_t b, int64_t *r)

@@ -25,6 +25,7 @@ from dynagraph.ir.regions import (
     OWNED,
     POINTER,
     Address,
+    Apart,
     Block,
     Branch,
     CallFunction,
@@ -56,6 +57,7 @@ from dynagraph.ir.regions import (
     Slot,
     Store,
     StoreSlot,
+    Touched,
     slots_of,
 )
 
@@ -392,6 +394,10 @@ class _Printer:
             self._load_slot(i.name, "(*--tape.at)")
         elif isinstance(i, Release):
             out.line("dg_tape_release(&tape);")
+        elif isinstance(i, Apart):
+            sizes, strides = self._axes(i.array)
+            array = f"{self.text(i.array.data)}, {i.array.dtype.itemsize}, {len(i.array.sizes)}, {_ints(sizes)}, {_ints(strides)}"
+            self._leave(f"dg_meets({self._place(i.place)}, {i.place.dtype.itemsize}, {array})", i.exit)
         elif isinstance(i, OneByOne):
             out.line('__asm__ volatile ("");')
         elif isinstance(i, RunTurns):
@@ -411,8 +417,7 @@ class _Printer:
         self._store_state(given, [*[Expr("const", (), dtypes.int64, 0)] * 3, *i.args])
         out.line("const dg_touched touched[] = {")
         for t in (*i.written, *i.read):
-            sizes = ", ".join(map(self.text, t.sizes))
-            strides = ", ".join(str(t.dtype.itemsize) if s is None else self.text(s) for s in t.strides)
+            sizes, strides = map(", ".join, self._axes(t))
             first = "0" if t.first is None else self.text(t.first)
             along = f"{t.axis}, {first}, {t.step}, {t.low}, {t.high}"
             out.line(f"    {{{self.text(t.data)}, {t.dtype.itemsize}, {len(t.sizes)}, {along}, {{{sizes}}}, {{{strides}}}}},")
@@ -426,6 +431,10 @@ class _Printer:
         out.close()
         out.line(f"else {results}[0].i = 0;")
         out.line(f"{i.name} = (char *){results};")
+
+    def _axes(self, t: Touched) -> tuple[list[str], list[str]]:
+        """The sizes and strides of an array."""
+        return [self.text(n) for n in t.sizes], [str(t.dtype.itemsize) if s is None else self.text(s) for s in t.strides]
 
     def _checked(self, i: Checked) -> None:
         support_name = CHECKED[i.function].support

@@ -16,10 +16,12 @@ from typing import cast
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.passes.held_elements import Held, held_elements
 from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Below, Found, Holds, Near, Turns, as_invariant, moderate
 from dynagraph.ir.region_loops import Dominators, Loop, innermost_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     CHECKED,
+    Apart,
     Block,
     Branch,
     CallFunction,
@@ -29,11 +31,14 @@ from dynagraph.ir.regions import (
     Instruction,
     Interruptible,
     Jump,
+    Load,
     NewMemory,
+    Place,
     Position,
     Region,
     Require,
     Set,
+    Store,
     assigned,
     with_operands,
 )
@@ -209,6 +214,8 @@ class Copy:
         self.near: dict[str, None] = {}  # changes by little in each turn
         self.hoisted: dict[Instruction, Expr] = {}  # takes long, and gives the same in all of them
         self.proven: dict[Instruction, Instruction | None] = {}
+        self.to_hold: list[Held] = []
+        self.held: list[tuple[str, Place]] = []
         self.left, self.entry, self.start, self.kept = "", self.block(), self.block(), 0
 
     def block(self) -> Block:
@@ -216,21 +223,30 @@ class Copy:
         self.n_blocks += 1
         return made
 
-    def add(self) -> str:
-        """Gives what the region's `copies` say."""
+    def prove(self) -> None:
+        """Finds what stands for instructions, where it is known how often the loop turns."""
         self.count()
         if not self.counting:
-            return "all checks stay: how often it turns is not known before"
+            return
         always = Dominators(self.loop.blocks, self.turns.entries)
         for block in self.loop.blocks:
             for i in block.body:
                 self._prove(i, self.turns.operands[i])
                 if all(always(block, latch) for latch in self.loop.latches):
                     self._hoist(i)
-        self.left = self._guarded()
-        self._link(self.left)
         checks = (i for b in self.loop.blocks for i in b.body if isinstance(i, (Checked, Position, Require)))
-        self.kept = kept = sum(i not in self.proven for i in checks)
+        self.kept = sum(i not in self.proven for i in checks)
+        if not self.kept and self._has_one_end():
+            self.to_hold = held_elements(self.region, self.loop, self.turns)
+
+    def add(self) -> str:
+        """Gives what the region's `copies` say."""
+        self.prove()
+        if not self.counting:
+            return "all checks stay: how often it turns is not known before"
+        self.left, kept = self._guarded(), self.kept
+        self._hold_elements()
+        self._link(self.left)
         return f"fast copy with {kept} check{'s' if kept > 1 else ''}" if kept else "fast copy without checks"
 
     # -- how many turns -----------------------------------------------------------------------------------------------------
@@ -411,6 +427,21 @@ class Copy:
         assert least is not None
         return least
 
+    # -- elements that are held in variables ----------------------------------------------------------------------------------
+    def _has_one_end(self) -> bool:
+        leaving = [b for b in self.loop.blocks if not self.inside.issuperset(b.successors())]
+        return not self.takes_long and all(b in self.counting for b in leaving)
+
+    def _hold_elements(self) -> None:
+        guard = self.guard
+        for held in self.to_hold:
+            place = held.place(tuple((guard.set(guard.expr(index)), stride) for index, stride in held.steps))
+            guard.block.body += [Apart(place, other, guard.otherwise) for other in held.others]
+            name = guard.fresh(held.dtype)
+            self.held.append((name, place))
+            for i in held.uses:
+                self.proven[i] = Set(name, i.value) if isinstance(i, Store) else Set(str(assigned(i)), var(name, held.dtype))
+
     # -- blocks -------------------------------------------------------------------------------------------------------------
     def _link(self, left: str) -> None:
         region, header, guard = self.region, self.loop.header, self.guard
@@ -428,6 +459,7 @@ class Copy:
             value = var(name, I64)
             roomy = call("and", call("lt", value, number(ROOM)), call("gt", value, number(-ROOM)))
             strip.body.append(Require(roomy, header))
+        strip.body += [Load(name, place) for name, place in self.held]
         strip.end = Jump(copies[header])
         for block, copy in copies.items():
             kept = [self.proven.get(i, i) for i in block.body]
@@ -440,6 +472,7 @@ class Copy:
         remaining = Expr("exact_sub", (var(count, I64), number(1)), I64)
         latch.body = [Set(count, remaining)]
         latch.end = Branch(positive(var(count, I64)), copies[header], between)
+        between.body = [Store(place, var(name, place.dtype)) for name, place in self.held]
         between.end = Branch(positive(rest), go_on, header)
         go_on.body = [Interruptible(header, STRIP)]
         go_on.end = Jump(strip)
