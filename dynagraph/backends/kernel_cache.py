@@ -42,6 +42,7 @@ FORMAT = "1"  # of entries and keys: a change makes all older entries misses
 MAGIC = b"DGK1"
 TRAILER = struct.Struct("<4s4xQ32s")
 SUFFIX = ".kernel"
+REGION = ".region"  # the key of the kernel that a native loop has
 STALE_SECONDS = 3600.0  # a temporary file this old was left by a process that died
 _log = logging.getLogger("dynagraph.cache")
 
@@ -163,13 +164,14 @@ class KernelCache:
         rows: list[tuple[float, int, str]] = []
         with contextlib.suppress(OSError), self._folder() as folder:
             rows = _rows(folder)
-        return CacheInfo(str(self.root) if self.root else None, len(rows), sum(r[1] for r in rows), self.limit)
+        kernels = sum(name.endswith(SUFFIX) for _, _, name in rows)
+        return CacheInfo(str(self.root) if self.root else None, kernels, sum(r[1] for r in rows), self.limit)
 
     def clear(self) -> int:
         """Take out all kernels, and what is known of compilers and kept for them; gives how many kernels went."""
         gone = 0
         with contextlib.suppress(OSError), self._folder() as folder:
-            gone = sum(_remove(name, folder) for _, _, name in _rows(folder))
+            gone = sum(_remove(name, folder) and name.endswith(SUFFIX) for _, _, name in _rows(folder))
             for name in os.listdir(folder):
                 if name.endswith(MEMO):
                     _remove(name, folder)
@@ -185,7 +187,7 @@ def _rows(folder: int) -> list[tuple[float, int, str]]:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError:
             continue  # another process took it
-        if name.endswith(SUFFIX):
+        if name.endswith((SUFFIX, REGION)):
             rows.append((status.st_mtime, status.st_size, name))
         elif name.endswith(".tmp") and time.time() - status.st_mtime > STALE_SECONDS:
             _remove(name, folder)
@@ -444,8 +446,23 @@ def kernels_at_hand(source: str) -> Kernels | None:
     look()
     kept = cache()
     tools = toolchain(kept)
-    found = Kernels(_key_of(source, tools), source, tools, kept, begins=False)
+    return _known_as(_key_of(source, tools), source, tools, kept)
+
+
+def kernels_known_as(key: str) -> Kernels | None:
+    """The same of the source that has a key, which need not be made."""
+    kept = cache()
+    return _known_as(key, "", toolchain(kept), kept)
+
+
+def _known_as(key: str, source: str, tools: Toolchain, kept: KernelCache) -> Kernels | None:
+    found = Kernels(key, source, tools, kept, begins=False)
     return found if found.from_cache else None
+
+
+def key_of(source: str) -> str:
+    """What the machine code of a source is kept under."""
+    return _key_of(source, compiler())
 
 
 def _key_of(source: str, tools: Toolchain) -> str:

@@ -87,6 +87,7 @@ class Compilation(Locked):
         self.needs = Needs()
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
         self.begun: dict[Kind, Attempt] = {}  # whose deadline came while the C compiler was at work
+        self.learned: dict[Kind, dict[int, Any]] = {}  # of loops, by attempts whose deadline came before they were captured
         self.warned = False
         self.programs: list[Program] = decorated.programs
         self.full = False
@@ -308,16 +309,12 @@ class Compilation(Locked):
 
     def _compile_once(self, function: types.FunctionType, values: tuple, kind: Kind) -> Any:
         start = time.perf_counter()
-        captured = capture(
-            self.target or function,
-            values,
-            profile=self.profile,
-            resumes=None if self.options.fullgraph or self.options.whole else self.resumes,
-            run_watched=None if _frame_hook is None else _frame_hook.call_watched,
-            native_loops=self.compile_loop is not None,
-            compile_loop=self.compile_loop_in_graph,
-            device=self.options.device,
-        )
+        learned = self.learned.pop(kind, {})
+        try:
+            captured = self._capture(function, values, learned)
+        except deadline.OutOfTime:
+            self.learned[kind] = learned
+            raise
         captured_at = time.perf_counter()
         _check_numbers(captured)
         for code in loop_calls.codes_of(captured.graph):
@@ -330,6 +327,19 @@ class Compilation(Locked):
         except deadline.OutOfTime:
             self.begun[kind] = attempt
             raise
+
+    def _capture(self, function: types.FunctionType, values: tuple, learned: dict[int, Any]) -> Captured:
+        return capture(
+            self.target or function,
+            values,
+            profile=self.profile,
+            resumes=None if self.options.fullgraph or self.options.whole else self.resumes,
+            run_watched=None if _frame_hook is None else _frame_hook.call_watched,
+            native_loops=self.compile_loop is not None,
+            compile_loop=self.compile_loop_in_graph,
+            device=self.options.device,
+            learned=learned,
+        )
 
     def _finish(self, attempt: Attempt, function: types.FunctionType, values: tuple, kind: Kind) -> Any:
         """The entry, as soon as the C compiler has made what it calls."""

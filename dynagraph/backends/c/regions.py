@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from dynagraph.backends.c import region_keys
 from dynagraph.backends.c.backend import runtime_header, support
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.backends.kernel_cache import Kernels
@@ -87,7 +88,6 @@ class CompiledRegion:
     kernels: Kernels
     better: Better | None
     n_slots: int
-    source: str
 
     @property
     def address(self) -> int:
@@ -107,9 +107,14 @@ def compile_region(region: Region) -> CompiledRegion:
     """Machine code for a region.  Raises CompilerError where the C compiler is missing, and where it refuses the source: when the
     address is wanted.
     """
+    key = region_keys.key_of(region)
+    known = region_keys.kernels_of(key)
+    if known is not None:
+        return CompiledRegion(known, None, region.n_slots)
     source = print_region(_improved(region))
     deadline.check()
-    return CompiledRegion(*in_tiers(source, FUNCTION), region.n_slots, source)
+    region_keys.remember(key, source)
+    return CompiledRegion(*in_tiers(source, FUNCTION), region.n_slots)
 
 
 def _improved(region: Region) -> Region:

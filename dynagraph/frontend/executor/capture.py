@@ -49,7 +49,8 @@ from dynagraph.frontend.kinds import (  # noqa: F401  (importing them registers 
 from dynagraph.frontend.kinds.values import Array, Cell, Const
 from dynagraph.frontend.loops import nodes
 from dynagraph.frontend.loops.capture import RANGE_ITERATOR, Derived, NativeLoop, NotMade, is_long, native_loop, outline_at
-from dynagraph.frontend.loops.exits import call_unwatched, target_of
+from dynagraph.frontend.loops.exits import Later, call_unwatched, target_of
+from dynagraph.frontend.loops.lists import Sites
 from dynagraph.frontend.loops.outline import OutlinedLoop, outline
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.seen import LoopSeen, loops_seen, native_loops_seen
@@ -132,13 +133,15 @@ def capture(
     native_loops: bool = False,
     compile_loop: Callable[[Region], Any] | None = None,
     device: str | None = None,
+    learned: dict[int, Sites] | None = None,
 ) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
     Runs nothing of the user's program for effect.  Without `resumes` it raises Break where the call cannot be captured whole; with
     them, the part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a
     continuation.  `native_loops`: loops may be left to native code, where they can be.  `compile_loop`: makes machine code of those
-    that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.
+    that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.  `learned`: of loops, by
+    their heads, what an attempt that was given up has found, and this one finds.
 
     >>> def f(x):
     ...     return x + 1
@@ -154,7 +157,7 @@ def capture(
     stop: Break | None = None
     suspects: _Suspects | None = None
     do_natively = None if compile_loop is None else partial(nodes.do_natively, compile=compile_loop)
-    on_loop = _LoopPolicy(target) if native_loops and resumes is not None else None
+    on_loop = _LoopPolicy(target, {} if learned is None else learned) if native_loops and resumes is not None else None
     first: Break | None = None
     restless = profile.restless() if resumes is not None else set()
     profile.specialised -= restless
@@ -171,7 +174,7 @@ def capture(
                 if on_loop is None or on_loop.native is None:
                     raise
                 value, native, stop = None, on_loop.native, bare(reason)
-            captured = _Ending(ex, target, stop, resumes, run_watched, native).captured(value)
+            captured = _Ending(ex, target, stop, resumes, run_watched, native, on_loop).captured(value)
             return captured if on_loop is None else replace(captured, loops=on_loop.seen(ex.main, stop))
         except CannotBuild as refusal:
             if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
@@ -202,8 +205,8 @@ def capture(
 class _LoopPolicy:
     """Which loops are left to native code: those of which it can do whole turns."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, learned: dict[int, Sites]) -> None:
+        self.target, self.learned = target, learned
         self.refused: dict[int, NotMade] = {}  # by the instruction at the loop's head
         self.begin()
 
@@ -224,7 +227,7 @@ class _LoopPolicy:
     def __call__(self, frame: Frame) -> str:
         is_head = frame.ip in loop_heads(frame.program)
         if frame.ip not in self.refused and (is_head or _begins_natively(frame) or _calls_itself(self.target.function)):
-            made = native_loop(frame, self.target)
+            made = self.made(frame)
             if isinstance(made, NativeLoop) and (is_head or _begins_natively(frame) or made.region.functions):
                 self.native = made if self.is_first else None
                 return "NATIVE_LOOP"
@@ -237,6 +240,10 @@ class _LoopPolicy:
         if frame.ex.elsewhere:
             return ""  # as one graph, its turns hand on arrays that stay on the device
         return "LOOP_IN_PYTHON" if is_long(frame, self.arrivals[frame.ip]) and outline_at(frame) is not None else ""
+
+
+    def made(self, frame: Frame) -> NativeLoop | NotMade:
+        return native_loop(frame, self.target, self.learned.setdefault(frame.ip, Sites()))
 
 
 def _begins_natively(frame: Frame) -> bool:
@@ -288,6 +295,7 @@ class _Ending:
     resumes: Resumes | None
     run_watched: Callable[..., Any] | None
     native: NativeLoop | None = None  # of the loop at its end, if it is made already
+    on_loop: _LoopPolicy | None = None
     prologue: tuple[Any, ...] = ()
     loop: LoopCall | None = None
 
@@ -319,14 +327,14 @@ class _Ending:
 
     def _at_loop(self, results: Results) -> Recipe:
         """Native code goes on from here; with arguments that it does not take, the plain rest of the function."""
-        assert self.stop is not None and self.resumes is not None
+        assert self.stop is not None and self.resumes is not None and self.on_loop is not None
         frame = self.ex.main
-        found = self.native or native_loop(frame, self.target)
+        found = self.native or self.on_loop.made(frame)
         if not isinstance(found, NativeLoop):
             raise self.stop
         loop, target, resumes, run_watched = found, self.target, self.resumes, self.run_watched
         point = break_point(target, frame, self.stop, alone=False)
-        rest = resume_target(target, point.index, tuple(point.shape), tuple(point.names)).function
+        rest = Later(partial(resume_target, target, point.index, tuple(point.shape), tuple(point.names)))
         for one in loop.rests:
             one.go_on_with(resumes, run_watched)
         n = len(loop.arguments)
@@ -339,7 +347,7 @@ class _Ending:
                 self.ex.guards.require(HasType(value.source, type(value.obj)))
         self.loop = LoopCall(
             loop,
-            lambda *args: rest(*args[n:]),
+            lambda *args: rest.function(*args[n:]),
             # frames of the compiler are not captured where an exit is in the extent of a broken part
             lambda e: call_unwatched(target_of, loop.ways[e], target, resumes, run_watched),
         )

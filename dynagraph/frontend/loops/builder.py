@@ -55,6 +55,13 @@ class TooMany(Exception):
     """The region would become too large."""
 
 
+class Restart(Exception):
+    """The types of items are known now: the loop is compiled again, when this attempt has come to all that it can."""
+
+    def __init__(self, found: list[tuple[Any, Type]]):
+        self.found = found
+
+
 def live_at(program: Program, index: int) -> frozenset[str]:
     found = _live.get(id(program))
     if found is None or found[0] is not program:
@@ -90,7 +97,7 @@ class Frame:
 
     def live(self) -> dict[str, Value]:
         live = live_at(self.program, self.ip)
-        return {name: value for name, value in sorted(self.locals.items()) if name in live or name[0] == FIELD}
+        return {name: self.locals[name] for name in sorted(n for n in self.locals if n in live or n[0] == FIELD)}
 
     def fields(self) -> dict[str, Value]:
         """What attributes and dict items hold that are variables of the region."""
@@ -147,6 +154,7 @@ class Builder:
         self.n_temporaries = 0
         self.leaders: dict[int, frozenset[int]] = {}
         self.heads: dict[int, dict[int, frozenset[str]]] = {}
+        self.stored: dict[tuple[str, Type], Value] = {}
         self.plain: frozenset[str] = frozenset()  # cells of the function's that only comprehensions see
         self.sites: Any = {}  # what is known of the types of lists' items
         self.on_parameter: Callable[[Any], Value] | None = None
@@ -167,9 +175,21 @@ class Builder:
     # -- the work list ----------------------------------------------------------------------------------------------------
     def run(self) -> Region:
         self.end(Jump(self.edge()))
+        found: list[tuple[Any, Type]] = []
         while self.waiting:
             deadline.check()
-            self._interpret(self.waiting.pop())
+            try:
+                self._interpret(self.waiting.pop())
+            except Restart as restart:
+                found += restart.found
+                if not self.sites.widens:
+                    break
+            except TooMany:
+                if not found:
+                    raise
+                break
+        if found:
+            raise Restart(found)
         return self.region
 
     def _interpret(self, version: Version) -> None:
@@ -323,7 +343,9 @@ class Builder:
 
     def _version(self, frames: list[Frame]) -> Version:
         places = tuple((id(f.program), f.ip) for f in frames)
-        key = (places, tuple((tuple(v.type for v in f.stack), tuple((n, v.type) for n, v in f.live().items())) for f in frames))
+        lives = [f.live() for f in frames]
+        kinds = ((tuple(v.type for v in f.stack), tuple((n, v.type) for n, v in live.items())) for f, live in zip(frames, lives))
+        key = (places, tuple(kinds))
         found = self.versions.get(key)
         if found is None:
             turns = tuple(v.type for f in frames for v in f.stack if isinstance(v.type, Items))  # of loops that are written out
@@ -333,9 +355,9 @@ class Builder:
             if n > (MAX_VERSIONS_OF_OBJECTS if through_objects else MAX_VERSIONS):
                 raise TooMany("the types of its variables change too often")
             made = []
-            for depth, f in enumerate(frames):
+            for depth, (f, live) in enumerate(zip(frames, lives)):
                 stack = [self._stored(f"{depth}_{k}", v.type) for k, v in enumerate(f.stack)]
-                names = {n: self._stored(f"{depth}_{n}", v.type) for n, v in f.live().items()}
+                names = {n: self._stored(f"{depth}_{n}", v.type) for n, v in live.items()}
                 made.append(replace(f, stack=stack, locals=names))
             found = self.versions[key] = Version(self.new_block(), made)
             self.waiting.append(found)
@@ -343,6 +365,12 @@ class Builder:
 
     def _stored(self, name: str, kind: Type) -> Value:
         """The variables that hold a value between blocks."""
+        found = self.stored.get((name, kind))
+        if found is None:
+            found = self.stored[name, kind] = self._new_stored(name, kind)
+        return found
+
+    def _new_stored(self, name: str, kind: Type) -> Value:
         parts = []
         for suffix, part in kind.parts:
             plain = name.isascii() and name.replace("_", "a").isalnum()

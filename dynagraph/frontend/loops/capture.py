@@ -28,7 +28,7 @@ from dynagraph.frontend.kinds.values import DELETED, Cell, Const, Iterator, Null
 from dynagraph.frontend.kinds.values import NULL as EMPTY
 from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.loops import consumers, deques, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
-from dynagraph.frontend.loops.builder import Builder, Frame, TooMany, Way, live_at, variable
+from dynagraph.frontend.loops.builder import Builder, Frame, Restart, TooMany, Way, live_at, variable
 from dynagraph.frontend.loops.calls_out import call_out, calls_worthwhile
 from dynagraph.frontend.loops.comprehensions import AT_ONCE, GENERATOR, consumers_of, plain_cells
 from dynagraph.frontend.loops.exits import Rest
@@ -107,8 +107,11 @@ class NotMade:
     detail: str = ""
 
 
-def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
-    """The loop at whose head the frame stands, and all that follows, as a region, unless it is better left to others."""
+def native_loop(frame: CapturedFrame, target: Target, sites: lists.Sites) -> NativeLoop | NotMade:
+    """The loop at whose head the frame stands, and all that follows, as a region, unless it is better left to others.
+
+    `sites`: what earlier attempts have found of it.
+    """
     if frame.ex.handling:
         return NotMade(NOT_NATIVE["IN_HANDLER"])
     if any(isinstance(v, Cell) for v in frame.stack):
@@ -118,7 +121,7 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
         return short
     if shared_iterator(frame, target.original, target.index_of):
         return NotMade(NOT_NATIVE["SHARED_ITERATOR"])
-    sites = lists.Sites()
+    sites.forget_values()
     calls_out = frame.ip in loop_heads(frame.program)  # what comes before a loop is better as a graph
     frame.ex.elsewhere = _elsewhere(frame)
     calls_out = calls_out and not frame.ex.elsewhere
@@ -131,8 +134,8 @@ def native_loop(frame: CapturedFrame, target: Target) -> NativeLoop | NotMade:
             calls_out = False
         except lists.Stays as found:
             stay[found.site] = found.stays
-        except lists.Settled as found:
-            sites[found.site] = found.item
+        except Restart as restart:
+            sites.learn(restart.found)
         except fields.Carried as places:
             carried.add(places.places)
         except TooMany as refusal:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import types
 from collections.abc import Callable
@@ -56,6 +57,17 @@ def names_of(frame: Frame) -> list[str]:
     i = frame.program.instructions[frame.ip]
     wanted = live | live_at(frame.program, frame.ip + 1) | (live_at(frame.program, i.value) if i.op == "FOR_ITER" else frozenset())
     return sorted((n for n in frame.locals if n in wanted), key=lambda n: (n not in first, n))
+
+
+class Later:
+    """A function that is made when it is called first: most never are."""
+
+    def __init__(self, make: Callable[[], Target]):
+        self.make = make
+
+    @functools.cached_property
+    def function(self) -> Callable[..., Any]:
+        return call_unwatched(lambda: self.make().function)  # type: ignore[no-any-return]
 
 
 class Rest:

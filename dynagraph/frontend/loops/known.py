@@ -85,9 +85,18 @@ def _is_one_of(b: Builder, value: Value, owner: Set) -> Expr:
     if len(owner.items) > MOST_MEMBERS:
         raise NotNative(f"`in` a set of more than {MOST_MEMBERS}")
     found: Expr = const(False, dtypes.bool_)
-    for held in owner.items:
+    for held in sorted(owner.items, key=_rank):
         found = call("or", found, _equals(b, value, held))
     return b.temporary(found)
+
+
+def _rank(held: object) -> str:
+    """What members of Python's own types are sorted by: sets have strings in another order in each process."""
+    if type(held) is int:
+        return hex(held)
+    if type(held) is tuple:
+        return ",".join(map(_rank, held))
+    return repr(held) if type(held) in (float, bool, str, type(None)) else ""
 
 
 def _equals(b: Builder, value: Value, held: object) -> Expr:

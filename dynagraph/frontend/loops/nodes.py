@@ -26,7 +26,7 @@ from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.kinds.values import Const, Number
 from dynagraph.frontend.kinds.values import Sequence as SequenceValue
 from dynagraph.frontend.loops import fields, lists
-from dynagraph.frontend.loops.builder import TooMany, Way, live_at
+from dynagraph.frontend.loops.builder import Restart, TooMany, Way, live_at
 from dynagraph.frontend.loops.capture import MOST_WRITTEN_OUT, Derived, Maker, NativeLoop, is_long, loops
 from dynagraph.frontend.loops.derivatives import Leaf, LoopCall, LoopProgram, row_of
 from dynagraph.frontend.loops.exits import names_of
@@ -84,8 +84,8 @@ def do_natively(frame: CapturedFrame, compile: Compile) -> bool:
             made = _Nodes(frame, maker, loop, varied, compile).made()
             deadline.leave(WORTH)
             return made
-        except lists.Settled as found:
-            sites[found.site] = found.item
+        except Restart as restart:
+            sites.learn(restart.found)
         except (fields.Carried, TooMany, _Refused, NotReversible, Break, Raised, Unsupported):
             return False
     return False
