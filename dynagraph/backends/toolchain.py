@@ -258,7 +258,8 @@ def command_of(text: str, why: str) -> Command | None:
 
     A link to a launcher (``/usr/lib/ccache/gcc``) is run as it is; the compiler is the next one of its name on the PATH.
     """
-    whole = shutil.which(text)  # it may hold spaces
+    which = functools.cache(shutil.which)  # it asks each folder of the PATH
+    whole = which(text)  # it may hold spaces
     try:
         words = [text] if whole else shlex.split(text)
     except ValueError:  # quotes that do not end
@@ -273,9 +274,9 @@ def command_of(text: str, why: str) -> Command | None:
         compiler, words = (zig, [*words[:n], zig, "cc", *words[n + 1 :]]) if zig else (None, words)
         n += zig is not None
     else:
-        compiler = shutil.which(words[n])
+        compiler = which(words[n])
         n += compiler is not None and _name(words[n]) == "zig" and words[n + 1 : n + 2] == ["cc"]
-    first = shutil.which(words[0])
+    first = which(words[0])
     if compiler is None or first is None:
         return None
     options = [w for w in words[n + 1 :] if w not in UNSAFE]

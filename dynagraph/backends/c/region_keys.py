@@ -25,7 +25,7 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.regions import Block, Region
 
 SOURCES = (".py", ".h")
-ROOMS = ("ir", "backends", "_core")  # whose files make source of regions
+FOLDERS = ("ir", "ir/passes", "ir/optable", "backends", "backends/c", "_core")  # whose files make source of regions
 
 
 def key_of(region: Region) -> str | None:
@@ -66,17 +66,15 @@ def _compiled_by() -> str:
 def _version() -> str:
     """Of what makes source of regions: by the sizes and times of its files, as Python knows modules by."""
     root = Path(__file__).parents[2]
-    return repr((sys.version, np.__version__, *sorted(row for room in ROOMS for row in _files(str(root / room)))))
+    return repr((sys.version, np.__version__, [sorted(_files(root / folder)) for folder in FOLDERS]))
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+def _files(folder: Path) -> Iterator[tuple[str, int, int]]:
     with os.scandir(folder) as entries:
         for entry in entries:
-            if entry.is_dir() and entry.name != "__pycache__":
-                yield from _files(entry.path)
-            elif entry.name.endswith(SOURCES):
+            if entry.name.endswith(SOURCES):
                 status = entry.stat()
-                yield entry.path, status.st_size, status.st_mtime_ns
+                yield entry.name, status.st_size, status.st_mtime_ns
 
 
 def kernels_of(key: str | None) -> Kernels | None:

@@ -78,32 +78,46 @@ def sees_frame(program: Program) -> bool:
     return False
 
 
+_live: dict[int, tuple[Program, list[frozenset[str]]]] = {}
+
+
+def live_names_of(program: Program) -> list[frozenset[str]]:
+    """`live_names`, looked up once."""
+    found = _live.get(id(program))
+    if found is None or found[0] is not program:
+        if len(_live) > 256:
+            _live.clear()
+        found = _live[id(program)] = (program, live_names(program))
+    return found[1]
+
+
 def live_names(program: Program) -> list[frozenset[str]]:
     """For each instruction, the locals and cells that may be read before they are set, from it on."""
     code = program.code
     if any(i.op in NAMES and i.value == KEEPS_ALL_LOCALS for i in program.instructions):
         everything = frozenset(code.co_varnames + code.co_cellvars)
         return [everything] * (len(program.instructions) + 1)
-    n = len(program.instructions)
-    nothing: frozenset[str] = frozenset()
-    live = [nothing] * (n + 1)
-    steps = [_step(program, index) for index in range(n - 1, -1, -1)]
+    bits: dict[str, int] = {}  # sets of names as the bits of ints
+    live = [0] * (len(program.instructions) + 1)
+    steps = [_step(program, index, bits) for index in range(len(program.instructions) - 1, -1, -1)]
     changed = True
     while changed:
         changed = False
-        for index, following, sets, by_handler, reads in steps:
-            now = nothing.union(*(live[s] for s in following))
-            if sets:
-                now = (now - sets).union(*(live[s] for s in by_handler))
-            elif reads:
-                now |= reads
+        for index, following, kept, handler, reads in steps:
+            now = 0
+            for s in following:
+                now |= live[s]
+            now = now & kept | reads | (live[handler] if handler is not None else 0)
             if now != live[index]:
                 live[index], changed = now, True
-    return live
+    sets = {found: frozenset(name for name, bit in bits.items() if found & bit) for found in set(live)}
+    return [sets[found] for found in live]
 
 
-def _step(program: Program, index: int) -> tuple[int, list[int], frozenset[str], list[int], frozenset[str]]:
-    """An instruction, where control may go from it, what it sets, its handler, which finds that as it was, and what it reads."""
+def _step(program: Program, index: int, bits: dict[str, int]) -> tuple[int, list[int], int, int | None, int]:
+    """An instruction, where control may go from it, what it leaves as it is, its handler, which finds all so, and what it reads."""
     i, handler = program.instructions[index], program.handlers[index]
-    sets, reads = (frozenset({i.value} if wanted else ()) for wanted in (i.op == "STORE_FAST", i.op in READS))
-    return index, successors(program, index), sets, [] if handler is None else [handler.target], reads
+    named = i.op == "STORE_FAST" or i.op in READS
+    bit = bits.setdefault(i.value, 1 << len(bits)) if named else 0
+    kept, reads = (~bit, 0) if i.op == "STORE_FAST" else (-1, bit)
+    return index, successors(program, index), kept, None if handler is None else handler.target, reads

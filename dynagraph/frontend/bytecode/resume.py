@@ -16,7 +16,7 @@ from typing import Any
 from dynagraph._core import _dispatch
 from dynagraph.frontend.bytecode.assemble import assemble, skip
 from dynagraph.frontend.bytecode.decode import JUMPS, VERSION, Instruction, Program, Region, decode
-from dynagraph.frontend.bytecode.liveness import live_names, reachable, sees_frame
+from dynagraph.frontend.bytecode.liveness import live_names_of, reachable, sees_frame
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.guards.sources import STACK_SLOT
@@ -155,18 +155,6 @@ def _stand_in(value: Any) -> Any:
     if isinstance(value, Const) and isinstance(value.value, types.BuiltinFunctionType):
         return Const(STAND_INS.get(value.value, value.value))
     return value
-
-
-_live: dict[int, tuple[Program, list[frozenset[str]]]] = {}
-
-
-def live_names_of(program: Program) -> list[frozenset[str]]:
-    found = _live.get(id(program))
-    if found is None or found[0] is not program:
-        if len(_live) > 256:
-            _live.clear()
-        found = _live[id(program)] = (program, live_names(program))
-    return found[1]
 
 
 # -- generated code ---------------------------------------------------------------------------------------------------------------

@@ -50,10 +50,10 @@ from dynagraph.frontend.kinds.values import Array, Cell, Const
 from dynagraph.frontend.loops import nodes
 from dynagraph.frontend.loops.capture import RANGE_ITERATOR, Derived, NativeLoop, NotMade, is_long, native_loop, outline_at
 from dynagraph.frontend.loops.exits import Later, call_unwatched, target_of
-from dynagraph.frontend.loops.lists import Sites
 from dynagraph.frontend.loops.outline import OutlinedLoop, outline
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.seen import LoopSeen, loops_seen, native_loops_seen
+from dynagraph.frontend.loops.sites import Sites
 from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, may_be_view

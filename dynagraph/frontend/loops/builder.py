@@ -16,7 +16,7 @@ from typing import Any
 
 from dynagraph.driver import deadline
 from dynagraph.frontend.bytecode.decode import JUMPS, Instruction, Program, decode
-from dynagraph.frontend.bytecode.liveness import computed_in_loops, live_names, sees_frame
+from dynagraph.frontend.bytecode.liveness import computed_in_loops, live_names_of, sees_frame
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Executor, Function
@@ -24,7 +24,7 @@ from dynagraph.frontend.executor.executor import Frame as CapturedFrame
 from dynagraph.frontend.loops import unions
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, refuse_iterators
-from dynagraph.frontend.loops.types import INT, NOTHING, SMALL_INT, Bound, Int, Items, Known, Null, Type, Value
+from dynagraph.frontend.loops.types import INT, NOTHING, NULL, SMALL_INT, Bound, Int, Items, Known, Null, Type, Value
 from dynagraph.ir import regions
 from dynagraph.ir.dtypes import DType, bool_, int64
 from dynagraph.ir.expr import Expr, const, var
@@ -38,7 +38,6 @@ MAX_BLOCKS = 600
 MAX_DEPTH = 6  # of calls that are inlined
 Handler = Callable[["Builder", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
-_live: dict[int, tuple[Program, list[frozenset[str]]]] = {}
 
 
 def handler(*ops: str) -> Callable[[Handler], Handler]:
@@ -63,12 +62,7 @@ class Restart(Exception):
 
 
 def live_at(program: Program, index: int) -> frozenset[str]:
-    found = _live.get(id(program))
-    if found is None or found[0] is not program:
-        if len(_live) > 256:
-            _live.clear()
-        found = _live[id(program)] = (program, live_names(program))
-    return found[1][index]
+    return live_names_of(program)[index]
 
 
 @dataclass(eq=False, repr=False)
@@ -125,7 +119,7 @@ class Way:
 
 
 def _nothing_of(value: Value) -> Value:
-    return Value(value.type if isinstance(value.type, Null) else NOTHING)
+    return EMPTY_PLACE if isinstance(value.type, Null) else NO_VALUE
 
 
 @dataclass(eq=False, repr=False)
@@ -579,6 +573,7 @@ def variable(name: str, kind: regions.VariableType) -> Expr:
 
 
 TRUE = const(True, bool_)
+NO_VALUE, EMPTY_PLACE = Value(NOTHING), Value(NULL)
 
 
 __all__ = ["HANDLERS", "Bound", "Builder", "Frame", "Known", "Null", "TooMany", "Way", "handler"]

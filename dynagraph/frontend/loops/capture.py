@@ -36,6 +36,7 @@ from dynagraph.frontend.loops.objects import Boxes, item_box
 from dynagraph.frontend.loops.outline import Outline, outline
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.sharing import RANGE_ITERATOR, shared_iterator
+from dynagraph.frontend.loops.sites import Sites, Stays
 from dynagraph.frontend.loops.types import (
     BOOL,
     COMPLEX,
@@ -107,7 +108,7 @@ class NotMade:
     detail: str = ""
 
 
-def native_loop(frame: CapturedFrame, target: Target, sites: lists.Sites) -> NativeLoop | NotMade:
+def native_loop(frame: CapturedFrame, target: Target, sites: Sites) -> NativeLoop | NotMade:
     """The loop at whose head the frame stands, and all that follows, as a region, unless it is better left to others.
 
     `sites`: what earlier attempts have found of it.
@@ -132,7 +133,7 @@ def native_loop(frame: CapturedFrame, target: Target, sites: lists.Sites) -> Nat
             made = Maker(frame, sites, calls_out, carried, stay).made()
         except _SharedState:
             calls_out = False
-        except lists.Stays as found:
+        except Stays as found:
             stay[found.site] = found.stays
         except Restart as restart:
             sites.learn(restart.found)
@@ -267,7 +268,7 @@ class Maker:
     def __init__(
         self,
         frame: CapturedFrame,
-        sites: lists.Sites,
+        sites: Sites,
         calls_out: bool,
         carried: fields.Fields,
         stay: dict[Any, bool] | None = None,
@@ -567,7 +568,7 @@ def _let_go_of_lists(b: Builder, i: Instruction) -> None:
     for value in b.before[-1].stack[-taken:] if taken else ():
         kind = value.type.owner if isinstance(value.type, Bound) else value.type
         if isinstance(kind, PythonList):
-            raise lists.Stays(kind.site, False)
+            raise Stays(kind.site, False)
 
 
 def loops(region: Region) -> bool:

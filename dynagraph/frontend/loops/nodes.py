@@ -25,13 +25,14 @@ from dynagraph.frontend.kinds.values import NULL as EMPTY
 from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.kinds.values import Const, Number
 from dynagraph.frontend.kinds.values import Sequence as SequenceValue
-from dynagraph.frontend.loops import fields, lists
+from dynagraph.frontend.loops import fields
 from dynagraph.frontend.loops.builder import Restart, TooMany, Way, live_at
 from dynagraph.frontend.loops.capture import MOST_WRITTEN_OUT, Derived, Maker, NativeLoop, is_long, loops
 from dynagraph.frontend.loops.derivatives import Leaf, LoopCall, LoopProgram, row_of
 from dynagraph.frontend.loops.exits import names_of
 from dynagraph.frontend.loops.loop_calls import WORTH, Code, Compile, Given, LoopFunction
 from dynagraph.frontend.loops.sharing import shared_iterator
+from dynagraph.frontend.loops.sites import Sites
 from dynagraph.frontend.loops.types import Array, Bool, Float, Int, Known, Nothing, Null, Scalar, Tuple, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr
@@ -73,7 +74,7 @@ def do_natively(frame: CapturedFrame, compile: Compile) -> bool:
         return False
     varied = _varied(ex.graph, [variable for variables in ex.open_levels for variable in variables])
     deadline.leave(WORTH)
-    sites = lists.Sites()
+    sites = Sites()
     sites.widens = False
     for _ in range(MOST_SITES):
         maker = Maker(frame, sites, False, fields.Fields())

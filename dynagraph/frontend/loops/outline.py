@@ -16,8 +16,8 @@ from typing import Any, Union
 
 from dynagraph._core._dispatch import HostLoop, Tail
 from dynagraph.frontend.bytecode.decode import JUMPS, Instruction, Program
-from dynagraph.frontend.bytecode.liveness import ENDS, sees_frame, successors
-from dynagraph.frontend.bytecode.resume import BreakPoint, FunctionBuilder, Resumes, Target, live_names_of
+from dynagraph.frontend.bytecode.liveness import ENDS, live_names_of, sees_frame, successors
+from dynagraph.frontend.bytecode.resume import BreakPoint, FunctionBuilder, Resumes, Target
 from dynagraph.frontend.kinds.values import Const
 
 ITEM = "item "  # a parameter's name that no Python code can have
