@@ -132,11 +132,11 @@ def measure(program: LoopProgram, options: argparse.Namespace) -> Iterator[Row]:
     }
 
     yield interleaved(program, {"plain": program.function, "compiled": compiled}, wants, options.rounds)
+    settle(program, compiled, options.settle)  # which fills the cache, too
     if options.no_numba:
         return
     numbas, said = numba_of(program, wants[0])
     yield {"numba": said}
-    settle(program, compiled, options.settle)
     calls = {"settled": compiled} if numbas is None else {"settled": compiled, "numba": numbas}
     yield interleaved(program, calls, wants, options.rounds)
 

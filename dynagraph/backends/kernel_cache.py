@@ -36,6 +36,7 @@ from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import MEMO, Toolchain, n_processors, toolchain
 from dynagraph.driver import deadline
 from dynagraph.driver.forks import Locked
+from dynagraph.driver.signals import is_of_signal
 from dynagraph.errors import CompilerError
 
 FORMAT = "1"  # of entries and keys: a change makes all older entries misses
@@ -94,7 +95,8 @@ class KernelCache:
         try:
             with self._folder() as folder:
                 fd = os.open(key + suffix, flags, dir_fd=folder)
-        except OSError:
+        except OSError as error:
+            _raise_if_of_signal(error)
             return None
         try:
             status = os.fstat(fd)
@@ -103,9 +105,12 @@ class KernelCache:
                 return None
             with open(fd, "rb", closefd=False) as file:
                 data = file.read()
-            with contextlib.suppress(OSError):  # a read-only cache still serves
+            try:
                 os.utime(fd)
+            except OSError as error:  # a read-only cache still serves
+                _raise_if_of_signal(error)
         except OSError as error:
+            _raise_if_of_signal(error)
             _log.debug("entry %s cannot be read: %s", key[:16], str(error))
             return None
         finally:
@@ -134,6 +139,7 @@ class KernelCache:
                         os.unlink(temporary, dir_fd=folder)
                     raise
         except OSError as error:
+            _raise_if_of_signal(error)
             _log.warning("entry %s is not kept: %s", key[:16], str(error))
             return False
         if suffix != SUFFIX:
@@ -177,6 +183,12 @@ class KernelCache:
                     _remove(name, folder)
             shutil.rmtree("zig", dir_fd=folder, ignore_errors=True)
         return gone
+
+
+def _raise_if_of_signal(error: OSError) -> None:
+    """What a signal's handler raises is no failure of the cache, though a TimeoutError is an OSError."""
+    if is_of_signal(error):
+        raise error
 
 
 def _rows(folder: int) -> list[tuple[float, int, str]]:

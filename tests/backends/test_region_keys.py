@@ -2,6 +2,7 @@
 
 import copy
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -231,3 +232,25 @@ def test_processes_with_other_hashes_have_the_same_keys(tmp_path):
     found = [keys(seed) for seed in (1, 2, 3)]
     assert found[0] and "None" not in found[0]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("operation", ["load", "store"])
+def test_what_a_signals_handler_raises_meanwhile_is_no_failure_of_the_cache(tmp_path, monkeypatch, operation):
+    cache = kernel_cache.KernelCache(tmp_path / "kernels", 1 << 20)
+    opened = os.open
+
+    def late(path, *args, **kwargs):
+        if str(path).endswith((kernel_cache.REGION, ".tmp")):
+            signal.raise_signal(signal.SIGALRM)
+        return opened(path, *args, **kwargs)
+
+    def stop(*_):
+        raise TimeoutError("enough")  # an OSError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    monkeypatch.setattr(os, "open", late)
+    try:
+        with pytest.raises(TimeoutError, match="enough"):
+            cache.load("0" * 64, kernel_cache.REGION) if operation == "load" else cache.store("0" * 64, b"x", kernel_cache.REGION)
+    finally:
+        signal.signal(signal.SIGALRM, before)
