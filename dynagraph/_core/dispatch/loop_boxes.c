@@ -190,6 +190,9 @@ void dg_box_drop(const dg_box *box, dg_slot *state)
     }
 }
 
+int dg_box_is_int(const dg_box *box) { return box->kind == B_INT; }
+int dg_box_is_float(const dg_box *box) { return box->kind == B_FLOAT; }
+
 int dg_box_build_parts(const dg_box *box, dg_loop_values *values, PyObject **to)
 {
     int made = 0;

@@ -73,8 +73,21 @@ static int same_items(const dg_parameter *p, const dg_parameter *other)
     return p == other || PyObject_RichCompareBool(p->row, other->row, Py_EQ) == 1;
 }
 
+static int read_floats(PyObject *items, dg_list *list)
+{
+    for (int64_t k = 0; k < list->length; ++k) {
+        PyObject *item = PyList_GET_ITEM(items, k);
+        if (!PyFloat_CheckExact(item))
+            return 0;
+        list->items[k].d = PyFloat_AS_DOUBLE(item);
+    }
+    return 1;
+}
+
 static int read_items(const dg_parameter *p, PyObject *items, dg_list *list, dg_loop_lists *lists)
 {
+    if (dg_parameter_is_float(&p->parts[0]))
+        return read_floats(items, list);
     for (int64_t k = 0; k < list->length; ++k)
         if (!dg_parameter_read(&p->parts[0], PyList_GET_ITEM(items, k), list->items + k * p->item_width, lists))
             return 0;
@@ -148,17 +161,45 @@ static PyObject *build_item(const dg_box *box, const dg_list *list, int64_t k, d
     return item;
 }
 
+/* whether all of them could be made, of numbers that have a slot each: most lists are of these */
+static int build_floats(const dg_slot *slots, int64_t n, PyObject **to)
+{
+    for (int64_t k = 0; k < n; ++k)
+        if (!(to[k] = PyFloat_FromDouble(slots[k].d)))
+            return 0;
+    return 1;
+}
+
+static int build_ints(const dg_slot *slots, int64_t n, PyObject **to)
+{
+    for (int64_t k = 0; k < n; ++k)
+        if (!(to[k] = PyLong_FromLongLong(slots[k].i)))
+            return 0;
+    return 1;
+}
+
+static int build_others(const dg_box *box, const dg_list *list, int64_t first, PyObject **to, dg_loop_values *values)
+{
+    for (int64_t k = first; k < list->length; ++k)
+        if (!(to[k - first] = build_item(box, list, k, values)))
+            return 0;
+    return 1;
+}
+
 /* a Python list of the items from first on */
 static PyObject *items_from(const dg_box *box, const dg_list *list, int64_t first, dg_loop_values *values)
 {
-    PyObject *made = PyList_New(list->length - first);
-    for (int64_t k = first; made && k < list->length; ++k) {
-        PyObject *item = build_item(box, list, k, values);
-        if (item)
-            PyList_SET_ITEM(made, k - first, item);
-        else
-            Py_CLEAR(made);
-    }
+    const int64_t n = list->length - first;
+    PyObject *made = PyList_New(n);
+    if (!made)
+        return NULL;
+    PyObject **to = ((PyListObject *)made)->ob_item;
+    const dg_slot *slots = list->items + first * list->width;
+    int done = dg_box_is_float(box) ? build_floats(slots, n, to)
+               : dg_box_is_int(box) ? build_ints(slots, n, to)
+                                    : build_others(box, list, first, to, values);
+    if (!done)
+        Py_CLEAR(made);
     return made;
 }
 
@@ -184,6 +225,24 @@ static int is_still(const dg_parameter *p, PyObject *item, const dg_slot *now, d
     return dg_parameter_read(&p->parts[0], item, before, lists) && memcmp(before, now, size) == 0;
 }
 
+/* puts a list's items behind those of another; an empty one takes its memory, as list.sort() does */
+static int put_behind(PyObject *object, PyObject *rest)
+{
+    PyListObject *to = (PyListObject *)object, *from = (PyListObject *)rest;
+    Py_ssize_t n = Py_SIZE(to);
+    if (n)
+        return PyList_SetSlice(object, n, n, rest);
+    PyObject **items = to->ob_item;
+    Py_ssize_t allocated = to->allocated;
+    Py_SET_SIZE(to, Py_SIZE(from));
+    to->ob_item = from->ob_item;
+    to->allocated = from->allocated;
+    Py_SET_SIZE(from, 0);
+    from->ob_item = items;
+    from->allocated = allocated;
+    return 0;
+}
+
 static int write_back(const dg_list *list, dg_loop_lists *lists, dg_loop_values *values, dg_slot *before)
 {
     const dg_parameter *p = list->kind;
@@ -201,7 +260,7 @@ static int write_back(const dg_list *list, dg_loop_lists *lists, dg_loop_values 
     if (list->length == there)
         return 0;
     PyObject *rest = items_from(p->box, list, there, values);
-    int set = rest ? PyList_SetSlice(object, there, there, rest) : -1;
+    int set = rest ? put_behind(object, rest) : -1;
     Py_XDECREF(rest);
     return set;
 }

@@ -252,6 +252,7 @@ static int read_twister(PyObject *object, dg_slot *slot)
     return owner != NULL;
 }
 
+int dg_parameter_is_float(const dg_parameter *p) { return p->kind == P_FLOAT; }
 int dg_parameter_is_deque(const dg_parameter *p) { return p->kind == P_DEQUE; }
 
 int dg_parameter_is_generator(const dg_parameter *p) { return p->kind == P_GENERATOR; }

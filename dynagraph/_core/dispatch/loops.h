@@ -64,6 +64,7 @@ int dg_parameter_traverse(const dg_parameter *parameter, visitproc visit, void *
 /* 0: the object does not fit */
 int dg_parameter_read(const dg_parameter *parameter, PyObject *object, dg_slot *state, dg_loop_lists *lists);
 const char *dg_parameter_name(const dg_parameter *parameter);
+int dg_parameter_is_float(const dg_parameter *parameter);
 int dg_parameter_is_deque(const dg_parameter *parameter);
 int dg_parameter_is_generator(const dg_parameter *parameter);
 
@@ -87,6 +88,8 @@ int dg_box_parse(dg_box *box, PyObject *row, int n_parameters, int n_slots); /* 
 int dg_box_parse_parts(dg_box *box, PyObject *rows, int n_parameters, int n_slots);
 void dg_box_clear(dg_box *box);
 int dg_box_traverse(const dg_box *box, visitproc visit, void *arg);
+int dg_box_is_int(const dg_box *box);
+int dg_box_is_float(const dg_box *box);
 /* Both take the references of all owned slots of the boxes, whether they succeed or not. */
 PyObject *dg_box_build(const dg_box *box, dg_loop_values *values);
 int dg_box_build_parts(const dg_box *box, dg_loop_values *values, PyObject **to); /* -1: an exception is set, all of `to` is null */

@@ -639,3 +639,27 @@ def test_types_by_data_in_a_loop_that_is_written_out():
     rewards = np.random.default_rng(3).random((5, 4))
     compiled = check(settles, (rewards, 1e-3), (-rewards, 1e-3), programs=1)
     assert not compiled.stats.breaks
+
+
+@pytest.mark.parametrize("item", [0.5, 3, 2**62, 1 + 2j, (1, 0.5), True, np.float32(2)])
+def test_lists_that_were_empty_take_what_is_appended(item: Any) -> None:
+    def fill(found, item, n):
+        for _ in range(n):
+            found.append(item)
+        return len(found)
+
+    compiled = dg.compile(fill)
+    cleared = [1, 2, 3]
+    cleared.clear()
+    for found in ([], cleared, [item] * 5):
+        other, held = list(found), found
+        iterator = iter(found)
+        for n in (0, 1, 300, 0, 2):
+            assert compiled(found, item, n) == fill(other, item, n)
+            assert found is held and found == other and set(map(type, found)) == set(map(type, other))
+            found.append(item)
+            other.append(item)
+            del found[:2], other[:2]
+        assert list(iterator) == other
+        found.clear()
+        assert found == [] and compiled(found, item, 7) == 7
