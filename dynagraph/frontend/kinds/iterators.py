@@ -99,6 +99,7 @@ class Items(Iterator):
 
     def __init__(self, items: list[Any], owner: Sequence | None = None, position: int = 0):
         self.items, self.owner, self.position = items, owner, position
+        self.mutations = owner.mutations if owner is not None else 0
 
     def left(self) -> int:
         return len(self.items) - self.position if self.position >= 0 else 0
@@ -106,13 +107,20 @@ class Items(Iterator):
     def step(self, frame: Frame) -> Any:
         if self.owner is not None and not self.owner.sized and self.position >= len(self.owner.object):
             guard_length(frame.ex, self.owner)
+        if self._is_ended():
+            throw(RuntimeError("deque mutated during iteration"))
         if self.position < 0 or self.position >= len(self.items):
             self.position = -1
             return NULL
         self.position += 1
         return frame.ex.resolve(self.items[self.position - 1])
 
+    def _is_ended(self) -> bool:
+        return self.owner is not None and self.owner.kind is collections.deque and self.owner.mutations != self.mutations
+
     def rebuilt(self) -> Rebuilt:
+        if self._is_ended():
+            refuse("ITERATOR", "a deque that changes meanwhile")
         if self.owner is not None:
             return iterator_at, (self.owner, Const(self.position))
         rest = self.items[self.position :] if self.position >= 0 else []

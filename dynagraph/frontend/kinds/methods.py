@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from dynagraph.array_libraries import NUMPY
@@ -136,16 +136,27 @@ def _as_python_does(name: str, numbers: int = 0, blind: bool = False) -> Callabl
             length(frame.ex, owner)
         given = [Const(_whole(frame, a)) if k < numbers else frame.ex.resolve(a) for k, a in enumerate(args)]
         items = collections.deque(owner.items, owner.maxlen) if owner.kind is collections.deque else owner.items
+        going_through = iter(items)
         try:
             result = getattr(items, name)(*(g.value if k < numbers else g for k, g in enumerate(given)))
         except (IndexError, TypeError) as error:
             throw(error)
         if items is not owner.items:
             owner.items[:] = items
+            owner.mutations += _is_ended(going_through)
         changes(frame, owner, name, *given)
         return NOTHING if result is None else frame.ex.resolve(result)
 
     return change
+
+
+def _is_ended(iterator: Iterator[Any]) -> bool:
+    """Whether an iterator over a deque has noticed a change."""
+    try:
+        next(iterator, None)
+    except RuntimeError:
+        return True
+    return False
 
 
 _append = _as_python_does("append", blind=True)
@@ -263,6 +274,7 @@ def _del_item(frame: Frame, owner: Sequence, key: Value) -> Value:
     length(frame.ex, owner)
     try:
         del owner.items[index]
+        owner.mutations += 1
     except IndexError as error:
         throw(error)
     changes(frame, owner, "__delitem__", Const(index))

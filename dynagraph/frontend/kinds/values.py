@@ -92,6 +92,7 @@ class Sequence:
     object: Any = None
     sized: bool = True  # whether its length is guarded already
     maxlen: int | None = None  # of a deque
+    mutations: int = 0  # of a deque: those that end iterations over it
     fields: dict[str, Any] = field(default_factory=dict)  # attributes of an instance of a subclass
     set_again: set[str] = field(default_factory=set)  # attributes deleted and set again: they come last
 

@@ -296,3 +296,92 @@ def test_a_long_queue_takes_no_more_memory_than_its_items() -> None:
         return total, len(q)
 
     check(pushed_through, lambda: (500_000,))
+
+
+# -- that change while a loop goes through them ---------------------------------------------------------------------------
+
+
+def appended(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            q.append(x)
+    return total
+
+
+def balanced(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            q.append(x)
+            q.pop()
+    return total
+
+
+def rotated(q, n):
+    total = 0
+    for x in q:
+        total += x
+        q.rotate(0 if x < 4 else 1)
+    return total
+
+
+def cleared(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            q.clear()
+    return total
+
+
+def deleted(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            del q[0]
+    return total
+
+
+def reversed_(q, n):
+    total = 0
+    for x in q:
+        total = total * 2 + x
+        if x > n:
+            q.reverse()
+        q[0] += 1
+    return total
+
+
+def nothing(q, n):
+    total = 0
+    for x in q:
+        total = total * 2 + x
+        q.extend([])
+        if x == n:
+            q.append(1)
+            break
+    return total
+
+
+def broken(q, n):
+    total = 0
+    for x in q:
+        total = total * 2 + x
+        if x > n:
+            q.append(1)
+        print("a turn", len(q))
+    return total
+
+
+CHANGING = [appended, balanced, rotated, cleared, deleted, reversed_, nothing, broken]
+
+
+@pytest.mark.parametrize("function", CHANGING, ids=lambda f: f.__name__)
+def test_a_loop_over_one_that_changes_ends_where_pythons_does(function: Callable) -> None:
+    makers = [lambda: (deque([1, 2, 3]), 2), lambda: (deque(range(9)), 2), lambda: (deque([1, 2]), 2), lambda: (deque(), 2),
+              lambda: (deque([5]), 2), lambda: (deque([1, 2, 3, 4, 5], maxlen=5), 2)]  # fmt: skip
+    check(function, *makers, native=False)
