@@ -377,7 +377,53 @@ def broken(q, n):
     return total
 
 
-CHANGING = [appended, balanced, rotated, cleared, deleted, reversed_, nothing, broken]
+def put_before(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            q.appendleft(x)
+    return total
+
+
+def moved(q, n):
+    total = 0
+    for x in q:
+        total += x
+        if x > n:
+            q.append(q.popleft())
+    return total
+
+
+def in_a_comprehension(q, n):
+    return [q.append(x) if x > n else x for x in q]
+
+
+def in_a_sum(q, n):
+    return sum(q.append(x) or x for x in q)
+
+
+def sums_of_one_that_grows(q, n):
+    total = 0
+    for k in range(3 * n):
+        q.append(k)
+        total += sum(q) + sum([2 * x for x in q]) + sum(x for x in q)
+        if k == 4:
+            total += sum(q.append(x) or x for x in q)
+    return total
+
+
+def by_an_iterator(q, n):
+    total, items = 0, iter(q)
+    for k in range(n + 2):
+        total += next(items)
+        if k == n:
+            q.append(3)
+    return total
+
+
+CHANGING = [put_before, moved, in_a_comprehension, in_a_sum, sums_of_one_that_grows, by_an_iterator]
+CHANGING += [appended, balanced, rotated, cleared, deleted, reversed_, nothing, broken]
 
 
 @pytest.mark.parametrize("function", CHANGING, ids=lambda f: f.__name__)
