@@ -185,7 +185,7 @@ def capture(
                 first = reason  # once more: what is differentiated may be native from its start on
                 continue
             floats = ex.symbolic_floats - restless
-            if suspects is None and floats:
+            if suspects is None and floats and reason.reason.name != "LOOP_IN_CALL":
                 suspects = _Suspects(profile, floats, ex.steps, reason.reason)
                 continue
             if suspects is not None:
@@ -214,7 +214,7 @@ class _LoopPolicy:
         """A capture begins."""
         self.native: NativeLoop | None = None  # at which the capture ends as it is: no other loop was tried, and left its traces
         self.is_first = True
-        self.arrivals: Counter[int] = Counter()
+        self.arrivals: Counter[tuple[types.CodeType, int]] = Counter()
         self.passed: dict[int, NotMade] = {}
 
     def seen(self, frame: Frame, stop: Break | None) -> tuple[LoopSeen, ...]:
@@ -225,6 +225,20 @@ class _LoopPolicy:
         return tuple(loops_seen(frame.program, self.passed, None, ended))
 
     def __call__(self, frame: Frame) -> str:
+        return self._in_call(frame) if frame.depth else self._in_main(frame)
+
+    def _in_call(self, frame: Frame) -> str:
+        """A long loop of a function that is called: native code begins with the call, or Python calls the function."""
+        ex = frame.ex
+        if ex.open_levels or ex.elsewhere or frame is not ex.running[-1] or not all(f.is_users for f in ex.running):
+            return ""
+        return "LOOP_IN_CALL" if self._is_long(frame) else ""
+
+    def _is_long(self, frame: Frame) -> bool:
+        self.arrivals[frame.code, frame.ip] += 1
+        return is_long(frame, self.arrivals[frame.code, frame.ip])
+
+    def _in_main(self, frame: Frame) -> str:
         is_head = frame.ip in loop_heads(frame.program)
         if frame.ip not in self.refused and (is_head or _begins_natively(frame) or _calls_itself(self.target.function)):
             made = self.made(frame)
@@ -236,10 +250,9 @@ class _LoopPolicy:
         if not is_head:
             return ""
         self.passed[frame.ip] = self.refused[frame.ip]
-        self.arrivals[frame.ip] += 1
         if frame.ex.elsewhere:
             return ""  # as one graph, its turns hand on arrays that stay on the device
-        return "LOOP_IN_PYTHON" if is_long(frame, self.arrivals[frame.ip]) and outline_at(frame) is not None else ""
+        return "LOOP_IN_PYTHON" if self._is_long(frame) and outline_at(frame) is not None else ""
 
 
     def made(self, frame: Frame) -> NativeLoop | NotMade:
@@ -318,6 +331,9 @@ class _Ending:
             return self._at_loop(results)
         if self.stop.reason.name == "LOOP_IN_PYTHON":
             return self._at_outlined_loop(results)
+        if self.stop.reason.name == "LOOP_IN_CALL" and isinstance(found := native_loop(self.ex.main, self.target), NativeLoop):
+            self.native = found
+            return self._at_loop(results)
         point = break_point(self.target, self.ex.main, self.stop)
         if not any(n.kind == "call_function" for n in self.ex.graph.nodes) and not any(map(_may_hold_arrays, point.parameters)):
             raise self.stop

@@ -108,12 +108,15 @@ class Frame:
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
         self.cells: dict[str, Cell] = dict(zip(function.code.co_freevars, function.closure))
-        is_asked = depth == 0 and ex.on_loop is not None
-        self.heads = loop_heads(self.program) | {start_of(self.program)} if is_asked else frozenset()
         self.is_users = not (self.is_ours or self.is_hidden or is_of_numpy)
+        self.heads: frozenset[int] = frozenset()
         self.step_heads: frozenset[int] = frozenset()
-        if ex.do_natively is not None and depth > 0 and self.is_users:
-            self.step_heads = loop_heads(self.program) | ({start_of(self.program)} if ex.steps_from_start else set())
+        if self.is_users or depth == 0:
+            heads, start = loop_heads(self.program), {start_of(self.program)}
+            if ex.on_loop is not None:
+                self.heads = heads if depth else heads | start
+            if ex.do_natively is not None and depth:
+                self.step_heads = heads | start if ex.steps_from_start else heads
         self.refused_steps: set[int] = set()
         self.namespace: Dict | None = None  # what locals() gave, where it gives one dict for each frame
 
@@ -124,8 +127,8 @@ class Frame:
         while self.result is None:
             if self.depth == 0:
                 self.ex.count_step()
-                if self.ip in self.heads and self.ex.on_loop is not None and (reason := self.ex.on_loop(self)):
-                    raise Break(reason, Location(self.code.co_filename, self.instructions[self.ip].line))
+            if self.ip in self.heads and self.ex.on_loop is not None and (reason := self.ex.on_loop(self)):
+                raise Break(reason, Location(self.code.co_filename, self.instructions[self.ip].line))
             if self.ip in self.step_heads and self.ex.do_natively is not None and self.ex.do_natively(self):
                 continue
             index = self.ip
@@ -204,7 +207,7 @@ class Executor(CaptureState):
     """One capture: its frames, and how Python objects become values and calls of doors.
 
     `stop_at`: the step of the main frame before which the capture ends, or None for the function's return.
-    `on_loop`: asked at the head of each of its loops whether the capture shall end there: why, or nothing.
+    `on_loop`: asked at the head of each of the user's loops whether the capture shall end there: why, or nothing.
     `do_natively`: asked at the heads of loops of other frames to do what follows as one step; whether it has.
     """
 
