@@ -242,7 +242,9 @@ CASES = {
         lambda: (X, datetime.date(2020, 1, 1)), lambda: (X, datetime.date(2020, 1, 1).year),
     ),
     "RECURSION": Case(recursive, iterative, lambda: (X, 50)),
-    "TOO_MANY_VALUES": Case(lambda x: [x + i for i in range(300)], lambda x: x + np.arange(300.0)[:, None]),
+    "TOO_MANY_VALUES": Case(
+        lambda x: [x + i for i in range(150)] + [x + i for i in range(150, 300)], lambda x: x + np.arange(300.0)[:, None]
+    ),
     "UNROLL_LIMIT": Case(many, lambda x: x * np.arange(2500).sum()),
     "FLOATING_POINT_ERRORS": Case(in_errstate, in_default_errstate),
     "RANDOM_DRAW": Case(draws_and_indexes, draws_from_its_own, lambda: (X, np.array([1, 2])), same=False),
@@ -250,7 +252,7 @@ CASES = {
 }
 ELSEWHERE = {
     "STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES", "COMPILE_BUDGET", "COMPILER_AT_WORK", "REPLACED_BUILTIN",  # below
-    "NATIVE_LOOP", "LOOP_IN_PYTHON",  # tests/frontend/loops
+    "NATIVE_LOOP", "LOOP_IN_PYTHON", "LOOP_IN_CALL",  # tests/frontend/loops
     "GRADIENT_BY_STEPS",  # tests/gradients/test_loop_tangents.py
 }  # fmt: skip
 

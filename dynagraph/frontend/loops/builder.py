@@ -24,6 +24,7 @@ from dynagraph.frontend.executor.executor import Frame as CapturedFrame
 from dynagraph.frontend.loops import unions
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, refuse_iterators
+from dynagraph.frontend.loops.plain_cells import plain_cells
 from dynagraph.frontend.loops.types import INT, NOTHING, NULL, SMALL_INT, Bound, Int, Items, Known, Null, Type, Value
 from dynagraph.ir import regions
 from dynagraph.ir.dtypes import DType, bool_, int64
@@ -78,6 +79,7 @@ class Frame:
     whole: bool = False  # a comprehension's, a getter's: it has no effects, and where it cannot go on Python does it as a whole
     base: int = 0  # of a generator's: from there on the caller's stack is what its consumer holds
     consumer: Any = None
+    plain: frozenset[str] = frozenset()  # cells of its own that are variables like others
 
     def copy(self) -> "Frame":
         stack, locals = list(self.stack), dict(self.locals)
@@ -87,7 +89,7 @@ class Frame:
         """Where it stands, without its values: programs must not keep the arguments of the call that they were made for."""
         function = replace(self.function, defaults=(), kwdefaults={}, closure=(), fields={})
         stack, locals = [_nothing_of(v) for v in self.stack], {name: _nothing_of(v) for name, v in self.locals.items()}
-        return Frame(self.program, function, None, self.ip, stack, locals)  # type: ignore[arg-type]
+        return Frame(self.program, function, None, self.ip, stack, locals, plain=self.plain)  # type: ignore[arg-type]
 
     def live(self) -> dict[str, Value]:
         live = live_at(self.program, self.ip)
@@ -149,7 +151,6 @@ class Builder:
         self.leaders: dict[int, frozenset[int]] = {}
         self.heads: dict[int, dict[int, frozenset[str]]] = {}
         self.stored: dict[tuple[str, Type], Value] = {}
-        self.plain: frozenset[str] = frozenset()  # cells of the function's that only comprehensions see
         self.sites: Any = {}  # what is known of the types of lists' items
         self.on_parameter: Callable[[Any], Value] | None = None
         self.on_outside: Callable[[Any], Value] | None = None
@@ -540,9 +541,16 @@ class Builder:
             self.popn(taken)
             self.push(result)
             return
-        if any(n in function.code.co_cellvars for n in arguments):
+        own = function.code.co_cellvars
+        plain = plain_cells(self.ex, function.code, function.globals)
+        if plain.issuperset(own):
+            arguments = {**{name: Value(NULL) for name in own}, **arguments}
+        elif any(name in own for name in arguments):
             raise NotNative(f"an inner function of {function.name} uses its parameters")
+        else:
+            plain = frozenset()
         self._enter(function, program, arguments, False)
+        self.top.plain = plain
         self.taken = taken
 
     def inline_whole(self, function: Function, arguments: dict[str, Value]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 import types
 from collections import deque
@@ -22,7 +21,7 @@ from dynagraph.frontend.executor.breaks import Break, Reason
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Frame as CapturedFrame
 from dynagraph.frontend.executor.state import Lazy
-from dynagraph.frontend.executor.wrapping import load_cell, load_global
+from dynagraph.frontend.executor.wrapping import load_cell
 from dynagraph.frontend.kinds import iterators
 from dynagraph.frontend.kinds.values import DELETED, Cell, Const, Iterator, Null, Number, Sequence
 from dynagraph.frontend.kinds.values import NULL as EMPTY
@@ -30,10 +29,10 @@ from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.loops import consumers, deques, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
 from dynagraph.frontend.loops.builder import Builder, Frame, Restart, TooMany, Way, live_at, variable
 from dynagraph.frontend.loops.calls_out import call_out, calls_worthwhile
-from dynagraph.frontend.loops.comprehensions import AT_ONCE, GENERATOR, consumers_of, plain_cells
 from dynagraph.frontend.loops.exits import Rest
 from dynagraph.frontend.loops.objects import Boxes, item_box
 from dynagraph.frontend.loops.outline import Outline, outline
+from dynagraph.frontend.loops.plain_cells import AT_ONCE, GENERATOR, plain_cells
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.sharing import RANGE_ITERATOR, shared_iterator
 from dynagraph.frontend.loops.sites import Sites, Stays
@@ -303,7 +302,7 @@ class Maker:
     def begin(self) -> None:
         """Take the frame's values."""
         frame, (start,) = self.frame, self.builder.frames
-        self.builder.plain = self.plain_cells()
+        start.plain = plain_cells(self.ex, frame.program.code, frame.function.globals)
         live = live_at(frame.program, frame.ip)
         start.stack = [self.outside(v) for v in frame.stack]
         for name in sorted(live):
@@ -318,17 +317,9 @@ class Maker:
         if self.builder.fields.places:
             self.loop.region.holds_gil = self.shares_state = True
 
-    def plain_cells(self) -> frozenset[str]:
-        code, globals = self.frame.program.code, self.frame.function.globals
-        found = plain_cells(code)
-        for name in sorted(consumers_of(code)) if found else ():
-            if getattr(load_global(self.ex, globals, name), "value", None) is not getattr(builtins, name):
-                return frozenset()  # a function of the user's may keep a generator
-        return found
-
     def cell(self, cell: Cell, name: str) -> Value:
         """One of the function's own: what it holds, where only comprehensions see it."""
-        if name not in self.builder.plain:
+        if name not in self.builder.frames[0].plain:
             return Value(Known(cell))
         value = cell.value if cell.source is None else load_cell(self.ex, cell, name)
         return Value(NULL) if value in (EMPTY, DELETED) else self.outside(value)
@@ -338,7 +329,7 @@ class Maker:
         if region.keeps:  # what is put back must not be what another thread has written meanwhile
             for each in (region, *region.functions):
                 each.holds_gil = True
-        boxes = Boxes(self.argument_of, self.builder.plain, self.builder.fields.places)
+        boxes = Boxes(self.argument_of, self.builder.fields.places)
         for exit, way in zip(region.exits, self.builder.exits):
             self.loop.exits.append(boxes.row(exit, way))
         self.loop.ways, self.loop.rests = [way.at_rest() for way in self.builder.exits], boxes.rests

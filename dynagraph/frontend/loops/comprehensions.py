@@ -5,96 +5,19 @@ The cells that they read are variables like others.
 
 from __future__ import annotations
 
-import functools
 import types
 from typing import Any
 
-from dynagraph.frontend.bytecode.decode import Instruction, Same, UndecodableCode, decode
-from dynagraph.frontend.bytecode.resume import stack_effect
+from dynagraph.frontend.bytecode.decode import Instruction, Same
+from dynagraph.frontend.bytecode.liveness import start_of
 from dynagraph.frontend.kinds.values import Function
 from dynagraph.frontend.loops.builder import Builder, handler
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import NotNative
+from dynagraph.frontend.loops.plain_cells import GENERATOR, consumed, is_plain
 from dynagraph.frontend.loops.types import NULL, CellOf, Comprehension, Generator, Known, Tuple, Value, is_cell
 
-AT_ONCE = ("<listcomp>", "<setcomp>", "<dictcomp>")  # functions that are called at once, and then no more
-GENERATOR = "<genexpr>"
-CONSUMERS = ("sum", "any", "all", "min", "max", "list")  # which have done with a generator when they return
 CLOSURE = 8  # the flag of MAKE_FUNCTION
-EFFECTS = {"LOAD_CONST": (0, 1), "PUSH_NULL": (0, 1), "LOAD_CLOSURE": (0, 1)}
-
-
-def plain_cells(code: types.CodeType) -> frozenset[str]:
-    """The cells of a function's own that only comprehensions, and generators of builtins, see, which cannot set them: they are
-    variables like others."""
-    return _plain_cells(Same(code))
-
-
-@functools.lru_cache(maxsize=512)
-def _plain_cells(same: Same) -> frozenset[str]:
-    code = same.code
-    consumed = _consumed(code)
-    inner = [c for c in code.co_consts if isinstance(c, types.CodeType) and not (_is_plain(c) or c in consumed)]
-    return frozenset(code.co_cellvars) - {name for c in inner for name in c.co_freevars}
-
-
-def _is_plain(code: types.CodeType) -> bool:
-    return code.co_name in AT_ONCE and _holds_plain(code)
-
-
-def _holds_plain(code: types.CodeType) -> bool:
-    """Whether the functions that it makes are comprehensions, and generators of builtins."""
-    consumed = _consumed(code)
-    return all(_is_plain(c) or c in consumed for c in code.co_consts if isinstance(c, types.CodeType))
-
-
-def consumers_of(code: types.CodeType) -> set[str]:
-    """The builtins that the generators of a function are given to."""
-    found = set(_consumed(code).values())
-    for inner in _consumed(code):
-        found |= consumers_of(inner)
-    return found
-
-
-def _consumed(code: types.CodeType) -> dict[types.CodeType, str]:
-    """The generator expressions that a builtin is given wherever they are made, and its name."""
-    try:
-        instructions = decode(code).instructions
-    except UndecodableCode:
-        return {}
-    found: dict[types.CodeType, str | None] = {}
-    for k, i in enumerate(instructions):
-        if i.op == "LOAD_CONST" and isinstance(i.value, types.CodeType) and i.value.co_name == GENERATOR:
-            name = _consumer(instructions, k)
-            found[i.value] = name if found.get(i.value, name) == name else None
-    return {c: name for c, name in found.items() if name is not None}
-
-
-def _consumer(instructions: tuple[Instruction, ...], at: int) -> str | None:
-    """The builtin that a generator expression, whose code is loaded, is the only argument of."""
-    if not _holds_plain(instructions[at].value):
-        return None
-    k = at - 1
-    while instructions[k].op in ("LOAD_CLOSURE", "BUILD_TUPLE", "PUSH_NULL"):
-        k -= 1
-    callee = instructions[k]
-    if callee.op != "LOAD_GLOBAL" or callee.value not in CONSUMERS:
-        return None
-    depth, k = -1, at + 1  # values above the function
-    while k < len(instructions) - 1:
-        i = instructions[k]
-        if i.op == "MAKE_FUNCTION" and depth < 0:
-            depth = 0
-        elif i.op == "SET_FUNCTION_ATTRIBUTE" and depth == 0:
-            pass
-        elif i.op == "CALL" and i.value == 0 and depth == 1:
-            return callee.value if instructions[k + 1].op == "CALL" and instructions[k + 1].value == 1 else None  # type: ignore[no-any-return]
-        elif (effect := EFFECTS.get(i.op) or stack_effect(i)) is not None and depth >= effect[0]:
-            depth += effect[1] - effect[0]
-        else:
-            return None
-        k += 1
-    return None
 
 
 @handler("LOAD_CLOSURE")
@@ -107,14 +30,15 @@ def load_closure(b: Builder, i: Instruction) -> None:
 
 @handler("MAKE_CELL")
 def make_cell(b: Builder, i: Instruction) -> None:
-    if not b.top.whole:
+    frame = b.top
+    if not frame.whole and (i.value not in frame.plain or frame.ip > start_of(frame.program)):
         raise NotNative("a function that shares its variables")
 
 
 @handler("STORE_DEREF")
 def store_deref(b: Builder, i: Instruction) -> None:
     frame = b.top
-    if not frame.whole and (i.value not in b.plain or len(b.frames) > 1):
+    if not frame.whole and i.value not in frame.plain:
         raise NotNative(f"{i.value} is shared with an inner function")
     frame.locals[i.value] = b.pop()
 
@@ -126,7 +50,7 @@ def make_function(b: Builder, i: Instruction) -> None:
     held = getattr(code.value, "value", None) if isinstance(code, Known) else None
     if i.value not in (0, CLOSURE, None) or not isinstance(held, types.CodeType):
         raise NotNative("a function is made")
-    if not _is_plain(held) and held not in _consumed(b.top.program.code):
+    if not is_plain(held) and held not in consumed(b.top.program.code):
         raise NotNative("a function is made")
     assert isinstance(closure.type, Tuple)
     b.push(Value(Comprehension(Same(held), closure.type, b.top.function.globals), closure.parts))

@@ -65,13 +65,13 @@ Box = tuple[Any, ...]
 
 
 class Boxes:
-    """`argument_of(value)`: the number of the argument that an executor's value is.  `plain`: cells that are variables.
+    """`argument_of(value)`: the number of the argument that an executor's value is.
 
     `places`: of attributes and dict items that are variables, by the names of these.
     """
 
-    def __init__(self, argument_of: Callable[[Any], int], plain: frozenset[str], places: Mapping[str, Place]):
-        self.argument_of, self.plain, self.places = argument_of, plain, places
+    def __init__(self, argument_of: Callable[[Any], int], places: Mapping[str, Place]):
+        self.argument_of, self.places = argument_of, places
         self.rests: list[Rest] = []
 
     def row(self, exit: Exit, way: Way) -> tuple[Any, ...]:
@@ -83,8 +83,7 @@ class Boxes:
             returned = state.box(way.returned)
             return ("return after", returned, written) if written else ("return", returned)
         frame = way.frames[0]
-        boxes = [state.cell(frame.locals[n]) if n in self.plain else state.box(frame.locals[n]) for n in names_of(frame)]
-        boxes += [state.box(v) for v in frame.stack if not isinstance(v.type, Null)]
+        boxes = state.frame(frame)
         if len(way.frames) > 1:
             boxes[len(boxes) - 1 - _callable_depth(frame)] = state.rest(way)
         return ("tail after", tuple(boxes), written) if written else ("tail", tuple(boxes))
@@ -114,15 +113,18 @@ class _State:
         self.slots += slots_of(part.dtype)
         return first
 
+    def frame(self, frame: Frame) -> list[Box]:
+        """The variables that it hands over, then its stack."""
+        boxes = [self.cell(frame.locals[n]) if n in frame.plain else self.box(frame.locals[n]) for n in names_of(frame)]
+        return boxes + [self.box(v) for v in frame.stack if not isinstance(v.type, Null)]
+
     def rest(self, way: Way) -> Box:
         """What stands in for the callable of a call that was inlined: it runs the rest of that call."""
 
         boxes: list[Box] = []
         for depth in range(len(way.frames) - 1, 0, -1):
             frame = way.frames[depth]
-            values = [frame.locals[n] for n in names_of(frame)]
-            values += [v for v in frame.stack if not isinstance(v.type, Null)]
-            made = [self.box(v) for v in values]
+            made = self.frame(frame)
             if depth < len(way.frames) - 1:
                 made[len(made) - 1 - _callable_depth(frame)] = boxes[-1]
             self.rests.append(Rest(way.at_rest(), depth))
