@@ -340,8 +340,8 @@ def _scalars(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     x, y = to_dtype(b, left, kind.dtype), to_dtype(b, right, kind.dtype)
     name = row.ufunc.__name__
     if symbol == "**":
-        if kind.dtype is dtypes.float64:
-            return Value(kind, (b.temporary(Expr("numpy_pow", (x, y), F64)),))
+        if kind.dtype in (dtypes.float64, dtypes.float32):
+            return Value(kind, (b.temporary(Expr("numpy_pow", (x, y), kind.dtype)),))
         if kind.dtype.is_integer:
             if kind.dtype.kind == "i":
                 b.require(call("ge", y, const(0, kind.dtype)))

@@ -57,3 +57,25 @@ def test_powers_are_those_of_pow(exponent: str, of_python: bool) -> None:
     np.testing.assert_array_equal(got.view(np.uint64)[~np.isnan(want)], want.view(np.uint64)[~np.isnan(want)])
     assert np.array_equal(np.isnan(got), np.isnan(want))
     assert compiled.stats.fallbacks == 0
+
+
+@pytest.mark.parametrize("exponent", [*POWERS, "an array's"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_powers_of_float32_are_those_of_powf(exponent: str) -> None:
+    power = POWERS.get(exponent)
+
+    def plain(x: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
+        for k in range(len(x)):
+            out[k] = x[k] ** y[k] if power is None else power(x[k])
+
+    rng = np.random.default_rng(2)
+    bits = rng.integers(0, 2**32, 2000, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([np.array(SPECIAL, np.float32), bits, rng.normal(size=2000).astype(np.float32)])
+    y = np.concatenate([rng.normal(size=14).astype(np.float32), rng.permutation(x[14:])])
+    want, got = np.empty_like(x), np.empty_like(x)
+    plain(x, y, want)
+    compiled = dg.compile(plain)
+    compiled(x, y, got)
+    np.testing.assert_array_equal(got.view(np.uint32)[~np.isnan(want)], want.view(np.uint32)[~np.isnan(want)])
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert compiled.stats.fallbacks == 0 and not compiled.stats.breaks
