@@ -150,7 +150,7 @@ def what_follows_is_not_native(x):
 def of_single_precision(x):
     s = np.float32(0)
     for i in range(x.size):
-        s = s + x[i] * x[i]
+        s = s + x[i] * x[i] + x[i] ** 3
     return s
 
 

@@ -205,7 +205,7 @@ DG_INLINE int dg_short_power(double x, double y, double *r)
     return 0;
 }
 
-DG_INLINE double dg_pow_f64(double x, double y)
+DG_INLINE double dg_numpy_pow_f64(double x, double y)
 {
     double r;
     if (__builtin_constant_p(y) && __builtin_expect(dg_short_power(x, y, &r), 1))
@@ -214,16 +214,16 @@ DG_INLINE double dg_pow_f64(double x, double y)
 }
 
 float powf(float, float);
-DG_INLINE float dg_pow_f32(float x, float y)
+DG_INLINE float dg_numpy_pow_f32(float x, float y)
 {
     float (*volatile f)(float, float) = powf;
     return f(x, y);
 }
-#define dg_numpy_pow(x, y) _Generic((x), float: dg_pow_f32, default: dg_pow_f64)(x, y)
+#define dg_numpy_pow(x, y) _Generic((x), float: dg_numpy_pow_f32, default: dg_numpy_pow_f64)(x, y)
 
 DG_INLINE int dg_float_pow(double x, double y, double *r)
 {
-    *r = dg_pow_f64(x, y);
+    *r = dg_numpy_pow_f64(x, y);
     return !__builtin_isfinite(*r) || (x == 0.0 && y < 0.0);
 }
 
