@@ -570,10 +570,17 @@ class Builder:
         if done.consumer is not None:
             del caller.stack[done.base :]
         i = caller.program.instructions[caller.ip]
-        n = 1 if i.op == "LOAD_ATTR" else (i.value if i.op == "CALL" else i.value[0]) + 2
+        n = 1 if i.op == "LOAD_ATTR" else n_given(i) + 2
         del caller.stack[-n:]
         caller.ip += 1
         caller.stack.append(value)
+
+
+def n_given(i: Instruction) -> int:
+    """How many values of the stack are the arguments of a call."""
+    if i.op == "CALL_FUNCTION_EX":
+        return 1 + (i.value & 1)  # type: ignore[no-any-return]
+    return i.value if i.op == "CALL" else i.value[0]  # type: ignore[no-any-return]
 
 
 def variable(name: str, kind: regions.VariableType) -> Expr:

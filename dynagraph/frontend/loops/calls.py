@@ -9,6 +9,7 @@ import math
 import operator
 import types
 from collections.abc import Callable
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from typing import Any, TypeVar
 
 import numpy as np
@@ -128,19 +129,23 @@ def call(b: Builder, function: Value, args: list[Value], named: dict[str, Value]
 def bind(b: Builder, function: Function, args: list[Value], named: dict[str, Value]) -> dict[str, Value]:
     """The parameters of a Python function's call."""
     code = function.code
-    if code.co_flags & 0x0C or code.co_kwonlyargcount:
-        raise NotNative(f"{function.name} takes *args, **kwargs or keywords only")
-    names = code.co_varnames[: code.co_argcount]
-    found = dict(zip(names, args))
-    if len(args) > len(names) or set(named) - set(names) or set(named) & set(found):
+    n, n_named = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames[: n + n_named]
+    found, rest = dict(zip(names[:n], args)), args[n:]
+    known = names[code.co_posonlyargcount :]
+    if code.co_flags & CO_VARKEYWORDS or (rest and not code.co_flags & CO_VARARGS):
+        raise NotNative(f"{function.name} takes **kwargs, or not so many arguments")
+    if set(named) - set(known) or set(named) & set(found):
         raise NotNative(f"{function.name} does not take these arguments")
     found.update(named)
-    first = len(names) - len(function.defaults)
-    for k, name in enumerate(names):
+    defaults = {**dict(zip(names[n - len(function.defaults) : n], function.defaults)), **function.kwdefaults}
+    for name in names:
         if name not in found:
-            if k < first:
+            if name not in defaults:
                 raise NotNative(f"{function.name} does not take these arguments")
-            found[name] = b.native(function.defaults[k - first])
+            found[name] = b.native(defaults[name])
+    if code.co_flags & CO_VARARGS:
+        found[code.co_varnames[len(names)]] = tuple_of([new_arrays.settled(b, v) for v in rest])
     return found
 
 

@@ -26,7 +26,7 @@ from dynagraph.frontend.kinds import iterators
 from dynagraph.frontend.kinds.values import DELETED, Cell, Const, Iterator, Null, Number, Sequence
 from dynagraph.frontend.kinds.values import NULL as EMPTY
 from dynagraph.frontend.kinds.values import Array as ArrayValue
-from dynagraph.frontend.loops import consumers, deques, fields, instructions, lists, recursion  # noqa: F401  (consumers registers what it does)
+from dynagraph.frontend.loops import argument_lists, consumers, deques, fields, instructions, lists, recursion  # noqa: F401  (some register only)
 from dynagraph.frontend.loops.builder import Builder, Frame, Restart, TooMany, Way, live_at, variable
 from dynagraph.frontend.loops.calls_out import call_out, calls_worthwhile
 from dynagraph.frontend.loops.exits import Rest

@@ -1,4 +1,4 @@
-"""Displays: lists that are written out as arguments of NumPy's functions, as in ``np.array([[a, b], [c, d]])``.
+"""Displays: lists that are written out as arguments of NumPy's functions, as in ``np.array([[a, b], [c, d]])``, or of ``f(a, *b)``.
 
 Their items lie on the stack until the function takes them, so that they may be of several types, or arrays.  Whatever else takes a
 display has a list made of it first.
@@ -6,6 +6,7 @@ display has a list made of it first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 
 from dynagraph.doors.numpy import lookup
 from dynagraph.frontend.bytecode.decode import Instruction
+from dynagraph.frontend.bytecode.resume import stack_effect
 from dynagraph.frontend.kinds.values import Function, Method
 from dynagraph.frontend.loops import arrays, calls, lists, new_arrays
 from dynagraph.frontend.loops.builder import Builder, handler, variable
+from dynagraph.frontend.loops.known import opened
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import NotNative, as_stored, describe, exact, number
 from dynagraph.frontend.loops.types import (
@@ -59,6 +62,7 @@ def listed(b: Builder, value: Value) -> Value:
 def build_list(b: Builder, i: Instruction) -> None:
     items = [v if isinstance(v.type, Display) else new_arrays.settled(b, b.whole(v)) for v in b.popn(i.value, whole=False)]
     kept = all(map(_may_wait, (v.type for v in items))) and _is_numpys(b.top.stack)
+    kept = kept or _is_of_arguments(b.top.program.instructions, b.top.ip - 1)
     b.push(tuple_of(items, Display) if kept else lists.made_of(b, [b.whole(v) for v in items]))
 
 
@@ -70,8 +74,33 @@ def list_extend(b: Builder, i: Instruction) -> None:
         return
     values = b.pop()
     if not isinstance(values.type, Tuple):
+        values = opened(b, values)
+    if not isinstance(values.type, Tuple):
         raise NotNative(f"a list is extended by {describe(values.type)}")
     b.top.stack[-i.value] = tuple_of([*owner.items(), *values.items()], Display)
+
+
+@handler("LIST_APPEND")
+def list_append(b: Builder, i: Instruction) -> None:
+    owner = b.top.stack[-i.value - 1]
+    if not isinstance(owner.type, Display):
+        lists.list_append(b, i)
+        return
+    value = new_arrays.settled(b, b.pop())
+    b.top.stack[-i.value] = tuple_of([*owner.items(), value], Display)
+
+
+def _is_of_arguments(instructions: Sequence[Instruction], at: int) -> bool:
+    """Whether the list that an instruction makes becomes the arguments of a call with ``*args``."""
+    depth = 0  # values above the list
+    for i in instructions[at + 1 :]:
+        if i.op == "LIST_TO_TUPLE" and depth == 0:
+            return True
+        effect = (0, 1) if i.op in ("LOAD_CONST", "PUSH_NULL") else stack_effect(i)
+        if effect is None or effect[0] > depth:
+            return False
+        depth += effect[1] - effect[0]
+    return False
 
 
 def _may_wait(kind: Type) -> bool:

@@ -382,12 +382,15 @@ def call_(b: Builder, i: Instruction) -> None:
         new_arrays.settle_stacks(b)  # the function may write to what an expression reads
         stack = b.top.stack
     stack[len(stack) - n :] = [v if isinstance(v.type, Display) else b.whole(v) for v in stack[len(stack) - n :]]
-    args = stack[len(stack) - n :]
-    first, second = stack[-n - 2], stack[-n - 1]
+    call_with(b, stack[-n - 2], stack[-n - 1], stack[len(stack) - n :], names, n + 2)
+
+
+def call_with(b: Builder, first: Value, second: Value, args: list[Value], names: tuple[str, ...], taken: int) -> None:
+    """Call what lies below the arguments, with or without an owner; `names`: of the last of the arguments."""
     if CALLABLE_FIRST:
         function, own = first, second
     else:
         function, own = (second, first) if first.type == NULL else (first, second)
     given = args if own.type == NULL else [own, *args]
     at = len(given) - len(names)
-    calls.call(b, function, given[:at], dict(zip(names, given[at:])), n + 2)
+    calls.call(b, function, given[:at], dict(zip(names, given[at:])), taken)

@@ -15,7 +15,7 @@ from dynagraph.frontend.bytecode.decode import Instruction
 from dynagraph.frontend.kinds.values import Array as ArrayValue
 from dynagraph.frontend.kinds.values import Const, Number, Sequence
 from dynagraph.frontend.loops import calls, elements, iteration, unions
-from dynagraph.frontend.loops.builder import Builder, handler, variable
+from dynagraph.frontend.loops.builder import Builder, variable
 from dynagraph.frontend.loops.operations import means
 from dynagraph.frontend.loops.operators import LEAST, MOST, NotNative, as_int, describe, exact, number
 from dynagraph.frontend.loops.sites import Settled, Stays
@@ -334,7 +334,6 @@ def made_of(b: Builder, items: list[Value]) -> Value:
 # -- instructions --------------------------------------------------------------------------------------------------------
 
 
-@handler("LIST_APPEND")
 def list_append(b: Builder, i: Instruction) -> None:
     value = b.pop()
     owner = b.top.stack[-i.value]

@@ -14,7 +14,7 @@ from dynagraph.frontend.kinds.iterators import iterator_at
 from dynagraph.frontend.kinds.values import Const
 from dynagraph.frontend.loops import words
 from dynagraph.frontend.loops.arrays import Pending, operands_of
-from dynagraph.frontend.loops.builder import Frame, Way, variable
+from dynagraph.frontend.loops.builder import Frame, Way, n_given, variable
 from dynagraph.frontend.loops.comprehensions import begun, made
 from dynagraph.frontend.loops.displays import Display
 from dynagraph.frontend.loops.exits import Rest, call_unwatched, names_of
@@ -95,8 +95,7 @@ class Boxes:
 
 def _callable_depth(frame: Frame) -> int:
     """How many of the values that are no NULL lie above the callable of the call at which a frame waits."""
-    i = frame.program.instructions[frame.ip]
-    n = i.value if i.op == "CALL" else i.value[0]
+    n = n_given(frame.program.instructions[frame.ip])
     above = [v for v in frame.stack[len(frame.stack) - n :] if not isinstance(v.type, Null)]
     first, second = frame.stack[-n - 2], frame.stack[-n - 1]
     return len(above) + (not isinstance(first.type, Null) and not isinstance(second.type, Null))
