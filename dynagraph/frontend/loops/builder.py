@@ -52,7 +52,11 @@ def handler(*ops: str) -> Callable[[Handler], Handler]:
 
 
 class TooMany(Exception):
-    """The region would become too large."""
+    """The region would become too large.  `mixed`: the variables that are Python's floats or NumPy's, by code and name."""
+
+    def __init__(self, text: str, mixed: frozenset[tuple[int, str]]):
+        super().__init__(text)
+        self.mixed = mixed
 
 
 class Restart(Exception):
@@ -152,6 +156,7 @@ class Builder:
         self.heads: dict[int, dict[int, frozenset[str]]] = {}
         self.stored: dict[tuple[str, Type], Value] = {}
         self.sites: Any = {}  # what is known of the types of lists' items
+        self.mixed: frozenset[tuple[int, str]] = frozenset()  # variables that are Python's floats or NumPy's, by code and name
         self.on_parameter: Callable[[Any], Value] | None = None
         self.on_outside: Callable[[Any], Value] | None = None
         self.on_recursion: Callable[[Builder, Function, Program, dict[str, Value]], Value] | None = None
@@ -288,7 +293,7 @@ class Builder:
 
     def new_block(self) -> Block:
         if len(self.region.blocks) >= MAX_BLOCKS:
-            raise TooMany(f"more than {MAX_BLOCKS} blocks")
+            raise TooMany(f"more than {MAX_BLOCKS} blocks", self._mixed())
         block = Block(len(self.region.blocks))
         self.region.blocks.append(block)
         return block
@@ -311,6 +316,7 @@ class Builder:
         if backward:
             self.emit(Interruptible(self.exit_of(Way([f.copy() for f in frames], again=True))))
         self._widen(top)
+        self._merge(frames)
         version = self._version(frames)
         self._assign(frames, version)
         self.end(Jump(version.block))
@@ -336,6 +342,21 @@ class Builder:
             if value is not None and value.type == SMALL_INT:
                 frame.locals[name] = Value(INT, value.parts)
 
+    def _merge(self, frames: list[Frame]) -> None:
+        """Where versions would be too many, variables that are Python's floats in some and NumPy's in others have a tag."""
+        for frame in frames if self.mixed else ():
+            for name, value in frame.locals.items():
+                if (id(frame.program.code), name) in self.mixed and value.type in unions.FLOATS.kinds:
+                    frame.locals[name] = unions.held(value, unions.FLOATS)
+
+    def _mixed(self) -> frozenset[tuple[int, str]]:
+        kinds: dict[tuple[int, str], set[Type]] = {}
+        for version in self.versions.values():
+            for frame in version.frames:
+                for name, value in frame.locals.items():
+                    kinds.setdefault((id(frame.program.code), name), set()).add(value.type)
+        return frozenset(key for key, found in kinds.items() if found.issuperset(unions.FLOATS.kinds))
+
     def _version(self, frames: list[Frame]) -> Version:
         places = tuple((id(f.program), f.ip) for f in frames)
         lives = [f.live() for f in frames]
@@ -348,7 +369,7 @@ class Builder:
             where = (places, None if through_objects else turns)
             n = self.per_place[where] = self.per_place.get(where, 0) + 1
             if n > (MAX_VERSIONS_OF_OBJECTS if through_objects else MAX_VERSIONS):
-                raise TooMany("the types of its variables change too often")
+                raise TooMany("the types of its variables change too often", self._mixed())
             made = []
             for depth, (f, live) in enumerate(zip(frames, lives)):
                 stack = [self._stored(f"{depth}_{k}", v.type) for k, v in enumerate(f.stack)]

@@ -127,9 +127,10 @@ def native_loop(frame: CapturedFrame, target: Target, sites: Sites) -> NativeLoo
     calls_out = calls_out and not frame.ex.elsewhere
     carried = fields.Fields()
     stay: dict[Any, bool] = {}  # lists that are Python's
+    mixed: frozenset[tuple[int, str]] = frozenset()
     for _ in range(MOST_SITES):
         try:
-            made = Maker(frame, sites, calls_out, carried, stay).made()
+            made = Maker(frame, sites, calls_out, carried, stay, mixed).made()
         except _SharedState:
             calls_out = False
         except Stays as found:
@@ -140,6 +141,9 @@ def native_loop(frame: CapturedFrame, target: Target, sites: Sites) -> NativeLoo
             carried.add(places.places)
         except TooMany as refusal:
             if sites.narrowed():
+                continue
+            if not refusal.mixed <= mixed:
+                mixed |= refusal.mixed
                 continue
             return NotMade(NOT_NATIVE["TOO_LARGE"], str(refusal))
         except (Break, Raised, Unsupported) as refusal:
@@ -271,6 +275,7 @@ class Maker:
         calls_out: bool,
         carried: fields.Fields,
         stay: dict[Any, bool] | None = None,
+        mixed: frozenset[tuple[int, str]] = frozenset(),
     ):
         self.frame = frame
         self.stay = stay if stay is not None and calls_out else None
@@ -279,7 +284,7 @@ class Maker:
         start = Frame(frame.program, function, frame, frame.ip)
         self.builder = b = Builder(self.ex, [start], f"{function.name}_{frame.instructions[frame.ip].line}")
         b.on_parameter, b.on_outside = self.native, self.outside
-        b.sites, b.on_text = sites, self.text_of_code
+        b.sites, b.mixed, b.on_text = sites, mixed, self.text_of_code
         b.recursives, b.on_recursion, b.fields = recursion.Recursives(), recursion.call, carried
         b.on_refusal, b.on_generator = self.call_out if calls_out else None, self.generator
         self.generators: dict[tuple[int, str], Expr] = {}

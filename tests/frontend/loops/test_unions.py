@@ -117,7 +117,47 @@ def nested(n):
     return table
 
 
+def variables(x, n):
+    """Each is a float or one of NumPy's, by data."""
+    a, b, c, d, e, f = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
+    s = 0.0
+    for k in range(n):
+        v = x[k % len(x)]
+        if v > 1:
+            a, b = v, a
+        elif v > 0:
+            c, a = v * a, float(b)
+        elif v > -1:
+            d, e = e - c, -v
+        elif v == v:
+            f, b = abs(v), min(f, 2.0)
+        else:
+            e, f = f / a if a else 1.0, 0.5
+        s = s + a * b - max(c, d) if e < f else s / 2
+    return a, b, c, d, e, f, s
+
+
+def quotients_of_variables(x, n):
+    a, b, c, d, e = 1.0, 1.0, 1.0, 1.0, 1.0
+    for k in range(n):
+        v = x[k % len(x)]
+        if v > 1:
+            a = v
+        elif v > 0:
+            b = v
+        elif v > -1:
+            c = v
+        elif v > -2:
+            d = float(v)
+        else:
+            e, d = float(d), float(k - 12)
+        a, b, c, d = (b, c, d, a) if k % 3 else (a, c, b, e)
+    return a / b, c, d, e
+
+
 CASES: list[tuple[Callable, list[tuple]]] = [
+    (variables, [(np.resize(ODD, 30), 60), (np.linspace(-3, 3, 11), 200), (np.linspace(-3, 3, 11).astype("f4"), 60), (np.ones(1), 0)]),
+    (quotients_of_variables, [(np.linspace(-3, 3, 11), 200), (np.linspace(-3, 0, 11), 50), (np.zeros(3), 10)]),
     (joined, [(np.resize(ODD, 20)[::-1] + 1, 20), (np.ones(3), 1), (np.arange(1, 12), 11), (np.ones(12, "f4"), 12)]),
     (padded, [(np.resize(ODD, 20),), (np.zeros(3),), (np.zeros(0),), (np.arange(12),), (np.arange(12, dtype="f4"),)]),
     (counted, [(20,), (1,), (0,)]),
@@ -164,3 +204,9 @@ def test_items_that_stay_are_the_same_objects() -> None:
         assert [(type(v), v) for v in items] == [(type(v), v) for v in want]
         assert all(a is b for k, (a, b) in enumerate(zip(items, held)) if k not in (1, 3, 4))
     assert not compiled.stats.side_exits and not compiled.stats.fallbacks
+
+
+def test_variables_of_two_types_have_a_tag_where_versions_would_be_too_many() -> None:
+    x = np.linspace(-3, 3, 11)
+    compiled = check(variables, (x, 200))
+    assert compiled.stats.compiles == 1 and not compiled.stats.breaks and not compiled.stats.side_exits
