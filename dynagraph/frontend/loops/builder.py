@@ -87,7 +87,7 @@ class Frame:
 
     def copy(self) -> "Frame":
         stack, locals = list(self.stack), dict(self.locals)
-        return Frame(self.program, self.function, self.names, self.ip, stack, locals, self.whole, self.base, self.consumer)
+        return Frame(self.program, self.function, self.names, self.ip, stack, locals, self.whole, self.base, self.consumer, self.plain)
 
     def at_rest(self) -> "Frame":
         """Where it stands, without its values: programs must not keep the arguments of the call that they were made for."""
