@@ -86,8 +86,9 @@ class Frame:
     plain: frozenset[str] = frozenset()  # cells of its own that are variables like others
 
     def copy(self) -> "Frame":
-        stack, locals = list(self.stack), dict(self.locals)
-        return Frame(self.program, self.function, self.names, self.ip, stack, locals, self.whole, self.base, self.consumer, self.plain)
+        copied = Frame(self.program, self.function, self.names, self.ip, list(self.stack), dict(self.locals), self.whole)
+        copied.base, copied.consumer, copied.plain = self.base, self.consumer, self.plain
+        return copied
 
     def at_rest(self) -> "Frame":
         """Where it stands, without its values: programs must not keep the arguments of the call that they were made for."""

@@ -156,7 +156,7 @@ def quotients_of_variables(x, n):
 
 
 CASES: list[tuple[Callable, list[tuple]]] = [
-    (variables, [(np.resize(ODD, 30), 60), (np.linspace(-3, 3, 11), 200), (np.linspace(-3, 3, 11).astype("f4"), 60), (np.ones(1), 0)]),
+    (variables, [(np.resize(ODD, 30), 60), (np.arange(-3, 3.0), 200), (np.linspace(-3, 3, 11, dtype="f4"), 60), (np.ones(1), 0)]),
     (quotients_of_variables, [(np.linspace(-3, 3, 11), 200), (np.linspace(-3, 0, 11), 50), (np.zeros(3), 10)]),
     (joined, [(np.resize(ODD, 20)[::-1] + 1, 20), (np.ones(3), 1), (np.arange(1, 12), 11), (np.ones(12, "f4"), 12)]),
     (padded, [(np.resize(ODD, 20),), (np.zeros(3),), (np.zeros(0),), (np.arange(12),), (np.arange(12, dtype="f4"),)]),
