@@ -145,7 +145,7 @@ _ROWS = (
         "the call has more arrays, or more guarded objects, than one program takes",
         "stack arrays that belong together, or compile parts of the function",
     ),
-    Reason("LOOP_IN_CALL", "a function or comprehension that is called has a long loop", "none: it is compiled by itself"),
+    Reason("LOOP_IN_CALL", "a function that is called has a long loop", "none: it is compiled by itself"),
     Reason("UNROLL_LIMIT", "the loop has too many iterations to unroll", "work on whole arrays, or raise dg.config.unroll_limit"),
     Reason("NOTHING_TO_COMPILE", "there is no array operation in this call", "compile functions that work on arrays"),
     Reason("FLOATING_POINT_ERRORS", "np.errstate asks for more than warnings", "leave the error state at warn or ignore"),

@@ -51,6 +51,7 @@ from dynagraph.frontend.loops import nodes
 from dynagraph.frontend.loops.capture import RANGE_ITERATOR, Derived, NativeLoop, NotMade, is_long, native_loop, outline_at
 from dynagraph.frontend.loops.exits import Later, call_unwatched, target_of
 from dynagraph.frontend.loops.outline import OutlinedLoop, outline
+from dynagraph.frontend.loops.plain_cells import AT_ONCE
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.seen import LoopSeen, loops_seen, native_loops_seen
 from dynagraph.frontend.loops.sites import Sites
@@ -231,6 +232,8 @@ class _LoopPolicy:
         """A long loop of a function that is called: native code begins with the call, or Python calls the function."""
         ex = frame.ex
         if ex.open_levels or ex.elsewhere or frame is not ex.running[-1] or not all(f.is_users for f in ex.running):
+            return ""
+        if frame.depth == 1 and frame.code.co_name in AT_ONCE:  # from Python 3.12 on it is the captured function's own
             return ""
         return "LOOP_IN_CALL" if self._is_long(frame) else ""
 
