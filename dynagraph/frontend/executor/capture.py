@@ -334,9 +334,11 @@ class _Ending:
             return self._at_loop(results)
         if self.stop.reason.name == "LOOP_IN_PYTHON":
             return self._at_outlined_loop(results)
-        if self.stop.reason.name == "LOOP_IN_CALL" and isinstance(found := native_loop(self.ex.main, self.target), NativeLoop):
-            self.native = found
-            return self._at_loop(results)
+        if self.stop.reason.name == "LOOP_IN_CALL" and self.on_loop is not None:
+            made = self.on_loop.made(self.ex.main)
+            if isinstance(made, NativeLoop):
+                self.native = made
+                return self._at_loop(results)
         point = break_point(self.target, self.ex.main, self.stop)
         if not any(n.kind == "call_function" for n in self.ex.graph.nodes) and not any(map(_may_hold_arrays, point.parameters)):
             raise self.stop
