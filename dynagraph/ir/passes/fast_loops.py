@@ -343,9 +343,7 @@ class Copy:
 
     def _hoist(self, i: Instruction) -> None:
         """What the C compiler does not take out of a loop, as it calls functions: the guard computes it."""
-        calls = isinstance(i, Checked) and i.function in CALLS
-        calls = calls or (isinstance(i, Set) and any(part.op == "numpy_pow" for part in i.value.walk()))
-        settled = as_invariant(self.turns.results[i]) if calls else None
+        settled = as_invariant(self.turns.results[i]) if calls_function(i) else None
         if settled is not None:
             self.hoisted[i] = settled
 
@@ -498,6 +496,13 @@ def redirect(block: Block, to: dict[Block, Block]) -> None:
         block.end = Jump(to.get(end.block, end.block))
     elif isinstance(end, Branch):
         block.end = Branch(end.test, to.get(end.then, end.then), to.get(end.otherwise, end.otherwise))
+
+
+def calls_function(i: Instruction) -> bool:
+    """Whether it computes a number by a function that the C compiler does not know."""
+    if isinstance(i, Set):
+        return any(part.op == "numpy_pow" for part in i.value.walk())
+    return isinstance(i, Checked) and i.function in CALLS
 
 
 def takes_long(i: Instruction) -> bool:

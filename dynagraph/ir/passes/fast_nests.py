@@ -12,7 +12,7 @@ from dataclasses import replace
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.passes.fast_loops import Guard, positive, redirect, takes_long
+from dynagraph.ir.passes.fast_loops import Guard, calls_function, positive, redirect, takes_long
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate, predecessors_within
 from dynagraph.ir.region_liveness import NONE, Reads
@@ -58,6 +58,8 @@ def add_fast_nests(region: Region) -> set[Block]:
         if loop.header in taken or not inner or not _may_be_copied(region, loop, inner):
             continue
         within = [x for x in innermost if x.header in inside]
+        if any(calls_function(i) for x in within for block in x.blocks for i in block.body):
+            continue  # the guard of an innermost loop computes what does not change in it
         nest = _Nest(region, loop, inner, within)
         if nest.is_proven():
             copies = nest.link()

@@ -91,3 +91,10 @@ def test_turns_on_threads() -> None:
         for _ in range(3):
             compiled(x, got, 1.25)
     np.testing.assert_array_equal(got, want)
+
+
+def test_nests_leave_loops_that_call_functions_to_their_own_guards() -> None:
+    compiled = dg.compile(nested)
+    compiled(np.ones(9), np.ones(9), 2.0, 3.0)
+    loops = compiled.programs[0].loops
+    assert any("fast copy" in loop for loop in loops) and not any("whole nest" in loop for loop in loops)
