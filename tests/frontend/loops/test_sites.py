@@ -34,8 +34,12 @@ def rows(n, turns):
     u = [1.0] * n
     v = u
     for _ in range(turns):
-        v = [sum(a(i, j) * u[j] for j in range(n)) for i in range(n)]
-        u = [sum(a(j, i) * v[j] for j in range(n)) for i in range(n)]
+        v = []
+        for i in range(n):
+            v.append(sum(a(i, j) * u[j] for j in range(n)))
+        u = []
+        for i in range(n):
+            u.append(sum(a(j, i) * v[j] for j in range(n)))
     return u, v
 
 
