@@ -165,6 +165,7 @@ class Op:
     lowering: Lowering
     attrs: Mapping[str, Any] = field(default_factory=dict)  # name -> default; REQUIRED has none
     vjp: VJP | None = None  # None: there is no gradient
+    vjps: tuple[Callable[[Any, Any], Any], ...] = ()  # the gradient by each operand, where `vjp` was given so
     domain: tuple[float, float] = (-3.0, 3.0)  # where generated tests sample
     may_raise: bool = False  # it is run even where nothing uses the result, unless it says otherwise (`Node.must_run`)
     exact: bool = False  # the arithmetic is exact: results must agree bit for bit
@@ -216,9 +217,12 @@ EXTREMES = {"argmax": "max", "argmin": "min"}  # kinds of reductions that give w
 
 
 def define_op(name: str, **row: Any) -> Op:
-    """Add a row.  A name is defined once."""
+    """Add a row.  A name is defined once.  `vjp` may be a tuple: the gradient by each operand apart."""
     if name in OPS:
         raise GraphError(f"op {name!r} is defined twice")
+    if isinstance(row.get("vjp"), tuple):
+        vjps = row["vjps"] = row["vjp"]
+        row["vjp"] = lambda d, g: tuple(vjp(d, g) for vjp in vjps)
     op = Op(name=name, **row)
     OPS[name] = op
     return op

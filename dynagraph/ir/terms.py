@@ -21,108 +21,141 @@ from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.shapes import Dim, Shape
 
-Operand = Union["Term", complex, Dim]
+Operand = Union["BaseTerm", complex, Dim]
 
 
-@dataclass(frozen=True, eq=False)
-class Term:
-    """A node; what operators make of it are new nodes of its graph.  Numbers are constants of its dtype."""
+class BaseTerm:
+    """What gradients are written with: operators, and ops of the table by name.
 
-    node: Node
+    `Term` makes nodes of a graph of it; `dynagraph/torch/terms.py` has those that compute at once.  Each says `shape`,
+    `ndim` and `dtype`, and what an op gives (`call`, `make`).
+    """
 
-    @property
-    def shape(self) -> Shape:
-        return self.node.shape
+    __slots__ = ()
+    shape: Shape
+    ndim: int
+    dtype: DType
 
-    @property
-    def ndim(self) -> int:
-        return self.node.ndim
+    def call(self, op: str, *others: Operand, **attrs: Any) -> Any:
+        """``op(self, *others, **attrs)``; numbers are constants of this dtype."""
+        raise NotImplementedError
 
-    @property
-    def dtype(self) -> DType:
-        return self.node.dtype
-
-    def call(self, op: str, *others: Operand, **attrs: Any) -> Term:
-        """``op(self, *others, **attrs)``."""
-        return Term(self.node.graph.call(OPS[op], self.node, *(self._node(o) for o in others), **attrs))
+    def make(self, op: str, **attrs: Any) -> Any:
+        """What an op without operands gives, where this term is: in its graph, on its device."""
+        raise NotImplementedError
 
     @property
-    def conj(self) -> Term:
+    def is_transpose(self) -> bool:
+        """Whether it is a transposed operand, whose own gradient will be transposed."""
+        return False
+
+    @property
+    def conj(self) -> Any:
         """With the imaginary parts negated."""
         return self.call("conjugate") if self.dtype.is_complex else self
 
     @property
-    def real(self) -> Term:
+    def real(self) -> Any:
         return self.call("real") if self.dtype.is_complex else self
 
     @property
-    def imag(self) -> Term:
+    def imag(self) -> Any:
         return self.call("imag") if self.dtype.is_complex else self.full(0, self.shape)
 
-    def full(self, value: float, shape: Shape) -> Term:
+    def full(self, value: float, shape: Shape) -> Any:
         """An array of one number, of this dtype."""
-        return Term(self.node.graph.call(OPS["full"], shape=shape, value=value, dtype=self.dtype))
+        return self.make("full", shape=shape, value=value, dtype=self.dtype)
 
-    def number(self, value: complex | Dim, dtype: DType | None = None) -> Term:
+    def number(self, value: complex | Dim, dtype: DType | None = None) -> Any:
         """A constant, of this dtype unless another is given."""
-        return Term(self.node.graph.call(OPS["constant"], value=value, dtype=dtype or self.dtype))
+        return self.make("constant", value=value, dtype=dtype or self.dtype)
 
-    def _node(self, other: Operand) -> Node:
-        return other.node if isinstance(other, Term) else self.number(other).node
+    def _term(self, other: Operand) -> Any:
+        return other if isinstance(other, BaseTerm) else self.number(other)
 
-    def __add__(self, other: Operand) -> Term:
+    def __add__(self, other: Operand) -> Any:
         return self.call("add", other)
 
-    def __sub__(self, other: Operand) -> Term:
+    def __sub__(self, other: Operand) -> Any:
         return self.call("subtract", other)
 
-    def __rsub__(self, other: Operand) -> Term:
-        return self.number(other).call("subtract", self) if not isinstance(other, Term) else other - self
+    def __rsub__(self, other: complex) -> Any:
+        return self.number(other).call("subtract", self)
 
-    def __mul__(self, other: Operand) -> Term:
+    def __mul__(self, other: Operand) -> Any:
         return self.call("multiply", other)
 
-    def __truediv__(self, other: Operand) -> Term:
+    def __truediv__(self, other: Operand) -> Any:
         return self.call("divide", other)
 
-    def __neg__(self) -> Term:
+    def __neg__(self) -> Any:
         return self.call("negative")
 
-    def __matmul__(self, other: Term) -> Term:
+    def __matmul__(self, other: Operand) -> Any:
         """Of matrices, or stacks of them."""
         return self.call("matmul", other)
 
-    def equals(self, other: Operand) -> Term:
+    def equals(self, other: Operand) -> Any:
         """Where the elements are equal: bools."""
         return self.call("equal", other)
 
-    def where(self, condition: Term, otherwise: Operand) -> Term:
+    def where(self, condition: Any, otherwise: Operand) -> Any:
         """The elements where the condition holds."""
-        return Term(self.node.graph.call(OPS["where"], condition.node, self.node, self._node(otherwise)))
+        return condition.call("where", self, self._term(otherwise))
 
-    def reshape(self, shape: Shape) -> Term:
+    def reshape(self, shape: Shape) -> Any:
         return self.call("reshape", shape=shape)
 
     @property
-    def transposed(self) -> Term:
+    def transposed(self) -> Any:
         """With its last two dimensions exchanged."""
         *batch, rows, columns = range(self.ndim)
         return self.call("transpose", axes=(*batch, columns, rows))
 
     @property
-    def adjoint(self) -> Term:
+    def adjoint(self) -> Any:
         """With its last two dimensions exchanged, and conjugated."""
         return self.conj.transposed
 
-    def part(self, starts: Shape, shape: Shape) -> Term:
+    def part(self, starts: Shape, shape: Shape) -> Any:
         """``shape`` elements from `starts` on, along each axis."""
         return self.call("slice", starts=starts, steps=(1,) * self.ndim, shape=shape)
 
-    def sum(self, *axes: int) -> Term:
+    def sum(self, *axes: int) -> Any:
         return self.call("sum", axis=axes, keepdims=False)
 
-    def cast(self, dtype: DType) -> Term:
+    def cast(self, dtype: DType) -> Any:
         return self if self.dtype is dtype else self.call("cast", dtype=dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class Term(BaseTerm):
+    """A node; what operators make of it are new nodes of its graph."""
+
+    node: Node
+
+    @property
+    def shape(self) -> Shape:  # type: ignore[override]
+        return self.node.shape
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.node.ndim
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.node.dtype
+
+    @property
+    def is_transpose(self) -> bool:
+        axes = self.node.attrs.get("axes", ()) if self.node.is_op("transpose") else ()
+        return axes == (*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
+
+    def call(self, op: str, *others: Operand, **attrs: Any) -> Term:
+        return Term(self.node.graph.call(OPS[op], self.node, *(self._term(o).node for o in others), **attrs))
+
+    def make(self, op: str, **attrs: Any) -> Term:
+        return Term(self.node.graph.call(OPS[op], **attrs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,12 +190,12 @@ class Differentiated:
 
 def counted(beside: Term, size: Dim) -> Term:
     """0, 1, 2... as int64, in the graph of a node."""
-    return Term(beside.node.graph.call(OPS["iota"], shape=(size,), start=0, step=1, dtype=int64))
+    return beside.make("iota", shape=(size,), start=0, step=1, dtype=int64)
 
 
 def flat(d: Differentiated, g: Term) -> tuple[None, ...]:
     """The gradient of a function that is constant between its jumps."""
-    return (None,) * len(d.node.args)
+    return (None,) * len(d.operands)
 
 
-__all__ = ["Differentiated", "Term", "counted", "flat"]
+__all__ = ["BaseTerm", "Differentiated", "Term", "counted", "flat"]

@@ -128,11 +128,16 @@ def nonnegative(xp: Any, exponents: Any) -> Any:
     return xp.maximum(exponents, exponents.dtype.type(0))
 
 
-def _power_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
-    """By the base zero where the exponent is, by the exponent zero where the base is: the other factor may be infinite."""
+def _power_by_base(d: Differentiated, g: Term) -> Term:
+    """Zero where the exponent is: the other factor may be infinite."""
     by_base = (d.y * d.x.call("power", d.y - 1)).where(d.y.equals(0).call("logical_not"), 0)
+    return g * by_base.conj
+
+
+def _power_by_exponent(d: Differentiated, g: Term) -> Term:
+    """Zero where the base is."""
     by_exponent = d.out * d.x.number(1).where(d.x.equals(0), d.x).call("log")
-    return g * by_base.conj, g * by_exponent.conj
+    return g * by_exponent.conj
 
 
 def _extreme_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
@@ -145,9 +150,6 @@ def _reciprocal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
     return (-g * d.out.conj * d.out.conj,)
 
 
-def _divide_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
-    by_x = g / d.y.conj
-    return by_x, -by_x * d.out.conj
 
 
 def _absolute_vjp(d: Differentiated, g: Term) -> tuple[Term]:
@@ -222,14 +224,15 @@ _EXTREME: dict[str, Any] = {"vjp": _extreme_vjp, "commutative": BITS, "associati
 _LOGARITHM: dict[str, Any] = {"exact": False, "cost": 25, "associative": True, "identity": -math.inf}
 _COMMUTES: dict[str, Any] = {"commutative": ANY, "associative": True}
 
-_row("add", 2, ANY, "add", bools="or", overflows=True, vjp=lambda d, g: (g, g), finite_slope=True, **_COMMUTES)
-_row("subtract", 2, NUMERIC, "sub", overflows=True, vjp=lambda d, g: (g, -g), finite_slope=True)
-_row("multiply", 2, ANY, "mul", bools="and", overflows=True, vjp=lambda d, g: (g * d.y.conj, g * d.x.conj), **_COMMUTES)
-_row("divide", 2, INEXACT, "div", vjp=_divide_vjp)
+_row("add", 2, ANY, "add", bools="or", overflows=True, vjp=(lambda d, g: g, lambda d, g: g), finite_slope=True, **_COMMUTES)
+_row("subtract", 2, NUMERIC, "sub", overflows=True, vjp=(lambda d, g: g, lambda d, g: -g), finite_slope=True)
+_FACTORS = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
+_row("multiply", 2, ANY, "mul", bools="and", overflows=True, vjp=_FACTORS, **_COMMUTES)
+_row("divide", 2, INEXACT, "div", vjp=(lambda d, g: g / d.y.conj, lambda d, g: -(g / d.y.conj) * d.out.conj))
 _row("floor_divide", 2, REAL_NUMERIC, "floordiv", divides=True, vjp=flat)
 _row("remainder", 2, REAL_NUMERIC, cost=12, divides=True, vjp=lambda d, g: (g, -g * d.x.call("floor_divide", d.y)))
 _row("fmod", 2, REAL_NUMERIC, cost=12, facts={"cuda": "fmod"}, divides=True, vjp=lambda d, g: (g, -g * (d.x / d.y).call("trunc")))
-_row("power", 2, INEXACT, "pow", exact=False, domain=(0.1, 3.0), vjp=_power_vjp)
+_row("power", 2, INEXACT, "pow", exact=False, domain=(0.1, 3.0), vjp=(_power_by_base, _power_by_exponent))
 _row(
     "power_int",
     2,

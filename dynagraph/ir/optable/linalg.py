@@ -23,18 +23,21 @@ def _matmul_shape(metas: Metas, attrs: Attrs) -> Shape:
     return broadcast_shapes(left[:-2], right[:-2], who="matmul") + (left[-2], right[-1])
 
 
-def _matmul_vjp(d: Differentiated, g: Term) -> tuple[Term, Term]:
+def _matmul_by_left(d: Differentiated, g: Term) -> Term:
+    return _product(d.x, g, d.y.adjoint)
+
+
+def _matmul_by_right(d: Differentiated, g: Term) -> Term:
     """By a single matrix that many are multiplied with, the sum over these is one product of all their rows."""
     x, rows = d.x, g
     if d.y.ndim == 2 and x.ndim > 2:
         x, rows = (t.reshape((numel(t.shape[:-1]), t.shape[-1])) for t in (x, g))
-    return _product(d.x, g, d.y.adjoint), _product(d.y, x.adjoint, rows)
+    return _product(d.y, x.adjoint, rows)
 
 
 def _product(of: Term, left: Term, right: Term) -> Term:
     """The gradient by an operand; by one that is transposed, as the transpose of what its own gradient is."""
-    axes = of.node.attrs.get("axes", ()) if of.node.is_op("transpose") else ()
-    if axes == (*range(of.ndim - 2), of.ndim - 1, of.ndim - 2):
+    if of.is_transpose:
         return (right.transposed @ left.transposed).transposed
     return left @ right
 
@@ -46,6 +49,6 @@ define_op(
     shape=_matmul_shape,
     eager=lambda xp, a, b: xp.matmul(a, b),
     lowering=Library("matmul"),
-    vjp=_matmul_vjp,
+    vjp=(_matmul_by_left, _matmul_by_right),
     doc="NumPy's, for two dimensions or more; the leading ones broadcast",
 )

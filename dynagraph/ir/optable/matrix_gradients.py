@@ -18,7 +18,6 @@ import operator
 from typing import Any
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.ops import OPS
 from dynagraph.ir.optable.call_gradients import called, gradient_of, refusal, sibling
 from dynagraph.ir.shapes import Dim, broadcast_shapes, normalize_axis, same_dim
 from dynagraph.ir.terms import Differentiated, Term, counted
@@ -48,7 +47,7 @@ def _numbers_of(x: Term) -> Term:
 def _diagonal(x: Term) -> Term:
     """Where square matrices, of as many columns as x, have their diagonal: bools."""
     n = x.shape[-1]
-    return Term(x.node.graph.call(OPS["eye"], shape=(n, n), k=0, dtype=dtypes.bool_))
+    return x.make("eye", shape=(n, n), k=0, dtype=dtypes.bool_)
 
 
 def _diagonal_matrix(x: Term) -> Term:

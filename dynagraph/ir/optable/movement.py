@@ -17,7 +17,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Meta
 from dynagraph.ir.intexpr import IntExpr, rejoined
-from dynagraph.ir.ops import OPS, REQUIRED, VJP, Attrs, Index, Metas, Movement, Piece, Strided, define_op
+from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Index, Metas, Movement, Piece, Strided, define_op
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, numel, same_dim, same_shape
 from dynagraph.ir.terms import Differentiated, Term, flat
 
@@ -406,7 +406,7 @@ def _diagonal_shape(metas: Metas, attrs: Attrs) -> Shape:
 
 
 def _diagonal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    on_it = Term(g.node.graph.call(OPS["eye"], shape=d.x.shape[-2:], k=0, dtype=dtypes.bool_))
+    on_it = g.make("eye", shape=d.x.shape[-2:], k=0, dtype=dtypes.bool_)
     return (g.reshape((*g.shape, 1)).where(on_it, 0),)
 
 

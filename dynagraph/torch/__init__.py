@@ -1,0 +1,98 @@
+"""PyTorch's API on NumPy and CuPy arrays: ``import dynagraph.torch as torch``.
+
+Tensors hold arrays.  What is computed with them is recorded where gradients are asked for, and differentiated by the same table
+of ops that graphs are.  Names, arguments, defaults, dtypes and errors are PyTorch's; docs/torch.md lists what there is.
+
+>>> import dynagraph.torch as torch
+>>> w = torch.tensor([1.0, 2.0], requires_grad=True)
+>>> loss = (w * w).sum()
+>>> loss.backward()
+>>> w.grad
+tensor([2., 4.])
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dynagraph.torch import autograd as autograd
+from dynagraph.torch.core import dtypes as _dtypes
+from dynagraph.torch.core.devices import device as device
+from dynagraph.torch.core.devices import get_default_device as get_default_device
+from dynagraph.torch.core.devices import set_default_device as set_default_device
+from dynagraph.torch.core.dtypes import (
+    Size as Size,
+)
+from dynagraph.torch.core.dtypes import (
+    can_cast as can_cast,
+)
+from dynagraph.torch.core.dtypes import (
+    finfo as finfo,
+)
+from dynagraph.torch.core.dtypes import (
+    get_default_dtype as get_default_dtype,
+)
+from dynagraph.torch.core.dtypes import (
+    iinfo as iinfo,
+)
+from dynagraph.torch.core.dtypes import (
+    promote_types as promote_types,
+)
+from dynagraph.torch.core.dtypes import (
+    result_type as result_type,
+)
+from dynagraph.torch.core.dtypes import (
+    set_default_dtype as set_default_dtype,
+)
+from dynagraph.torch.core.grad_mode import (
+    enable_grad as enable_grad,
+)
+from dynagraph.torch.core.grad_mode import (
+    inference_mode as inference_mode,
+)
+from dynagraph.torch.core.grad_mode import (
+    is_grad_enabled as is_grad_enabled,
+)
+from dynagraph.torch.core.grad_mode import (
+    is_inference_mode_enabled as is_inference_mode_enabled,
+)
+from dynagraph.torch.core.grad_mode import (
+    no_grad as no_grad,
+)
+from dynagraph.torch.core.grad_mode import (
+    set_grad_enabled as set_grad_enabled,
+)
+from dynagraph.torch.core.tensor import Tensor as Tensor
+from dynagraph.torch.functions import (
+    conversion,
+    creation,
+    indexing,
+    pointwise,
+    printing,
+    products,
+    reductions,
+    shapes,
+)
+from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
+from dynagraph.torch.functions.shapes import channels_last as channels_last
+from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
+from dynagraph.torch.functions.shapes import contiguous_format as contiguous_format
+from dynagraph.torch.functions.shapes import memory_format as memory_format
+from dynagraph.torch.functions.shapes import preserve_format as preserve_format
+
+__version__ = "2.13.0+dynagraph"
+inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
+for _dtype in _dtypes.ALL:
+    globals()[_dtype.name] = _dtype
+    if _dtype.other_name:
+        globals()[_dtype.other_name] = _dtype
+del conversion, creation, indexing, pointwise, printing, products, reductions, shapes
+globals().update(_NAMESPACES["torch"])
+dtype = _dtypes.dtype
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(
+        f"module 'dynagraph.torch' has no attribute {name!r}; docs/torch.md lists which of PyTorch's names there are"
+    )

@@ -1,0 +1,1 @@
+"""What a Tensor is: dtypes, storage, primitives with their gradients, the autograd engine."""

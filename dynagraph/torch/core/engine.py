@@ -1,0 +1,545 @@
+"""Backward: run the recorded graph from its roots to its leaves.
+
+Nodes run latest first, each when all of its gradients have come; none recurses, so graphs may be of any depth.  Gradients are
+arrays.  With `create_graph` they are tensors, and what computes them is recorded in turn, by the same functions (`TensorTerm`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.terms import BaseTerm
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.nodes import SECOND_TIME, AccumulateGrad, Hooks, Node, is_half
+from dynagraph.torch.core.primitives import primitive
+from dynagraph.torch.core.tensor import CAST, Tensor, apply, edge_of, unpacked_tensor, wrap, written
+from dynagraph.torch.core.terms import ir_dtype
+
+# -- gradients that are recorded themselves ---------------------------------------------------------------------------
+
+
+class TensorTerm(BaseTerm):
+    """A tensor; what operators make of it is recorded."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor):
+        self.tensor = tensor
+
+    @property
+    def array(self) -> Any:
+        return self.tensor._array
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.tensor._array.shape
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.tensor._array.ndim
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return ir_dtype(self.tensor._array.dtype)
+
+    def call(self, op: str, *others: Any, **attrs: Any) -> TensorTerm:
+        operands = [(o if isinstance(o, TensorTerm) else self.number(o)).tensor for o in others]
+        return TensorTerm(apply(primitive(op), self.tensor, *operands, **attrs))
+
+    def make(self, op: str, **attrs: Any) -> TensorTerm:
+        return TensorTerm(wrap(np.asarray(OPS[op].eager(np, **attrs))))
+
+
+class _UnsavedTensor(TensorTerm):
+    """An operand that was not kept: its gradient asks for its shape and dtype only."""
+
+    __slots__ = ("_dtype", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
+        self._shape, self._dtype = shape, np.dtype(np.float32) if is_half(dtype) else dtype
+
+    @property
+    def tensor(self) -> Tensor:  # type: ignore[override]
+        raise AssertionError("a gradient reads an operand that its primitive's `saves` does not name")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def dtype(self) -> DType:
+        return ir_dtype(self._dtype)
+
+
+class _Recorded:
+    """A node as gradients see it that are recorded: operands and results are tensors with their history."""
+
+    __slots__ = ("attrs", "node")
+
+    def __init__(self, node: Node):
+        self.node, self.attrs = node, node.attrs
+
+    def operand(self, k: int) -> TensorTerm:
+        node = self.node
+        if node.saved is None:
+            raise RuntimeError(SECOND_TIME)
+        entry = node.saved[k] if node.saved else None
+        return _UnsavedTensor(*node.metas[k]) if entry is None else _wide(unpacked_tensor(node, entry))
+
+    def result(self, k: int) -> TensorTerm:
+        node = self.node
+        if node.saved_out is None and node.saved is None:
+            raise RuntimeError(SECOND_TIME)
+        entry = node.saved_out.get(k) if node.saved_out else None
+        return _UnsavedTensor(*node.output_metas[k]) if entry is None else _wide(unpacked_tensor(node, entry, k))
+
+    @property
+    def x(self) -> TensorTerm:
+        return self.operand(0)
+
+    @property
+    def y(self) -> TensorTerm:
+        return self.operand(1)
+
+    @property
+    def operands(self) -> tuple[TensorTerm, ...]:
+        return tuple(self.operand(k) for k in range(len(self.node.metas)))
+
+    @property
+    def out(self) -> TensorTerm:
+        return self.result(0)
+
+    @property
+    def outs(self) -> tuple[TensorTerm, ...]:
+        return tuple(self.result(k) for k in range(self.node.primitive.outputs))
+
+    def needs(self, k: int) -> bool:
+        return self.node.needs(k)
+
+
+def _wide(tensor: Tensor) -> TensorTerm:
+    return TensorTerm(apply(CAST, tensor, dtype=np.dtype(np.float32)) if is_half(tensor._array.dtype) else tensor)
+
+
+def pull_tensors(node: Node, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """As `Node.pull`, recorded."""
+    p, d = node.primitive, _Recorded(node)
+    terms_in = [None if g is None else _wide(g) for g in grads]
+    g: Any = terms_in[0] if p.outputs == 1 else tuple(terms_in)
+    terms = p.vjp(d, g) if p.vjps is None else None  # type: ignore[misc]
+    found: list[Tensor | None] = []
+    for k, edge in enumerate(node.edges):
+        if edge is None:
+            found.append(None)
+            continue
+        term = p.vjps[k](d, g) if terms is None else terms[k]  # type: ignore[index]
+        found.append(None if term is None else _fitted(term.tensor, *node.metas[k]))
+    return found
+
+
+def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
+    array = tensor._array
+    if array.shape != shape:
+        missing = array.ndim - len(shape)
+        if missing < 0 or any(n == 1 and m != 1 for n, m in zip(array.shape[missing:], shape)):
+            tensor = apply(primitive("broadcast_to"), tensor, shape=np.broadcast_shapes(array.shape, shape))
+            array = tensor._array
+            missing = array.ndim - len(shape)
+        axes = tuple(range(missing)) + tuple(k + missing for k, n in enumerate(shape) if n == 1 and array.shape[k + missing] != 1)
+        if axes:
+            tensor = apply(primitive("sum"), tensor, axis=axes, keepdims=True)
+            tensor = apply(primitive("reshape"), tensor, shape=shape)
+    if tensor._array.dtype != dtype:
+        if tensor._array.dtype.kind == "c" and dtype.kind != "c":
+            tensor = apply(primitive("real"), tensor)
+        if tensor._array.dtype != dtype:
+            tensor = apply(CAST, tensor, dtype=dtype)
+    return tensor
+
+
+# -- the run ----------------------------------------------------------------------------------------------------------
+
+
+class _Run:
+    """One backward.  `wanted`: the places (node, output) whose gradients are returned; None: all go to the leaves."""
+
+    def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Node, int], list[int]] | None, accumulate: bool):
+        self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
+        self.buffers: dict[Node, list[Any]] = {}
+        self.found: dict[tuple[Node, int], Any] = {}
+        self.own: set[int] = set()  # ids of arrays that were made by adding up: nobody else has them
+
+    def run(self, roots: Sequence[tuple[Node, int, Any]]) -> None:
+        nodes = [node for node, _, _ in roots]
+        counts, needed = _counted(nodes, None if self.wanted is None else {node for node, _ in self.wanted})
+        for node, k, grad in roots:
+            self.add(node, k, grad)
+        waiting: list[tuple[int, int, Node]] = []
+        queued: set[Node] = set()
+        for node in nodes:
+            if not counts[node] and node not in queued:
+                queued.add(node)
+                heapq.heappush(waiting, (-node.sequence, len(queued), node))
+        order = len(queued)
+        while waiting:
+            node = heapq.heappop(waiting)[2]
+            grads = self.buffers.pop(node, None)
+            results: Sequence[Any]
+            if (needed is not None and node not in needed) or grads is None:
+                results = ()
+            else:
+                results = self.step(node, grads)
+            for k, edge in enumerate(node.edges):
+                if edge is None:
+                    continue
+                target, number = edge
+                if target not in counts:
+                    continue
+                grad = results[k] if results else None
+                if grad is not None:
+                    self.add(target, number, grad)
+                counts[target] -= 1
+                if not counts[target] and target not in queued:
+                    queued.add(target)
+                    order += 1
+                    heapq.heappush(waiting, (-target.sequence, order, target))
+            if not self.keep and results:
+                node.release()
+
+    def add(self, node: Node, k: int, grad: Any) -> None:
+        """Add to the gradients that have come for a node."""
+        buffer = self.buffers.get(node)
+        if buffer is None:
+            buffer = self.buffers[node] = [None] * (1 if type(node) is AccumulateGrad else len(node.output_metas))
+        before = buffer[k]
+        if before is None:
+            buffer[k] = grad
+        elif self.create:
+            buffer[k] = apply(primitive("add"), before, grad)
+        else:
+            total = np.add(before, grad)
+            buffer[k] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
+
+    def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+        """The gradients by a node's operands; its hooks are called, and what is wanted is noted."""
+        leaf = type(node) is AccumulateGrad
+        hooks = node.variable._hooks if leaf else node.output_hooks  # type: ignore[attr-defined]
+        if hooks:
+            for k, own in {0: hooks}.items() if leaf else hooks.items():
+                if grads[k] is not None:
+                    for hook in list(own.values()):
+                        grads[k] = self.replaced(hook(self.tensor(grads[k])), grads[k])
+        if node.retainers and not leaf:
+            for k, reference in node.retainers.items():
+                tensor = reference()
+                if tensor is not None and grads[k] is not None:
+                    tensor._grad = self.tensor(grads[k])
+        wanted = self.wanted
+        if wanted is not None:
+            for k, grad in enumerate(grads):
+                if (node, k) in wanted:
+                    self.found[node, k] = grad
+        if node.prehooks:
+            for hook in list(node.prehooks.values()):
+                given = tuple(None if g is None else self.tensor(g) for g in grads)
+                changed = hook(given)
+                if changed is not None:
+                    grads = [self.value(g) for g in (changed if isinstance(changed, tuple) else (changed,))]
+        if leaf:
+            if self.accumulate and (wanted is None or (node, 0) in wanted):
+                self.leaf(node.variable, grads[0])  # type: ignore[attr-defined]
+            return ()
+        if wanted is not None and not node.edges:
+            return ()
+        results = self.pulled(node, grads)
+        if mode.anomaly:
+            self.check_nan(node, results)
+        if node.posthooks:
+            inputs = tuple(None if g is None else self.tensor(g) for g in results)
+            outputs = tuple(None if g is None else self.tensor(g) for g in grads)
+            for hook in list(node.posthooks.values()):
+                changed = hook(inputs, outputs)
+                if changed is not None:
+                    inputs = changed if isinstance(changed, tuple) else (changed,)
+                    results = [self.value(g) for g in inputs]
+        return results
+
+    def pulled(self, node: Node, grads: list[Any]) -> Sequence[Any]:
+        try:
+            if self.create:
+                pull = getattr(node, "pull_tensors", None)
+                return pull(grads) if pull is not None else pull_tensors(node, grads)
+            return node.pull(grads)
+        except Exception:
+            if mode.anomaly and node.made_at:
+                warnings.warn(_anomaly(node), stacklevel=2)
+            raise
+
+    def check_nan(self, node: Node, results: Sequence[Any]) -> None:
+        for k, grad in enumerate(results):
+            if grad is not None and mode.check_nan:
+                array = grad._array if isinstance(grad, Tensor) else grad
+                if array.dtype.kind in "fc" and np.isnan(array).any():
+                    if node.made_at:
+                        warnings.warn(_anomaly(node), stacklevel=2)
+                    raise RuntimeError(f"Function '{node.name()}' returned nan values in its {k}th output.")
+
+    def tensor(self, grad: Any) -> Tensor:
+        return grad if isinstance(grad, Tensor) else wrap(grad)
+
+    def value(self, grad: Any) -> Any:
+        if grad is None:
+            return None
+        return grad if self.create else grad._array
+
+    def replaced(self, given: Any, before: Any) -> Any:
+        """What a hook returned, or what was there."""
+        if given is None:
+            return before
+        if not isinstance(given, Tensor):
+            raise TypeError(f"expected Variable, but hook returned '{type(given).__name__}'")
+        shape = before._array.shape if self.create else before.shape
+        if given._array.shape != shape:
+            raise RuntimeError(f"hook '{given}' has changed the size of value: expected {list(shape)}, got {list(given._array.shape)}")
+        return self.value(given)
+
+    def leaf(self, variable: Tensor, grad: Any) -> None:
+        """Add to a leaf's `grad`: at first a tensor of its own, then in place; anew where gradients are recorded."""
+        before = variable._grad
+        if self.create:
+            variable._grad = grad if before is None else apply(primitive("add"), before, grad)
+        elif before is None:
+            array = variable._array
+            own = np.empty_like(array) if _is_dense(array) else np.empty(array.shape, array.dtype)
+            own[...] = grad
+            variable._grad = wrap(own)
+        elif before._requires_grad:
+            variable._grad = wrap(np.asarray(np.add(before._array, grad)))
+        else:
+            np.add(before._array, grad, out=before._array)
+            written(before)
+        if variable._post_hooks:
+            for hook in list(variable._post_hooks.values()):
+                hook(variable)
+
+
+def _is_dense(array: Any) -> bool:
+    return 0 not in array.strides or array.size <= 1
+
+
+def _anomaly(node: Node) -> str:
+    return f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{node.made_at}"
+
+
+def _counted(roots: Sequence[Node], wanted: set[Node] | None) -> tuple[dict[Node, int], set[Node] | None]:
+    """How many gradients come to each node, and from which of them wanted ones can be reached."""
+    counts: dict[Node, int] = {}
+    stack = []
+    for root in roots:
+        if root not in counts:
+            counts[root] = 0
+            stack.append(root)
+    order: list[Node] = []
+    while stack:
+        node = stack.pop()
+        order.append(node)
+        for edge in node.edges:
+            if edge is not None:
+                target = edge[0]
+                if target in counts:
+                    counts[target] += 1
+                else:
+                    counts[target] = 1
+                    stack.append(target)
+    if wanted is None:
+        return counts, None
+    # nodes come after what they were computed from: in order of their numbers what is needed is known of all targets
+    needed: set[Node] = set()
+    users: dict[Node, list[Node]] = {}
+    for node in order:
+        for edge in node.edges:
+            if edge is not None:
+                users.setdefault(edge[0], []).append(node)
+    stack = [node for node in wanted if node in counts]
+    while stack:
+        node = stack.pop()
+        if node not in needed:
+            needed.add(node)
+            stack += users.get(node, ())
+    return counts, needed
+
+
+# -- what users call --------------------------------------------------------------------------------------------------
+
+
+def _sequence(given: Any) -> tuple[Any, ...]:
+    return (given,) if given is None or isinstance(given, Tensor) else tuple(given)
+
+
+def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[Node, int, Any]]:
+    """Where backward begins: the gradients given for the outputs, ones for scalars."""
+    given = (None,) * len(outputs) if grads is None else _sequence(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    roots = []
+    for k, (output, grad) in enumerate(zip(outputs, given)):
+        if not isinstance(output, Tensor):
+            raise TypeError(f"element {k} of tensors must be a Tensor, got {type(output).__name__}")
+        edge = edge_of(output)
+        if edge is None:
+            raise RuntimeError(f"element {k} of tensors does not require grad and does not have a grad_fn")
+        array = output._array
+        if grad is None:
+            if array.size != 1:
+                raise RuntimeError("grad can be implicitly created only for scalar outputs")
+            if array.dtype.kind not in "fV":
+                raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
+            seed: Any = np.ones(array.shape, array.dtype)
+            seed = wrap(seed) if create else seed
+        else:
+            if not isinstance(grad, Tensor):
+                raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
+            if grad._array.shape != array.shape:
+                raise RuntimeError(
+                    f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of {output.shape}."
+                )
+            if grad._array.dtype.kind == "c" and array.dtype.kind != "c":
+                raise RuntimeError(
+                    f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                    f"grad_output[{k}] has a dtype of {grad.dtype} and output[{k}] has a dtype of {output.dtype}."
+                )
+            if grad._array.dtype != array.dtype:
+                grad = apply(CAST, grad, dtype=array.dtype)
+            seed = grad if create else grad._array
+        roots.append((*edge, seed))
+    return roots
+
+
+def run_backward(
+    outputs: Sequence[Tensor],
+    grads: Any,
+    keep: bool,
+    create: bool,
+    inputs: Sequence[Tensor] | None,
+    accumulate: bool,
+) -> list[Tensor | None]:
+    """Run backward; without `accumulate`, give the gradients by the inputs, None where there is none."""
+    before = mode.grad
+    mode.grad = create
+    try:
+        roots = _seeds(outputs, grads, create)
+        places: list[tuple[Node, int] | None] = []
+        wanted: dict[tuple[Node, int], list[int]] | None = None
+        if inputs is not None:
+            wanted = {}
+            for k, tensor in enumerate(inputs):
+                if not isinstance(tensor, Tensor):
+                    raise TypeError(f"all inputs have to be Tensors, but got {type(tensor).__name__}")
+                edge = edge_of(tensor)
+                if edge is None:
+                    raise RuntimeError("One of the differentiated Tensors does not require grad")
+                wanted.setdefault(edge, []).append(k)
+                places.append(edge)
+        run = _Run(create, keep, wanted, accumulate)
+        _quietly(run.run, roots)
+    finally:
+        mode.grad = before
+    results: list[Tensor | None] = []
+    for k, place in enumerate(places):
+        grad = run.found.get(place)  # type: ignore[arg-type]
+        if grad is not None and accumulate and inputs is not None and inputs[k].grad_fn is not None:
+            target = inputs[k]
+            value = grad if create else wrap(np.array(grad))
+            target._grad = value if target._grad is None else apply(primitive("add"), target._grad, value)
+        results.append(None if grad is None else run.tensor(grad))
+    return results
+
+
+def _quietly(function: Callable[..., Any], *args: Any) -> Any:
+    with np.errstate(all="ignore"):
+        return function(*args)
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of the sum of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves, or of `inputs`."""
+    given = _sequence(inputs) if inputs is not None else None
+    if given is not None and not given:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    keep = create_graph if retain_graph is None else retain_graph
+    run_backward(_sequence(tensors), grad_variables if grad_tensors is None else grad_tensors, keep, create_graph, given, True)
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the sum of `outputs`, weighted by `grad_outputs`, by `inputs`.
+
+    With `is_grads_batched` the weights have one more dimension in front, and so have the gradients.
+    """
+    outs, ins = _sequence(outputs), _sequence(inputs)
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        found = _batched(outs, ins, _sequence(grad_outputs), keep, create_graph)
+    else:
+        found = run_backward(outs, grad_outputs, keep, create_graph, ins, False)
+    if not (allow_unused or materialize_grads) and any(g is None for g in found):
+        raise RuntimeError(
+            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
+            "desired behavior."
+        )
+    if materialize_grads:
+        found = [wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(found, ins)]
+    return tuple(found)
+
+
+def _batched(outs: Any, ins: Any, grads: Any, keep: bool, create: bool) -> list[Tensor | None]:
+    n = grads[0]._array.shape[0]
+    select, stack = primitive("select"), primitive("stack")
+    rows: list[list[Tensor | None]] = []
+    for k in range(n):
+        each = [None if g is None else apply(select, g, dim=0, index=k) for g in grads]
+        rows.append(run_backward(outs, each, keep or k + 1 < n, create, ins, False))
+    return [None if column[0] is None else apply(stack, *column, dim=0) for column in zip(*rows)]
+
+
+def _tensor_backward(
+    self: Tensor, gradient: Tensor | None = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Add the gradients of this tensor, weighted by `gradient`, to the `grad` of the leaves that it was computed from."""
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
+
+__all__ = ["Hooks", "TensorTerm", "backward", "dtypes", "grad", "pull_tensors", "run_backward"]

@@ -1,0 +1,81 @@
+"""Primitives: what autograd records.  Each is a function of arrays with a gradient by each operand.
+
+Most are rows of the op table under PyTorch's name for their node.  Where PyTorch's convention is another than NumPy's (gradients at
+kinks and bounds, accumulation of halves), or no row exists, the primitive's own forward function or gradient stands in its family's
+module under `dynagraph/torch/functions/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dynagraph.ir.ops import OPS
+from dynagraph.torch.core.terms import FORWARD
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """What applying it to tensors does.
+
+    `forward(*arrays, **attrs)` gives an array, or a tuple of `outputs` arrays.
+    `vjps`: the gradient by each operand, ``(d, g) -> term or None``; a single function gives those of any number of operands
+    as a sequence.  `d` has the operands (`x`, `y`, `operands`), results (`out`, `outs`) and `attrs`; with several outputs `g` is a
+    tuple with None for those that have no gradient.
+    `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o" and "p" for the first two results.
+    With a single function for all, one string.
+    `differentiable`: the outputs that gradients come from.
+    """
+
+    __slots__ = ("backward", "differentiable", "forward", "is_view", "name", "node_class", "outputs", "saves", "vjp", "vjps")
+
+    def __init__(
+        self,
+        name: str,
+        forward: Callable[..., Any],
+        vjps: tuple[Callable[[Any, Any], Any], ...] | Callable[[Any, Any], Any] | None = None,
+        saves: tuple[str, ...] | str = (),
+        backward: str = "",
+        is_view: bool = False,
+        outputs: int = 1,
+        differentiable: tuple[int, ...] | None = None,
+    ):
+        self.name, self.forward, self.saves, self.is_view, self.outputs = name, forward, saves, is_view, outputs
+        self.vjps = vjps if isinstance(vjps, tuple) else None
+        self.vjp = vjps if callable(vjps) else None
+        self.backward = backward or f"{name.title().replace('_', '')}Backward0"
+        self.differentiable = tuple(range(outputs)) if differentiable is None else differentiable
+        self.node_class: Any = None  # made with the first node
+
+    def __repr__(self) -> str:
+        return f"<primitive {self.name}>"
+
+
+def define(name: str, forward: Callable[..., Any], vjps: Any = None, saves: Any = (), **about: Any) -> Primitive:
+    """Add a primitive; `about` as `Primitive` takes it.  A name is defined once."""
+    if name in PRIMITIVES:
+        raise ValueError(f"primitive {name!r} is defined twice")
+    made = PRIMITIVES[name] = Primitive(name, forward, vjps, saves, **about)
+    FORWARD[name] = made.forward
+    return made
+
+
+def from_row(row: str, saves: Any, backward: str = "", *, name: str = "", vjps: Any = None, **about: Any) -> Primitive:
+    """A primitive that is a row of the op table."""
+    op = OPS[row]
+    return define(name or row, FORWARD[row], vjps or op.vjps or op.vjp, saves, backward=backward, **about)
+
+
+def primitive(name: str) -> Primitive:
+    """By name; a row that no family has defined keeps all that it might read."""
+    found = PRIMITIVES.get(name)
+    if found is None:
+        op = OPS[name]
+        arity = op.arity or 0
+        everything = "xyzuvw"[:arity] + "o"
+        found = from_row(name, (everything,) * arity if op.vjps else everything)
+    return found
+
+
+__all__ = ["PRIMITIVES", "Primitive", "define", "from_row", "primitive"]

@@ -1,0 +1,773 @@
+"""The Tensor, and how primitives are applied to tensors: the one place where operations are recorded.
+
+A tensor holds an array (`_array`), which is a view of its storage's memory.  Results share nothing with one another but by views.
+"""
+
+from __future__ import annotations
+
+import traceback
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core.dtypes import Size, dtype
+from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.nodes import AccumulateGrad, Hooks, Node, Removable, changed, next_sequence, node_class
+from dynagraph.torch.core.primitives import Primitive, define
+from dynagraph.torch.core.storage import Storage, address_of
+
+_new = object.__new__
+_ndarray = np.ndarray
+_LETTERS = {letter: k for k, letter in enumerate("xyzuvw")}
+
+try:
+    from numpy._core.umath import _extobj_contextvar as _error_state
+
+    with np.errstate(all="ignore"):
+        _IGNORED: Any = _error_state.get()
+except ImportError:  # a NumPy that keeps it elsewhere: its context manager does the same, and costs a microsecond
+    _error_state = None
+
+
+def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
+    """``function(*arrays, **attrs)``; tensors do not warn of what floating point arithmetic meets, as PyTorch's do not."""
+    if _error_state is None:
+        with np.errstate(all="ignore"):
+            return function(*arrays, **attrs)
+    token = _error_state.set(_IGNORED)
+    try:
+        return function(*arrays, **attrs)
+    finally:
+        _error_state.reset(token)
+
+
+class _TensorMeta(type):
+    """`isinstance` of torch.Tensor and of its kin by dtype (torch.FloatTensor)."""
+
+
+class Tensor(metaclass=_TensorMeta):
+    """A multi-dimensional array of one dtype, which can record what is computed with it.
+
+    >>> from dynagraph import torch
+    >>> x = torch.tensor([1.0, 2.0], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad")
+
+    # what few tensors have stands in their `__dict__`; these are what the others have
+    _storage: Storage | None = None
+    _grad: Tensor | None = None
+    _output_nr = 0
+    _hooks: Hooks | None = None
+    _accumulator: Any = None  # of leaves: a weak reference to the node
+    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"
+    _attr_version = 0  # of views: the storage's version that `_grad_fn` belongs to
+    _inference = False
+    _retains = False
+    _post_hooks: Hooks | None = None
+    __array_priority__ = 1000  # operators of NumPy arrays leave these to tensors
+    __torch_function__: Any = None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Tensor:
+        return _legacy(cls, *args, **kwargs)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    # -- what it is ---------------------------------------------------------------------------------------------------------
+    @property
+    def shape(self) -> Size:
+        return Size(self._array.shape)
+
+    @property
+    def dtype(self) -> dtype:
+        array_dtype = self._array.dtype
+        return dtypes._OF_NUMPY.get(array_dtype) or dtypes.of_numpy(array_dtype)
+
+    @property
+    def device(self) -> devices.device:
+        return devices.of_array(self._array)
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self._requires_grad or self.grad_fn is None
+
+    @property
+    def requires_grad(self) -> bool:
+        return self._requires_grad if self._base is None else self.grad_fn is not None or self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, on: bool) -> None:
+        if not isinstance(on, bool):
+            raise RuntimeError("requires_grad must be a bool")
+        if self._grad_fn is not None:
+            if not on:
+                raise RuntimeError(
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
+                    "that doesn't require differentiation use var_no_grad = var.detach()."
+                )
+            return
+        if on and self._array.dtype.kind not in "fcV":
+            raise RuntimeError("only Tensors of floating point and complex dtype can require gradients")
+        if on and self._inference and not mode.inference:
+            raise RuntimeError("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.")
+        self._requires_grad = on
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Set whether operations on this leaf are recorded."""
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def grad_fn(self) -> Node | None:
+        if self._base is not None:
+            self._renew()
+        return self._grad_fn
+
+    def _renew(self) -> None:
+        """A view whose memory was written to since: its value now comes from its base."""
+        base, version = self._base, self._storage.version  # type: ignore[union-attr]
+        if self._attr_version == version or not (base._requires_grad or base._grad_fn is not None):
+            return
+        if self._view_kind == "multi" and mode.grad:
+            raise RuntimeError(_multi_view(self, "its base or another view of its base has been modified inplace"))
+        geometry = _geometry(self, base)
+        self._attr_version = version
+        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,))
+        self._output_nr = 0
+        self._requires_grad = self._grad_fn is not None
+
+    @property
+    def output_nr(self) -> int:
+        return self._output_nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        """What `backward` accumulated here."""
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}")
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value._array.shape != self._array.shape:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size: expected {list(self._array.shape)}, got {list(value._array.shape)}"
+                )
+            if value._array.dtype != self._array.dtype:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with dtype '{self.dtype}'. "
+                    "Please ensure that the gradient and the tensor have the same dtype"
+                )
+        self._grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self._grad = None
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory, without history; writes to it are not noticed by gradients."""
+        made = wrap(self._array)
+        made._storage = Storage(storage_of(self).array)
+        return made
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        self._array = value._array
+        self._storage = Storage(storage_of(value).array)
+        self._base = None
+
+    @property
+    def _version(self) -> int:
+        if self._inference:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return 0 if self._storage is None else self._storage.version
+
+    def detach(self) -> Tensor:
+        """The same memory, without history."""
+        made = wrap(self._array)
+        made._storage = storage_of(self)
+        made._inference = self._inference
+        return made
+
+    def detach_(self) -> Tensor:
+        """Make it a leaf that requires no gradient."""
+        if self._base is not None:
+            raise RuntimeError(
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
+                "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
+                "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py "
+                "as a solution."
+            )
+        self._grad_fn, self._requires_grad, self._output_nr = None, False, 0
+        return self
+
+    def is_inference(self) -> bool:
+        """Whether it was made in `inference_mode`."""
+        return self._inference
+
+    def _is_view(self) -> bool:
+        return self._base is not None
+
+    # -- hooks --------------------------------------------------------------------------------------------------------------
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> Removable:
+        """Call ``hook(grad)`` when the gradient by this tensor has been computed; what it returns replaces it."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        node = self.grad_fn
+        if node is None:
+            if self._hooks is None:
+                self._hooks = Hooks()
+            return self._hooks.put(hook)
+        if node.output_hooks is None:
+            node.output_hooks = {}
+        return node.output_hooks.setdefault(self._output_nr, Hooks()).put(hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Removable:
+        """Call ``hook(self)`` after `grad` has grown."""
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        if self._post_hooks is None:
+            self._post_hooks = Hooks()
+        return self._post_hooks.put(hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of a tensor that is no leaf in `grad`."""
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        node = self.grad_fn
+        if node is None or self._retains:
+            return
+        self._retains = True
+        if node.retainers is None:
+            node.retainers = {}
+        node.retainers[self._output_nr] = weakref.ref(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        return self._retains
+
+
+def _legacy(cls: type, *args: Any, **kwargs: Any) -> Tensor:
+    """``torch.Tensor(2, 3)`` and ``torch.Tensor([1, 2])``; `functions/creation.py` says what it means."""
+    raise NotImplementedError
+
+
+def wrap(array: Any) -> Tensor:
+    """A tensor of an array, without history."""
+    made = _new(Tensor)
+    made._array = array
+    made._base = made._grad_fn = None
+    made._requires_grad = False
+    return made
+
+
+def made(array: Any) -> Tensor:
+    """As `wrap`, of what NumPy gave, which may be a scalar; an inference tensor in inference mode."""
+    tensor = _new(Tensor)
+    tensor._array = array if type(array) is _ndarray else _as_array(array)
+    tensor._base = tensor._grad_fn = None
+    tensor._requires_grad = False
+    if mode.inference:
+        tensor._inference = True
+    return tensor
+
+
+def _as_array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, (np.ndarray, np.generic, bool, int, float, complex)) else value
+
+
+def storage_of(tensor: Tensor) -> Storage:
+    """The memory that a tensor lies in."""
+    storage = tensor._storage
+    if storage is None:
+        storage = tensor._storage = Storage(tensor._array)
+    return storage
+
+
+# -- recording --------------------------------------------------------------------------------------------------------
+
+
+def apply(p: Primitive, *operands: Any, **attrs: Any) -> Any:
+    """The result of a primitive of tensors and numbers: recorded where one of them requires a gradient.
+
+    A tuple of tensors where the primitive has several outputs.
+    """
+    arrays = [o._array if isinstance(o, Tensor) else o for o in operands]
+    out = quiet(p.forward, arrays, attrs)
+    outs = (out,) if p.outputs == 1 else out
+    result: Any = made(out) if p.outputs == 1 else tuple(map(made, out))
+    if mode.grad:
+        for operand in operands:
+            if isinstance(operand, Tensor) and (operand._requires_grad or (operand._base is not None and operand.requires_grad)):
+                node = record(p, operands, attrs, tuple(t._array for t in (result if p.outputs != 1 else (result,))))
+                if node is not None:
+                    _attach(node, p, result)
+                break
+    del outs
+    return result
+
+
+def _attach(node: Node, p: Primitive, result: Any) -> None:
+    if p.outputs == 1:
+        result._grad_fn, result._requires_grad = node, True
+        if node.saved_out:
+            array, storage, version = node.saved_out[0]
+            result._storage = storage
+        return
+    for k, tensor in enumerate(result):
+        if k in p.differentiable and tensor._array.dtype.kind in "fcV":
+            tensor._grad_fn, tensor._requires_grad, tensor._output_nr = node, True, k
+        if node.saved_out and k in node.saved_out:
+            tensor._storage = node.saved_out[k][1]
+
+
+def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any]) -> Node | None:
+    """The node of an operation; None where no operand requires a gradient."""
+    edges: list[Any] = []
+    reads = ""
+    per_operand = p.vjps is not None
+    some = False
+    for k, operand in enumerate(operands):
+        edge = edge_of(operand) if isinstance(operand, Tensor) else None
+        edges.append(edge)
+        if edge is not None:
+            some = True
+            if per_operand:
+                reads += p.saves[k]
+    if not some or (outs[0].dtype.kind not in "fcV" and not any(o.dtype.kind in "fcV" for o in outs)):
+        return None
+    if not per_operand:
+        reads = p.saves  # type: ignore[assignment]
+    node: Node = _new(node_class(p))
+    node.attrs = attrs
+    node.edges = edges
+    node.sequence = next_sequence()
+    node.metas = [_meta(o, outs[0]) for o in operands]
+    node.output_metas = [(a.shape, a.dtype) for a in outs]
+    node.saved = ()
+    node.saved_out = None
+    if reads:
+        _save(node, reads, operands, outs)
+    if mode.anomaly:
+        node.made_at = "".join(traceback.format_stack()[:-2])
+    return node
+
+
+def _meta(operand: Any, out: Any) -> tuple[tuple[int, ...], np.dtype]:
+    if isinstance(operand, Tensor):
+        array = operand._array
+        return array.shape, array.dtype
+    return np.shape(operand), out.dtype
+
+
+def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) -> None:
+    hooks = mode.saved_hooks
+    saved: list[Any] = [None] * len(operands)
+    for letter in reads:
+        if letter == "*":  # every operand
+            for k, operand in enumerate(operands):
+                saved[k] = _entry(operand, outs[0], hooks)
+        elif letter in "op":
+            k = "op".index(letter)
+            if node.saved_out is None:
+                node.saved_out = {}
+            if k not in node.saved_out:
+                storage = Storage(outs[k])
+                entry: Any = (outs[k], storage, 0)
+                node.saved_out[k] = Packed(wrap(outs[k]), hooks[-1], storage, k) if hooks else entry
+        else:
+            k = _LETTERS[letter]
+            if saved[k] is None:
+                saved[k] = _entry(operands[k], outs[0], hooks)
+    node.saved = saved
+
+
+def _entry(operand: Any, out: Any, hooks: Any) -> Any:
+    if not isinstance(operand, Tensor):
+        return np.asarray(operand, operand.dtype if isinstance(operand, _ndarray) else out.dtype), None, 0
+    if operand._inference:
+        raise RuntimeError(
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked "
+            "by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+            "`torch.no_grad()` instead of `torch.inference_mode()`."
+        )
+    if hooks:
+        return Packed(operand, hooks[-1], None, 0)
+    storage = operand._storage
+    return operand, 0 if storage is None else storage.version
+
+
+class Packed:
+    """What a pack hook of `saved_tensors_hooks` made of a saved tensor; it is unpacked when the gradient reads it."""
+
+    __slots__ = ("edge", "packed", "storage", "unpack", "version")
+
+    def __init__(self, tensor: Tensor, hooks: Any, storage: Storage | None, k: int):
+        pack, self.unpack = hooks
+        self.edge = (tensor._grad_fn, tensor._output_nr, tensor._requires_grad) if storage is None else None
+        self.storage, self.version = storage or tensor._storage, tensor._version
+        with _no_grad():
+            self.packed = pack(tensor.detach())
+
+    def tensor(self) -> Tensor:
+        with _no_grad():
+            found = self.unpack(self.packed)
+        if not isinstance(found, Tensor):
+            raise TypeError("Output of saved tensor unpack_hook expected to be a Tensor but got result of type " + str(type(found)))
+        return found
+
+
+class _no_grad:
+    __slots__ = ("before",)
+
+    def __enter__(self) -> None:
+        self.before, mode.grad = mode.grad, False
+
+    def __exit__(self, *_: Any) -> None:
+        mode.grad = self.before
+
+
+def _unpacked(self: Node, entry: Any) -> Any:
+    """The array that was saved; RuntimeError where it has been written to since."""
+    return unpacked_tensor(self, entry)._array if type(entry) is Packed else _checked(self, entry)
+
+
+def _checked(node: Node, entry: Any) -> Any:
+    if len(entry) == 2:
+        tensor, version = entry
+        storage = tensor._storage
+        if storage is not None and storage.version != version:
+            origin = tensor._grad_fn
+            raise changed(_described(tensor._array, origin, tensor._output_nr), node, storage.version, version)
+        return tensor._array
+    array, storage, version = entry
+    if storage is not None and storage.version != version:
+        raise changed(_described(array, node, 0), node, storage.version, version)
+    return array
+
+
+def _described(array: Any, origin: Node | None, number: int) -> str:
+    text = f"[torch.{dtypes.of_numpy(array.dtype).legacy} {list(array.shape)}]"
+    return text if origin is None else f"{text}, which is output {number} of {origin.name()},"
+
+
+def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor:
+    """What was saved as a tensor with its history: for gradients that are recorded themselves."""
+    if type(entry) is Packed:
+        found = entry.tensor()
+        if entry.edge is not None:
+            again = wrap(found._array)
+            again._grad_fn, again._output_nr, again._requires_grad = entry.edge
+            return again if again._grad_fn is not None or not again._requires_grad else found
+    elif len(entry) == 2:
+        _checked(node, entry)
+        return entry[0]
+    else:
+        found = wrap(_checked(node, entry))
+        found._storage = entry[1]
+    if output is not None:
+        again = wrap(found._array)
+        again._storage = found._storage
+        again._grad_fn, again._output_nr, again._requires_grad = node, output, True
+        return again
+    return found
+
+
+Node.unpacked = _unpacked  # type: ignore[method-assign]
+
+
+def edge_of(tensor: Tensor) -> tuple[Node, int] | None:
+    """Where the gradient by a tensor goes: the node and its output; None where it requires none."""
+    node = tensor._grad_fn if tensor._base is None else tensor.grad_fn
+    if node is not None:
+        return node, tensor._output_nr
+    if not tensor._requires_grad:
+        return None
+    accumulator = tensor._accumulator
+    found = None if accumulator is None else accumulator()
+    if found is None:
+        found = AccumulateGrad(tensor)
+        tensor._accumulator = weakref.ref(found)
+    return found, 0
+
+
+# -- views ------------------------------------------------------------------------------------------------------------
+
+
+def view(p: Primitive, x: Tensor, kind: str = "", **attrs: Any) -> Tensor:
+    """The result of a primitive that shares its operand's memory."""
+    return as_view(p, x, quiet(p.forward, (x._array,), attrs), attrs, kind)
+
+
+def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: str = "") -> Tensor:
+    """A tensor of an array that shares the memory of `x`, recorded as the primitive's result."""
+    result = wrap(array if type(array) is _ndarray else _as_array(array))
+    storage = result._storage = storage_of(x)
+    result._base = base = x if x._base is None else x._base
+    result._attr_version = storage.version
+    if x._inference:
+        result._inference = True
+    if kind:
+        result._view_kind = kind
+    if mode.grad:
+        if x._requires_grad or (x._base is not None and x.requires_grad):
+            node = record(p, (x,), attrs, (result._array,))
+            if node is not None:
+                result._grad_fn, result._requires_grad = node, True
+        if x._view_kind:
+            result._view_kind = x._view_kind
+    elif not kind:
+        result._view_kind = "inference" if mode.inference else "no_grad"
+    if base._requires_grad is False and base._grad_fn is None and result._grad_fn is None:
+        result._requires_grad = False
+    return result
+
+
+def _geometry(of: Tensor, base: Tensor) -> dict[str, Any]:
+    """Where a view lies in its base, and how the base lies: in elements of the view."""
+    array, under = of._array, base._array
+    size = array.itemsize
+    offset = (address_of(array) - address_of(under)) // size if array.size else 0
+    strides, base_strides = (tuple(s // size for s in a.strides) for a in (array, under))
+    return {"shape": array.shape, "strides": strides, "offset": offset, "base": base_strides}
+
+
+def _multi_view(tensor: Tensor, what: str) -> str:
+    name = "SplitBackward0" if tensor._grad_fn is None else tensor._grad_fn.name()
+    return (
+        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple views. "
+        "Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an "
+        "out-of-place one."
+    )
+
+
+# -- writes in place --------------------------------------------------------------------------------------------------
+
+
+def check_write(x: Tensor, overlap: bool = True) -> None:
+    """RuntimeError where a tensor must not be written to."""
+    if x._inference and not mode.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before "
+            "doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+        )
+    if mode.grad:
+        base = x._base
+        if base is None:
+            if x._requires_grad and x._grad_fn is None:
+                raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
+        elif x.requires_grad:
+            if x._view_kind == "multi":
+                raise RuntimeError(_multi_view(x, "is being modified inplace"))
+            if x._view_kind == "no_grad":
+                raise RuntimeError(
+                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+                    "the inplace to be tracked)."
+                )
+            if base._requires_grad and base._grad_fn is None:
+                raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+        elif base._requires_grad and base._grad_fn is None and x._array.dtype.kind in "fcV":
+            if x._view_kind == "no_grad":
+                raise RuntimeError(
+                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
+                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
+                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
+                    "the inplace to be tracked)."
+                )
+            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
+    if overlap:
+        array = x._array
+        for n, s in zip(array.shape, array.strides):
+            if s == 0 and n > 1:
+                raise RuntimeError(
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
+                    "clone() the tensor before performing the operation."
+                )
+
+
+def operand_of_write(x: Tensor, others: Sequence[Any]) -> Tensor:
+    """The tensor as an operand of an operation whose result will be written over it: what is recorded keeps the old values."""
+    if not mode.grad:
+        return x
+    requires = x.requires_grad
+    if not requires and not any(isinstance(o, Tensor) and o.requires_grad for o in others):
+        return x
+    alias = wrap(x._array.copy(order="K"))
+    alias._requires_grad = requires
+    alias._grad_fn, alias._output_nr = x.grad_fn, x._output_nr
+    return alias
+
+
+def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
+    """Store an operation's result in a tensor's memory, and take over its history.  `check_write` has been called."""
+    array, values = x._array, result._array
+    if values.shape != array.shape:
+        if np.broadcast_shapes(values.shape, array.shape) != array.shape:
+            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(values.shape)}")
+    if values.dtype != array.dtype:
+        check_cast(result.dtype, x.dtype)
+        if result._requires_grad:
+            result = apply(CAST, result, dtype=array.dtype)
+    quiet(np.copyto, (array, values), {"casting": "unsafe"})
+    written(x)
+    if mode.grad:
+        if x._base is not None:
+            _rebase(x, result)
+        elif result._requires_grad:
+            x._grad_fn, x._output_nr, x._requires_grad = result._grad_fn, result._output_nr, True
+            node = result._grad_fn
+            if node is not None and node.saved_out and not mode.saved_hooks and result._output_nr in node.saved_out:
+                storage = storage_of(x)
+                node.saved_out[result._output_nr] = (array, storage, storage.version)
+    return x
+
+
+def check_cast(source: dtype, target: dtype) -> None:
+    """RuntimeError where results of a dtype must not be written to tensors of another."""
+    if not dtypes.can_cast(source, target):
+        raise RuntimeError(
+            f"result type {dtypes.scalar_name(source)} can't be cast to the desired output type {dtypes.scalar_name(target)}"
+        )
+
+
+def written(x: Tensor) -> None:
+    """Count a write."""
+    storage = x._storage
+    if storage is None:
+        storage = storage_of(x)
+    storage.version += 1
+
+
+def _rebase(x: Tensor, result: Tensor) -> None:
+    """The base of a view that was written to: its values come from what they were, and from what was stored in the view."""
+    base = x._base
+    if not (base._requires_grad or result._requires_grad):
+        return
+    node = record(COPY_SLICES, (base, result), _geometry(x, base), (base._array,))
+    if node is None:
+        return
+    base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
+    x._attr_version = -1
+    x.grad_fn  # noqa: B018  (renewed now, as the numbers of nodes say when they were made)
+
+
+def _as_strided(x: Any, shape: Any, strides: Any, offset: int, base: Any) -> Any:
+    return Storage(x).at(x.dtype, shape, strides, offset)
+
+
+def _row(shape: Any, dtype: np.dtype, attrs: Any) -> Any:
+    """Zeros for all of the memory that a base, whose shape is given, and a view of it reach."""
+    at_base = sum((n - 1) * s for n, s in zip(shape, attrs["base"])) + 1 if 0 not in shape else 0
+    view_shape, strides = attrs["shape"], attrs["strides"]
+    at_view = attrs["offset"] + sum((n - 1) * s for n, s in zip(view_shape, strides)) + 1 if 0 not in view_shape else 0
+    return np.zeros(max(at_base, at_view), dtype)
+
+
+def _parts_of(row: Any, shape: Any, attrs: Any) -> tuple[Any, Any]:
+    """In a row of memory: the base, and the view."""
+    memory = Storage(row)
+    return (
+        memory.at(row.dtype, shape, attrs["base"], 0),
+        memory.at(row.dtype, attrs["shape"], attrs["strides"], attrs["offset"]),
+    )
+
+
+def _as_strided_backward(g: Any, base_shape: Any, **attrs: Any) -> Any:
+    row = _row(base_shape, g.dtype, attrs)
+    base, part = _parts_of(row, base_shape, attrs)
+    if _overlaps(attrs["shape"], attrs["strides"]):
+        places = _parts_of(np.arange(row.size), base_shape, attrs)[1]
+        np.add.at(row, places.reshape(-1), g.reshape(-1))
+    else:
+        part[...] = g
+    return base.copy()
+
+
+def _overlaps(shape: Any, strides: Any) -> bool:
+    """Whether elements may share memory: not where each stride is more than the reach of the smaller ones."""
+    reach = 0
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
+def _zero_part(g: Any, **attrs: Any) -> Any:
+    row = _row(g.shape, g.dtype, attrs)
+    base, part = _parts_of(row, g.shape, attrs)
+    base[...] = g
+    part[...] = 0
+    return base.copy()
+
+
+def _take_part(g: Any, **attrs: Any) -> Any:
+    row = _row(g.shape, g.dtype, attrs)
+    base, part = _parts_of(row, g.shape, attrs)
+    base[...] = g
+    return part.copy()
+
+
+def _put_part(d: Any, g: Any) -> Any:
+    return g.call("as_strided_backward", base_shape=d.x.shape, **d.attrs)
+
+
+def _geometry_of(attrs: Any) -> dict[str, Any]:
+    return {name: attrs[name] for name in ("shape", "strides", "offset", "base")}
+
+
+AS_STRIDED = define("as_strided", _as_strided, (_put_part,), ("",), is_view=True)
+define("as_strided_backward", _as_strided_backward, (lambda d, g: g.call("take_part", **_geometry_of(d.attrs)),), ("",))
+define("zero_part", _zero_part, (lambda d, g: g.call("zero_part", **d.attrs),), ("",))
+define("take_part", _take_part, (_put_part,), ("",))
+COPY_SLICES = define(
+    "copy_slices",
+    None,  # type: ignore[arg-type]  (the write itself has computed it)
+    (lambda d, g: g.call("zero_part", **d.attrs), lambda d, g: g.call("take_part", **d.attrs)),
+    ("", ""),
+    backward="CopySlices",
+)
+CAST = define(
+    "to_copy",
+    lambda x, dtype: x.real.astype(dtype, order="K") if x.dtype.kind == "c" and dtype.kind not in "c" else x.astype(dtype, order="K"),
+    (lambda d, g: g,),
+    ("",),
+    backward="ToCopyBackward0",
+)
+
+
+def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function a method of Tensor."""
+
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(Tensor, name, function)
+        return function
+
+    return put
+
+
+__all__ = [
+    "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_write", "edge_of", "made", "operand_of_write",
+    "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
+]  # fmt: skip

@@ -1,0 +1,110 @@
+"""Terms that compute at once: what the gradients of `ir/optable` and `primitives.py` are written with, over arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import dynagraph.ir.optable  # noqa: F401  (fills the table)
+from dynagraph.ir import dtypes as ir_dtypes
+from dynagraph.ir.dtypes import DType
+from dynagraph.ir.ops import OPS
+from dynagraph.ir.terms import BaseTerm
+
+_IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
+
+
+def _forward_of_row(name: str) -> Callable[..., Any]:
+    """What a row does to NumPy's arrays, or, through NumPy's protocols, to CuPy's."""
+    ufunc = getattr(np, name, None)
+    return ufunc if isinstance(ufunc, np.ufunc) else functools.partial(OPS[name].eager, np)
+
+
+FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
+
+
+def ir_dtype(given: np.dtype) -> DType:
+    """The IR's dtype of NumPy's."""
+    return _IR[given]
+
+
+class ArrayTerm(BaseTerm):
+    """An array; what operators make of it are arrays."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any):
+        self.array = array
+
+    @property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.array.shape
+
+    @property
+    def ndim(self) -> int:  # type: ignore[override]
+        return self.array.ndim
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return _IR[self.array.dtype]
+
+    def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
+        operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
+        return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+
+    def make(self, op: str, **attrs: Any) -> ArrayTerm:
+        library = np if isinstance(self.array, (np.ndarray, np.generic)) else self.array.__array_namespace__()
+        return ArrayTerm(OPS[op].eager(library, **attrs))
+
+    # The operators that nearly all gradients are made of, without the way through `call`: Python's numbers take the array's dtype.
+    def __add__(self, other: Any) -> ArrayTerm:
+        return ArrayTerm(np.add(self.array, other.array if isinstance(other, ArrayTerm) else other))
+
+    def __sub__(self, other: Any) -> ArrayTerm:
+        return ArrayTerm(np.subtract(self.array, other.array if isinstance(other, ArrayTerm) else other))
+
+    def __rsub__(self, other: Any) -> ArrayTerm:
+        return ArrayTerm(np.subtract(other, self.array))
+
+    def __mul__(self, other: Any) -> ArrayTerm:
+        return ArrayTerm(np.multiply(self.array, other.array if isinstance(other, ArrayTerm) else other))
+
+    def __truediv__(self, other: Any) -> ArrayTerm:
+        return ArrayTerm(np.divide(self.array, other.array if isinstance(other, ArrayTerm) else other))
+
+    def __neg__(self) -> ArrayTerm:
+        return ArrayTerm(np.negative(self.array))
+
+
+class Unsaved(ArrayTerm):
+    """An operand that was not kept: its gradient may ask for its shape and dtype only."""
+
+    __slots__ = ("_dtype", "_shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype):
+        self._shape, self._dtype = shape, dtype
+
+    @property
+    def array(self) -> Any:  # type: ignore[override]
+        raise AssertionError("a gradient reads an operand that its primitive's `saves` does not name")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self._shape)
+
+    @property
+    def dtype(self) -> DType:
+        return _IR[self._dtype]
+
+    def make(self, op: str, **attrs: Any) -> ArrayTerm:
+        return ArrayTerm(OPS[op].eager(np, **attrs))
+
+
+__all__ = ["FORWARD", "ArrayTerm", "Unsaved", "ir_dtype"]

@@ -1,0 +1,288 @@
+"""How functions are declared: under which names they are found, their in-place and ``out=`` forms, promotion and checks.
+
+A function is written once, out of place, over tensors:
+
+    @function(inplace=True, out=True)
+    def lerp(input, end, weight): ...
+
+which makes ``torch.lerp``, ``Tensor.lerp``, ``Tensor.lerp_`` and ``torch.lerp(..., out=)``.  What it computes is a primitive
+(`apply`, `view`), whose gradient autograd records, or other functions, whose gradients follow.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.dtypes import Size, dtype
+from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.primitives import Primitive
+from dynagraph.torch.core.tensor import (
+    CAST,
+    Tensor,
+    apply,
+    check_cast,
+    check_write,
+    operand_of_write,
+    storage_of,
+    wrap,
+    write,
+    written,
+)
+
+NAMESPACES: dict[str, dict[str, Any]] = {}  # "torch", "linalg", "fft", "special", "functional": name -> function
+Number = bool | int | float | complex
+NUMBERS = (bool, int, float, complex, np.number, np.bool_)
+
+
+def function(
+    name: str = "",
+    *,
+    method: bool = True,
+    inplace: bool = False,
+    out: bool = False,
+    namespace: str = "torch",
+    aliases: Iterable[str] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare a function: where it is found, and which further forms it has.  `namespace` "" is that of Tensor's methods only."""
+
+    def declare(written_once: Callable[..., Any]) -> Callable[..., Any]:
+        own = name or written_once.__name__
+        for each in (own, *aliases):
+            public = with_out(written_once, each) if out else written_once
+            if namespace:
+                NAMESPACES.setdefault(namespace, {})[each] = public
+            if method:
+                setattr(Tensor, each, written_once)
+            if inplace:
+                changing = in_place(written_once, each)
+                setattr(Tensor, f"{each}_", changing)
+                if namespace in ("torch", "functional"):
+                    NAMESPACES[namespace][f"{each}_"] = changing
+        return written_once
+
+    return declare
+
+
+def in_place(compute: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
+    """The form that stores its result in its first argument: ``x.add_(y)``."""
+
+    @functools.wraps(compute)
+    def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_write(self)
+        result = compute(operand_of_write(self, (*args, *kwargs.values())), *args, **kwargs)
+        return write(self, result)
+
+    changing.__name__ = changing.__qualname__ = f"{name}_"
+    return changing
+
+
+def with_out(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The form that can store its results in tensors that are given: ``torch.add(x, y, out=z)``."""
+
+    @functools.wraps(compute)
+    def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        if out is None:
+            return compute(*args, **kwargs)
+        targets = (out,) if isinstance(out, Tensor) else tuple(out)
+        if mode.grad and any(isinstance(a, Tensor) and a.requires_grad for a in (*args, *kwargs.values(), *targets)):
+            raise RuntimeError(
+                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
+                "requires grad."
+            )
+        results = compute(*args, **kwargs)
+        several = (results,) if isinstance(results, Tensor) else tuple(results)
+        for target, result in zip(targets, several, strict=True):
+            store_out(target, result)
+        return out if isinstance(results, Tensor) else type(results)(*targets) if hasattr(results, "_fields") else targets
+
+    public.__name__ = public.__qualname__ = name
+    return public
+
+
+def store_out(target: Tensor, result: Tensor) -> None:
+    """Store a result in a tensor that was given for it; it takes the result's shape."""
+    check_cast(result.dtype, target.dtype)
+    if target._array.shape != result._array.shape:
+        if target._array.size:
+            warnings.warn(
+                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
+                f"required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
+                "will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, "
+                "to zero elements with t.resize_(0).",
+                UserWarning,
+                stacklevel=4,
+            )
+        target._array = np.empty(result._array.shape, target._array.dtype)
+        storage_of(target).array = target._array
+    np.copyto(target._array, result._array, casting="unsafe")
+    written(target)
+
+
+def result_type_of(name: str, *fields: str) -> Any:
+    """The named tuple that a function with several results gives: ``torch.return_types.max``."""
+    made = namedtuple(name, fields)  # type: ignore[misc]
+    made.__module__ = "torch.return_types"
+    NAMESPACES.setdefault("return_types", {})[name] = made
+    return made
+
+
+# -- operands ---------------------------------------------------------------------------------------------------------
+
+
+def check_tensor(value: Any, who: str, argument: str, position: int | None = 1) -> Tensor:
+    """TypeError where an argument must be a tensor and is none."""
+    if not isinstance(value, Tensor):
+        at = "" if position is None else f" (position {position})"
+        raise TypeError(f"{who}(): argument '{argument}'{at} must be Tensor, not {type(value).__name__}")
+    return value
+
+
+def cast(x: Tensor, target: dtype) -> Tensor:
+    """As another dtype; the tensor itself where it has it."""
+    wanted = target.numpy
+    return x if x._array.dtype == wanted else apply(CAST, x, dtype=wanted)
+
+
+def floating(x: Tensor, who: str = "") -> Tensor:
+    """The tensor; one of integers or bools as the default dtype."""
+    return x if x._array.dtype.kind in "fcV" else cast(x, dtypes.get_default_dtype())
+
+
+def tensor_of(value: Any, like: Tensor) -> Tensor:
+    """A number as a tensor without dimensions, of its own dtype, beside another tensor."""
+    return value if isinstance(value, Tensor) else wrap(np.asarray(value, dtypes.of_number(value).numpy))
+
+
+def promoted(who: str, *operands: Any) -> tuple[Any, ...]:
+    """Tensors and numbers as operands of one dtype, by PyTorch's rules.  Numbers that change nothing stay numbers."""
+    first = second = None
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            if first is None:
+                first = operand._array.dtype
+            elif operand._array.dtype is not first:
+                second = operand
+        elif not isinstance(operand, NUMBERS):
+            raise TypeError(f"{who}(): argument must be Tensor or Number, not {type(operand).__name__}")
+    common: dtype | None = None
+    if first is not None and second is None and all(isinstance(o, Tensor) or _adds_nothing(o, first) for o in operands):
+        if first.kind in "iu":
+            return tuple(o if isinstance(o, Tensor) else wrapped_number(o, first) for o in operands)
+        return operands
+    common = dtypes.result_dtype(operands)
+    wanted = common.numpy
+    return tuple(cast(o, common) if isinstance(o, Tensor) else wrapped_number(o, wanted) for o in operands)
+
+
+def _adds_nothing(number: Any, given: np.dtype) -> bool:
+    """Whether a number is of no higher category than a dtype."""
+    kind = type(number)
+    if kind is bool:
+        return True
+    if kind is int:
+        return given.kind != "b"
+    if kind is float:
+        return given.kind in "fcV"
+    return False
+
+
+def wrapped_number(number: Any, given: np.dtype) -> Any:
+    """A number in a dtype, as C converts it: integers wrap."""
+    kind = given.kind
+    if kind in "iu" and not isinstance(number, (float, np.floating)):
+        bits = 8 * given.itemsize
+        value = int(number) & ((1 << bits) - 1)
+        return given.type(value - (1 << bits) if kind == "i" and value >> (bits - 1) else value)
+    if kind == "V":
+        return np.asarray(number).astype(given)[()]
+    return given.type(number)
+
+
+def of_one_dtype(who: str, *tensors: Tensor) -> None:
+    """RuntimeError where tensors that must have one dtype have several."""
+    first = tensors[0]._array.dtype
+    for other in tensors[1:]:
+        if other._array.dtype != first:
+            names = [dtypes.scalar_name(t.dtype) for t in (tensors[0], other)]
+            raise RuntimeError(f"{who}: expected scalar type {names[0]} but found {names[1]}")
+
+
+def pointwise(p: Primitive, who: str, *operands: Any, **attrs: Any) -> Tensor:
+    """Apply a pointwise primitive; RuntimeError where shapes do not broadcast."""
+    try:
+        return apply(p, *operands, **attrs)
+    except ValueError:
+        check_broadcast(*operands)
+        raise
+
+
+def check_broadcast(*operands: Any) -> tuple[int, ...]:
+    """The shape that operands broadcast to; RuntimeError, as PyTorch words it, where they do not."""
+    shapes = [o._array.shape for o in operands if isinstance(o, Tensor)]
+    result = shapes[0]
+    for shape in shapes[1:]:
+        rank = max(len(result), len(shape))
+        a, b = ((1,) * (rank - len(s)) + tuple(s) for s in (result, shape))
+        for k in range(rank - 1, -1, -1):
+            if a[k] != b[k] and 1 not in (a[k], b[k]):
+                raise RuntimeError(
+                    f"The size of tensor a ({a[k]}) must match the size of tensor b ({b[k]}) at non-singleton dimension {k}"
+                )
+        result = tuple(m if n == 1 else n for n, m in zip(a, b))
+    return result
+
+
+# -- dimensions -------------------------------------------------------------------------------------------------------
+
+
+def dim_of(dim: Any, ndim: int) -> int:
+    """A dimension counted from the front; IndexError where there is none.  A tensor without dimensions has the dimensions 0 and -1."""
+    rank = ndim or 1
+    if isinstance(dim, Tensor):
+        dim = int(dim._array)
+    if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool):
+        raise TypeError(f"argument 'dim' must be int, not {type(dim).__name__}")
+    if not -rank <= dim < rank:
+        raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {dim})")
+    return int(dim) + rank if dim < 0 else int(dim)
+
+
+def dims_of(dims: Any, ndim: int) -> tuple[int, ...]:
+    """Dimensions counted from the front, sorted; None, or an empty sequence, is all of them."""
+    if dims is None:
+        return tuple(range(ndim))
+    given = (dims,) if isinstance(dims, (int, np.integer)) else tuple(dims)
+    if not given:
+        return tuple(range(ndim))
+    found = [dim_of(d, ndim) for d in given]
+    if len(set(found)) != len(found):
+        repeated = next(d for d in found if found.count(d) > 1)
+        raise RuntimeError(f"dim {repeated} appears multiple times in the list of dims")
+    return tuple(sorted(found)) if ndim else ()
+
+
+def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
+    """Sizes that were given as one sequence, or as several arguments."""
+    if len(args) == 1 and isinstance(args[0], (tuple, list, Size)):
+        args = args[0]
+    found = []
+    for value in args:
+        if isinstance(value, Tensor):
+            value = value._array.item()
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+            raise TypeError(f"{who}(): argument must be a tuple of ints, but found element of type {type(value).__name__}")
+        found.append(int(value))
+    return tuple(found)
+
+
+__all__ = [
+    "NAMESPACES", "NUMBERS", "cast", "check_broadcast", "check_tensor", "dim_of", "dims_of", "floating", "function", "in_place",
+    "of_one_dtype", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of", "with_out", "wrapped_number",
+]  # fmt: skip

@@ -1,0 +1,524 @@
+"""New tensors: of data, of one value, ranges and grids."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core import tensor as core
+from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.storage import Storage
+from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, sizes_of, store_out
+from dynagraph.torch.functions.conversion import to_device
+from dynagraph.torch.functions.shapes import meshgrid_views
+
+
+def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new tensor of an array of NumPy's, on the device that is asked for."""
+    where = devices.get_default_device() if device is None else devices.device(device)
+    if where.type != "cpu":
+        array = devices.library_of(where).asarray(array)
+    result = made(array)
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+def _numpy_dtype(given: DType | None, default: DType | None = None) -> np.dtype:
+    if given is None:
+        given = default or dtypes.get_default_dtype()
+    elif not isinstance(given, DType):
+        raise TypeError(f"argument 'dtype' must be torch.dtype, not {type(given).__name__}")
+    return given.numpy
+
+
+# -- of data ----------------------------------------------------------------------------------------------------------
+
+
+def _array_of(data: Any, given: DType | None) -> np.ndarray:
+    """Numbers and nested sequences of numbers and tensors as an array; Python's floats have the default dtype."""
+    if isinstance(data, Tensor):
+        data = data._array
+    if isinstance(data, (np.ndarray, np.generic)):
+        array = np.array(data)
+        dtypes.of_numpy(array.dtype)
+        return array if given is None else _converted(array, given)
+    if isinstance(data, (list, tuple)):
+        data, tensor_dtype = _plain(data)
+        given = given or tensor_dtype
+    elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return _array_of(np.asarray(data), given)
+    elif not isinstance(data, (bool, int, float, complex)):
+        if isinstance(data, str):
+            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        try:
+            data = list(data)
+        except TypeError:
+            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}") from None
+    try:
+        array = np.array(data)
+    except ValueError:
+        _check_lengths(data)
+        raise
+    if array.dtype.kind == "O" or array.dtype.kind in "US":
+        found = _first_odd(data)
+        if isinstance(found, int):
+            raise RuntimeError("Overflow when unpacking long long")
+        if isinstance(found, str):
+            raise TypeError(f"new(): invalid data type '{type(found).__name__}'")
+        raise RuntimeError(f"Could not infer dtype of {type(found).__name__}")
+    if given is not None:
+        return _converted(array, given)
+    if array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _holds(data, np.float64):
+        return array.astype(dtypes.get_default_dtype().numpy)
+    if array.dtype.kind == "c" and not _holds(data, np.complex128):
+        return array.astype(dtypes.get_default_dtype().to_complex().numpy)
+    if array.dtype.kind == "u" and array.dtype.itemsize == 8 and not _holds(data, np.uint64):
+        raise RuntimeError("Overflow when unpacking long long")
+    return array
+
+
+def _converted(array: np.ndarray, given: DType) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        if array.dtype.kind == "c" and not given.is_complex:
+            raise RuntimeError("value cannot be converted to type without overflow")
+        return array.astype(given.numpy)
+
+
+def _plain(data: Any) -> tuple[Any, DType | None]:
+    """Nested sequences with their tensors as lists; the dtype that their numbers have by themselves, if there are any."""
+    found: list[DType] = []
+
+    def walk(item: Any) -> Any:
+        if isinstance(item, Tensor):
+            found.append(item.dtype)
+            return item._array.tolist()
+        return [walk(i) for i in item] if isinstance(item, (list, tuple)) else item
+
+    plain = walk(data) if _has_tensor(data) else data
+    return plain, found[0] if found else None
+
+
+def _has_tensor(data: Any) -> bool:
+    return any(isinstance(i, Tensor) or (isinstance(i, (list, tuple)) and _has_tensor(i)) for i in data)
+
+
+def _holds(data: Any, scalar: type) -> bool:
+    """Whether NumPy's numbers of that type, or arrays, are among the data: these keep their dtype."""
+    if isinstance(data, (list, tuple)):
+        return any(_holds(item, scalar) for item in data)
+    return isinstance(data, scalar) or (isinstance(data, np.ndarray) and data.dtype == scalar)
+
+
+def _first_odd(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        for item in data:
+            odd = _first_odd(item)
+            if odd is not None:
+                return odd
+        return None
+    return None if isinstance(data, (bool, float, complex)) or (isinstance(data, int) and -(2**63) <= data < 2**63) else data
+
+
+def _check_lengths(data: Any, dim: int = 0) -> None:
+    if isinstance(data, (list, tuple)) and data and isinstance(data[0], (list, tuple)):
+        for item in data:
+            got = len(item) if isinstance(item, (list, tuple)) else None
+            if got is None:
+                raise TypeError("expected sequence of length " + f"{len(data[0])} at dim {dim + 1} (got a number)")
+            if got != len(data[0]):
+                raise ValueError(f"expected sequence of length {len(data[0])} at dim {dim + 1} (got {got})")
+        for item in data:
+            _check_lengths(item, dim + 1)
+
+
+@function(method=False)
+def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+    """A new tensor with a copy of the data: numbers, nested sequences, arrays."""
+    if isinstance(data, Tensor) and device is None:
+        device = data.device
+    return finish(_array_of(data, dtype), device, requires_grad)
+
+
+@function(method=False)
+def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tensor:
+    """The data as a tensor: without a copy where it is a tensor, or an array, of that dtype."""
+    if isinstance(data, Tensor):
+        return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined]
+    if isinstance(data, np.ndarray) and data.flags.writeable and (dtype is None or data.dtype == dtype.numpy):
+        return to_device(from_numpy(data), device)
+    if isinstance(data, (np.ndarray, np.generic)) or not hasattr(data, "__cuda_array_interface__"):
+        return tensor(data, dtype=dtype, device=device)
+    return wrap(data)
+
+
+@function(method=False)
+def asarray(
+    obj: Any, *, dtype: DType | None = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+) -> Tensor:
+    """The data as a tensor, which shares memory where it can, or as `copy` says."""
+    result = tensor(obj, dtype=dtype, device=device) if copy else as_tensor(obj, dtype, device)
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+@function(method=False)
+def from_numpy(ndarray: np.ndarray) -> Tensor:
+    """A tensor that shares the array's memory."""
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    dtypes.of_numpy(ndarray.dtype)
+    if any(s < 0 for s in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+            "(You can probably work around this by making a copy of your array  with array.copy().) "
+        )
+    result = made(ndarray)
+    result._storage = Storage(ndarray)
+    return result
+
+
+@function(method=False)
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the memory of any object with `__dlpack__`."""
+    if isinstance(ext_tensor, Tensor):
+        return ext_tensor.detach()
+    return wrap(np.from_dlpack(ext_tensor, copy=copy))
+
+
+@function(method=False)
+def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A tensor that shares the memory of a buffer."""
+    size = memoryview(buffer).nbytes
+    if size == 0:
+        raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
+    if not 0 <= offset < size:
+        raise ValueError(f"offset ({offset} bytes) must be non-negative and no greater than buffer length ({size} bytes) minus 1")
+    if count == 0:
+        raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
+    if count < 0 and (size - offset) % dtype.itemsize:
+        raise ValueError(f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({dtype.itemsize})")
+    if count > 0 and offset + count * dtype.itemsize > size:
+        raise ValueError(
+            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than actual buffer "
+            f"length ({size} bytes)"
+        )
+    result = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
+    if requires_grad:
+        result.requires_grad = True
+    return result
+
+
+@function("scalar_tensor", method=False)
+def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A number as a tensor without dimensions."""
+    return finish(np.asarray(s, _numpy_dtype(dtype)), device, requires_grad)
+
+
+# -- of one value -----------------------------------------------------------------------------------------------------
+
+
+def _filled(name: str, make: Any) -> None:
+    def compute(
+        *size: Any,
+        out: Tensor | None = None,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        names: Any = None,
+        memory_format: Any = None,
+    ) -> Tensor:
+        shape = sizes_of(size, name)
+        if any(n < 0 for n in shape):
+            raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {list(shape)}")
+        if out is not None:
+            store_out(out, made(make(shape, out._array.dtype if dtype is None else dtype.numpy)))
+            return out
+        return finish(make(shape, _numpy_dtype(dtype)), device, requires_grad)
+
+    def public(*args: Any, **kwargs: Any) -> Tensor:
+        if "size" in kwargs:
+            args = (kwargs.pop("size"),)
+        return compute(*args, **kwargs)
+
+    public.__name__ = public.__qualname__ = name
+    public.__doc__ = f"``torch.{name}``: a new tensor of a shape, given as sizes or as one sequence."
+    function(name, method=False)(public)
+
+
+_filled("zeros", np.zeros)
+_filled("ones", np.ones)
+_filled("empty", np.empty)
+
+
+@function(method=False)
+def full(
+    size: Any, fill_value: Any, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A new tensor of one value, whose dtype it has unless another is given."""
+    if isinstance(fill_value, Tensor):
+        dtype = dtype or fill_value.dtype
+        fill_value = fill_value._array.item()
+    shape = sizes_of(size if isinstance(size, (tuple, list)) else (size,), "full")
+    array = np.full(shape, fill_value, _numpy_dtype(dtype, dtypes.of_number(fill_value)))
+    if out is not None:
+        store_out(out, made(array))
+        return out
+    return finish(array, device, requires_grad)
+
+
+def _like(name: str, make: Any) -> None:
+    def compute(
+        input: Tensor,
+        *args: Any,
+        dtype: DType | None = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+        memory_format: Any = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        x = check_tensor(input, name, "input")
+        array = make(x._array, *args, dtype=x._array.dtype if dtype is None else dtype.numpy, **kwargs)
+        if memory_format is not None and memory_format.name == "contiguous_format":
+            array = np.ascontiguousarray(array).reshape(array.shape)
+        return finish(array, x.device if device is None else device, requires_grad)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: a new tensor of another's shape, dtype and device."
+    function(name, method=False)(compute)
+
+
+def _full_like(x: np.ndarray, fill_value: Any, dtype: np.dtype) -> np.ndarray:
+    return np.full_like(x, fill_value._array.item() if isinstance(fill_value, Tensor) else fill_value, dtype=dtype)
+
+
+_like("zeros_like", np.zeros_like)
+_like("ones_like", np.ones_like)
+_like("empty_like", np.empty_like)
+_like("full_like", _full_like)
+
+
+def _new(name: str, make: str) -> None:
+    def compute(self: Tensor, *args: Any, dtype: DType | None = None, device: Any = None, **kwargs: Any) -> Tensor:
+        where = self.device if device is None else device
+        return NAMESPACES["torch"][make](*args, dtype=dtype or self.dtype, device=where, **kwargs)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{make}`` with this tensor's dtype and device."
+    setattr(Tensor, name, compute)
+
+
+for _made in ("zeros", "ones", "empty", "full", "tensor"):
+    _new(f"new_{_made}", _made)
+
+
+def _new_legacy(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """``x.new(2, 3)`` and ``x.new([1, 2])``: as ``torch.Tensor``, with this tensor's dtype."""
+    if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], dtypes.Size):
+        return tensor(args[0], dtype=self.dtype)
+    return NAMESPACES["torch"]["empty"](*(args or (0,)), dtype=self.dtype, **kwargs)
+
+
+Tensor.new = _new_legacy  # type: ignore[attr-defined]
+
+
+@function(method=False)
+def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+    """A new tensor of any numbers, with strides."""
+    shape, strides = tuple(size), tuple(stride)
+    count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
+    flat = np.empty(count, _numpy_dtype(dtype))
+    result = finish(Storage(flat).at(flat.dtype, shape, strides, 0), device, requires_grad)
+    result._storage = Storage(flat)
+    return result
+
+
+# -- ranges and grids -------------------------------------------------------------------------------------------------
+
+
+def _number(value: Any) -> Any:
+    return value._array.item() if isinstance(value, Tensor) else value.item() if isinstance(value, np.generic) else value
+
+
+@function(method=False)
+def arange(
+    *args: Any, start: Any = None, end: Any = None, step: Any = None, out: Tensor | None = None, dtype: DType | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """``start``, ``start + step``... below `end`; ints give int64, floats the default dtype."""
+    given = [_number(a) for a in args]
+    if len(given) == 1:
+        given = [_number(start) if start is not None else 0, given[0]] if end is None else [given[0], _number(end)]
+    elif not given:
+        given = [0 if start is None else _number(start), _number(end)]
+    first, last, by = (*given, *([1 if step is None else _number(step)] if len(given) == 2 else []))
+    if by == 0:
+        raise RuntimeError("step must be nonzero")
+    if (by > 0 and last < first) or (by < 0 and last > first):
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    is_float = any(isinstance(v, float) for v in (first, last, by))
+    if is_float and not all(map(math.isfinite, (first, last))):
+        raise RuntimeError(f"unsupported range: {first} -> {last}")
+    wanted = (dtypes.get_default_dtype() if is_float else dtypes.int64) if dtype is None else dtype
+    count = math.ceil((last - first) / by) if is_float else -((first - last) // by)
+    if wanted.category == 2:
+        wide = first + by * np.arange(count, dtype=np.float64)
+        array = wide.astype(wanted.numpy)
+    else:
+        array = (int(first) + int(by) * np.arange(count)).astype(wanted.numpy)
+    if out is not None:
+        store_out(out, made(array))
+        return out
+    return finish(array, device, requires_grad)
+
+
+@function("range", method=False)
+def range_(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | None = None, device: Any = None, **_: Any) -> Tensor:
+    """As `arange`, with the end, as floats: deprecated in PyTorch."""
+    if end is None:
+        start, end = 0, start
+    count = int((end - start) / step) + 1
+    return finish((start + step * np.arange(count, dtype=np.float64)).astype(_numpy_dtype(dtype)), device)
+
+
+def _spaced(low: Any, high: Any, steps: int, given: DType | None) -> np.ndarray:
+    """From both ends to the middle, as PyTorch computes it, so that the last is the end."""
+    low, high = _number(low), _number(high)
+    is_complex = isinstance(low, complex) or isinstance(high, complex)
+    default = dtypes.get_default_dtype()
+    wanted = given or (default.to_complex() if is_complex else default)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    if steps == 1:
+        return np.full(1, low).astype(wanted.numpy)
+    kind = np.complex128 if is_complex else np.float64
+    step = (high - low) / (steps - 1) if steps else 0
+    numbers = np.arange(steps)
+    found = np.where(numbers < steps // 2, low + step * numbers, high - step * (steps - 1 - numbers)).astype(kind)
+    return found.astype(wanted.numpy)
+
+
+@function(method=False)
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` numbers at equal distances, both ends among them."""
+    array = _spaced(start, end, steps, dtype)
+    if out is not None:
+        store_out(out, made(array))
+        return out
+    return finish(array, device, requires_grad)
+
+
+@function(method=False)
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False,
+    **_: Any,
+) -> Tensor:  # fmt: skip
+    """Powers of `base`, whose exponents are at equal distances."""
+    array = np.power(base, _spaced(start, end, steps, dtypes.float64)).astype(_numpy_dtype(dtype))
+    return finish(array, device, requires_grad)
+
+
+@function(method=False)
+def eye(
+    n: int, m: int | None = None, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """Ones on the diagonal, zeros elsewhere."""
+    if n < 0 or (m is not None and m < 0):
+        raise RuntimeError(f"n must be greater or equal to 0, got {n}" if n < 0 else f"m must be greater or equal to 0, got {m}")
+    array = np.eye(n, m, dtype=_numpy_dtype(dtype))
+    if out is not None:
+        store_out(out, made(array))
+        return out
+    return finish(array, device, requires_grad)
+
+
+def _indices(name: str, find: Any) -> None:
+    def compute(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Any = None, layout: Any = None) -> Tensor:
+        rows, columns = find(row, offset, col)
+        return finish(np.stack((rows, columns)).astype(_numpy_dtype(dtype, dtypes.int64)), device)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: the places of a triangle's elements, as two rows."
+    function(name, method=False)(compute)
+
+
+_indices("tril_indices", np.tril_indices)
+_indices("triu_indices", np.triu_indices)
+
+
+@function(method=False)
+def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
+    """Grids of coordinates: views of the vectors given."""
+    given = tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    if indexing not in ("ij", "xy"):
+        raise RuntimeError(f'torch.meshgrid: indexing must be one of "xy" or "ij", but received: {indexing}')
+    return meshgrid_views(given, indexing)
+
+
+@function(method=False)
+def cartesian_prod(*tensors: Tensor) -> Tensor:
+    """All combinations of the vectors' elements, as rows."""
+    if len(tensors) == 1:
+        return tensors[0]
+    grids = meshgrid(*tensors)
+    return NAMESPACES["torch"]["stack"]([g.reshape(-1) for g in grids], dim=1)  # type: ignore[attr-defined]
+
+
+@function(method=False)
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    """Powers of a vector's elements as columns."""
+    n = x._array.shape[0] if N is None else N
+    exponents = np.arange(n) if increasing else np.arange(n)[::-1].copy()
+    return Tensor.unsqueeze(x, -1) ** wrap(exponents)  # type: ignore[attr-defined, operator]
+
+
+def _legacy(cls: type, *args: Any, device: Any = None, **_: Any) -> Tensor:
+    """``torch.Tensor(2, 3)``: of any numbers; ``torch.Tensor([1, 2])``: of data; in the default dtype."""
+    own = getattr(cls, "_legacy_dtype", None) or dtypes.get_default_dtype()
+    if len(args) == 1 and not isinstance(args[0], (int, np.integer)) and not isinstance(args[0], dtypes.Size):
+        data = args[0]
+        if isinstance(data, Tensor):
+            result = data.detach()
+        else:
+            result = finish(_array_of(data, own), device)
+    else:
+        result = finish(np.empty(sizes_of(args or (0,), "Tensor"), own.numpy), device)
+    if cls is not Tensor and not hasattr(cls, "_legacy_dtype"):
+        return as_subclass(result, cls)
+    return result
+
+
+def as_subclass(x: Tensor, cls: type) -> Any:
+    """The same tensor as one of a subclass."""
+    other = object.__new__(cls)
+    other._array, other._base, other._grad_fn, other._requires_grad = x._array, x._base, x._grad_fn, x._requires_grad
+    other._output_nr = x._output_nr
+    other._storage = storage_of(x)
+    return other
+
+
+Tensor.as_subclass = as_subclass  # type: ignore[attr-defined]
+core._legacy = _legacy
+
+
+@function(method=False)
+def is_tensor(obj: Any) -> bool:
+    """Whether it is a tensor."""
+    return isinstance(obj, Tensor)
+
+
+__all__ = ["as_tensor", "finish", "tensor"]

@@ -1,0 +1,298 @@
+"""``x[...]``: parts of tensors by numbers, slices, masks and tensors of places, read and written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.primitives import define
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write
+from dynagraph.torch.functions.common import cast
+from dynagraph.torch.functions.conversion import COPY_, to_device
+from dynagraph.torch.functions.shapes import expand, select, slice_along, unsqueeze, view_
+
+
+def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
+    """Elements at places along some dimensions; the places' dimensions stand where the first of these did, if they are neighbours,
+    and in front otherwise.
+    """
+    key: list[Any] = [slice(None)] * x.ndim
+    for axis, place in zip(axes, places):
+        key[axis] = place
+    return x[tuple(key)]
+
+
+def _put(g: Any, *places: Any, axes: tuple[int, ...], base: tuple[int, ...]) -> Any:
+    made = np.zeros(base, g.dtype)
+    key: list[Any] = [slice(None)] * len(base)
+    for axis, place in zip(axes, places):
+        key[axis] = place
+    if len(places) == 1 and places[0].dtype.kind == "b":
+        made[tuple(key)] = g
+    else:
+        np.add.at(made, tuple(key), g)
+    return made
+
+
+def _index_back(d: Any, g: Any) -> list[Any]:
+    places = d.operands[1:]
+    found = g.call("index_put_zeros", *places, axes=d.attrs["axes"], base=d.x.shape) if d.needs(0) else None
+    return [found, *(None for _ in places)]
+
+
+INDEX = define("index", _take, _index_back, "*", backward="IndexBackward0")
+define(
+    "index_put_zeros",
+    _put,
+    lambda d, g: [g.call("index", *d.operands[1:], axes=d.attrs["axes"]) if d.needs(0) else None, *(None for _ in d.operands[1:])],
+    "*",
+)
+
+
+def _put_into(x: Any, values: Any, *places: Any, axes: tuple[int, ...], accumulate: bool) -> Any:
+    made = x.copy()
+    key: list[Any] = [slice(None)] * x.ndim
+    for axis, place in zip(axes, places):
+        key[axis] = place
+    if accumulate:
+        np.add.at(made, tuple(key), values)
+    else:
+        made[tuple(key)] = values
+    return made
+
+
+def _index_put_back(d: Any, g: Any) -> list[Any]:
+    """Every source has the gradient at its place, also where others were stored there later."""
+    places, attrs = d.operands[2:], d.attrs
+    by_x = None
+    if d.needs(0):
+        zero = g.number(0)
+        by_x = g if attrs["accumulate"] else g.call("index_put", zero, *places, axes=attrs["axes"], accumulate=False)
+    by_values = g.call("index", *places, axes=attrs["axes"]) if d.needs(1) else None
+    return [by_x, by_values, *(None for _ in places)]
+
+
+INDEX_PUT = define("index_put", _put_into, _index_put_back, "*", backward="IndexPutBackward0")
+
+_ADVANCED = (Tensor, list, np.ndarray)
+
+
+def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
+    """A key's basic parts done as views; what is left of it: for each dimension None or a tensor of places.
+
+    Gives the view, the places, and whether any are left.
+    """
+    items = list(key) if isinstance(key, tuple) else [key]
+    items = [wrap(np.asarray(i)) if isinstance(i, (list, np.ndarray, range)) else i for i in items]
+    used = sum(_dims_taken(i) for i in items)
+    if used > x._array.ndim:
+        raise IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
+    if Ellipsis in [i for i in items if not isinstance(i, Tensor)]:
+        at = next(k for k, i in enumerate(items) if i is Ellipsis)
+        items[at : at + 1] = [slice(None)] * (x._array.ndim - used)
+        if any(i is Ellipsis for i in items):
+            raise IndexError("an index can only have a single ellipsis ('...')")
+    places: list[Any] = []
+    dim = 0
+    for item in items:
+        if item is None:
+            x = unsqueeze(x, dim)
+            places.append(None)
+            dim += 1
+        elif isinstance(item, slice):
+            x = _sliced(x, dim, item)
+            places.append(None)
+            dim += 1
+        elif isinstance(item, (bool, np.bool_)):
+            x = unsqueeze(x, dim)
+            places.append(wrap(np.zeros(1 if item else 0, np.int64)))
+            dim += 1
+        elif isinstance(item, (int, np.integer)) or (
+            isinstance(item, Tensor) and not item._array.ndim and item._array.dtype.kind in "iu"
+        ):
+            x = _selected(x, dim, int(item))
+        elif isinstance(item, Tensor):
+            kind = item._array.dtype
+            if kind.kind == "b" or kind == np.uint8:
+                _check_mask(x, item, dim)
+                if not item._array.ndim:
+                    x = unsqueeze(x, dim)
+                    places.append(wrap(np.zeros(1 if item._array else 0, np.int64)))
+                    dim += 1
+                else:
+                    for found in np.nonzero(item._array):
+                        places.append(wrap(found))
+                        dim += 1
+            elif kind.kind in "iu":
+                places.append(item)
+                dim += 1
+            elif not item._array.size and item._array.dtype.kind == "f":
+                places.append(wrap(item._array.astype(np.int64)))
+                dim += 1
+            else:
+                raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        else:
+            raise TypeError(
+                "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
+                f"{type(item).__name__})"
+            )
+    return x, places, any(p is not None for p in places)
+
+
+def _dims_taken(item: Any) -> int:
+    if item is None or item is Ellipsis or isinstance(item, (bool, np.bool_)):
+        return 0
+    if isinstance(item, Tensor) and (item._array.dtype.kind == "b" or item._array.dtype == np.uint8):
+        return item._array.ndim
+    return 1
+
+
+def _check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
+    for k, n in enumerate(mask._array.shape):
+        if dim + k >= x._array.ndim or x._array.shape[dim + k] != n:
+            raise IndexError(
+                f"The shape of the mask {list(mask._array.shape)} at index {k} does not match the shape of the indexed tensor "
+                f"{list(x._array.shape)} at index {dim + k}"
+            )
+
+
+def _selected(x: Tensor, dim: int, index: int) -> Tensor:
+    size = x._array.shape[dim]
+    if not -size <= index < size:
+        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+    return select(x, dim, index)
+
+
+def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
+    if item == slice(None):
+        return x
+    if item.step is not None and int(item.step) <= 0:
+        raise ValueError("step must be greater than zero")
+    start, stop, step = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step))).indices(x._array.shape[dim])
+    length = len(range(start, stop, step))
+    if length == x._array.shape[dim] and step == 1:
+        return x
+    return slice_along(x, dim, min(start, x._array.shape[dim]), length, step)
+
+
+def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tuple[int, ...], tuple[int, ...]]:
+    """Places broadcast to one shape, and in bounds; the dimensions that they are of; the shape of what they choose."""
+    axes = tuple(k for k, p in enumerate(places) if p is not None)
+    found = [places[k] for k in axes]
+    try:
+        shape = np.broadcast_shapes(*(p._array.shape for p in found))
+    except ValueError:
+        shapes = ", ".join(str(list(p._array.shape)) for p in found)
+        raise IndexError(f"shape mismatch: indexing tensors could not be broadcast together with shapes {shapes}") from None
+    for axis, place in zip(axes, found):
+        size, array = x._array.shape[axis], place._array
+        if array.size:
+            low, high = int(array.min()), int(array.max())
+            if high >= size or low < -size:
+                raise IndexError(f"index {high if high >= size else low} is out of bounds for dimension {axis} with size {size}")
+    found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
+    return x, [wrap(np.broadcast_to(p._array, shape)) for p in found], axes, shape
+
+
+def getitem(self: Tensor, key: Any) -> Tensor:
+    if type(key) is int and self._array.ndim:
+        return _selected(self, 0, key)
+    x, places, advanced = _parts(self, key)
+    if not advanced:
+        return x if x is not self else view_(self, self._array.shape)
+    x, found, axes, _ = _places_of(x, places)
+    return apply(INDEX, x, *found, axes=axes)
+
+
+def _chosen_shape(x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Of what places choose: these stand where they are neighbours, in front otherwise."""
+    rest = [n for k, n in enumerate(x._array.shape) if k not in axes]
+    at = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
+    return (*rest[:at], *shape, *rest[at:])
+
+
+def setitem(self: Tensor, key: Any, value: Any) -> None:
+    check_write(self)
+    if isinstance(key, Tensor) and key._array.dtype.kind == "b" and not isinstance(value, Tensor):
+        _check_mask(self, key, 0)
+        from_number = wrap(np.asarray(value).astype(self._array.dtype))
+        result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, _full_mask(key, self))
+        write(self, result)
+        return
+    x, places, advanced = _parts(self, key)
+    if not isinstance(value, Tensor):
+        if isinstance(value, (bool, int, float, complex, np.generic)):
+            value = wrap(_number(value, self._array.dtype))
+        else:
+            raise TypeError(f"can't assign a {type(value).__name__} to a {self.dtype.legacy and 'torch.' + self.dtype.legacy}")
+    value = to_device(value, self.device)
+    if not advanced:
+        values = cast(value, self.dtype)
+        while values._array.ndim > x._array.ndim and values._array.shape[0] == 1:
+            values = view_(values, values._array.shape[1:])
+        if values._array.shape != x._array.shape:
+            values = _expanded(values, x._array.shape)
+        check_write(x if x is not self else self)
+        _store(x, values)
+        return
+    x, found, axes, shape = _places_of(x, places)
+    if value.dtype is not self.dtype and value._array.ndim:
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination and "
+            f"{dtypes.scalar_name(value.dtype)} for the source."
+        )
+    value = cast(value, self.dtype)
+    chosen = _chosen_shape(x, axes, shape)
+    while value._array.ndim > len(chosen) and value._array.shape[0] == 1:
+        value = view_(value, value._array.shape[1:])
+    if value._array.shape != chosen:
+        try:
+            value = expand(value, chosen)
+        except RuntimeError:
+            raise RuntimeError(
+                f"shape mismatch: value tensor of shape {list(value._array.shape)} cannot be broadcast to indexing result of shape "
+                f"{list(chosen)}"
+            ) from None
+    result = apply(INDEX_PUT, operand_of_write(x, (value,)), value, *found, axes=axes, accumulate=False)
+    write(x, result)
+
+
+def _number(value: Any, given: np.dtype) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(given)
+
+
+def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    try:
+        return expand(values, shape)
+    except RuntimeError:
+        if len(values._array.shape) <= len(shape):
+            raise
+        raise RuntimeError(
+            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+        ) from None
+
+
+def _store(x: Tensor, values: Tensor) -> None:
+    """Write values of the same shape to a view, or to a whole tensor."""
+    write(x, apply(COPY_, operand_of_write(x, (values,)), values))
+
+
+def _full_mask(mask: Tensor, x: Tensor) -> Tensor:
+    array = mask._array
+    return wrap(np.broadcast_to(array.reshape(array.shape + (1,) * (x._array.ndim - array.ndim)), x._array.shape))
+
+
+MASKED_FILL = define(
+    "masked_fill",
+    lambda x, value, mask: np.where(mask, value, x),
+    (lambda d, g: g.full(0, ()).where(d.operands[2], g), lambda d, g: g.where(d.operands[2], 0), lambda d, g: None),
+    ("z", "z", ""),
+    backward="MaskedFillBackward0",
+)
+Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+Tensor.__setitem__ = setitem  # type: ignore[attr-defined]
+
+__all__ = ["INDEX", "INDEX_PUT", "MASKED_FILL"]

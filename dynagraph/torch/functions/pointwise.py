@@ -1,0 +1,1020 @@
+"""Pointwise functions: arithmetic, elementary functions, comparisons, logic and bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.nodes import is_half
+from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
+from dynagraph.torch.core.tensor import Tensor, apply, made, view, wrap
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    NUMBERS,
+    cast,
+    check_broadcast,
+    check_tensor,
+    floating,
+    function,
+    pointwise,
+    promoted,
+    wrapped_number,
+)
+
+# -- primitives: what PyTorch saves, and where its gradients are not the rows' ----------------------------------------
+
+
+def _in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Halves are computed as float32 and rounded once."""
+
+    def forward(*arrays: Any, **attrs: Any) -> Any:
+        first = arrays[0].dtype
+        if is_half(first):
+            wide = (a.astype(np.float32) if isinstance(a, (np.ndarray, np.generic)) and is_half(a.dtype) else a for a in arrays)
+            return compute(*wide, **attrs).astype(first)
+        return compute(*arrays, **attrs)
+
+    return forward
+
+
+def constant(d: Any, g: Any) -> None:
+    """The gradient of what is constant between its jumps."""
+    return
+
+
+def _no_derivative(name: str) -> Callable[[Any, Any], Any]:
+    def vjp(d: Any, g: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return vjp
+
+
+def _maximum_by(which: int) -> Callable[[Any, Any], Any]:
+    """Half of it at ties; where NaN is compared all of it, to both."""
+
+    def vjp(d: Any, g: Any) -> Any:
+        share = (g * 0.5).where(d.x.equals(d.y), g)
+        worse = d.x.call("less" if which == 0 else "greater", d.y)
+        return share.full(0, ()).where(worse, share)
+
+    return vjp
+
+
+def _minimum_by(which: int) -> Callable[[Any, Any], Any]:
+    def vjp(d: Any, g: Any) -> Any:
+        share = (g * 0.5).where(d.x.equals(d.y), g)
+        worse = d.x.call("greater" if which == 0 else "less", d.y)
+        return share.full(0, ()).where(worse, share)
+
+    return vjp
+
+
+def _fmax_chosen(d: Any, comparison: str) -> Any:
+    """Where the first is taken: at ties, too, and beside NaN."""
+    return d.x.call(comparison, d.y).call("logical_or", d.y.call("isnan"))
+
+
+def _fextreme(comparison: str) -> tuple[Callable[[Any, Any], Any], ...]:
+    return (
+        lambda d, g: g.where(_fmax_chosen(d, comparison), 0),
+        lambda d, g: g.full(0, ()).where(_fmax_chosen(d, comparison), g),
+    )
+
+
+def _arctan2_share(d: Any, g: Any) -> Any:
+    return g / (d.x * d.x + d.y * d.y)
+
+
+def _pow_by_exponent(d: Any, g: Any) -> Any:
+    """Zero where the base is zero and the exponent not negative."""
+    zero = d.x.equals(0).call("logical_and", d.y.call("greater_equal", d.y.number(0))) if not d.y.dtype.is_complex else d.x.equals(0)
+    found = g * (d.out * d.x.call("log")).conj
+    return found.full(0, ()).where(zero, found)
+
+
+def _pow_by_base(d: Any, g: Any) -> Any:
+    """Zero where the exponent is."""
+    slope = d.y * d.x.call("power", d.y - 1)
+    return (g * slope.conj).where(d.y.equals(0).call("logical_not"), 0)
+
+
+def _logaddexp(base: str) -> tuple[Callable[[Any, Any], Any], ...]:
+    """How much of the sum each is; of two equal infinities a half."""
+
+    def by(which: int) -> Callable[[Any, Any], Any]:
+        def vjp(d: Any, g: Any) -> Any:
+            mine, other = (d.x, d.y) if which == 0 else (d.y, d.x)
+            difference = other - mine
+            return g / (difference.call(base) + 1)
+
+        return vjp
+
+    return by(0), by(1)
+
+
+# name of the row, what the gradient reads, gradient (the row's where none is given), PyTorch's name of the node
+_UNARY_ROWS: dict[str, tuple[str, Any, str]] = {
+    "exp": ("o", None, "ExpBackward0"),
+    "exp2": ("o", None, "Exp2Backward0"),
+    "expm1": ("o", None, "Expm1Backward0"),
+    "log": ("x", None, "LogBackward0"),
+    "log2": ("x", None, "Log2Backward0"),
+    "log10": ("x", None, "Log10Backward0"),
+    "log1p": ("x", None, "Log1PBackward0"),
+    "sin": ("x", None, "SinBackward0"),
+    "cos": ("x", None, "CosBackward0"),
+    "tan": ("o", None, "TanBackward0"),
+    "arcsin": ("x", None, "AsinBackward0"),
+    "arccos": ("x", None, "AcosBackward0"),
+    "arctan": ("x", None, "AtanBackward0"),
+    "sinh": ("x", None, "SinhBackward0"),
+    "cosh": ("x", None, "CoshBackward0"),
+    "tanh": ("o", None, "TanhBackward0"),
+    "arcsinh": ("x", None, "AsinhBackward0"),
+    "arccosh": ("x", None, "AcoshBackward0"),
+    "arctanh": ("x", None, "AtanhBackward0"),
+    "sqrt": ("o", lambda d, g: g / (d.out.conj * 2), "SqrtBackward0"),
+    "negative": ("", None, "NegBackward0"),
+    "absolute": ("x", None, "AbsBackward0"),
+    "reciprocal": ("o", None, "ReciprocalBackward0"),
+    "floor": ("", constant, "FloorBackward0"),
+    "ceil": ("", constant, "CeilBackward0"),
+    "trunc": ("", constant, "TruncBackward0"),
+    "rint": ("", constant, "RoundBackward0"),
+    "conjugate": ("", None, "ConjBackward0"),
+    "cast": ("", None, "ToCopyBackward0"),
+    "square": ("x", None, "PowBackward0"),
+}
+for _name, (_reads, _vjp, _node) in _UNARY_ROWS.items():
+    from_row(_name, (_reads,) if _vjp else _reads, _node, vjps=(_vjp,) if _vjp else None)
+from_row("real", ("",), "RealBackward0", vjps=(lambda d, g: g.cast(g.dtype.complex),), is_view=True)
+from_row("imag", ("",), "ImagBackward0", vjps=(lambda d, g: g.full(0, ()).call("complex", g),), is_view=True)
+from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lambda d, g: g.imag))
+
+_MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
+ADD = from_row("add", ("", ""), "AddBackward0")
+SUB = from_row("subtract", ("", ""), "SubBackward0")
+MUL = from_row("multiply", ("y", "x"), "MulBackward0")
+DIV = from_row("divide", ("y", "xy"), "DivBackward0", vjps=(
+    lambda d, g: g / d.y.conj,
+    lambda d, g: -g * (d.x / d.y / d.y).conj,
+))  # fmt: skip
+POW = from_row("power", ("xy", "xyo"), "PowBackward1", vjps=(_pow_by_base, _pow_by_exponent))
+MAXIMUM = from_row("maximum", ("xy", "xy"), "MaximumBackward0", vjps=(_maximum_by(0), _maximum_by(1)))
+MINIMUM = from_row("minimum", ("xy", "xy"), "MinimumBackward0", vjps=(_minimum_by(0), _minimum_by(1)))
+FMAX = from_row("fmax", ("xy", "xy"), "FmaxBackward0", vjps=_fextreme("greater_equal"))
+FMIN = from_row("fmin", ("xy", "xy"), "FminBackward0", vjps=_fextreme("less_equal"))
+REMAINDER = from_row("remainder", ("", "xy"), "RemainderBackward0", vjps=(
+    lambda d, g: g,
+    lambda d, g: -g * (d.x / d.y).call("floor"),
+))  # fmt: skip
+FMOD = from_row("fmod", ("", "xy"), "FmodBackward0", vjps=(lambda d, g: g, lambda d, g: -g * (d.x / d.y).call("trunc")))
+FLOOR_DIVIDE = from_row("floor_divide", ("", ""), "FloorDivideBackward0", vjps=(
+    _no_derivative("floor_divide"), _no_derivative("floor_divide"),
+))  # fmt: skip
+ARCTAN2 = from_row("arctan2", ("xy", "xy"), "Atan2Backward0", vjps=(
+    lambda d, g: _arctan2_share(d, g) * d.y,
+    lambda d, g: -_arctan2_share(d, g) * d.x,
+))  # fmt: skip
+HYPOT = from_row("hypot", ("xo", "yo"), "HypotBackward0", vjps=(lambda d, g: g * (d.x / d.out), lambda d, g: g * (d.y / d.out)))
+from_row("copysign", ("xo", ""), "CopysignBackward0", vjps=(
+    lambda d, g: g * (d.out / d.x).where(d.x.equals(0).call("logical_not"), 0),
+    lambda d, g: g.full(0, g.shape),
+))  # fmt: skip
+from_row("nextafter", ("", ""), "NextafterBackward0", vjps=(_no_derivative("nextafter"), _no_derivative("nextafter")))
+from_row("logaddexp", ("xy", "xy"), "LogaddexpBackward0", vjps=_logaddexp("exp"))
+from_row("logaddexp2", ("xy", "xy"), "Logaddexp2Backward0", vjps=_logaddexp("exp2"))
+from_row("heaviside", ("", "x"), "HeavisideBackward0", vjps=(constant, lambda d, g: g.where(d.x.equals(0), 0)))
+from_row("ldexp", ("y", ""), "LdexpBackward0", vjps=(lambda d, g: g.call("ldexp", d.y), constant))
+WHERE = from_row("where", ("", "x", "x"), "WhereBackward0", vjps=(
+    constant,
+    lambda d, g: g.where(d.x, 0),
+    lambda d, g: g.full(0, ()).where(d.x, g),
+))  # fmt: skip
+POW_NUMBER = define(
+    "power_of_number",
+    lambda x, exponent: np.power(x, exponent),
+    (
+        lambda d, g: None
+        if d.attrs["exponent"] == 0
+        else g * (d.x.call("power_of_number", exponent=d.attrs["exponent"] - 1) * d.attrs["exponent"]).conj,
+    ),
+    ("x",),
+    backward="PowBackward0",
+)
+SIGMOID = define(
+    "sigmoid",
+    _in_single(lambda x: np.reciprocal(np.exp(-x) + 1)),
+    (lambda d, g: g * ((1 - d.out) * d.out).conj,),
+    ("o",),
+    backward="SigmoidBackward0",
+)
+RSQRT = define(
+    "rsqrt",
+    _in_single(lambda x: np.reciprocal(np.sqrt(x))),
+    (lambda d, g: g * (d.out * d.out * d.out * -0.5).conj,),
+    ("o",),
+    backward="RsqrtBackward0",
+)
+
+
+def _sgn(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return np.sign(x)
+    return np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype) if x.dtype.kind in "fV" else np.sign(x)
+
+
+define("sgn", _sgn, (lambda d, g: _sgn_vjp(d, g),), ("xo",), backward="SgnBackward0")
+
+
+def _sgn_vjp(d: Any, g: Any) -> Any:
+    """Of a real number none; of a complex one what turns it."""
+    if not d.x.dtype.is_complex:
+        return None
+    size = d.x.call("absolute").cast(d.x.dtype)
+    across = (g - d.out * (d.out.conj * g).real.cast(d.x.dtype)) / size
+    return across.where(size.equals(0).call("logical_not"), 0)
+
+
+def _clamp(x: Any, low: Any, high: Any) -> Any:
+    if low is not None:
+        x = np.maximum(x, low)
+    return x if high is None else np.minimum(x, high)
+
+
+def _within(d: Any) -> Any:
+    """Where a clamped number was not changed: at the bounds, too, but not NaN."""
+    low, high = d.attrs["low"], d.attrs["high"]
+    if low is None:
+        return d.x.call("less_equal", high)
+    above = d.x.call("greater_equal", low)
+    return above if high is None else above.call("logical_and", d.x.call("less_equal", high))
+
+
+CLAMP = define("clamp", _clamp, (lambda d, g: g.where(_within(d), 0),), ("x",), backward="ClampBackward1")
+
+
+def _float_of_dtype(d: Any, value: float) -> Any:
+    return d.x.number(value)
+
+
+define(
+    "nan_to_num",
+    lambda x, nan, posinf, neginf: np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
+    (lambda d, g: g.where(d.x.call("isfinite"), 0),),
+    ("x",),
+    backward="NanToNumBackward0",
+)
+define(
+    "angle",
+    lambda x: np.angle(x) if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, math.pi, 0)).astype(x.dtype),
+    (lambda d, g: _angle_vjp(d, g),),
+    ("x",),
+    backward="AngleBackward0",
+)
+
+
+def _angle_vjp(d: Any, g: Any) -> Any:
+    if not d.x.dtype.is_complex:
+        return g.full(0, g.shape)
+    square = d.x.real * d.x.real + d.x.imag * d.x.imag
+    share = g / square.number(1).where(square.equals(0), square)
+    return (-share * d.x.imag).call("complex", share * d.x.real)
+
+
+define(
+    "round_decimals",
+    lambda x, decimals: np.rint(x * x.dtype.type(10**decimals)) / x.dtype.type(10**decimals)
+    if decimals > 0
+    else np.rint(x / x.dtype.type(10**-decimals)) * x.dtype.type(10**-decimals),
+    (constant,),
+    ("",),
+    backward="RoundBackward1",
+)
+
+# -- how they are called ----------------------------------------------------------------------------------------------
+
+
+def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
+    """A function of one tensor.  `kinds`: "float" has integers as the default dtype first; "keep" leaves these alone as they are, and
+    "any" computes them.
+    """
+    row = PRIMITIVES[p]
+
+    def compute(input: Tensor) -> Tensor:
+        x = check_tensor(input, name, "input")
+        kind = x._array.dtype.kind
+        if kind not in "fcV":
+            if kinds == "float":
+                x = cast(x, dtypes.get_default_dtype())
+            elif kinds == "keep":
+                return apply(COPY, x)
+        elif kind == "c" and kinds == "keep":
+            raise RuntimeError(f"{name}() is not supported for complex tensors")
+        return apply(row, x)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``, element by element."
+    function(name, inplace=True, out=True, **forms)(compute)
+
+
+COPY = define("copy", lambda x: x.copy(order="K"), (lambda d, g: g,), ("",), backward="CloneBackward0")
+
+for _name, _row_name, _aliases in (
+    ("exp", "exp", ()), ("exp2", "exp2", ()), ("expm1", "expm1", ()), ("log", "log", ()), ("log2", "log2", ()), ("log10", "log10", ()),
+    ("log1p", "log1p", ()), ("sin", "sin", ()), ("cos", "cos", ()), ("tan", "tan", ()), ("asin", "arcsin", ("arcsin",)),
+    ("acos", "arccos", ("arccos",)), ("atan", "arctan", ("arctan",)), ("sinh", "sinh", ()), ("cosh", "cosh", ()),
+    ("tanh", "tanh", ()), ("asinh", "arcsinh", ("arcsinh",)), ("acosh", "arccosh", ("arccosh",)), ("atanh", "arctanh", ("arctanh",)),
+    ("sqrt", "sqrt", ()), ("rsqrt", "rsqrt", ()), ("sigmoid", "sigmoid", ()), ("reciprocal", "reciprocal", ()),
+):  # fmt: skip
+    _unary(_name, _row_name, aliases=_aliases)
+for _name, _row_name, _aliases in (("floor", "floor", ()), ("ceil", "ceil", ()), ("trunc", "trunc", ("fix",))):
+    _unary(_name, _row_name, "keep", aliases=_aliases)
+
+
+@function(inplace=True, out=True)
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """To the nearest whole number, halves to the even one; with `decimals` to so many places."""
+    x = check_tensor(input, "round", "input")
+    if x._array.dtype.kind not in "fV":
+        return apply(COPY, x)
+    return apply(PRIMITIVES["round_decimals"], x, decimals=decimals) if decimals else apply(PRIMITIVES["rint"], x)
+
+
+@function(inplace=True, out=True, aliases=("negative",))
+def neg(input: Tensor) -> Tensor:
+    """With the other sign."""
+    x = check_tensor(input, "neg", "input")
+    if x._array.dtype.kind == "b":
+        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
+                           "`~` or `logical_not()` operator instead.")  # fmt: skip
+    return apply(PRIMITIVES["negative"], x)
+
+
+@function()
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself."""
+    if input._array.dtype.kind == "b":
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@function(inplace=True, out=True, aliases=("absolute",))
+def abs(input: Tensor) -> Tensor:
+    """The absolute value; of complex numbers a real one."""
+    return apply(PRIMITIVES["absolute"], check_tensor(input, "abs", "input"))
+
+
+@function(inplace=True, out=True)
+def sgn(input: Tensor) -> Tensor:
+    """The sign; of a complex number its direction."""
+    x = check_tensor(input, "sgn", "input")
+    return apply(COPY, x) if x._array.dtype.kind == "b" else apply(PRIMITIVES["sgn"], x)
+
+
+@function(inplace=True, out=True)
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1; of NaN 0."""
+    x = check_tensor(input, "sign", "input")
+    if x._array.dtype.kind == "c":
+        raise RuntimeError("Unlike NumPy, torch.sign doesn't allow complex tensors; use torch.sgn")
+    return apply(COPY, x) if x._array.dtype.kind == "b" else apply(PRIMITIVES["sgn"], x)
+
+
+@function(inplace=True, out=True)
+def frac(input: Tensor) -> Tensor:
+    """What comes behind the point, with the number's sign."""
+    return sub(input, trunc(input))
+
+
+@function(inplace=True, out=True)
+def square(input: Tensor) -> Tensor:
+    """``input ** 2``."""
+    return pow(input, 2)
+
+
+@function(inplace=True, out=True)
+def deg2rad(input: Tensor) -> Tensor:
+    """Degrees as radians."""
+    return mul(floating(input), math.pi / 180)
+
+
+@function(inplace=True, out=True)
+def rad2deg(input: Tensor) -> Tensor:
+    """Radians as degrees."""
+    return mul(floating(input), 180 / math.pi)
+
+
+@function(inplace=True, out=True)
+def nan_to_num(input: Tensor, nan: float | None = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+    """With NaN and infinities replaced: by zero and the dtype's limits, unless others are given."""
+    if input._array.dtype.kind not in "fcV":
+        return apply(COPY, input)
+    return apply(PRIMITIVES["nan_to_num"], input, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
+
+
+@function()
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor itself."""
+    return apply(PRIMITIVES["conjugate"], input) if input._array.dtype.kind == "c" else input
+
+
+NAMESPACES["torch"]["conj_physical"] = conj
+NAMESPACES["torch"]["resolve_conj"] = NAMESPACES["torch"]["resolve_neg"] = lambda input: input
+Tensor.resolve_conj = Tensor.resolve_neg = lambda self: self  # type: ignore[attr-defined]
+Tensor.is_conj = Tensor.is_neg = lambda self: False  # type: ignore[attr-defined]
+
+
+@function(out=True)
+def angle(input: Tensor) -> Tensor:
+    """The angle of a complex number; of a real one 0 or pi."""
+    return apply(PRIMITIVES["angle"], floating(input))
+
+
+@function()
+def real(input: Tensor) -> Tensor:
+    """The real parts, a view; a real tensor itself."""
+    return view(PRIMITIVES["real"], input) if input._array.dtype.kind == "c" else input
+
+
+@function()
+def imag(input: Tensor) -> Tensor:
+    """The imaginary parts, a view."""
+    if input._array.dtype.kind != "c":
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
+    return view(PRIMITIVES["imag"], input)
+
+
+Tensor.real = property(real)  # type: ignore[attr-defined]
+Tensor.imag = property(imag)  # type: ignore[attr-defined]
+
+
+@function("complex", method=False, out=True)
+def complex_(real: Tensor, imag: Tensor) -> Tensor:
+    """Complex numbers of real and imaginary parts."""
+    if real.dtype is not imag.dtype:
+        raise RuntimeError(
+            f"Expected object of scalar type {dtypes.scalar_name(real.dtype)} but got scalar type {dtypes.scalar_name(imag.dtype)} "
+            "for second argument"
+        )
+    return pointwise(PRIMITIVES["complex"], "complex", real, imag)
+
+
+@function(method=False, out=True)
+def polar(abs: Tensor, angle: Tensor) -> Tensor:
+    """Complex numbers of sizes and angles."""
+    return complex_(mul(abs, cos(angle)), mul(abs, sin(angle)))
+
+
+# -- two operands -----------------------------------------------------------------------------------------------------
+
+
+def _alpha(other: Any, alpha: Any, who: str) -> Any:
+    if alpha == 1:
+        return other
+    return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
+
+
+def _two(p: Primitive, who: str, input: Any, other: Any) -> Tensor:
+    if type(input) is Tensor and type(other) is Tensor and input._array.dtype is other._array.dtype:
+        return pointwise(p, who, input, other)
+    a, b = promoted(who, input, other)
+    return pointwise(p, who, a, b)
+
+
+@function(inplace=True, out=True)
+def add(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input + alpha * other``."""
+    if alpha != 1 or type(alpha) is not int:
+        _check_alpha(alpha, input, other)
+        other = _alpha(other, alpha, "add")
+    return _two(ADD, "add", input, other)
+
+
+@function(inplace=True, out=True, aliases=("subtract",))
+def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``input - alpha * other``."""
+    if alpha != 1 or type(alpha) is not int:
+        _check_alpha(alpha, input, other)
+        other = _alpha(other, alpha, "sub")
+    for operand in (input, other):
+        if isinstance(operand, bool) or (isinstance(operand, Tensor) and operand._array.dtype.kind == "b"):
+            both = all(isinstance(o, bool) or (isinstance(o, Tensor) and o._array.dtype.kind == "b") for o in (input, other))
+            raise RuntimeError(
+                f"Subtraction, the `-` operator, with {'two bool tensors' if both else 'a bool tensor'} is not supported. "
+                f"{'Use the `^` or `logical_xor()` operator instead.' if both else 'If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.'}"  # noqa: E501
+            )
+    return _two(SUB, "sub", input, other)
+
+
+def _check_alpha(alpha: Any, *operands: Any) -> None:
+    if isinstance(alpha, bool) and not all(o._array.dtype.kind == "b" for o in operands if isinstance(o, Tensor)):
+        raise RuntimeError("Boolean alpha only supported for Boolean results.")
+    if isinstance(alpha, float) and all(o._array.dtype.kind not in "fcV" for o in operands if isinstance(o, Tensor)):
+        raise RuntimeError("For integral input tensors, argument alpha must not be a floating point number.")
+
+
+@function(method=True, out=False)
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+    """``other - alpha * input``."""
+    return sub(other, input, alpha=alpha)
+
+
+@function(inplace=True, out=True, aliases=("multiply",))
+def mul(input: Any, other: Any) -> Tensor:
+    """``input * other``."""
+    return _two(MUL, "mul", input, other)
+
+
+@function(inplace=True, out=True, aliases=("divide",))
+def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """``input / other``; with `rounding_mode` "trunc" or "floor" rounded to whole numbers."""
+    if rounding_mode is None:
+        a, b = promoted("div", input, other)
+        if (a if isinstance(a, Tensor) else b)._array.dtype.kind not in "fcV":
+            default = dtypes.get_default_dtype()
+            a, b = (cast(o, default) if isinstance(o, Tensor) else o for o in (a, b))
+        return pointwise(DIV, "div", a, b)
+    if rounding_mode not in ("trunc", "floor"):
+        raise RuntimeError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
+        )
+    a, b = promoted("div", input, other)
+    return pointwise(PRIMITIVES[f"div_{rounding_mode}"], "div", *_check_zero(a, b))
+
+
+def _check_zero(a: Any, b: Any) -> tuple[Any, Any]:
+    """RuntimeError for integers that are divided by zero."""
+    tensor = a if isinstance(a, Tensor) else b
+    if tensor._array.dtype.kind in "iub" and not np.all(b._array if isinstance(b, Tensor) else b):
+        raise RuntimeError("ZeroDivisionError")
+    return a, b
+
+
+def _trunc_divide(a: Any, b: Any) -> Any:
+    kind = np.result_type(a, b).kind
+    if kind in "iub":
+        quotient = np.floor_divide(a, b)
+        return quotient + ((quotient < 0) & (quotient * b != a)).astype(quotient.dtype)
+    return np.trunc(np.divide(a, b))
+
+
+define("div_trunc", _trunc_divide, (constant, constant), ("", ""), backward="DivBackward1")
+define("div_floor", lambda a, b: np.floor_divide(a, b), (constant, constant), ("", ""), backward="DivBackward1")
+
+
+@function(inplace=True, out=True)
+def true_divide(input: Any, other: Any) -> Tensor:
+    """``input / other``."""
+    return div(input, other)
+
+
+@function(inplace=True, out=True)
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """``input // other``: rounded down."""
+    return pointwise(FLOOR_DIVIDE, "floor_divide", *_check_zero(*promoted("floor_divide", input, other)))
+
+
+@function(inplace=True, out=True)
+def remainder(input: Any, other: Any) -> Tensor:
+    """``input % other``, with the sign of `other`."""
+    return pointwise(REMAINDER, "remainder", *_check_zero(*promoted("remainder", input, other)))
+
+
+@function(inplace=True, out=True)
+def fmod(input: Any, other: Any) -> Tensor:
+    """What division leaves, with the sign of `input`."""
+    return pointwise(FMOD, "fmod", *_check_zero(*promoted("fmod", input, other)))
+
+
+@function(inplace=True, out=True)
+def pow(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent``."""
+    if isinstance(input, Tensor) and isinstance(exponent, NUMBERS):
+        x = cast(input, dtypes.result_dtype((input, exponent)))
+        if x._array.dtype.kind in "iub":
+            if exponent < 0:
+                raise RuntimeError("Integers to negative integer powers are not allowed.")
+            return apply(POW_NUMBER, x, exponent=wrapped_number(exponent, x._array.dtype))
+        number = exponent if isinstance(exponent, (int, float, complex)) else exponent.item()
+        return apply(POW_NUMBER, x, exponent=float(number) if isinstance(number, (bool, int)) else number)
+    a, b = promoted("pow", input, exponent)
+    kind = (a if isinstance(a, Tensor) else b)._array.dtype.kind
+    if kind in "iub" and np.any(np.less(b._array if isinstance(b, Tensor) else b, 0)):
+        raise RuntimeError("Integers to negative integer powers are not allowed.")
+    return pointwise(POW, "pow", a, b)
+
+
+NAMESPACES["torch"]["float_power"] = lambda input, exponent: pow(
+    *(cast(o, _power_dtype(input, exponent)) if isinstance(o, Tensor) else o for o in (input, exponent))
+)
+Tensor.float_power = NAMESPACES["torch"]["float_power"]  # type: ignore[attr-defined]
+
+
+def _power_dtype(*operands: Any) -> dtypes.dtype:
+    is_complex = any(isinstance(o, complex) or (isinstance(o, Tensor) and o._array.dtype.kind == "c") for o in operands)
+    return dtypes.complex128 if is_complex else dtypes.float64
+
+
+def _binary(name: str, row: str, kinds: str = "any", inplace: bool = False, **forms: Any) -> None:
+    """A function of two operands of one dtype.  `kinds`: "float" has integers as the default dtype first."""
+    p = PRIMITIVES[row]
+
+    def compute(input: Any, other: Any) -> Tensor:
+        a, b = promoted(name, input, other)
+        kind = (a if isinstance(a, Tensor) else b)._array.dtype.kind
+        if kind not in "fcV" and kinds == "float":
+            a, b = (cast(o, dtypes.get_default_dtype()) if isinstance(o, Tensor) else o for o in (a, b))
+        elif kind == "c" and kinds == "real":
+            raise RuntimeError(f"{name} does not support complex inputs.")
+        return pointwise(p, name, a, b)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``, element by element."
+    function(name, inplace=inplace, out=True, **forms)(compute)
+
+
+_binary("maximum", "maximum", "real")
+_binary("minimum", "minimum", "real")
+_binary("fmax", "fmax", "real")
+_binary("fmin", "fmin", "real")
+_binary("atan2", "arctan2", "float", inplace=True, aliases=("arctan2",))
+_binary("hypot", "hypot", inplace=True)
+_binary("copysign", "copysign", "float", inplace=True)
+_binary("nextafter", "nextafter", inplace=True)
+_binary("logaddexp", "logaddexp")
+_binary("logaddexp2", "logaddexp2")
+_binary("heaviside", "heaviside", inplace=True)
+for _name in ("gcd", "lcm"):
+    from_row(_name, (), f"{_name.title()}Backward0")
+    _binary(_name, _name, inplace=True)
+
+
+@function(inplace=True, out=True)
+def ldexp(input: Tensor, other: Tensor) -> Tensor:
+    """``input * 2 ** other``."""
+    return mul(input, pow(2.0, other))
+
+
+@function(inplace=True, out=True)
+def xlogy(input: Any, other: Any) -> Tensor:
+    """``input * log(other)``; zero where `input` is zero, but for NaN."""
+    a, b = promoted("xlogy", input, other)
+    if (a if isinstance(a, Tensor) else b)._array.dtype.kind not in "fcV":
+        a, b = (cast(o, dtypes.get_default_dtype()) if isinstance(o, Tensor) else o for o in (a, b))
+    return pointwise(PRIMITIVES["xlogy"], "xlogy", a, b)
+
+
+def _xlogy(x: Any, y: Any) -> Any:
+    return np.where(np.isnan(y), np.nan, np.where(x == 0, 0, x * np.log(y))).astype(np.result_type(x, y))
+
+
+def _not_zero(d: Any) -> Any:
+    """Where neither is the product zero nor is `y` to blame."""
+    return d.x.equals(0).call("logical_and", d.y.call("less_equal", d.y.number(0))).call("logical_not")
+
+
+define(
+    "xlogy",
+    _xlogy,
+    (lambda d, g: (g * d.y.call("log")).where(_not_zero(d), 0), lambda d, g: g * d.x / d.y),
+    ("xy", "xy"),
+    backward="XlogyBackward0",
+)
+
+
+# -- comparisons, logic and bits --------------------------------------------------------------------------------------
+
+_COMPARISONS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+def _comparison(name: str, ufunc: str) -> None:
+    p = from_row(ufunc, (), f"{name.title()}Backward0")
+
+    def compute(input: Any, other: Any) -> Tensor:
+        a, b = promoted(name, input, other)
+        if (a if isinstance(a, Tensor) else b)._array.dtype.kind == "c" and name not in ("eq", "ne"):
+            raise RuntimeError(f"{name} is not supported for complex tensors")
+        return pointwise(p, name, a, b)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"Where ``input {name} other`` holds: bools."
+    function(name, inplace=True, out=True, aliases=(ufunc,) if name != "eq" else ())(compute)
+
+
+for _name, _ufunc in _COMPARISONS.items():
+    _comparison(_name, _ufunc)
+
+
+def _predicate(name: str, real: Callable[[Any], Any], of_integers: bool | None, **forms: Any) -> None:
+    p = define(name, real)
+
+    def compute(input: Tensor) -> Tensor:
+        x = check_tensor(input, name, "input")
+        if of_integers is not None and x._array.dtype.kind in "iub":
+            return made(np.full(x._array.shape, of_integers))
+        return apply(p, x)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: bools, element by element."
+    function(name, **forms)(compute)
+
+
+_predicate("isnan", np.isnan, False)
+_predicate("isinf", np.isinf, False)
+_predicate("isfinite", np.isfinite, True)
+_predicate("isposinf", lambda x: x == np.inf, False, out=True)
+_predicate("isneginf", lambda x: x == -np.inf, False, out=True)
+_predicate("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool), None)
+_predicate("signbit", lambda x: np.signbit(x) if x.dtype.kind in "fV" else x < 0, None, out=True)
+define("logical_not", np.logical_not)
+
+
+@function(inplace=True, out=True)
+def logical_not(input: Tensor) -> Tensor:
+    """Where elements are zero: bools."""
+    return apply(PRIMITIVES["logical_not"], check_tensor(input, "logical_not", "input"))
+
+
+def _logic(name: str) -> None:
+    p = define(name, getattr(np, name))
+
+    def compute(input: Tensor, other: Tensor) -> Tensor:
+        return pointwise(p, name, check_tensor(input, name, "input"), check_tensor(other, name, "other", 2))
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}`` of what is not zero: bools."
+    function(name, inplace=True, out=True)(compute)
+
+
+for _name in ("logical_and", "logical_or", "logical_xor"):
+    _logic(_name)
+
+
+def _bits(name: str, ufunc: str, **forms: Any) -> None:
+    p = define(ufunc if ufunc not in PRIMITIVES else name, getattr(np, ufunc))
+
+    def compute(input: Any, other: Any) -> Tensor:
+        a, b = promoted(name, input, other)
+        if (a if isinstance(a, Tensor) else b)._array.dtype.kind in "fcV":
+            kind = dtypes.scalar_name((a if isinstance(a, Tensor) else b).dtype)
+            raise RuntimeError(f"\"{name}_cpu\" not implemented for '{kind}'")
+        return pointwise(p, name, a, b)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``, element by element."
+    function(name, inplace=True, out=True, **forms)(compute)
+
+
+for _name in ("bitwise_and", "bitwise_or", "bitwise_xor"):
+    _bits(_name, _name)
+_bits("bitwise_left_shift", "left_shift")
+_bits("bitwise_right_shift", "right_shift")
+define("invert", np.invert)
+
+
+@function(inplace=True, out=True)
+def bitwise_not(input: Tensor) -> Tensor:
+    """The other bits; of bools, the other value."""
+    x = check_tensor(input, "bitwise_not", "input")
+    if x._array.dtype.kind in "fcV":
+        raise RuntimeError(f"\"bitwise_not_cpu\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
+    return apply(PRIMITIVES["invert"], x)
+
+
+@function()
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Where ``|input - other| <= atol + rtol * |other|``."""
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{dtypes.scalar_name(input.dtype)} did not match {dtypes.scalar_name(other.dtype)}")
+    return made(np.isclose(input._array, other._array, rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+@function()
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether `isclose` holds everywhere."""
+    return bool(isclose(input, other, rtol, atol, equal_nan)._array.all())
+
+
+@function()
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape and equal elements."""
+    check_tensor(input, "equal", "input")
+    check_tensor(other, "equal", "other", 2)
+    return input._array.shape == other._array.shape and bool((input._array == other._array).all())
+
+
+# -- three operands ---------------------------------------------------------------------------------------------------
+
+
+@function(inplace=True, out=True)
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 * tensor2``."""
+    product = mul(tensor1, tensor2)
+    return add(input, product if value == 1 else mul(product, value))
+
+
+@function(inplace=True, out=True)
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
+    """``input + value * tensor1 / tensor2``."""
+    if all(t._array.dtype.kind in "iub" for t in (tensor1, tensor2)):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
+            "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
+            "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
+        )
+    quotient = div(tensor1, tensor2)
+    return add(input, quotient if value == 1 else mul(quotient, value))
+
+
+@function(inplace=True, out=True)
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
+    """``input + weight * (end - input)``, from the nearer end."""
+    if input.dtype is not end.dtype:
+        raise RuntimeError(
+            f"expected dtype {_old_name(input.dtype)} for `end` but got dtype {_old_name(end.dtype)}"
+        )
+    difference = sub(end, input)
+    if isinstance(weight, Tensor):
+        near = add(input, mul(difference, weight))
+        far = sub(end, mul(difference, sub(1, weight)))
+        return where(lt(abs(weight), 0.5), near, far)
+    return add(input, mul(difference, weight)) if -0.5 < weight < 0.5 else sub(end, mul(difference, 1 - weight))
+
+
+def _old_name(d: dtypes.dtype) -> str:
+    return "c10::" + dtypes.scalar_name(d) if d.itemsize == 2 else d.other_name or d.name
+
+
+@function(inplace=True, out=True, aliases=("clip",))
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """Not below `min`, not above `max`: numbers or tensors."""
+    x = check_tensor(input, "clamp", "input")
+    if min is None and max is None:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    bounds = [b for b in (min, max) if b is not None]
+    x = cast(x, dtypes.result_dtype((x, *bounds)))
+    if x._array.dtype.kind == "c":
+        raise RuntimeError("clamp is not supported for complex types")
+    if not any(isinstance(b, Tensor) for b in bounds):
+        low, high = (None if b is None else wrapped_number(b, x._array.dtype) for b in (min, max))
+        return apply(CLAMP, x, low=low, high=high)
+    if min is not None and max is not None:
+        low_t, high_t = (b if isinstance(b, Tensor) else wrap(np.asarray(b)) for b in (min, max))
+        return pointwise(CLAMP_BOTH, "clamp", x, cast(low_t, x.dtype), cast(high_t, x.dtype))
+    if min is not None:
+        return pointwise(CLAMP_MIN, "clamp", x, cast(min, x.dtype))
+    return pointwise(CLAMP_MAX, "clamp", x, cast(max, x.dtype))
+
+
+def _low(d: Any, comparison: str) -> Any:
+    return d.x.call(comparison, d.y)
+
+
+CLAMP_MIN = define(
+    "clamp_min", lambda x, low: np.maximum(x, low),
+    (lambda d, g: g.where(_low(d, "greater_equal"), 0), lambda d, g: g.where(_low(d, "less"), 0)), ("xy", "xy"),
+    backward="ClampMinBackward1",
+)  # fmt: skip
+CLAMP_MAX = define(
+    "clamp_max", lambda x, high: np.minimum(x, high),
+    (lambda d, g: g.where(_low(d, "less_equal"), 0), lambda d, g: g.where(_low(d, "greater"), 0)), ("xy", "xy"),
+    backward="ClampMaxBackward1",
+)  # fmt: skip
+
+
+def _clamp_both(which: int) -> Callable[[Any, Any], Any]:
+    def vjp(d: Any, g: Any) -> Any:
+        x, low, high = d.operands
+        if which == 0:
+            chosen = x.call("greater_equal", low).call("logical_and", x.call("less_equal", high))
+        elif which == 1:
+            chosen = x.call("less", low).call("logical_and", low.call("less", high))
+        else:
+            chosen = x.call("greater", high).call("logical_or", high.call("less", low))
+        return g.where(chosen, 0)
+
+    return vjp
+
+
+CLAMP_BOTH = define(
+    "clamp_both", lambda x, low, high: np.minimum(np.maximum(x, low), high), tuple(map(_clamp_both, range(3))), ("xyz",) * 3,
+    backward="ClampBackward0",
+)  # fmt: skip
+
+
+@function(inplace=True, out=True)
+def clamp_min(input: Tensor, min: Any) -> Tensor:
+    """Not below `min`."""
+    return clamp(input, min=min)
+
+
+@function(inplace=True, out=True)
+def clamp_max(input: Tensor, max: Any) -> Tensor:
+    """Not above `max`."""
+    return clamp(input, max=max)
+
+
+@function(method=False, out=True)
+def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+    """`input` where the condition holds, `other` elsewhere; of the condition alone, where it holds: indices."""
+    check_tensor(condition, "where", "condition")
+    if input is None and other is None:
+        return tuple(made(a) for a in np.nonzero(condition._array))
+    if condition._array.dtype.kind != "b" and condition.dtype is not dtypes.uint8:
+        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}")
+    chosen = cast(condition, dtypes.bool)
+    a, b = (o if isinstance(o, Tensor) else wrap(np.asarray(o, dtypes.of_number(o).numpy)) for o in (input, other))
+    if not isinstance(input, Tensor) or not isinstance(other, Tensor):
+        target = dtypes.result_dtype((input, other))
+    else:
+        target = dtypes.result_dtype((a, b))
+    return pointwise(WHERE, "where", chosen, cast(a, target), cast(b, target))
+
+
+Tensor.where = lambda self, condition, other: where(condition, self, other)  # type: ignore[attr-defined]
+
+# -- operators --------------------------------------------------------------------------------------------------------
+
+trunc, cos, sin, lt = (NAMESPACES["torch"][n].__wrapped__ for n in ("trunc", "cos", "sin", "lt"))
+
+
+def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> Callable[..., Any]:
+    """An operator: at once, where both are tensors of one dtype of `kinds`, or the other is a float beside floats."""
+
+    def binary(self: Tensor, other: Any) -> Any:
+        if type(other) is Tensor:
+            given = self._array.dtype
+            if given is other._array.dtype and given.kind in kinds:
+                try:
+                    return apply(p, self, other)  # type: ignore[arg-type]
+                except ValueError:
+                    check_broadcast(self, other)
+                    raise
+        elif type(other) is float and self._array.dtype.kind == "f":
+            return apply(p, self, other)  # type: ignore[arg-type]
+        elif not isinstance(other, (Tensor, *NUMBERS)):
+            return NotImplemented
+        return compute(self, other)
+
+    return binary
+
+
+def _plain(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def binary(self: Tensor, other: Any) -> Any:
+        return compute(self, other) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
+
+    return binary
+
+
+def _reversed(compute: Callable[..., Any]) -> Callable[..., Any]:
+    def binary(self: Tensor, other: Any) -> Any:
+        return compute(other, self) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
+
+    return binary
+
+
+def _changing(name: str) -> Callable[..., Any]:
+    def binary(self: Tensor, other: Any) -> Any:
+        return getattr(self, name)(other) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
+
+    return binary
+
+
+_torch = NAMESPACES["torch"]
+for _name, _compute, _fast, _kinds in (
+    ("add", add, ADD, "fciu"), ("sub", sub, SUB, "fciu"), ("mul", mul, MUL, "fciu"), ("truediv", div, DIV, "fc"),
+):  # fmt: skip
+    setattr(Tensor, f"__{_name}__", _operator(_compute, _fast, _kinds))
+for _name, _compute in (("floordiv", floor_divide), ("mod", remainder), ("pow", pow)):
+    setattr(Tensor, f"__{_name}__", _plain(_compute))
+for _name, _compute in (
+    ("add", add), ("sub", sub), ("mul", mul), ("truediv", div), ("floordiv", floor_divide), ("mod", remainder), ("pow", pow),
+):  # fmt: skip
+    setattr(Tensor, f"__r{_name}__", _reversed(_compute))
+for _name, _changing_name in (
+    ("add", "add_"), ("sub", "sub_"), ("mul", "mul_"), ("truediv", "div_"), ("floordiv", "floor_divide_"), ("mod", "remainder_"),
+    ("pow", "pow_"), ("and", "bitwise_and_"), ("or", "bitwise_or_"), ("xor", "bitwise_xor_"), ("lshift", "bitwise_left_shift_"),
+    ("rshift", "bitwise_right_shift_"),
+):  # fmt: skip
+    setattr(Tensor, f"__i{_name}__", _changing(_changing_name))
+for _name, _method in (
+    ("and", "bitwise_and"), ("or", "bitwise_or"), ("xor", "bitwise_xor"), ("lshift", "bitwise_left_shift"),
+    ("rshift", "bitwise_right_shift"),
+):  # fmt: skip
+    setattr(Tensor, f"__{_name}__", _plain(_torch[_method].__wrapped__))
+    setattr(Tensor, f"__r{_name}__", _reversed(_torch[_method].__wrapped__))
+for _name in _COMPARISONS:
+    setattr(Tensor, f"__{_name}__", _plain(_torch[_name].__wrapped__))
+Tensor.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+Tensor.__neg__ = neg  # type: ignore[attr-defined]
+Tensor.__pos__ = positive  # type: ignore[attr-defined]
+Tensor.__abs__ = abs  # type: ignore[attr-defined]
+Tensor.__invert__ = bitwise_not  # type: ignore[attr-defined]
+
+__all__ = ["ADD", "COPY", "DIV", "MUL", "SUB", "WHERE", "constant"]

@@ -1,0 +1,522 @@
+"""Reductions and scans: sums, extremes, statistics, norms, running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.ir.ops import OPS as _OPS
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.nodes import is_half
+from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
+from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, dims_of, floating, function, result_type_of
+from dynagraph.torch.functions.pointwise import COPY, div, where
+from dynagraph.torch.functions.shapes import unsqueeze
+
+# -- primitives: `axis` is a sorted tuple of dimensions, as the rows have it ------------------------------------------
+
+
+def spread(d: Any, reduced: Any) -> Any:
+    """What belongs to a result, at each of the elements that it was made of."""
+    axis = d.attrs["axis"]
+    kept = tuple(1 if k in axis else size for k, size in enumerate(d.x.shape))
+    return reduced.reshape(kept).call("broadcast_to", shape=d.x.shape)
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(np.float32) if is_half(x.dtype) else x
+
+
+def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """Halves are accumulated as float32 and rounded once."""
+    return lambda x, axis, keepdims: _narrow(compute(_wide(x), axis=axis, keepdims=keepdims), x.dtype)
+
+
+def _narrow(result: Any, given: np.dtype) -> Any:
+    return np.asarray(result).astype(given) if is_half(given) else result
+
+
+def _extreme_vjp(d: Any, g: Any) -> Any:
+    """In equal shares to all that are the extreme; NaNs are, where the extreme is NaN."""
+    out = spread(d, d.out)
+    chosen = d.x.equals(out)
+    if not d.x.dtype.is_integer:
+        chosen = chosen.call("logical_or", d.x.call("isnan").call("logical_and", out.call("isnan")))
+    count = chosen.cast(g.dtype).call("sum", axis=d.attrs["axis"], keepdims=True)
+    return (spread(d, g) / count).where(chosen, 0)
+
+
+def _prod_vjp(d: Any, g: Any) -> Any:
+    """The row's: the products of the others, zeros among them."""
+    from_row = _OPS["prod"].vjp
+    return from_row(d, g)[0]
+
+
+def _var_vjp(d: Any, g: Any) -> Any:
+    axis, correction = d.attrs["axis"], d.attrs["correction"]
+    count = math.prod(d.x.shape[k] for k in axis)
+    mean = d.x.call("sum", axis=axis, keepdims=True) / max(count, 1)
+    return spread(d, g) * (d.x - mean) * (2 / (count - correction) if count != correction else math.nan)
+
+
+def _std_vjp(d: Any, g: Any) -> Any:
+    """Zero where the deviation is zero."""
+    axis, correction = d.attrs["axis"], d.attrs["correction"]
+    count = math.prod(d.x.shape[k] for k in axis)
+    mean = d.x.call("sum", axis=axis, keepdims=True) / max(count, 1)
+    share = (g / d.out).where(d.out.equals(0).call("logical_not"), 0)
+    return spread(d, share) * (d.x - mean) * (1 / (count - correction) if count != correction else math.nan)
+
+
+def _moment(function: Any) -> Callable[..., Any]:
+    def forward(x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
+        count = math.prod(x.shape[k] for k in axis)
+        if count - correction <= 0:
+            kept = function(np.ones_like(_wide(x)), axis=axis, keepdims=keepdims) if count else np.add.reduce(x, axis=axis, keepdims=keepdims)
+            return np.full_like(kept, math.nan, dtype=x.dtype)
+        return _narrow(function(_wide(x), axis=axis, keepdims=keepdims, ddof=correction), x.dtype)
+
+    return forward
+
+
+SUM = define(
+    "sum",
+    lambda x, axis, keepdims: _narrow(np.add.reduce(_wide(x), axis=axis, keepdims=keepdims), x.dtype),
+    (lambda d, g: spread(d, g),),
+    ("",),
+    backward="SumBackward1",
+)
+MEAN = define(
+    "mean",
+    lambda x, axis, keepdims: _narrow(np.mean(_wide(x), axis=axis, keepdims=keepdims), x.dtype),
+    (lambda d, g: spread(d, g) / math.prod(d.x.shape[k] for k in d.attrs["axis"]),),
+    ("",),
+    backward="MeanBackward1",
+)
+PROD = define(
+    "prod", _reducing(np.multiply.reduce), (_prod_vjp,), ("xo",), backward="ProdBackward1"
+)
+AMAX = define("max", lambda x, axis, keepdims: np.maximum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
+              backward="AmaxBackward0")  # fmt: skip
+AMIN = define("min", lambda x, axis, keepdims: np.minimum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
+              backward="AminBackward0")  # fmt: skip
+VAR = define("var", _moment(np.var), (_var_vjp,), ("x",), backward="VarBackward0")
+STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward0")
+
+
+# -- extremes with their place ----------------------------------------------------------------------------------------
+
+
+def _first_extreme(find: Any) -> Callable[..., Any]:
+    def forward(x: Any, dim: int) -> tuple[Any, Any]:
+        place = find(x, axis=dim, keepdims=True)
+        return np.take_along_axis(x, place, dim).squeeze(dim), place.squeeze(dim)
+
+    return forward
+
+
+def at_index(d: Any, g: Any, index: Any) -> Any:
+    """The gradient at the places along a dimension that were chosen, zeros elsewhere."""
+    return g.call("put_along", index, shape=d.x.shape, dim=d.attrs["dim"])
+
+
+def _put_along(g: Any, index: Any, shape: Any, dim: int) -> Any:
+    made = np.zeros(shape, g.dtype)
+    np.put_along_axis(made, np.expand_dims(index, dim), np.expand_dims(g, dim), dim)
+    return made
+
+
+def _take_along(g: Any, index: Any, dim: int) -> Any:
+    return np.take_along_axis(g, np.expand_dims(index, dim), dim).squeeze(dim)
+
+
+define("put_along", _put_along, (lambda d, g: g.call("take_along", d.y, dim=d.attrs["dim"]), lambda d, g: None), ("y", ""))
+define(
+    "take_along",
+    _take_along,
+    (lambda d, g: g.call("put_along", d.y, shape=d.x.shape, dim=d.attrs["dim"]), lambda d, g: None),
+    ("y", ""),
+)
+for _name, _find in (("max", np.argmax), ("min", np.argmin)):
+    define(
+        f"{_name}_dim",
+        _first_extreme(_find),
+        (lambda d, g: at_index(d, g[0], d.outs[1]),),
+        ("p",),
+        backward=f"{_name.title()}Backward0",
+        outputs=2,
+        differentiable=(0,),
+    )
+
+# -- scans ------------------------------------------------------------------------------------------------------------
+
+
+def _flipped(x: Any, axis: int) -> Any:
+    starts = tuple(size - 1 if k == axis else 0 for k, size in enumerate(x.shape))
+    return x.call("slice", starts=starts, steps=tuple(-1 if k == axis else 1 for k in range(x.ndim)), shape=x.shape)
+
+
+def _cumsum_vjp(d: Any, g: Any) -> Any:
+    axis = d.attrs["axis"]
+    return _flipped(_flipped(g, axis).call("cumsum", axis=axis), axis)
+
+
+CUMSUM = define(
+    "cumsum", lambda x, axis: _narrow(np.cumsum(_wide(x), axis=axis, dtype=_wide(x).dtype), x.dtype), (_cumsum_vjp,), ("",),
+    backward="CumsumBackward0",
+)  # fmt: skip
+CUMPROD = define(
+    "cumprod", lambda x, axis: _narrow(np.cumprod(_wide(x), axis=axis, dtype=_wide(x).dtype), x.dtype),
+    (lambda d, g: _OPS["cumprod"].vjp(d, g)[0],), ("xo",), backward="CumprodBackward0",
+)  # fmt: skip
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+def _axis(x: Tensor, dim: Any) -> tuple[int, ...]:
+    return dims_of(dim, x._array.ndim)
+
+
+def _summed(x: Tensor, given: DType | None) -> Tensor:
+    """In the dtype that sums are taken in: integers as int64."""
+    if given is not None:
+        return cast(x, given)
+    return cast(x, dtypes.int64) if x._array.dtype.kind in "iub" else x
+
+
+@function(out=True)
+def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum over `dim`, or over all dimensions; integers give int64."""
+    x = _summed(check_tensor(input, "sum", "input"), dtype)
+    if dim is None and x._array.ndim:
+        return apply(SUM_ALL, x, axis=tuple(range(x._array.ndim)), keepdims=keepdim)
+    return apply(SUM, x, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim))
+
+
+SUM_ALL = define("sum_all", SUM.forward, SUM.vjps, ("",), backward="SumBackward0")
+MEAN_ALL = define("mean_all", MEAN.forward, MEAN.vjps, ("",), backward="MeanBackward0")
+
+
+@function(out=True)
+def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The sum of what is not NaN."""
+    x = input
+    if x._array.dtype.kind in "fV":
+        x = where(made(np.isnan(x._array)), 0.0, x)
+    return sum(x, dim, keepdim, dtype=dtype)
+
+
+def _mean_of(x: Tensor, given: DType | None, who: str) -> Tensor:
+    if given is not None:
+        return cast(x, given)
+    if x._array.dtype.kind in "iub":
+        raise RuntimeError(
+            f"{who}(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: "
+            f"{dtypes.scalar_name(x.dtype)}"
+        )
+    return x
+
+
+@function(out=True)
+def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The mean over `dim`, or over all dimensions."""
+    x = _mean_of(check_tensor(input, "mean", "input"), dtype, "mean")
+    p = MEAN_ALL if dim is None and x._array.ndim else MEAN
+    return apply(p, x, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim))
+
+
+@function(out=True)
+def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The mean of what is not NaN."""
+    count = sum(made((~np.isnan(input._array)).astype(np.int64)), dim, keepdim)
+    return div(nansum(input, dim, keepdim, dtype=dtype), count)
+
+
+@function(out=True)
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
+    """The product along `dim`, or of all elements; integers give int64."""
+    x = _summed(check_tensor(input, "prod", "input"), dtype)
+    axis = tuple(range(x._array.ndim)) if dim is None else ((dim_of(dim, x._array.ndim),) if x._array.ndim else ())
+    return apply(PROD, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
+
+
+def _moments(p: Primitive, name: str) -> Callable[..., Tensor]:
+    def compute(
+        input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    ) -> Tensor:
+        x = check_tensor(input, name, "input")
+        if isinstance(dim, bool):  # var(unbiased) of all
+            dim, unbiased = None, dim
+        if x._array.dtype.kind not in "fcV":
+            raise RuntimeError(f"{name} only support floating point and complex dtypes")
+        if correction is None:
+            correction = 1 if unbiased is None else int(unbiased)
+        return apply(p, x, axis=_axis(x, dim), keepdims=keepdim, correction=correction)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}`` over `dim`; `correction` is subtracted from the number of elements."
+    return compute
+
+
+var = function("var", out=True)(_moments(VAR, "var"))
+std = function("std", out=True)(_moments(STD, "std"))
+
+
+def _two_moments(name: str, moment: Callable[..., Tensor]) -> None:
+    kind = result_type_of(name, name.split("_")[0], "mean")
+
+    def compute(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+        if isinstance(dim, bool):
+            dim, unbiased = None, dim
+        return kind(moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim))
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: both over `dim`."
+    function(name, method=False)(compute)
+
+
+_two_moments("var_mean", var)
+_two_moments("std_mean", std)
+
+
+@function(out=True)
+def amax(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The greatest over `dim`; equal ones share the gradient."""
+    return _extreme_over(AMAX, "amax", input, dim, keepdim)
+
+
+@function(out=True)
+def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
+    """The least over `dim`; equal ones share the gradient."""
+    return _extreme_over(AMIN, "amin", input, dim, keepdim)
+
+
+def _extreme_over(p: Primitive, name: str, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
+    x = check_tensor(input, name, "input")
+    axis = _axis(x, dim)
+    for k in axis:
+        if x._array.shape[k] == 0:
+            if dim == () or dim is None:
+                raise RuntimeError(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+                    "argument."
+                )
+            raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
+    return apply(p, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
+
+
+@function(method=False, out=True)
+def aminmax(input: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+    """The least and the greatest."""
+    dims = () if dim is None else dim
+    return _AMINMAX(amin(input, dims, keepdim), amax(input, dims, keepdim))
+
+
+Tensor.aminmax = aminmax  # type: ignore[attr-defined]
+_AMINMAX = result_type_of("aminmax", "min", "max")
+_BOTH = {name: result_type_of(name, "values", "indices") for name in ("max", "min")}
+_ALL = {
+    name: define(f"{name}_all", p.forward, p.vjps, p.saves, backward=f"{name.title()}Backward1")
+    for name, p in (("max", AMAX), ("min", AMIN))
+}
+
+
+def along(p: Primitive, x: Tensor, dim: Any, keepdim: bool, kind: Any) -> Any:
+    """A primitive with values and places along a dimension."""
+    if not x._array.ndim:
+        dim_of(dim, 0)
+        return kind(apply(COPY, x), made(np.zeros((), np.int64)))
+    k = dim_of(dim, x._array.ndim)
+    values, places = apply(p, x, dim=k)
+    return kind(unsqueeze(values, k), unsqueeze(places, k)) if keepdim else kind(values, places)
+
+
+two = {name: NAMESPACES["torch"][f"{name}imum"] for name in ("max", "min")}
+
+
+def _maximum(name: str) -> Callable[..., Any]:
+    def compute(input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
+        x = check_tensor(input, name, "input")
+        if isinstance(dim, Tensor):
+            dim, other = None, dim
+        if other is not None:
+            return two[name](x, other)
+        if x._array.dtype.kind == "c":
+            raise RuntimeError(f'"{name}_all" not implemented for \'{dtypes.scalar_name(x.dtype)}\'')
+        if dim is None:
+            if not x._array.size:
+                raise RuntimeError(
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+                    "argument."
+                )
+            return apply(_ALL[name], x, axis=tuple(range(x._array.ndim)), keepdims=False)
+        if x._array.ndim and x._array.shape[dim_of(dim, x._array.ndim)] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {dim_of(dim, x._array.ndim)} to have non-zero size.")
+        return along(PRIMITIVES[f"{name}_dim"], x, dim, keepdim, _BOTH[name])
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: of all elements; along `dim` with the places; or of two tensors."
+    return compute
+
+
+max = function("max", out=True)(_maximum("max"))
+min = function("min", out=True)(_maximum("min"))
+
+
+def _places(name: str, find: Any) -> Callable[..., Tensor]:
+    p = define(name, lambda x, dim, keepdims: find(x, axis=dim, keepdims=keepdims))
+
+    def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        x = check_tensor(input, name, "input")
+        if dim is None:
+            if not x._array.size:
+                raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
+            result = made(np.asarray(find(x._array)))
+            return result if not keepdim else made(result._array.reshape((1,) * x._array.ndim))
+        k = dim_of(dim, x._array.ndim)
+        if not x._array.ndim:
+            return made(np.zeros((), np.int64))
+        if x._array.shape[k] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
+        return apply(p, x, dim=k, keepdims=keepdim)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}``: the place of the extreme along `dim`, or among all elements."
+    return compute
+
+
+argmax = function("argmax", out=True)(_places("argmax", np.argmax))
+argmin = function("argmin", out=True)(_places("argmin", np.argmin))
+
+
+def _any_all(name: str, ufunc: Any) -> None:
+    def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+        x = check_tensor(input, name, "input")
+        truth = x._array.astype(bool, copy=False)
+        result = np.asarray(ufunc.reduce(truth, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim)))
+        return made(result.astype(np.uint8) if x.dtype is dtypes.uint8 else result)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"Whether {name} of the elements along `dim` are true."
+    function(name, out=True)(compute)
+
+
+_any_all("any", np.logical_or)
+_any_all("all", np.logical_and)
+
+
+@function(out=True)
+def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+    """How many elements are not zero."""
+    return made(np.asarray(np.count_nonzero(input._array, axis=_axis(input, dim))))
+
+
+def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:
+    def compute(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
+        x = _summed(check_tensor(input, name, "input"), dtype)
+        k = dim_of(dim, x._array.ndim)
+        return apply(p, x, axis=k) if x._array.ndim else apply(COPY, x)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}`` along a dimension."
+    return compute
+
+
+cumsum = function("cumsum", inplace=True, out=True)(_scan("cumsum", CUMSUM))
+cumprod = function("cumprod", inplace=True, out=True)(_scan("cumprod", CUMPROD))
+
+
+def _running(find: Any) -> Callable[..., Any]:
+    """The extreme so far and where it stood last."""
+
+    def forward(x: Any, dim: int) -> tuple[Any, Any]:
+        values = find.accumulate(x, axis=dim)
+        shape = [1] * x.ndim
+        shape[dim] = x.shape[dim]
+        numbers = np.arange(x.shape[dim]).reshape(shape)
+        is_new = x == values
+        if x.dtype.kind in "fV":
+            is_new |= np.isnan(x)
+        return values, np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim)
+
+    return forward
+
+
+def _scatter_places(d: Any, g: Any) -> Any:
+    return g[0].call("scatter_add_zeros", d.outs[1], shape=d.x.shape, dim=d.attrs["dim"])
+
+
+def _scatter_add_zeros(g: Any, index: Any, shape: Any, dim: int) -> Any:
+    result = np.zeros(shape, g.dtype)
+    places = list(np.indices(index.shape, sparse=True))
+    places[dim] = index
+    np.add.at(result, tuple(places), g)
+    return result
+
+
+define(
+    "scatter_add_zeros",
+    _scatter_add_zeros,
+    (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), lambda d, g: None),
+    ("y", ""),
+)
+define(
+    "gather_along",
+    lambda x, index, dim: np.take_along_axis(x, index, dim) if x.shape[:dim] + x.shape[dim + 1 :] == index.shape[:dim] + index.shape[dim + 1 :]
+    else np.take_along_axis(x[tuple(slice(n) if k != dim else slice(None) for k, n in enumerate(index.shape))], index, dim),
+    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), lambda d, g: None),
+    ("y", ""),
+    backward="GatherBackward0",
+)
+for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
+    define(_name, _running(_ufunc), (_scatter_places,), ("p",), backward=f"{_name.title()}Backward0", outputs=2, differentiable=(0,))
+
+
+def _running_extreme(name: str) -> None:
+    kind = result_type_of(name, "values", "indices")
+
+    def compute(input: Tensor, dim: int) -> Any:
+        return along(PRIMITIVES[name], input, dim, False, kind)
+
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"``torch.{name}`` along a dimension: the values and where they stand."
+    function(name, out=True)(compute)
+
+
+_running_extreme("cummax")
+_running_extreme("cummin")
+
+
+def _logsumexp_shift(x: Any, axis: tuple[int, ...]) -> Any:
+    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    return np.where(np.isfinite(top), top, 0)
+
+
+def _logsumexp(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+    wide = _wide(x)
+    if wide.size == 0:
+        return _narrow(np.log(np.add.reduce(np.exp(wide), axis=axis, keepdims=keepdims)), x.dtype)
+    top = _logsumexp_shift(wide, axis)
+    total = np.log(np.add.reduce(np.exp(wide - top), axis=axis, keepdims=True)) + top
+    return _narrow(total if keepdims else total.squeeze(axis), x.dtype).astype(x.dtype, copy=False)
+
+
+LOGSUMEXP = define(
+    "logsumexp", _logsumexp, (lambda d, g: spread(d, g) * (d.x - spread(d, d.out)).call("exp").conj,), ("xo",),
+    backward="LogsumexpBackward0",
+)  # fmt: skip
+
+
+@function(out=True)
+def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials."""
+    x = floating(check_tensor(input, "logsumexp", "input"))
+    return apply(LOGSUMEXP, x, axis=_axis(x, dim), keepdims=keepdim)
+
+
+__all__ = ["along", "at_index", "spread"]
