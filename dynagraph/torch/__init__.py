@@ -14,7 +14,6 @@ tensor([2., 4.])
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dynagraph.torch import autograd as autograd
 from dynagraph.torch.core import dtypes as _dtypes
@@ -80,6 +79,8 @@ from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3
 from dynagraph.torch.functions.shapes import contiguous_format as contiguous_format
 from dynagraph.torch.functions.shapes import memory_format as memory_format
 from dynagraph.torch.functions.shapes import preserve_format as preserve_format
+from dynagraph.torch.import_hook import install as install
+from dynagraph.torch.missing import getattr_of as _getattr_of
 
 __version__ = "2.13.0+dynagraph"
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
@@ -90,9 +91,5 @@ for _dtype in _dtypes.ALL:
 del conversion, creation, indexing, pointwise, printing, products, reductions, shapes
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'dynagraph.torch' has no attribute {name!r}; docs/torch.md lists which of PyTorch's names there are"
-    )
+_LAZY = ()  # submodules that are imported at their first use
+__getattr__ = _getattr_of(__name__, _LAZY)
