@@ -188,6 +188,17 @@ class Tail:
     def args(self) -> tuple[Any, ...]: ...
 
 @final
+class GradModes:
+    """What `dynagraph.torch` records in the current thread; all instances tell the same."""
+
+    grad: bool
+    inference: bool
+    anomaly: bool
+    check_nan: bool
+    hooked: bool
+    def flags(self) -> int:
+        """All of them as one int, for guards."""
+
 class HostLoop:
     """Calls `body` again and again with what it gave before, without Python between the calls.
 

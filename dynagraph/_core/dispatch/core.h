@@ -210,6 +210,7 @@ extern PyTypeObject dg_NativeLoopType;
 
 /* -- host_loop.c -- */
 extern PyTypeObject dg_HostLoopType;
+extern PyTypeObject dg_GradModesType; /* grad_modes.c */
 
 /* -- loop_rests.c -- */
 extern PyTypeObject dg_RestType;

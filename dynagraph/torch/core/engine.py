@@ -18,7 +18,7 @@ from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.nodes import SECOND_TIME, AccumulateGrad, Hooks, Node, is_half
+from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
 from dynagraph.torch.core.primitives import primitive
 from dynagraph.torch.core.tensor import CAST, Tensor, apply, edge_of, unpacked_tensor, wrap, written
 from dynagraph.torch.core.terms import ir_dtype
@@ -173,108 +173,131 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 
 
 class _Run:
-    """One backward.  `wanted`: the places (node, output) whose gradients are returned; None: all go to the leaves."""
+    """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Node, int], list[int]] | None, accumulate: bool):
+    __slots__ = ("accumulate", "buffers", "create", "found", "keep", "wanted")
+
+    def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
-        self.buffers: dict[Node, list[Any]] = {}
-        self.found: dict[tuple[Node, int], Any] = {}
-        self.own: set[int] = set()  # ids of arrays that were made by adding up: nobody else has them
+        self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
+        self.found: dict[tuple[Any, int], Any] = {}
 
-    def run(self, roots: Sequence[tuple[Node, int, Any]]) -> None:
-        nodes = [node for node, _, _ in roots]
-        counts, needed = _counted(nodes, None if self.wanted is None else {node for node, _ in self.wanted})
-        for node, k, grad in roots:
-            self.add(node, k, grad)
-        waiting: list[tuple[int, int, Node]] = []
-        queued: set[Node] = set()
-        for node in nodes:
-            if not counts[node] and node not in queued:
-                queued.add(node)
-                heapq.heappush(waiting, (-node.sequence, len(queued), node))
-        order = len(queued)
+    def run(self, roots: Sequence[tuple[Any, int, Any]]) -> None:
+        targets = [target for target, _, _ in roots]
+        counts, needed = _counted(targets, None if self.wanted is None else {target for target, _ in self.wanted})
+        for target, number, grad in roots:
+            self.add(target, number, grad)
+        waiting: list[tuple[int, int, Node]] = []  # nodes whose gradients have all come, a heap: latest first
+        pushed = 0
+        for target in dict.fromkeys(targets):
+            if not counts[target]:
+                if isinstance(target, Node):
+                    pushed += 1
+                    heapq.heappush(waiting, (target.sequence, pushed, target))
+                else:
+                    self.arrive(target)
         while waiting:
-            node = heapq.heappop(waiting)[2]
+            node = waiting.pop()[2] if len(waiting) == 1 else heapq.heappop(waiting)[2]
             grads = self.buffers.pop(node, None)
-            results: Sequence[Any]
-            if (needed is not None and node not in needed) or grads is None:
-                results = ()
-            else:
+            results: Sequence[Any] = ()
+            if grads is not None and (needed is None or node in needed):
                 results = self.step(node, grads)
-            for k, edge in enumerate(node.edges):
-                if edge is None:
-                    continue
-                target, number = edge
-                if target not in counts:
-                    continue
-                grad = results[k] if results else None
-                if grad is not None:
-                    self.add(target, number, grad)
-                counts[target] -= 1
-                if not counts[target] and target not in queued:
-                    queued.add(target)
-                    order += 1
-                    heapq.heappush(waiting, (-target.sequence, order, target))
-            if not self.keep and results:
+            k = 0
+            for edge in node.edges:
+                if edge is not None:
+                    target = edge[0]
+                    left = counts[target] = counts[target] - 1
+                    if results and results[k] is not None:
+                        self.add(target, edge[1], results[k])
+                    if not left:
+                        if isinstance(target, Node):
+                            pushed += 1
+                            heapq.heappush(waiting, (target.sequence, pushed, target))
+                        else:
+                            self.arrive(target)
+                k += 1
+            if results and not self.keep:
                 node.release()
 
-    def add(self, node: Node, k: int, grad: Any) -> None:
-        """Add to the gradients that have come for a node."""
-        buffer = self.buffers.get(node)
+    def add(self, target: Any, number: int, grad: Any) -> None:
+        """Add to the gradients that have come for a node or a leaf."""
+        buffer = self.buffers.get(target)
         if buffer is None:
-            buffer = self.buffers[node] = [None] * (1 if type(node) is AccumulateGrad else len(node.output_metas))
-        before = buffer[k]
+            buffer = self.buffers[target] = [None] * (len(target.output_metas) if isinstance(target, Node) else 1)
+        before = buffer[number]
         if before is None:
-            buffer[k] = grad
+            buffer[number] = grad
         elif self.create:
-            buffer[k] = apply(primitive("add"), before, grad)
+            buffer[number] = apply(primitive("add"), before, grad)
         else:
             total = np.add(before, grad)
-            buffer[k] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
+            buffer[number] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
 
     def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         """The gradients by a node's operands; its hooks are called, and what is wanted is noted."""
-        leaf = type(node) is AccumulateGrad
-        hooks = node.variable._hooks if leaf else node.output_hooks  # type: ignore[attr-defined]
-        if hooks:
-            for k, own in {0: hooks}.items() if leaf else hooks.items():
-                if grads[k] is not None:
-                    for hook in list(own.values()):
-                        grads[k] = self.replaced(hook(self.tensor(grads[k])), grads[k])
-        if node.retainers and not leaf:
-            for k, reference in node.retainers.items():
-                tensor = reference()
-                if tensor is not None and grads[k] is not None:
-                    tensor._grad = self.tensor(grads[k])
+        if node.hooked:
+            grads = self.hook(node, grads)
         wanted = self.wanted
         if wanted is not None:
             for k, grad in enumerate(grads):
                 if (node, k) in wanted:
                     self.found[node, k] = grad
-        if node.prehooks:
-            for hook in list(node.prehooks.values()):
-                given = tuple(None if g is None else self.tensor(g) for g in grads)
-                changed = hook(given)
-                if changed is not None:
-                    grads = [self.value(g) for g in (changed if isinstance(changed, tuple) else (changed,))]
-        if leaf:
-            if self.accumulate and (wanted is None or (node, 0) in wanted):
-                self.leaf(node.variable, grads[0])  # type: ignore[attr-defined]
-            return ()
-        if wanted is not None and not node.edges:
-            return ()
         results = self.pulled(node, grads)
         if mode.anomaly:
             self.check_nan(node, results)
         if node.posthooks:
-            inputs = tuple(None if g is None else self.tensor(g) for g in results)
-            outputs = tuple(None if g is None else self.tensor(g) for g in grads)
-            for hook in list(node.posthooks.values()):
-                changed = hook(inputs, outputs)
-                if changed is not None:
-                    inputs = changed if isinstance(changed, tuple) else (changed,)
-                    results = [self.value(g) for g in inputs]
+            results = self.after(node.posthooks, results, grads)
         return results
+
+    def hook(self, node: Node, grads: list[Any]) -> list[Any]:
+        """What the hooks of a node's outputs, and those before the node, make of its gradients."""
+        for k, own in (node.output_hooks or {}).items():
+            if grads[k] is not None:
+                for hook in list(own.values()):
+                    grads[k] = self.replaced(hook(self.tensor(grads[k])), grads[k])
+        for k, reference in (node.retainers or {}).items():
+            tensor = reference()
+            if tensor is not None and grads[k] is not None:
+                tensor._grad = self.tensor(grads[k])
+        return self.before(node.prehooks, grads) if node.prehooks else grads
+
+    def before(self, hooks: Hooks, grads: list[Any]) -> list[Any]:
+        for hook in list(hooks.values()):
+            changed = hook(tuple(None if g is None else self.tensor(g) for g in grads))
+            if changed is not None:
+                grads = [self.value(g) for g in (changed if isinstance(changed, tuple) else (changed,))]
+        return grads
+
+    def after(self, hooks: Hooks, results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        inputs = tuple(None if g is None else self.tensor(g) for g in results)
+        outputs = tuple(None if g is None else self.tensor(g) for g in grads)
+        for hook in list(hooks.values()):
+            changed = hook(inputs, outputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+                results = [self.value(g) for g in inputs]
+        return results
+
+    def arrive(self, leaf: Tensor) -> None:
+        """All gradients by a leaf have come: they are noted where wanted, and added to its `grad`."""
+        grads = self.buffers.pop(leaf, None)
+        if grads is None or grads[0] is None:
+            return
+        if leaf._hooks:
+            for hook in list(leaf._hooks.values()):
+                grads[0] = self.replaced(hook(self.tensor(grads[0])), grads[0])
+        node = None if leaf._accumulator is None else leaf._accumulator()
+        if node is not None and node.prehooks:
+            grads = self.before(node.prehooks, grads)
+        wanted = self.wanted
+        if wanted is not None:
+            if (leaf, 0) not in wanted:
+                return
+            self.found[leaf, 0] = grads[0]
+        if self.accumulate:
+            self.leaf(leaf, grads[0])
+        if node is not None and node.posthooks:
+            self.after(node.posthooks, (), grads)
 
     def pulled(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         try:
@@ -343,14 +366,15 @@ def _anomaly(node: Node) -> str:
     return f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{node.made_at}"
 
 
-def _counted(roots: Sequence[Node], wanted: set[Node] | None) -> tuple[dict[Node, int], set[Node] | None]:
-    """How many gradients come to each node, and from which of them wanted ones can be reached."""
-    counts: dict[Node, int] = {}
+def _counted(roots: Sequence[Any], wanted: set[Any] | None) -> tuple[dict[Any, int], set[Any] | None]:
+    """How many gradients come to each node and leaf, and from which of them wanted ones can be reached."""
+    counts: dict[Any, int] = {}
     stack = []
     for root in roots:
         if root not in counts:
             counts[root] = 0
-            stack.append(root)
+            if isinstance(root, Node):
+                stack.append(root)
     order: list[Node] = []
     while stack:
         node = stack.pop()
@@ -362,12 +386,12 @@ def _counted(roots: Sequence[Node], wanted: set[Node] | None) -> tuple[dict[Node
                     counts[target] += 1
                 else:
                     counts[target] = 1
-                    stack.append(target)
+                    if isinstance(target, Node):
+                        stack.append(target)
     if wanted is None:
         return counts, None
-    # nodes come after what they were computed from: in order of their numbers what is needed is known of all targets
-    needed: set[Node] = set()
-    users: dict[Node, list[Node]] = {}
+    needed: set[Any] = set()
+    users: dict[Any, list[Node]] = {}
     for node in order:
         for edge in node.edges:
             if edge is not None:
@@ -440,8 +464,8 @@ def run_backward(
     mode.grad = create
     try:
         roots = _seeds(outputs, grads, create)
-        places: list[tuple[Node, int] | None] = []
-        wanted: dict[tuple[Node, int], list[int]] | None = None
+        places: list[tuple[Any, int] | None] = []
+        wanted: dict[tuple[Any, int], list[int]] | None = None
         if inputs is not None:
             wanted = {}
             for k, tensor in enumerate(inputs):

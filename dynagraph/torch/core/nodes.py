@@ -14,8 +14,18 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
 
-LAST = 1 << 63  # the sequence number of what runs as soon as it can: accumulation into leaves
-next_sequence = itertools.count().__next__
+
+
+class _Numbers:
+    """Counts nodes downward: backward runs the latest first."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+
+NUMBERS = _Numbers()
 _HALF = np.dtype(np.float16)
 SECOND_TIME = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
@@ -63,12 +73,14 @@ class Node:
     """An operation that was recorded: `grad_fn` of its results.
 
     ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None where an operand needs none.
+    `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 
     __slots__ = (
         "__dict__", "__weakref__", "attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence",
     )  # fmt: skip
     primitive: Primitive
+    hooked = False  # whether there are hooks other than `posthooks`, or `retainers`
     prehooks: Hooks | None = None
     posthooks: Hooks | None = None
     output_hooks: dict[int, Hooks] | None = None  # of tensors that are its outputs: by number
@@ -82,7 +94,7 @@ class Node:
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        return tuple((None, 0) if edge is None else (node_of(edge[0]), edge[1]) for edge in self.edges)
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -97,11 +109,11 @@ class Node:
     def register_prehook(self, hook: Callable[..., Any]) -> Removable:
         """Call ``hook(grad_outputs)`` before the node runs; what it returns replaces them."""
         if self.prehooks is None:
-            self.prehooks = Hooks()
+            self.prehooks, self.hooked = Hooks(), True
         return self.prehooks.put(hook)
 
     def _sequence_nr(self) -> int:
-        return self.sequence
+        return -self.sequence
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -210,21 +222,26 @@ def reduced(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 class AccumulateGrad(Node):
-    """Where the gradients of a leaf arrive: they are added to its `grad`."""
+    """Where the gradients of a leaf arrive: they are added to its `grad`.  Made where users ask for it; backward does without."""
 
     __slots__ = ("variable",)
 
     def __init__(self, variable: Any):
         self.variable = variable
         self.edges: tuple[Any, ...] = ()
-        self.metas: tuple[Any, ...] = ()
-        self.saved: Any = ()
-        self.saved_out: Any = {}
-        self.attrs: dict[str, Any] = {}
-        self.sequence = LAST
+        self.sequence = 1 - (1 << 64)
 
-    def release(self) -> None:
-        pass
+
+def node_of(target: Any) -> Node:
+    """The node that an edge leads to; of a leaf tensor the one that accumulates into it."""
+    if isinstance(target, Node):
+        return target
+    reference = target._accumulator
+    found = None if reference is None else reference()
+    if found is None:
+        found = AccumulateGrad(target)
+        target._accumulator = weakref.ref(found)
+    return found
 
 
 def node_class(primitive: Primitive) -> type[Node]:
@@ -250,6 +267,6 @@ def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
 
 
 __all__ = [
-    "LAST", "SECOND_TIME", "AccumulateGrad", "Hooks", "Node", "Removable", "changed", "fitted", "is_half", "next_sequence",
-    "node_class", "reduced",
+    "NUMBERS", "SECOND_TIME", "AccumulateGrad", "Hooks", "Node", "Removable", "changed", "fitted", "is_half",
+    "node_class", "node_of", "reduced",
 ]  # fmt: skip

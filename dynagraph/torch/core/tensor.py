@@ -14,8 +14,8 @@ import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import Size, dtype
-from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.nodes import AccumulateGrad, Hooks, Node, Removable, changed, next_sequence, node_class
+from dynagraph.torch.core.grad_mode import mode, saved_hooks
+from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.storage import Storage, address_of
 
@@ -236,7 +236,7 @@ class Tensor(metaclass=_TensorMeta):
                 self._hooks = Hooks()
             return self._hooks.put(hook)
         if node.output_hooks is None:
-            node.output_hooks = {}
+            node.output_hooks, node.hooked = {}, True
         return node.output_hooks.setdefault(self._output_nr, Hooks()).put(hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Removable:
@@ -258,7 +258,7 @@ class Tensor(metaclass=_TensorMeta):
             return
         self._retains = True
         if node.retainers is None:
-            node.retainers = {}
+            node.retainers, node.hooked = {}, True
         node.retainers[self._output_nr] = weakref.ref(self)
 
     @property
@@ -360,7 +360,8 @@ def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: S
     node: Node = _new(node_class(p))
     node.attrs = attrs
     node.edges = edges
-    node.sequence = next_sequence()
+    NUMBERS.last -= 1
+    node.sequence = NUMBERS.last
     node.metas = [_meta(o, outs[0]) for o in operands]
     node.output_metas = [(a.shape, a.dtype) for a in outs]
     node.saved = ()
@@ -380,7 +381,7 @@ def _meta(operand: Any, out: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) -> None:
-    hooks = mode.saved_hooks
+    hooks = saved_hooks()
     saved: list[Any] = [None] * len(operands)
     for letter in reads:
         if letter == "*":  # every operand
@@ -495,19 +496,12 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
 Node.unpacked = _unpacked  # type: ignore[method-assign]
 
 
-def edge_of(tensor: Tensor) -> tuple[Node, int] | None:
-    """Where the gradient by a tensor goes: the node and its output; None where it requires none."""
+def edge_of(tensor: Tensor) -> tuple[Any, int] | None:
+    """Where the gradient by a tensor goes: a node and the number of its output, or a leaf itself; None where it requires none."""
     node = tensor._grad_fn if tensor._base is None else tensor.grad_fn
     if node is not None:
         return node, tensor._output_nr
-    if not tensor._requires_grad:
-        return None
-    accumulator = tensor._accumulator
-    found = None if accumulator is None else accumulator()
-    if found is None:
-        found = AccumulateGrad(tensor)
-        tensor._accumulator = weakref.ref(found)
-    return found, 0
+    return (tensor, 0) if tensor._requires_grad else None
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
@@ -637,7 +631,7 @@ def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
         elif result._requires_grad:
             x._grad_fn, x._output_nr, x._requires_grad = result._grad_fn, result._output_nr, True
             node = result._grad_fn
-            if node is not None and node.saved_out and not mode.saved_hooks and result._output_nr in node.saved_out:
+            if node is not None and node.saved_out and not mode.hooked and result._output_nr in node.saved_out:
                 storage = storage_of(x)
                 node.saved_out[result._output_nr] = (array, storage, storage.version)
     return x
