@@ -25,7 +25,7 @@ def array_of(torch: Any, x: Any) -> np.ndarray:
         x = x.resolve_conj()
     if hasattr(x, "resolve_neg"):
         x = x.resolve_neg()
-    return np.array(x.numpy())
+    return np.array(x.numpy(force=True))  # also of what torch keeps as zeros without memory
 
 
 def _reach(x: Any) -> tuple[int, int]:
@@ -252,7 +252,7 @@ def _in_place(torch: Any, case: Case, dtype: str, inputs: Inputs) -> dict[str, A
 def differences(case: Case, expected: Any, got: Any, form: str, dtype: str, coarse: float = 1.0) -> list[str]:
     """What differs between two outcomes, in words; nothing where they agree."""
     if "error" in expected:
-        if not case.raises and "not implemented for" in expected["text"]:
+        if not case.raises and ("not implemented for" in expected["text"] or "inplace version of" in expected["text"]):
             return []
         if "error" not in got:
             return [f"torch raises {expected['error']}: {expected['text'][:200]!r}; got a result"]
@@ -275,7 +275,7 @@ def differences(case: Case, expected: Any, got: Any, form: str, dtype: str, coar
 
 def _compared(case: Case, a: Any, b: Any, where: str, coarse: float) -> list[str]:
     if isinstance(a, dict) and isinstance(b, dict) and "error" in a:
-        if "error" in b and a["error"] in b["bases"]:
+        if ("error" in b and a["error"] in b["bases"]) or "inplace version of" in a.get("text", ""):
             return []
         own = f"{b.get('error', 'a result')} {b.get('text', '')[:200]}"
         return [f"{where}: torch raises {a['error']}: {a.get('text', '')[:200]}; got {own}"]
@@ -332,6 +332,10 @@ def _tensors_differ(case: Case, a: dict[str, Any], b: dict[str, Any], where: str
 def check(real: Any, own: Any, case: Case) -> list[str]:
     """All that differs between real torch and our own, in all forms of a case."""
     found = []
+    if case.function is None and function_of(real, case) is not None and function_of(own, case) is None:
+        return [f"there is no {case.name}"]
+    if (name := method_of(real, case)) and not hasattr(own.Tensor, name):
+        return [f"there is no Tensor.{name}"]
     for form, dtype in forms_of(real, case):
         expected = run(real, case, form, dtype)
         if form in ("function", "method") and dtype == "float64" and "error" in expected and not case.raises:

@@ -109,7 +109,8 @@ class Case:
 
 
 _OPTIONS = {
-    "grad", "second", "inplace", "out", "method", "function", "dtypes", "compare", "tolerance", "strides", "shares", "grad_fn", "text",
+    "grad", "second", "inplace", "out", "method", "function", "dtypes", "compare", "tolerance", "strides", "shares",
+    "grad_fn", "text",
 }  # fmt: skip
 
 

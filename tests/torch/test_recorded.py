@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dynagraph.torch as own
-from tests.torch.record import recorded
 from tests.torch.outcomes import differences, run
+from tests.torch.record import recorded
 from tests.torch.table import Case, T, case
 
 RECORDED = [pytest.param(*each, id=f"{each[0]}-{each[1]}-{each[2]}") for each in recorded()]
