@@ -25,7 +25,7 @@ from dynagraph.frontend.bytecode.liveness import loop_heads, start_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.numpy_errors import numpy_error_of
-from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys
+from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys, is_own
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.executor.wrapping import (
     MAX_DIMS,
@@ -100,8 +100,8 @@ class Frame:
         self.ip = 0
         self.jumps_back = 0
         module = function.globals.get("__name__")
-        self.is_ours = depth > 0 and module in OPEN_MODULES  # the user's line is its caller's
-        self.is_hidden = module == DEFINITIONS  # the function that is called is written in C, and has no frame
+        self.is_ours = depth > 0 and (module in OPEN_MODULES or is_own(function.globals))  # the user's line is its caller's
+        self.is_hidden = module in DEFINITIONS  # the function that is called is written in C, and has no frame
         is_of_numpy = is_numpys(function.globals)
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None

@@ -14,6 +14,7 @@ from dynagraph.frontend.kinds.values import Dict, Function
 from dynagraph.frontend.library import (  # noqa: F401  (importing them registers meanings)
     copy,
     definitions,
+    heapq,
     errstate,
     functools,
     itertools,

@@ -14,7 +14,7 @@ from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.recipes import Fills, Recipe, Recipes, new_exception, set_entry, set_traceback
 from dynagraph.frontend.executor.wrapping import base_of_value, behind, held_value
-from dynagraph.frontend.guards.guards import Dead, HasType, Is
+from dynagraph.frontend.guards.guards import Dead, HasType, Is, NotSame
 from dynagraph.frontend.guards.sources import Attribute, Referent, Returned
 from dynagraph.frontend.kinds.classes import load_from_super
 from dynagraph.frontend.kinds.iterators import found_in, iterate_object
@@ -23,6 +23,7 @@ from dynagraph.frontend.kinds.lookup import (
     bound,
     call_special,
     delete_from_instance,
+    guard_type,
     in_mro,
     is_plain_value,
     load_from_instance,
@@ -85,6 +86,8 @@ class ObjectSlots(Slots):
     def key(self, frame: Frame, value: Object) -> Any:
         if isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not is_immutable(value):
             return _object_key(frame, value)
+        if value.value is None or getattr(value.kind, "__dynagraph_by_identity__", False):
+            return _identity_key(frame, value)
         held = held_value(frame.ex, value)
         return super().key(frame, value) if held is None else _value_key(frame, value, held.value)
 
@@ -240,6 +243,20 @@ def _object_key(frame: Frame, value: Object) -> ObjectKey:
     if not isinstance(hashed, int) or not isinstance(equals, types.FunctionType) or _writes(equals.__code__):
         refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
     return ObjectKey(value, hashed, lambda key, other: _is_key(frame, key, other), frame.ex.steps)
+
+
+def _identity_key(frame: Frame, value: Object) -> Any:
+    """An object that is equal to itself only: of the caller's such objects those that are keys are known to be several."""
+    if in_mro(value.kind, "__hash__") is not object.__hash__ or isinstance(value.source, Returned):
+        return plain(frame, value)
+    if value.source is not None:
+        guard_type(frame, value)
+        for other in frame.ex.keys:
+            if other is not value and other.kind is value.kind:
+                frame.ex.guards.require(NotSame(source_of(value), source_of(other)))
+        if value not in frame.ex.keys:
+            frame.ex.keys.append(value)
+    return ObjectKey(value, id(value), lambda key, other: isinstance(other, ObjectKey) and other.value is key.value, frame.ex.steps)
 
 
 def _value_key(frame: Frame, value: Object, held: Any) -> ObjectKey:

@@ -259,6 +259,14 @@ UNKNOWN_KEYS = (Identity, ObjectKey)
 
 
 @dataclass(eq=False)
+class Count:
+    """What a counter of the caller's held when the call began, and what was added since (counters.py)."""
+
+    counter: Source
+    added: int = 0
+
+
+@dataclass(eq=False)
 class Super:
     """``super()``: attribute lookup after `cls` in the MRO of the owner's type."""
 

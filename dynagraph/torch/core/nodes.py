@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
@@ -20,6 +21,7 @@ class _Numbers:
     """Counts nodes downward: backward runs the latest first."""
 
     __slots__ = ("last",)
+    __dynagraph_counters__ = ("last",)
 
     def __init__(self) -> None:
         self.last = 0
@@ -244,6 +246,7 @@ def node_of(target: Any) -> Node:
     return found
 
 
+@at_capture
 def node_class(primitive: Primitive) -> type[Node]:
     """The class of a primitive's nodes, by PyTorch's name for them."""
     if primitive.node_class is None:

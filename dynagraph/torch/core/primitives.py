@@ -23,7 +23,7 @@ class Primitive:
     `vjps`: the gradient by each operand, ``(d, g) -> term or None``; a single function gives those of any number of operands
     as a sequence.  `d` has the operands (`x`, `y`, `operands`), results (`out`, `outs`) and `attrs`; with several outputs `g` is a
     tuple with None for those that have no gradient.
-    `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o" and "p" for the first two results.
+    `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o", "p" and "q" for the first three results.
     With a single function for all, one string.
     `differentiable`: the outputs that gradients come from.
     """

@@ -11,6 +11,7 @@ class Storage:
     """The memory of one array.  `version` counts the writes in place: what was saved for a gradient must not have changed."""
 
     __slots__ = ("__weakref__", "array", "is_shared", "version")
+    __dynagraph_counters__ = ("version",)  # captured code needs not know how many writes there were
 
     def __init__(self, array: Any):
         self.array = array

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
@@ -34,6 +35,8 @@ except ImportError:  # a NumPy that keeps it elsewhere: its context manager does
 
 def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     """``function(*arrays, **attrs)``; tensors do not warn of what floating point arithmetic meets, as PyTorch's do not."""
+    if is_compiling():  # captured code warns of nothing
+        return function(*arrays, **attrs)
     if _error_state is None:
         with np.errstate(all="ignore"):
             return function(*arrays, **attrs)
@@ -59,6 +62,7 @@ class Tensor(metaclass=_TensorMeta):
     """
 
     __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad")
+    __dynagraph_by_identity__ = True  # captured code may have it as a key without depending on which tensor it is
 
     # what few tensors have stands in their `__dict__`; these are what the others have
     _storage: Storage | None = None
@@ -387,8 +391,8 @@ def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) 
         if letter == "*":  # every operand
             for k, operand in enumerate(operands):
                 saved[k] = _entry(operand, outs[0], hooks)
-        elif letter in "op":
-            k = "op".index(letter)
+        elif letter in "opq":
+            k = "opq".index(letter)
             if node.saved_out is None:
                 node.saved_out = {}
             if k not in node.saved_out:

@@ -13,6 +13,7 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
+from dynagraph.markers import at_capture
 
 _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
 
@@ -26,6 +27,7 @@ def _forward_of_row(name: str) -> Callable[..., Any]:
 FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
 
 
+@at_capture
 def ir_dtype(given: np.dtype) -> DType:
     """The IR's dtype of NumPy's."""
     return _IR[given]
@@ -49,7 +51,7 @@ class ArrayTerm(BaseTerm):
 
     @property
     def dtype(self) -> DType:  # type: ignore[override]
-        return _IR[self.array.dtype]
+        return ir_dtype(self.array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
         operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
@@ -101,7 +103,7 @@ class Unsaved(ArrayTerm):
 
     @property
     def dtype(self) -> DType:
-        return _IR[self._dtype]
+        return ir_dtype(self._dtype)
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         return ArrayTerm(OPS[op].eager(np, **attrs))

@@ -1,0 +1,168 @@
+"""Random numbers as pure functions of a seed and a counter: the Philox 4x32-10 generator of the Random123 paper.
+
+The numbers of a call depend on (seed, offset, shape, dtype) only, never on how the work is divided: word ``w`` of a call is lane ``w % 4``
+of the block whose 128-bit counter is ``offset + w // 4`` and whose key is the 64-bit seed.  So a kernel, a compiled program and NumPy
+give the same numbers, on any device (logarithms and cosines may differ in the last bit).
+
+Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import samplers
+
+WORDS = 4  # of a block
+_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL = 0x9E3779B9, 0xBB67AE85  # what the key grows by in each round
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_CHUNK = 8192  # blocks at a time: what they need stays in the cache
+_BITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # of a word that a uniform number is made of
+
+
+def block(seed: int, counter: Any, attempt: int = 0) -> tuple[Any, Any, Any, Any]:
+    """Four words for each counter (uint64), as uint64 arrays; `attempt` is the third word of the counter.
+
+    >>> [hex(int(w[0])) for w in block(0, np.zeros(1, np.uint64))]
+    ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
+    """
+    return rounds([counter & _LOW, counter >> _HALF, np.full_like(counter, attempt), np.zeros_like(counter)], seed)
+
+
+def rounds(counter: list[Any], seed: int) -> tuple[Any, Any, Any, Any]:
+    """The ten rounds of four counter words, uint64 arrays that are overwritten, under the 64-bit key `seed`."""
+    a, b, c, d = counter
+    key, other = seed & 0xFFFFFFFF, seed >> 32
+    first, second = np.empty_like(a), np.empty_like(a)
+    for _ in range(10):
+        np.multiply(a, _MULTIPLIERS[0], out=first)
+        np.multiply(c, _MULTIPLIERS[1], out=second)
+        np.right_shift(second, _HALF, out=a)
+        np.bitwise_xor(a, b, out=a)
+        np.bitwise_xor(a, np.uint64(key), out=a)
+        np.right_shift(first, _HALF, out=c)
+        np.bitwise_xor(c, d, out=c)
+        np.bitwise_xor(c, np.uint64(other), out=c)
+        np.bitwise_and(second, _LOW, out=b)
+        np.bitwise_and(first, _LOW, out=d)
+        key, other = (key + _WEYL[0]) & 0xFFFFFFFF, (other + _WEYL[1]) & 0xFFFFFFFF
+    return a, b, c, d
+
+
+def words(seed: int, offset: int, count: int, library: Any = np) -> Any:
+    """`count` random 32-bit words, from the block `offset` on."""
+    blocks = -(-count // WORDS)
+    found = library.empty((blocks, WORDS), np.uint32)
+    chunk = _CHUNK if library is np else max(blocks, 1)
+    for start in range(0, blocks, chunk):
+        stop = min(start + chunk, blocks)
+        counter = library.arange(stop - start, dtype=np.uint64) + np.uint64((offset + start) & 0xFFFFFFFFFFFFFFFF)
+        for lane, values in enumerate(block(seed, counter)):
+            found[start:stop, lane] = values
+    return found.reshape(-1)[:count]
+
+
+def uniform_words(count: int, dtype: np.dtype) -> int:
+    """How many words so many uniform numbers take."""
+    return count * (2 if dtype.itemsize == 8 else 1)
+
+
+def normal_words(count: int, dtype: np.dtype) -> int:
+    """How many words so many normal numbers take: they are made in pairs."""
+    return (count + count % 2) * (2 if dtype.itemsize == 8 else 1)
+
+
+def uniform(seed: int, offset: int, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
+    """Numbers in [0, 1): multiples of 2**-53 (float64), 2**-24 (float32), 2**-11 (float16) and 2**-8 (bfloat16)."""
+    count = math.prod(shape)
+    found = words(seed, offset, uniform_words(count, dtype), library)
+    if dtype.itemsize == 8:
+        return _double(found).reshape(shape)
+    bits = _BITS[dtype.name]
+    made = (found >> np.uint32(32 - bits)).astype(np.float32)
+    made *= np.float32(2.0**-bits)
+    return made.astype(dtype, copy=False).reshape(shape)
+
+
+def _double(found: Any) -> Any:
+    made = (found.view(np.uint64) >> np.uint64(11)).astype(np.float64)  # the second word of a pair is the upper half
+    made *= 2.0**-53
+    return made
+
+
+def normal(seed: int, offset: int, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
+    """Standard normal numbers, by Box and Muller: two of two uniform numbers.  Halves are rounded from float32."""
+    count = math.prod(shape)
+    found = words(seed, offset, normal_words(count, dtype), library)
+    if dtype.itemsize == 8:
+        part = _double(found)
+        size, angle = 1.0 - part[0::2], part[1::2] * (2 * math.pi)
+    else:
+        size = found[0::2].astype(np.float32)
+        size *= np.float32(2.0**-32)
+        size += np.float32(2.0**-33)  # in (0, 1]
+        angle = found[1::2].astype(np.float32)
+        angle *= np.float32(2 * math.pi * 2.0**-32)
+    np.log(size, out=size)
+    size *= size.dtype.type(-2)
+    np.sqrt(np.abs(size, out=size), out=size)
+    made = library.empty(2 * size.size, size.dtype)
+    np.multiply(size, np.cos(angle), out=made[0::2])
+    np.multiply(size, np.sin(angle), out=made[1::2])
+    return made[:count].astype(dtype, copy=False).reshape(shape)
+
+
+def integer_words(count: int, limit: int) -> int:
+    """How many words so many integers below a limit take."""
+    return count if limit < 1 << 28 else 2 * count
+
+
+def integers(seed: int, offset: int, shape: tuple[int, ...], limit: int, library: Any = np) -> Any:
+    """Integers from 0 to ``limit - 1`` as uint64; limits are at most 2**64."""
+    found = words(seed, offset, integer_words(math.prod(shape), limit), library)
+    if limit < 1 << 28:  # the upper half of the product is as even as a remainder would be
+        return ((found.astype(np.uint64) * np.uint64(limit)) >> _HALF).reshape(shape)
+    wide = found.view(np.uint64)
+    return (wide if limit >= 1 << 64 else wide % np.uint64(limit)).reshape(shape)
+
+
+def mask(seed: int, offset: int, shape: tuple[int, ...], p: Any, library: Any = np) -> Any:
+    """True with probability `p`, a number or an array that broadcasts to the shape; one word each."""
+    drawn = words(seed, offset, math.prod(shape), library).reshape(shape)
+    if isinstance(p, (int, float)):
+        threshold = min(max(round(p * 2.0**32), 0), 1 << 32)
+        return drawn < np.uint32(threshold) if threshold < 1 << 32 else np.ones_like(drawn, dtype=np.bool_)
+    return drawn < np.rint(p.astype(np.float64) * 2.0**32)
+
+
+def permutation(seed: int, offset: int, n: int, library: Any = np) -> Any:
+    """The numbers from 0 to ``n - 1`` in random order: the order of `n` random 64-bit keys."""
+    keys = words(seed, offset, 2 * n, library).view(np.uint64)
+    return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
+
+
+def pairs(seed: int, offset: int, places: Any, attempt: int) -> tuple[Any, Any]:
+    """Two uniform doubles in [0, 1) for each place (uint64): those of its own block in an attempt at rejection."""
+    a, b, c, d = block(seed, places + np.uint64(offset), attempt)
+    shift, rest = np.uint64(21), np.uint64(11)
+    return ((a << shift) | (b >> rest)) * 2.0**-53, ((c << shift) | (d >> rest)) * 2.0**-53
+
+
+def poisson(seed: int, offset: int, rate: Any) -> Any:
+    """Poisson numbers of an array of rates, as float64; one block of the counter for each."""
+    return samplers.poisson(rate, lambda places, attempt: pairs(seed, offset, places, attempt))
+
+
+def binomial(seed: int, offset: int, count: Any, p: Any) -> Any:
+    """Binomial numbers of arrays of one shape, as float64; one block of the counter for each."""
+    return samplers.binomial(count, p, lambda places, attempt: pairs(seed, offset, places, attempt))
+
+
+__all__ = [
+    "WORDS", "binomial", "block", "integer_words", "integers", "mask", "normal", "normal_words", "permutation", "poisson", "rounds",
+    "uniform", "uniform_words", "words",
+]  # fmt: skip
