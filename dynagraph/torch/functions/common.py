@@ -119,7 +119,7 @@ def store_out(target: Tensor, result: Tensor) -> None:
                 UserWarning,
                 stacklevel=4,
             )
-        target._array = np.empty(result._array.shape, target._array.dtype)
+        target._array = np.empty_like(result._array, target._array.dtype)
         storage_of(target).array = target._array
     np.copyto(target._array, result._array, casting="unsafe")
     written(target)
@@ -173,7 +173,7 @@ def promoted(who: str, *operands: Any) -> tuple[Any, ...]:
             raise TypeError(f"{who}(): argument must be Tensor or Number, not {type(operand).__name__}")
     common: dtype | None = None
     if first is not None and second is None and all(isinstance(o, Tensor) or _adds_nothing(o, first) for o in operands):
-        if first.kind in "iu":
+        if first.kind in "iuV":
             return tuple(o if isinstance(o, Tensor) else wrapped_number(o, first) for o in operands)
         return operands
     common = dtypes.result_dtype(operands)
