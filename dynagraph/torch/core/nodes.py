@@ -94,6 +94,10 @@ class Node:
         """PyTorch's name of the operation's gradient: MulBackward0."""
         return type(self).__name__
 
+    def short_name(self) -> str:
+        """As errors name it: Mul."""
+        return self.name().rstrip("0123456789").removesuffix("Backward")
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         return tuple((None, 0) if edge is None else (node_of(edge[0]), edge[1]) for edge in self.edges)
@@ -261,7 +265,7 @@ def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
         "changed in there or anywhere later. Good luck!"
         if mode.anomaly
         else "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True)."
+        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "

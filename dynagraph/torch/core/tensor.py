@@ -17,7 +17,7 @@ from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
-from dynagraph.torch.core.primitives import Primitive, define
+from dynagraph.torch.core.primitives import Primitive, define, primitive
 from dynagraph.torch.core.storage import Storage, address_of
 
 _new = object.__new__
@@ -70,7 +70,7 @@ class Tensor(metaclass=_TensorMeta):
     _output_nr = 0
     _hooks: Hooks | None = None
     _accumulator: Any = None  # of leaves: a weak reference to the node
-    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"
+    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"; or the error of writes to it
     _attr_version = 0  # of views: the storage's version that `_grad_fn` belongs to
     _inference = False
     _retains = False
@@ -334,14 +334,15 @@ def _attach(node: Node, p: Primitive, result: Any) -> None:
     if p.outputs == 1:
         result._grad_fn, result._requires_grad = node, True
         if node.saved_out:
-            array, storage, version = node.saved_out[0]
-            result._storage = storage
+            entry = node.saved_out[0]
+            result._storage = entry.storage if type(entry) is Packed else entry[1]
         return
     for k, tensor in enumerate(result):
         if k in p.differentiable and tensor._array.dtype.kind in "fcV":
             tensor._grad_fn, tensor._requires_grad, tensor._output_nr = node, True, k
         if node.saved_out and k in node.saved_out:
-            tensor._storage = node.saved_out[k][1]
+            entry = node.saved_out[k]
+            tensor._storage = entry.storage if type(entry) is Packed else entry[1]
 
 
 def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any]) -> Node | None:
@@ -428,10 +429,10 @@ class Packed:
 
     def __init__(self, tensor: Tensor, hooks: Any, storage: Storage | None, k: int):
         pack, self.unpack = hooks
-        self.edge = (tensor._grad_fn, tensor._output_nr, tensor._requires_grad) if storage is None else None
+        self.edge = edge_of(tensor) if storage is None else None
         self.storage, self.version = storage or tensor._storage, tensor._version
         with _no_grad():
-            self.packed = pack(tensor.detach())
+            self.packed = pack(tensor)
 
     def tensor(self) -> Tensor:
         with _no_grad():
@@ -472,7 +473,7 @@ def _checked(node: Node, entry: Any) -> Any:
 
 def _described(array: Any, origin: Node | None, number: int) -> str:
     text = f"[torch.{dtypes.of_numpy(array.dtype).legacy} {list(array.shape)}]"
-    return text if origin is None else f"{text}, which is output {number} of {origin.name()},"
+    return text if origin is None else f"{text}, which is output {number} of {origin.short_name()},"
 
 
 def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor:
@@ -481,8 +482,11 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
         found = entry.tensor()
         if entry.edge is not None:
             again = wrap(found._array)
-            again._grad_fn, again._output_nr, again._requires_grad = entry.edge
-            return again if again._grad_fn is not None or not again._requires_grad else found
+            origin, number = entry.edge
+            if not isinstance(origin, Node):  # a leaf: by way of a node
+                origin, number = record(primitive("alias"), (origin,), {}, (found._array,)), 0
+            again._grad_fn, again._output_nr, again._requires_grad = origin, number, origin is not None
+            return again
     elif len(entry) == 2:
         _checked(node, entry)
         return entry[0]
@@ -550,7 +554,7 @@ def _geometry(of: Tensor, base: Tensor) -> dict[str, Any]:
 
 
 def _multi_view(tensor: Tensor, what: str) -> str:
-    name = "SplitBackward0" if tensor._grad_fn is None else tensor._grad_fn.name()
+    name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
     return (
         f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple views. "
         "Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an "
@@ -576,6 +580,8 @@ def check_write(x: Tensor, overlap: bool = True) -> None:
         elif x.requires_grad:
             if x._view_kind == "multi":
                 raise RuntimeError(_multi_view(x, "is being modified inplace"))
+            if x._view_kind.startswith("Output"):  # a view that a Function gave
+                raise RuntimeError(x._view_kind)
             if x._view_kind == "no_grad":
                 raise RuntimeError(
                     "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
