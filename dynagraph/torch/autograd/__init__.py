@@ -2,9 +2,67 @@
 
 from __future__ import annotations
 
-from dynagraph.torch.core.engine import backward as backward
-from dynagraph.torch.core.engine import grad as grad
+from collections.abc import Sequence
+from typing import Any
+
+from dynagraph.torch.autograd import anomaly_mode as anomaly_mode
+from dynagraph.torch.autograd import function as function
+from dynagraph.torch.autograd import graph as graph
+from dynagraph.torch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
+from dynagraph.torch.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
+from dynagraph.torch.autograd.function import Function as Function
+from dynagraph.torch.autograd.graph import GradientEdge, stand_in
+from dynagraph.torch.core import engine as _engine
+from dynagraph.torch.core import grad_mode as grad_mode
 from dynagraph.torch.core.grad_mode import enable_grad as enable_grad
 from dynagraph.torch.core.grad_mode import inference_mode as inference_mode
 from dynagraph.torch.core.grad_mode import no_grad as no_grad
 from dynagraph.torch.core.grad_mode import set_grad_enabled as set_grad_enabled
+from dynagraph.torch.core.tensor import Tensor
+
+
+def _places(given: Any) -> Any:
+    """Tensors, with stand-ins for gradient edges."""
+    if given is None or isinstance(given, Tensor):
+        return given
+    if isinstance(given, GradientEdge):
+        return stand_in(given)
+    return tuple(map(stand_in, given))
+
+
+def backward(
+    tensors: Tensor | Sequence[Tensor] | GradientEdge | Sequence[GradientEdge],
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of the sum of `tensors`, weighted by `grad_tensors`, to the `grad` of the leaves, or of `inputs`."""
+    _engine.backward(_places(tensors), grad_tensors, retain_graph, create_graph, grad_variables, _places(inputs))
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the sum of `outputs`, weighted by `grad_outputs`, by `inputs`.
+
+    With `is_grads_batched` the weights have one more dimension in front, and so have the gradients.
+    """
+    return _engine.grad(
+        _places(outputs), _places(inputs), grad_outputs, retain_graph, create_graph, only_inputs, allow_unused, is_grads_batched,
+        materialize_grads,
+    )  # fmt: skip
+
+
+def is_tensor_like(value: Any) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value, Tensor)

@@ -7,6 +7,7 @@ arrays.  With `create_graph` they are tensors, and what computes them is recorde
 from __future__ import annotations
 
 import heapq
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import numpy as np
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
@@ -175,16 +177,19 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "create", "found", "keep", "wanted")
+    __slots__ = ("accumulate", "buffers", "counts", "create", "found", "keep", "needed", "wanted")
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
         self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
         self.found: dict[tuple[Any, int], Any] = {}
+        self.counts: dict[Any, int] = {}  # how many gradients are still to come
+        self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
     def run(self, roots: Sequence[tuple[Any, int, Any]]) -> None:
         targets = [target for target, _, _ in roots]
         counts, needed = _counted(targets, None if self.wanted is None else {target for target, _ in self.wanted})
+        self.counts, self.needed = counts, needed
         for target, number, grad in roots:
             self.add(target, number, grad)
         waiting: list[tuple[int, int, Node]] = []  # nodes whose gradients have all come, a heap: latest first
@@ -200,8 +205,11 @@ class _Run:
             node = waiting.pop()[2] if len(waiting) == 1 else heapq.heappop(waiting)[2]
             grads = self.buffers.pop(node, None)
             results: Sequence[Any] = ()
-            if grads is not None and (needed is None or node in needed):
-                results = self.step(node, grads)
+            if grads is not None:
+                if needed is None or node in needed:
+                    results = self.step(node, grads)
+                elif any((node, number) in self.wanted for number in range(len(grads))):  # type: ignore[operator]
+                    self.capture(node, grads)
             k = 0
             for edge in node.edges:
                 if edge is not None:
@@ -233,15 +241,23 @@ class _Run:
             total = np.add(before, grad)
             buffer[number] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
 
+    def capture(self, node: Node, grads: list[Any]) -> None:
+        """Note what is wanted of the gradients of a node that is not run: nothing behind it is asked for."""
+        if node.hooked:
+            grads = self.hook_outputs(node, grads)
+        for k, grad in enumerate(grads):
+            if (node, k) in self.wanted:  # type: ignore[operator]
+                self.found[node, k] = grad
+
     def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         """The gradients by a node's operands; its hooks are called, and what is wanted is noted."""
-        if node.hooked:
-            grads = self.hook(node, grads)
         wanted = self.wanted
         if wanted is not None:
             for k, grad in enumerate(grads):
                 if (node, k) in wanted:
                     self.found[node, k] = grad
+        if node.hooked:
+            grads = self.hook(node, grads)
         results = self.pulled(node, grads)
         if mode.anomaly:
             self.check_nan(node, results)
@@ -251,15 +267,19 @@ class _Run:
 
     def hook(self, node: Node, grads: list[Any]) -> list[Any]:
         """What the hooks of a node's outputs, and those before the node, make of its gradients."""
+        grads = self.hook_outputs(node, grads)
+        return self.before(node.prehooks, grads) if node.prehooks else grads
+
+    def hook_outputs(self, node: Node, grads: list[Any]) -> list[Any]:
         for k, own in (node.output_hooks or {}).items():
             if grads[k] is not None:
                 for hook in list(own.values()):
-                    grads[k] = self.replaced(hook(self.tensor(grads[k])), grads[k])
+                    grads[k] = self.replaced(hook, grads[k])
         for k, reference in (node.retainers or {}).items():
             tensor = reference()
             if tensor is not None and grads[k] is not None:
                 tensor._grad = self.tensor(grads[k])
-        return self.before(node.prehooks, grads) if node.prehooks else grads
+        return grads
 
     def before(self, hooks: Hooks, grads: list[Any]) -> list[Any]:
         for hook in list(hooks.values()):
@@ -285,7 +305,7 @@ class _Run:
             return
         if leaf._hooks:
             for hook in list(leaf._hooks.values()):
-                grads[0] = self.replaced(hook(self.tensor(grads[0])), grads[0])
+                grads[0] = self.replaced(hook, grads[0])
         node = None if leaf._accumulator is None else leaf._accumulator()
         if node is not None and node.prehooks:
             grads = self.before(node.prehooks, grads)
@@ -327,15 +347,17 @@ class _Run:
             return None
         return grad if self.create else grad._array
 
-    def replaced(self, given: Any, before: Any) -> Any:
-        """What a hook returned, or what was there."""
+    def replaced(self, hook: Callable[[Tensor], Any], before: Any) -> Any:
+        """What a tensor's hook returns, or, where that is None, the gradient that it was called with."""
+        given = hook(self.tensor(before))
         if given is None:
             return before
         if not isinstance(given, Tensor):
             raise TypeError(f"expected Variable, but hook returned '{type(given).__name__}'")
         shape = before._array.shape if self.create else before.shape
         if given._array.shape != shape:
-            raise RuntimeError(f"hook '{given}' has changed the size of value: expected {list(shape)}, got {list(given._array.shape)}")
+            name = getattr(hook, "__name__", type(hook).__name__)
+            raise RuntimeError(f"hook '{name}' has changed the size of value")
         return self.value(given)
 
     def leaf(self, variable: Tensor, grad: Any) -> None:
@@ -348,8 +370,6 @@ class _Run:
             own = np.empty_like(array) if _is_dense(array) else np.empty(array.shape, array.dtype)
             own[...] = grad
             variable._grad = wrap(own)
-        elif before._requires_grad:
-            variable._grad = wrap(np.asarray(np.add(before._array, grad)))
         else:
             np.add(before._array, grad, out=before._array)
             written(before)
@@ -390,13 +410,13 @@ def _counted(roots: Sequence[Any], wanted: set[Any] | None) -> tuple[dict[Any, i
                         stack.append(target)
     if wanted is None:
         return counts, None
-    needed: set[Any] = set()
+    needed: set[Any] = set()  # what is wanted can be reached from these; it is among them only where more lies behind it
     users: dict[Any, list[Node]] = {}
     for node in order:
         for edge in node.edges:
             if edge is not None:
                 users.setdefault(edge[0], []).append(node)
-    stack = [node for node in wanted if node in counts]
+    stack = [user for target in wanted for user in users.get(target, ())]
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -477,7 +497,14 @@ def run_backward(
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
-        _quietly(run.run, roots)
+        if is_compiling():  # captured code is quiet, and nobody asks what is running
+            run.run(roots)
+        else:
+            _running.runs = (*_running.runs, run)
+            try:
+                _quietly(run.run, roots)
+            finally:
+                _running.runs = _running.runs[:-1]
     finally:
         mode.grad = before
     results: list[Tensor | None] = []
@@ -489,6 +516,25 @@ def run_backward(
             target._grad = value if target._grad is None else apply(primitive("add"), target._grad, value)
         results.append(None if grad is None else run.tensor(grad))
     return results
+
+
+class _Running(threading.local):
+    runs: tuple[_Run, ...] = ()
+
+
+_running = _Running()
+
+
+def will_run(targets: Sequence[Any]) -> tuple[int, list[bool]]:
+    """A number of the backward that this thread is in, and whether gradients come there to each of some nodes and leaves."""
+    if not _running.runs:
+        raise RuntimeError("expected the current autograd engine to be running a backward")
+    run = _running.runs[-1]
+    return id(run), [
+        target in run.counts
+        and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
+        for target in targets
+    ]
 
 
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:
@@ -539,8 +585,8 @@ def grad(
         found = run_backward(outs, grad_outputs, keep, create_graph, ins, False)
     if not (allow_unused or materialize_grads) and any(g is None for g in found):
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
-            "desired behavior."
+            f"The differentiated Tensor at index {found.index(None)} appears to not have been used in the graph. Set allow_unused=True "
+            "if this is the desired behavior."
         )
     if materialize_grads:
         found = [wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(found, ins)]
@@ -566,4 +612,4 @@ def _tensor_backward(
 
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
-__all__ = ["Hooks", "TensorTerm", "backward", "dtypes", "grad", "pull_tensors", "run_backward"]
+__all__ = ["Hooks", "TensorTerm", "backward", "dtypes", "grad", "pull_tensors", "run_backward", "will_run"]
