@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import autograd as autograd
+from dynagraph.torch import nn as nn
 from dynagraph.torch.core import dtypes as _dtypes
 from dynagraph.torch.core.devices import device as device
 from dynagraph.torch.core.devices import get_default_device as get_default_device
