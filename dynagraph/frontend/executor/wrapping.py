@@ -453,6 +453,9 @@ def function(ex: CaptureState, obj: types.FunctionType, source: Source) -> Funct
     """A function of the user's.  One of a namespace is guarded by identity, others by what they are made of: a lambda that is
     made anew at each call is the same program."""
     code = obj.__code__
+    if is_own(obj.__globals__) and not source.is_trusted:
+        ex.guards.require(Is(source, obj, called=f"the function {obj.__qualname__}"))
+        source = Trusted(obj, obj.__qualname__)
     stays = isinstance(source, (DictEntry, Known, CellSource))
     if stays:
         ex.guards.require(Is(source, obj, called=f"the function {obj.__qualname__}"))

@@ -194,7 +194,7 @@ def own_attribute(frame: Frame, value: Instance, name: str, in_slot: bool) -> Va
     found = _in_slot(obj, in_mro(value.kind, name)) if in_slot else namespace(obj).get(name, MISSING)
     if found is not MISSING:
         if name in getattr(value.kind, "__dynagraph_counters__", ()):
-            return Count(Attribute(value.source, name))
+            return Count(Attribute(value.source, name), found)
         return frame.ex.wrap(found, Attribute(value.source, name))
     if in_slot:
         frame.ex.guards.require(EmptySlot(value.source, in_mro(value.kind, name)))

@@ -263,6 +263,7 @@ class Count:
     """What a counter of the caller's held when the call began, and what was added since (counters.py)."""
 
     counter: Source
+    held: int
     added: int = 0
 
 

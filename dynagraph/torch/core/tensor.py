@@ -61,11 +61,10 @@ class Tensor(metaclass=_TensorMeta):
     tensor([2., 4.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad")
+    __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad", "_storage")
     __dynagraph_by_identity__ = True  # captured code may have it as a key without depending on which tensor it is
 
     # what few tensors have stands in their `__dict__`; these are what the others have
-    _storage: Storage | None = None
     _grad: Tensor | None = None
     _output_nr = 0
     _hooks: Hooks | None = None
@@ -140,7 +139,7 @@ class Tensor(metaclass=_TensorMeta):
 
     def _renew(self) -> None:
         """A view whose memory was written to since: its value now comes from its base."""
-        base, version = self._base, self._storage.version  # type: ignore[union-attr]
+        base, version = self._base, self._storage.version
         if self._attr_version == version or not (base._requires_grad or base._grad_fn is not None):
             return
         if self._view_kind == "multi" and mode.grad:
@@ -201,7 +200,7 @@ class Tensor(metaclass=_TensorMeta):
     def _version(self) -> int:
         if self._inference:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return 0 if self._storage is None else self._storage.version
+        return self._storage.version
 
     def detach(self) -> Tensor:
         """The same memory, without history."""
@@ -279,6 +278,7 @@ def wrap(array: Any) -> Tensor:
     """A tensor of an array, without history."""
     made = _new(Tensor)
     made._array = array
+    made._storage = Storage(array)
     made._base = made._grad_fn = None
     made._requires_grad = False
     return made
@@ -287,7 +287,8 @@ def wrap(array: Any) -> Tensor:
 def made(array: Any) -> Tensor:
     """As `wrap`, of what NumPy gave, which may be a scalar; an inference tensor in inference mode."""
     tensor = _new(Tensor)
-    tensor._array = array if type(array) is _ndarray else _as_array(array)
+    tensor._array = array = array if type(array) is _ndarray else _as_array(array)
+    tensor._storage = Storage(array)
     tensor._base = tensor._grad_fn = None
     tensor._requires_grad = False
     if mode.inference:
@@ -301,10 +302,7 @@ def _as_array(value: Any) -> Any:
 
 def storage_of(tensor: Tensor) -> Storage:
     """The memory that a tensor lies in."""
-    storage = tensor._storage
-    if storage is None:
-        storage = tensor._storage = Storage(tensor._array)
-    return storage
+    return tensor._storage
 
 
 # -- recording --------------------------------------------------------------------------------------------------------
@@ -418,8 +416,7 @@ def _entry(operand: Any, out: Any, hooks: Any) -> Any:
         )
     if hooks:
         return Packed(operand, hooks[-1], None, 0)
-    storage = operand._storage
-    return operand, 0 if storage is None else storage.version
+    return operand, operand._storage.version
 
 
 class Packed:
@@ -461,7 +458,7 @@ def _checked(node: Node, entry: Any) -> Any:
     if len(entry) == 2:
         tensor, version = entry
         storage = tensor._storage
-        if storage is not None and storage.version != version:
+        if storage.version != version:
             origin = tensor._grad_fn
             raise changed(_described(tensor._array, origin, tensor._output_nr), node, storage.version, version)
         return tensor._array
@@ -603,7 +600,7 @@ def check_write(x: Tensor, overlap: bool = True) -> None:
     if overlap:
         array = x._array
         for n, s in zip(array.shape, array.strides):
-            if s == 0 and n > 1:
+            if s == 0 and n > 1 and array.size:
                 raise RuntimeError(
                     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
                     "clone() the tensor before performing the operation."
@@ -657,10 +654,7 @@ def check_cast(source: dtype, target: dtype) -> None:
 
 def written(x: Tensor) -> None:
     """Count a write."""
-    storage = x._storage
-    if storage is None:
-        storage = storage_of(x)
-    storage.version += 1
+    x._storage.version += 1
 
 
 def _rebase(x: Tensor, result: Tensor) -> None:

@@ -21,7 +21,19 @@ from dynagraph.torch.functions.pointwise import COPY
 
 
 def _view(x: Any, shape: tuple[int, ...]) -> Any:
-    return np.reshape(x, shape, copy=False)
+    """RuntimeError where it would need a copy."""
+    made = np.reshape(x, shape)
+    if not shares(made, x):
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead."
+        )
+    return made
+
+
+def shares(made: Any, of: Any) -> bool:
+    """Whether an array that NumPy made of another, a view where it can, is a view."""
+    return of.flags.c_contiguous or not of.size or np.may_share_memory(made, of)
 
 
 def _transpose_back(d: Any, g: Any) -> Any:
@@ -93,14 +105,14 @@ define(
 )
 
 
-def _diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     found = np.diagonal(x, offset, dim1, dim2)
     if isinstance(found, np.ndarray) and not found.flags.writeable and x.flags.writeable:
         found.flags.writeable = True
     return found
 
 
-def _put_diagonal(g: Any, base: Any, offset: int, dim1: int, dim2: int) -> Any:
+def _put_diagonal(g: Any, base: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     made = np.zeros(base, g.dtype)
     _diagonal(made, offset, dim1, dim2)[...] = g
     return made
@@ -358,13 +370,7 @@ def view_(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
         return _view_dtype(self, dtype or shape[0])
     sizes = _inferred(sizes_of(shape, "view"), self._array.size)
-    try:
-        return view(VIEW, self, shape=sizes)
-    except ValueError:
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
-            "subspaces). Use .reshape(...) instead."
-        ) from None
+    return view(VIEW, self, shape=sizes)
 
 
 def _view_dtype(x: Tensor, target: DType) -> Tensor:
@@ -395,11 +401,8 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     """In another shape: a view where the memory allows one, otherwise a copy."""
     x = check_tensor(input, "reshape", "input")
     sizes = _inferred(sizes_of(shape, "reshape"), x._array.size)
-    try:
-        array = np.reshape(x._array, sizes, copy=False)
-    except ValueError:
-        return apply(RESHAPE, x, shape=sizes)
-    return as_view(VIEW, x, array, {"shape": sizes})
+    array = np.reshape(x._array, sizes)
+    return as_view(VIEW, x, array, {"shape": sizes}) if shares(array, x._array) else apply(RESHAPE, x, shape=sizes)
 
 
 @function(namespace="")
