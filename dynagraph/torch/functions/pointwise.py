@@ -1113,7 +1113,13 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-trunc, cos, sin, lt = (NAMESPACES["torch"][n].__wrapped__ for n in ("trunc", "cos", "sin", "lt"))
+exp, log, sqrt, rsqrt, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
+    NAMESPACES["torch"][n].__wrapped__ if hasattr(NAMESPACES["torch"][n], "__wrapped__") else NAMESPACES["torch"][n]
+    for n in (
+        "exp", "log", "sqrt", "rsqrt", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
+        "minimum", "isnan", "isfinite",
+    )
+)  # fmt: skip
 
 
 def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> Callable[..., Any]:
