@@ -75,14 +75,19 @@ from dynagraph.torch.core.layouts import strided as strided
 from dynagraph.torch.core.tensor import Tensor as Tensor
 from dynagraph.torch.functions import (
     conversion,
+    counting,
     creation,
+    diagonals,
     indexing,
+    masks,
     pointwise,
     printing,
     products,
     reductions,
+    selection,
     settings,
     shapes,
+    sorting,
     statistics,
 )
 from dynagraph.torch.functions import random as _random
@@ -107,6 +112,7 @@ for _dtype in _dtypes.ALL:
     if _dtype.other_name:
         globals()[_dtype.other_name] = _dtype
 del conversion, creation, indexing, pointwise, printing, products, reductions, settings, shapes, statistics
+del counting, diagonals, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
 __getattr__ = _getattr_of(__name__)
