@@ -494,7 +494,8 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
         return entry[0]
     else:
         found = wrap(_checked(node, entry))
-        found._storage = entry[1]
+        if entry[1] is not None:  # a number has a storage of its own
+            found._storage = entry[1]
     if output is not None:
         again = wrap(found._array)
         again._storage = found._storage
