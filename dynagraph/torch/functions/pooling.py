@@ -77,12 +77,14 @@ def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Si
 
 def _full(where: Any, shape: Sizes) -> Any:
     """Places for all images, in memory of their own."""
-    return np.array(np.broadcast_to(where, shape)) if where.shape != shape or where.base is not None else where
+    if where.shape != shape or where.base is not None:
+        return np.array(np.broadcast_to(where, shape), order="C")
+    return np.ascontiguousarray(where)
 
 
 def _owned(values: Any, x: Any) -> Any:
     """A copy where a window of one element has left a view."""
-    return np.array(values) if np.may_share_memory(values, x) else np.ascontiguousarray(values)
+    return np.array(values, order="C") if np.may_share_memory(values, x) else np.ascontiguousarray(values)
 
 
 def _adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
