@@ -11,11 +11,13 @@ import numpy as np
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.generator import Generator, generator_of
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.layouts import strided
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import NAMESPACES, check_broadcast, check_tensor, function, sizes_of, store_out
 from dynagraph.torch.functions.creation import finish
+from dynagraph.torch.functions.pointwise import dense_copy
 from dynagraph.torch.functions.shapes import contiguous_format, preserve_format
 
 _DOUBLE = np.dtype(np.float64)
@@ -41,12 +43,12 @@ def _floating_only(dtype: np.dtype, what: str) -> None:
         raise NotImplementedError(f"\"{what}\" not implemented for '{dtypes.scalar_name(dtypes.of_numpy(dtype))}'")
 
 
-def _uniform(generator: Generator, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _uniform(generator: Generator, shape: tuple[int, ...], dtype: np.dtype, low: float = 0.0, high: float = 1.0) -> Any:
     if dtype.kind == "c":
-        parts = generator.uniform((*shape, 2), np.dtype(f"f{dtype.itemsize // 2}"))
+        parts = generator.uniform((*shape, 2), np.dtype(f"f{dtype.itemsize // 2}"), low, high)
         return parts.view(dtype).reshape(shape)
     _floating_only(dtype, "check_uniform_bounds")
-    return generator.uniform(shape, dtype)
+    return generator.uniform(shape, dtype, low, high)
 
 
 def _normal(generator: Generator, shape: tuple[int, ...], dtype: np.dtype, mean: Any = 0.0, std: Any = 1.0) -> Any:
@@ -127,6 +129,8 @@ def _fresh(
                 f"dtype {dtype} does not match dtype of out parameter ({out.dtype})"
             )
         store_out(out, made(draw(generator_for(generator, out.device), shape, out._array.dtype)))
+        if requires_grad:
+            out.requires_grad = True
         return out
     numpy_dtype, where = _options(who, dtype, layout, device, default)
     return finish(draw(generator_for(generator, where), shape, numpy_dtype), where, requires_grad)
@@ -147,6 +151,8 @@ def _sized(name: str, draw: Draw) -> None:
     def public(*args: Any, **kwargs: Any) -> Tensor:
         if "size" in kwargs:
             args = (kwargs.pop("size"),)
+        if not args:
+            raise TypeError(f"{name}() received an invalid combination of arguments - got (), but expected a size")
         return compute(*args, **kwargs)
 
     public.__name__ = public.__qualname__ = name
@@ -199,14 +205,16 @@ def randperm(
 def _like(name: str, draw: Callable[..., Any], arguments: tuple[str, ...] = ()) -> None:
     def compute(
         input: Tensor, *numbers: Any, dtype: DType | None = None, layout: Any = None, device: Any = None,
-        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = preserve_format, generator: Generator | None = None, **named: Any,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = preserve_format,
+        generator: Generator | None = None, **named: Any,
     ) -> Tensor:  # fmt: skip
         x = check_tensor(input, name, "input")
         numpy_dtype, where = _options(name, dtype, layout, x.device if device is None else device, x.dtype)
         given = dict(zip(arguments, numbers)) | named
         if len(numbers) > len(arguments) or given.keys() - set(arguments):
             raise TypeError(f"{name}() received an invalid combination of arguments")
-        target = np.empty_like(x._array, dtype=numpy_dtype, order="C" if memory_format is contiguous_format else "K")
+        model = dense_copy(x._array) if 0 in x._array.strides else x._array
+        target = np.empty_like(model, dtype=numpy_dtype, order="C" if memory_format is contiguous_format else "K")
         result = finish(target, where)
         if memory_format not in (contiguous_format, preserve_format):
             result = result.contiguous(memory_format=memory_format)
@@ -249,6 +257,13 @@ def _none(d: Any, g: Any) -> None:
     return None
 
 
+def _underivable(name: str) -> Callable[[Any, Any], Any]:
+    def refuse(d: Any, g: Any) -> Any:
+        raise RuntimeError(f"derivative for aten::{name} is not implemented")
+
+    return refuse
+
+
 def _drawn(name: str, backward: str) -> Primitive:
     """The primitive of drawing: its first operand becomes the second, and has no gradient."""
     return define(name, lambda x, drawn: drawn, (_zeros, _none), ("", ""), backward=backward)
@@ -284,7 +299,8 @@ def _name(dtype: np.dtype) -> str:
 
 
 def _check_uniform(dtype: np.dtype, low: float, high: float) -> None:
-    _floating_only(dtype, "check_uniform_bounds")
+    if dtype.kind != "c":
+        _floating_only(dtype, "check_uniform_bounds")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
     largest = dtypes.finfo(dtypes.of_numpy(dtype)).max
@@ -360,7 +376,7 @@ def _geometric(g: Generator, shape: Any, dtype: np.dtype, _: bool, p: float) -> 
 
 
 _filling("uniform", "UniformBackward0", (("from", 0.0), ("to", 1.0)), _check_uniform,
-         lambda g, shape, dtype, _, low, high: g.uniform(shape, dtype, float(low), float(high)))  # fmt: skip
+         lambda g, shape, dtype, _, low, high: _uniform(g, shape, dtype, float(low), float(high)))  # fmt: skip
 _filling("normal", "NormalBackward0", (("mean", 0.0), ("std", 1.0)), _check_normal, _one_normal)
 _filling("exponential", "ExponentialBackward0", (("lambd", 1.0),), _check_exponential,
          lambda g, shape, dtype, _, rate: exponential(g, shape, dtype, float(rate)))  # fmt: skip
@@ -392,13 +408,19 @@ _filling("random", "RandomBackward0", (("from", None), ("to", _ONE)), _check_int
 # -- by probabilities -------------------------------------------------------------------------------------------------
 
 BERNOULLI = _drawn("bernoulli", "BernoulliBackward0")
+BERNOULLI_OF = define(
+    "bernoulli_of", lambda x, drawn: drawn, (_underivable("bernoulli"), _none), ("", ""), backward="NotImplemented"
+)
 BERNOULLI_FILL = _drawn("bernoulli_fill", "BernoulliBackward1")
 POISSON = _drawn("poisson", "PoissonBackward0")
 _NOTHING = ("", "", "")
 NORMAL = define(
     "normal_of_tensors", lambda mean, std, drawn: drawn, (_zeros, _zeros, _none), _NOTHING, backward="NormalBackward3"
 )
-BINOMIAL = define("binomial", lambda count, p, drawn: drawn, (_none, _zeros, _none), _NOTHING, backward="BinomialBackward0")
+BINOMIAL = define(
+    "binomial", lambda count, p, drawn: drawn, (_underivable("binomial"), _underivable("binomial"), _none), _NOTHING,
+    backward="NotImplemented",
+)  # fmt: skip
 
 
 def _check_probability(p: Any) -> None:
@@ -424,12 +446,11 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = Non
     else:
         _check_probability(p)
         drawn = source.mask(x._array.shape, float(p))
-    values = np.empty_like(x._array)
-    values[...] = drawn
+    values = np.asarray(drawn).astype(x._array.dtype)
     if out is not None:
         store_out(out, made(values))
         return out
-    return apply(BERNOULLI, x, wrap(values))
+    return apply(BERNOULLI if p is None else BERNOULLI_OF, x, wrap(values))
 
 
 def _bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
@@ -462,8 +483,8 @@ def normal(
         first, spread = mean, std
         _check_normal(_DOUBLE, 0.0, spread)
         return _fresh(
-            "normal", sizes_of((size,), "normal"), lambda g, shape, dtype: _normal(g, shape, dtype, first, spread), generator=generator,
-            out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+            "normal", sizes_of((size,), "normal"), lambda g, shape, dtype: _normal(g, shape, dtype, first, spread),
+            generator=generator, out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
         )  # fmt: skip
     if size is not None or dtype is not None or device is not None:
         raise TypeError("normal() received an invalid combination of arguments: with tensors there is no size, dtype or device")
@@ -488,6 +509,8 @@ def normal(
     if out is not None:
         store_out(out, made(drawn))
         return out
+    if kind.kind == "c" and mode.grad and any(isinstance(t, Tensor) and t.requires_grad for t in (mean, std)):
+        raise RuntimeError("normal does not support automatic differentiation for outputs with complex dtype.")
     tensors = [t if isinstance(t, Tensor) else wrap(np.zeros((), kind)) for t in (mean, std)]
     return apply(NORMAL, *tensors, wrap(drawn))
 
