@@ -145,6 +145,12 @@ def compiled_with_cxx11_abi() -> bool:
     return True
 
 
+@function(method=False)
+def _assert(condition: Any, message: str) -> None:
+    """An assertion that is a call: AssertionError where a condition does not hold."""
+    assert condition, message
+
+
 # -- names and types --------------------------------------------------------------------------------------------------
 
 
