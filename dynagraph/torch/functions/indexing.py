@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast
@@ -110,7 +111,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
             places.append(wrap(np.zeros(1 if item else 0, np.int64)))
             dim += 1
         elif isinstance(item, (int, np.integer)) or (
-            isinstance(item, Tensor) and not item._array.ndim and item._array.dtype.kind in "iu"
+            isinstance(item, Tensor) and not item._array.ndim and item._array.dtype.kind in "iu" and type(item._array) is not BatchedArray
         ):
             x = _selected(x, dim, int(item))
         elif isinstance(item, Tensor):
