@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import autograd as autograd
+from dynagraph.torch import fft as fft
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
 from dynagraph.torch import random as random
