@@ -392,9 +392,9 @@ def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) 
     hooks = saved_hooks()
     saved: list[Any] = [None] * len(operands)
     for letter in reads:
-        if letter == "*":  # every operand
-            for k, operand in enumerate(operands):
-                saved[k] = _entry(operand, outs[0], hooks)
+        if letter in "*12":  # every operand; those from a number on
+            for k in range(0 if letter == "*" else int(letter), len(operands)):
+                saved[k] = _entry(operands[k], outs[0], hooks)
         elif letter in "opq":
             k = "opq".index(letter)
             if node.saved_out is None:

@@ -10,8 +10,9 @@ from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, storage_of, write
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, write
 from dynagraph.torch.functions.common import NAMESPACES, cast, function
+from dynagraph.torch.functions.pointwise import constant
 from dynagraph.torch.functions.shapes import clone, contiguous, expand, memory_format, preserve_format
 
 
@@ -146,8 +147,6 @@ def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bo
 
 
 Tensor.__array_wrap__ = _array_wrap  # type: ignore[attr-defined]
-Tensor.__dlpack__ = lambda self, **kwargs: numpy(self.detach()).__dlpack__(**kwargs)  # type: ignore[attr-defined]
-Tensor.__dlpack_device__ = lambda self: self._array.__dlpack_device__()  # type: ignore[attr-defined]
 
 
 @function(namespace="")
@@ -218,26 +217,9 @@ def _format(self: Tensor, spec: str) -> str:
     return object.__format__(self, spec)
 
 
-def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    if self.grad_fn is not None:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
-            "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
-            "https://github.com/pytorch/pytorch/pull/103001"
-        )
-    copy = clone(self.detach())
-    if type(self) is not Tensor:
-        copy = copy.as_subclass(type(self))  # type: ignore[attr-defined]
-    copy._requires_grad = self._requires_grad
-    if self._grad is not None:
-        copy._grad = clone(self._grad.detach())
-    memo[id(self)] = copy
-    return copy
-
-
 for _name, _method in (
     ("__bool__", _bool), ("__index__", _index), ("__len__", _length), ("__iter__", _iterate), ("__contains__", _contains),
-    ("__format__", _format), ("__deepcopy__", _deepcopy),
+    ("__format__", _format),
 ):  # fmt: skip
     setattr(Tensor, _name, _method)
 
@@ -303,36 +285,17 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 Tensor.is_pinned = lambda self, device=None: False  # type: ignore[attr-defined]
 
 
-def _share_memory(self: Tensor) -> Tensor:
-    """In memory that other processes may have: moved there with the first call."""
-    import mmap
-
-    storage = storage_of(self)
-    if not storage.is_shared:
-        flat = storage.flat(self._array.dtype)
-        shared = np.frombuffer(mmap.mmap(-1, max(flat.nbytes, 1)), self._array.dtype, flat.size)
-        shared[:] = flat
-        start = self.storage_offset()  # type: ignore[attr-defined]
-        strides = tuple(s // self._array.itemsize for s in self._array.strides)
-        storage.array, storage.is_shared = shared, True
-        self._array = storage.at(shared.dtype, self._array.shape, strides, start)
-    return self
-
-
-Tensor.share_memory_ = _share_memory  # type: ignore[attr-defined]
-Tensor.is_shared = lambda self: storage_of(self).is_shared  # type: ignore[attr-defined]
-
 # -- writes of whole tensors ------------------------------------------------------------------------------------------
 
 COPY_ = define(
     "overwrite",
     lambda x, values: np.broadcast_to(values, x.shape).astype(x.dtype),
-    (lambda d, g: None, lambda d, g: g),
+    (constant, lambda d, g: g),
     ("", ""),
     backward="CopyBackwards",
 )
 FILL_ = define("fill", COPY_.forward, COPY_.vjps, ("", ""), backward="FillBackward0")
-ZERO_ = define("zero", lambda x: np.zeros_like(x), (lambda d, g: None,), ("",), backward="ZeroBackward0")
+ZERO_ = define("zero", lambda x: np.zeros_like(x), (constant,), ("",), backward="ZeroBackward0")
 
 
 @function(namespace="")
@@ -378,14 +341,6 @@ def zero_(self: Tensor) -> Tensor:
     """Store zeros."""
     check_write(self, overlap=False)
     return write(self, apply(ZERO_, operand_of_write(self, ())))
-
-
-@function(namespace="")
-def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
-    """Become a view of another tensor's memory."""
-    other = NAMESPACES["torch"]["empty"](0, dtype=self.dtype) if source is None else source
-    self._array, self._storage = other._array, storage_of(other)
-    return self
 
 
 __all__ = ["to_device"]

@@ -365,10 +365,42 @@ def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
 
 
 
+def empty_in_order(shape: tuple[int, ...], dtype: np.dtype, *strides: tuple[int, ...]) -> Any:
+    """Memory for a result of operands with these strides, in the order in which PyTorch goes through them.
+
+    Of two dimensions the one with the smaller stride in the first operand that has both moves faster; dimensions that no operand
+    tells apart stand in order.
+    """
+    order = list(range(len(shape) - 1, -1, -1))  # the fastest first
+    for k in range(1, len(order)):
+        at = k
+        for j in range(k - 1, -1, -1):
+            comparison = _compared(shape, strides, order[j], order[at])
+            if comparison < 0:
+                break
+            if comparison > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+    slowest_first = order[::-1]
+    memory = np.empty([shape[k] for k in slowest_first], dtype)
+    return memory.transpose([slowest_first.index(k) for k in range(len(shape))])
+
+
+def _compared(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], a: int, b: int) -> int:
+    """More than zero where dimension `a` should move slower than `b`."""
+    for own in strides:
+        if own[a] and own[b]:
+            if own[a] != own[b]:
+                return own[a] - own[b]
+            if shape[a] > shape[b]:
+                return 1
+    return 0
+
+
 def dense_like(x: Any) -> Any:
     """Memory in the order of the original's, without its gaps; what is repeated in memory is put in order."""
     if 0 in x.strides and x.size and isinstance(x, np.ndarray):
-        return np.nditer([x, None], [], [["readonly"], ["writeonly", "allocate"]], order="K").operands[1]
+        return empty_in_order(x.shape, x.dtype, x.strides)
     return np.empty_like(x)
 
 

@@ -35,7 +35,12 @@ def _wide(x: Any) -> Any:
 
 def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Halves are accumulated as float32 and rounded once."""
-    return lambda x, axis, keepdims: _narrow(compute(_wide(x), axis=axis, keepdims=keepdims), x.dtype)
+
+    def forward(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        wide = _wide(x)
+        return _narrow(compute(wide, axis=axis, keepdims=keepdims, dtype=wide.dtype), x.dtype)
+
+    return forward
 
 
 def _narrow(result: Any, given: np.dtype) -> Any:
@@ -89,7 +94,7 @@ def _moment(function: Any) -> Callable[..., Any]:
 
 SUM = define(
     "sum",
-    lambda x, axis, keepdims: _narrow(np.add.reduce(_wide(x), axis=axis, keepdims=keepdims), x.dtype),
+    _reducing(np.add.reduce),
     (lambda d, g: spread(d, g),),
     ("",),
     backward="SumBackward1",
