@@ -11,6 +11,8 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     activations,
     convolution,
     linear,
+    losses,
+    margin_losses,
     normalization,
     padding,
     pooling,
