@@ -10,10 +10,10 @@ from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, write
-from dynagraph.torch.functions.common import NAMESPACES, cast, function
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write, written
+from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_broadcast, function
 from dynagraph.torch.functions.pointwise import constant
-from dynagraph.torch.functions.shapes import clone, contiguous, expand, memory_format, preserve_format
+from dynagraph.torch.functions.shapes import clone, contiguous, memory_format, preserve_format
 
 
 def _moved(array: Any, where: devices.device) -> Any:
@@ -168,8 +168,13 @@ def tolist(self: Tensor) -> Any:
 def _number(kind: type) -> Any:
     def convert(self: Tensor) -> Any:
         if self._array.size != 1:
-            raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
-        return kind(item(self))
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        value = item(self)
+        if isinstance(value, complex) and kind is not complex:
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to type {'double' if kind is float else 'int64_t'} without overflow")
+            value = value.real
+        return kind(value)
 
     return convert
 
@@ -212,7 +217,7 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    if not self._array.ndim and spec:
+    if not self._array.ndim:
         return format(item(self), spec)
     return object.__format__(self, spec)
 
@@ -266,7 +271,6 @@ Tensor.is_cuda = property(lambda self: not isinstance(self._array, np.ndarray)) 
 Tensor.is_cpu = property(lambda self: isinstance(self._array, np.ndarray))  # type: ignore[attr-defined]
 for _name in ("is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_mps", "is_sparse_csr", "is_nested", "is_xla", "is_xpu", "is_ipu"):
     setattr(Tensor, _name, property(lambda self: False))
-Tensor.names = property(lambda self: (None,) * self._array.ndim)  # type: ignore[attr-defined]
 
 
 @function(namespace="")
@@ -301,6 +305,8 @@ ZERO_ = define("zero", lambda x: np.zeros_like(x), (constant,), ("",), backward=
 @function(namespace="")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Store another tensor's elements here, broadcast and cast."""
+    if isinstance(src, NUMBERS):
+        src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
     check_write(self)
@@ -309,8 +315,32 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     try:
         return write(self, apply(COPY_, x, values))
     except ValueError:
-        expand(src, self._array.shape)
-        raise
+        check_broadcast(self, src)
+        raise RuntimeError(
+            f"output with shape {list(self._array.shape)} doesn't match the broadcast shape "
+            f"{list(np.broadcast_shapes(self._array.shape, src._array.shape))}"
+        ) from None
+
+
+@function(namespace="")
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Store ``callable(element)`` in place of each element: one after the other, slowly."""
+    return _from_numbers(self, [callable(v) for v in self._array.reshape(-1).tolist()])
+
+
+@function(namespace="")
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
+    """Store ``callable(element, element of the other)`` in place of each element: one after the other, slowly."""
+    other = np.broadcast_to(tensor._array, self._array.shape)
+    return _from_numbers(self, [callable(a, b) for a, b in zip(self._array.reshape(-1).tolist(), other.reshape(-1).tolist())])
+
+
+def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
+    if x.requires_grad:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
+    x._array[...] = np.array(numbers).astype(x._array.dtype).reshape(x._array.shape)
+    written(x)
+    return x
 
 
 @function(namespace="")

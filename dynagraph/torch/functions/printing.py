@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import function
 
@@ -131,7 +132,7 @@ def _numbers(array: np.ndarray, indent: int) -> str:
 
 
 def text_of(self: Tensor) -> str:
-    prefix = "tensor("
+    prefix = "tensor(" if type(self) in (Tensor, Parameter) else f"{type(self).__name__}("
     indent = len(prefix)
     array = self._array if isinstance(self._array, np.ndarray) else self._array.get()
     suffixes: list[str] = []
