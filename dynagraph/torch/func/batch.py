@@ -15,7 +15,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.spreading import BATCH_IN, BATCH_OUT, spread
 from dynagraph.torch.core.tensor import Tensor, apply, storage_of, wrap
 from dynagraph.torch.functions.shapes import cat
-from dynagraph.torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_map, tree_unflatten
+from dynagraph.torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -28,7 +28,7 @@ def running_levels() -> dict[int, int]:
     return {level.number: level.size for level in running.levels}
 
 
-class _Entered:
+class entered:
     """A context in which a level is running."""
 
     def __init__(self, size: int, randomness: str):
@@ -159,7 +159,7 @@ def run_batched(
     func: Callable[..., Any], leaves: list[Any], dims: list[Any], spec: Any, size: int, out_dims: Any, randomness: str, kwargs: Any
 ) -> Any:
     """Apply a function to all examples."""
-    with _Entered(size, randomness) as level:
+    with entered(size, randomness) as level:
         args = [leaf if dim is None else into(leaf, level, dim) for leaf, dim in zip(leaves, dims)]
         results = func(*tree_unflatten(args, spec), **kwargs)
         return _outputs(results, out_dims, level, size, func)
@@ -258,12 +258,6 @@ def spread_over_running(x: Tensor) -> Tensor:
     return spread(x, levels) if levels else x
 
 
-def batched_rows(run: Callable[[Any], Any], grads: Any) -> Any:
-    """``run(grads)`` for each row of gradients, at once."""
-    return vmap(run)(grads)
-
-
 __all__ = [
-    "RANDOMNESS", "Level", "VmapInfo", "batched_rows", "flat_in_dims", "into", "out_of", "run_batched", "running_levels",
-    "spread_over_running", "tree_map", "vmap",
+    "RANDOMNESS", "VmapInfo", "entered", "flat_in_dims", "into", "out_of", "run_batched", "running_levels", "spread_over_running", "vmap",
 ]  # fmt: skip
