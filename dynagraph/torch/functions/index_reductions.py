@@ -61,7 +61,7 @@ class _Along:
     def read(self, x: Any) -> Any:
         if self.rows:
             return x.call("index_select", self.index, dim=self.dim)
-        return x.call("gather_elements", self.index, dim=self.dim)
+        return x.call("gather_along", self.index, dim=self.dim)
 
     def used(self, src: Any) -> Any:
         """What of the source is read."""

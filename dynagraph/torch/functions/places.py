@@ -100,10 +100,10 @@ def nothing(d: Any, g: Any) -> None:
 
 
 GATHER = define(
-    "gather_elements", elements_at,
-    (lambda d, g: g.call("add_elements", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""), backward="GatherBackward0",
+    "gather_along", elements_at,
+    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""), backward="GatherBackward0",
 )  # fmt: skip
-define("add_elements", elements_added, (lambda d, g: g.call("gather_elements", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
+define("scatter_add_zeros", elements_added, (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
 
 
 def check_complex_gradient(who: str, x: Tensor, *others: Tensor) -> None:

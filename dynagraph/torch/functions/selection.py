@@ -32,7 +32,7 @@ from dynagraph.torch.functions.pointwise import COPY
 
 def _gathered(g: Any, d: Any, index: Any) -> Any:
     """The gradient by what was scattered: what stands at its places; zeros for what was not used."""
-    found = g.call("gather_elements", index, dim=d.attrs["dim"])
+    found = g.call("gather_along", index, dim=d.attrs["dim"])
     shape = d.y.shape
     if found.shape == shape:
         return found
