@@ -175,6 +175,7 @@ from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lam
 _MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
 ADD = from_row("add", ("", ""), "AddBackward0")
 SUB = from_row("subtract", ("", ""), "SubBackward0")
+RSUB = define("rsub", lambda x, y: np.subtract(y, x), (lambda d, g: -g, lambda d, g: g), ("", ""), backward="RsubBackward1")
 MUL = from_row("multiply", ("y", "x"), "MulBackward0")
 DIV = from_row("divide", ("y", "xy"), "DivBackward0", vjps=(
     lambda d, g: g / d.y.conj,
@@ -656,6 +657,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
                 f"Subtraction, the `-` operator, with {'two bool tensors' if both else 'a bool tensor'} is not supported. "
                 f"{'Use the `^` or `logical_xor()` operator instead.' if both else 'If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.'}"  # noqa: E501
             )
+    if not isinstance(input, Tensor):
+        return _two(RSUB, "sub", other, input)
     return _two(SUB, "sub", input, other)
 
 
@@ -1152,10 +1155,10 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-exp, log, sqrt, rsqrt, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
+exp, log, sqrt, rsqrt, reciprocal, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
     NAMESPACES["torch"][n].__wrapped__ if hasattr(NAMESPACES["torch"][n], "__wrapped__") else NAMESPACES["torch"][n]
     for n in (
-        "exp", "log", "sqrt", "rsqrt", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
+        "exp", "log", "sqrt", "rsqrt", "reciprocal", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
         "minimum", "isnan", "isfinite",
     )
 )  # fmt: skip
@@ -1189,6 +1192,11 @@ def _plain(compute: Callable[..., Any]) -> Callable[..., Any]:
     return binary
 
 
+def _number_over(x: Tensor, number: Any) -> Tensor:
+    """``number / x``, as PyTorch computes it."""
+    return mul(reciprocal(x), number)
+
+
 def _reversed(compute: Callable[..., Any]) -> Callable[..., Any]:
     def binary(self: Tensor, other: Any) -> Any:
         return compute(other, self) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
@@ -1214,6 +1222,7 @@ for _name, _compute in (
     ("add", add), ("sub", sub), ("mul", mul), ("truediv", div), ("floordiv", floor_divide), ("mod", remainder), ("pow", pow),
 ):  # fmt: skip
     setattr(Tensor, f"__r{_name}__", _reversed(_compute))
+Tensor.__rtruediv__ = _plain(_number_over)  # type: ignore[attr-defined]
 for _name, _changing_name in (
     ("add", "add_"), ("sub", "sub_"), ("mul", "mul_"), ("truediv", "div_"), ("floordiv", "floor_divide_"), ("mod", "remainder_"),
     ("pow", "pow_"), ("and", "bitwise_and_"), ("or", "bitwise_or_"), ("xor", "bitwise_xor_"), ("lshift", "bitwise_left_shift_"),

@@ -53,8 +53,7 @@ class _Format:
             return
         wide = values.astype(np.float64)
         kept = wide[np.isfinite(wide) & (wide != 0)]
-        if not kept.size:
-            self.width = max([self.width, *(len(self._text(v)) for v in wide.tolist())])
+        if not kept.size:  # as in PyTorch, zeros and what is not finite does not widen the columns
             return
         sizes = np.abs(kept)
         low, high = sizes.min(), sizes.max()
@@ -65,7 +64,7 @@ class _Format:
             self.scientific = bool(high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4)
         if OPTIONS.sci_mode is not None:
             self.scientific = OPTIONS.sci_mode
-        self.width = max(self.width, *(len(self._text(v)) for v in wide.tolist()))
+        self.width = max(self.width, *(len(self._text(v)) for v in kept.tolist()))
 
     def _text(self, value: float) -> str:
         if not math.isfinite(value):
