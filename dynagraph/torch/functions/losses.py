@@ -605,7 +605,7 @@ function("poisson_nll_loss", method=False)(
     )
 )
 function("binary_cross_entropy_with_logits", method=False)(
-    lambda input, target, weight=None, pos_weight=None, reduction=1: binary_cross_entropy_with_logits(
+    lambda input, target, weight=None, pos_weight=None, reduction=0: binary_cross_entropy_with_logits(
         input, target, weight, pos_weight=pos_weight, reduction=mode_of(reduction)
     )
 )

@@ -317,7 +317,7 @@ def _of_torch(name: str, compute: Callable[..., Tensor], parameters: int) -> Non
     def public(*args: Any, **kwargs: Any) -> Tensor:
         if len(args) > parameters:
             args, kwargs["reduction"] = args[:parameters], args[parameters]
-        kwargs["reduction"] = mode_of(kwargs.get("reduction", 1))
+        kwargs["reduction"] = mode_of(kwargs.get("reduction", 0))
         return compute(*args, **kwargs)
 
     public.__name__ = public.__qualname__ = name

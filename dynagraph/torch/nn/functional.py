@@ -10,6 +10,8 @@ from typing import Any
 from dynagraph.torch.functions import (  # noqa: F401  (each module declares its functions)
     activations,
     convolution,
+    dropout,
+    embedding,
     linear,
     losses,
     margin_losses,
