@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import autograd as autograd
+from dynagraph.torch import func as func
 from dynagraph.torch import fft as fft
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
@@ -75,6 +76,7 @@ from dynagraph.torch.core.layouts import sparse_coo as sparse_coo
 from dynagraph.torch.core.layouts import sparse_csr as sparse_csr
 from dynagraph.torch.core.layouts import strided as strided
 from dynagraph.torch.core.tensor import Tensor as Tensor
+from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.functions import (
     conversion,
     counting,

@@ -32,7 +32,7 @@ def stand_for(x: Any) -> Tensor:
     return made
 
 
-def _reaches_others(outputs: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
+def reaches_others(outputs: Sequence[Tensor], own: Sequence[Tensor]) -> bool:
     """Whether outputs come from leaves other than these and the stand-ins of runs that have ended."""
     leaves = {id(x) for x in own if x._grad_fn is None}
     seen: set[int] = set()
@@ -75,7 +75,7 @@ class Run:
     def settle(self) -> None:
         """Find out whether gradients are to be recorded: whether somebody outside can ask for gradients by them."""
         tensors = [x for x in self.outputs if isinstance(x, Tensor)]
-        self.recorded = self.outer and _reaches_others(tensors, self.inputs)
+        self.recorded = self.outer and reaches_others(tensors, self.inputs)
 
     def public(self, tree: Any) -> Any:
         """Results as they are given out: without the history that nobody can ask for."""
@@ -105,4 +105,4 @@ def zeros_for(x: Tensor) -> Tensor:
     return wrap(np.zeros_like(x._array))
 
 
-__all__ = ["Run", "gradients", "stand_for", "zeros_for"]
+__all__ = ["Run", "gradients", "reaches_others", "stand_for", "zeros_for"]
