@@ -7,11 +7,11 @@ import os
 import re
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any
 from urllib.parse import urlparse
 
-from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.missing import getattr_of, refused
 
 try:
     from tqdm.auto import tqdm
@@ -89,21 +89,13 @@ def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, pro
             bar.close()
 
 
-def _refused(name: str, why: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError(f"torch.hub.{name}: {why}")
-
-    refuse.__name__ = refuse.__qualname__ = name
-    return refuse
-
-
-load_state_dict_from_url = _refused(
-    "load_state_dict_from_url",
+load_state_dict_from_url = refused(
+    "torch.hub.load_state_dict_from_url",
     "dynagraph.torch does not read PyTorch's checkpoints (torch.load) yet; download_url_to_file works",
 )
-load = _refused("load", "dynagraph.torch does not run code from model repositories; import the model's own package")
-list = _refused("list", "dynagraph.torch does not run code from model repositories")
-help = _refused("help", "dynagraph.torch does not run code from model repositories")
+load = refused("torch.hub.load", "dynagraph.torch does not run code from model repositories; import the model's own package")
+list = refused("torch.hub.list", "dynagraph.torch does not run code from model repositories")
+help = refused("torch.hub.help", "dynagraph.torch does not run code from model repositories")
 __getattr__ = getattr_of(__name__)
 __all__ = [
     "HASH_REGEX", "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "tqdm",

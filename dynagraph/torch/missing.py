@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 LIST = "docs/torch.md lists which of PyTorch's names there are"
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -27,6 +27,8 @@ def getattr_of(module: str) -> Callable[[str], Any]:
             return importlib.import_module(f"{module}.{name}")
         text = f"dynagraph.torch has no {public}.{name}; {LIST}"
         caller = sys._getframe(1)
+        while caller.f_code.co_name == "__getattr__" and caller.f_back is not None:  # a module's own, which asks this one
+            caller = caller.f_back
         if caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
             raise ImportError(text, name=module)
         raise AttributeError(text, name=name, obj=sys.modules.get(module))
@@ -34,4 +36,15 @@ def getattr_of(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
-__all__ = ["LIST", "getattr_of"]
+def refused(name: str, why: str) -> Callable[..., NoReturn]:
+    """A function of PyTorch's that there cannot be: RuntimeError, which says why."""
+
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"{name}: {why}")
+
+    refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
+    refuse.is_refusal = True  # type: ignore[attr-defined]  (docs/torch.md does not list it as being there)
+    return refuse
+
+
+__all__ = ["LIST", "getattr_of", "refused"]

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
-from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.missing import getattr_of, refused
 
 
 def is_scripting() -> bool:
@@ -88,12 +88,8 @@ class Attribute:
         self.value, self.type = value, type
 
 
-def _refused(what: str) -> Callable[..., NoReturn]:
-    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError(f"torch.jit.{what}: dynagraph.torch has no TorchScript; compile the function with torch.compile instead")
-
-    refuse.__name__ = refuse.__qualname__ = what
-    return refuse
+def _refused(name: str) -> Callable[..., NoReturn]:
+    return refused(f"torch.jit.{name}", "dynagraph.torch has no TorchScript; compile the function with torch.compile instead")
 
 
 trace, trace_module, save, load = _refused("trace"), _refused("trace_module"), _refused("save"), _refused("load")

@@ -5,8 +5,6 @@ Each is written in a module of `dynagraph/torch/functions`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dynagraph.torch.functions import (  # noqa: F401  (each module declares its functions)
     activations,
     convolution,
@@ -21,11 +19,8 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     unpooling,
 )
 from dynagraph.torch.functions.common import NAMESPACES
+from dynagraph.torch.missing import getattr_of
 
 globals().update(NAMESPACES["functional"])
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'dynagraph.torch.nn.functional' has no attribute {name!r}; docs/torch.md lists which of PyTorch's names there are"
-    )
+__getattr__ = getattr_of(__name__)

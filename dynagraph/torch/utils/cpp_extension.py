@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from dynagraph.torch.missing import getattr_of
+from dynagraph.torch.missing import getattr_of, refused
 
 CUDA_HOME: str | None = None
 ROCM_HOME: str | None = None
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
-    def refuse(*args: object, **kwargs: object) -> NoReturn:
-        raise RuntimeError(
-            f"torch.utils.cpp_extension.{name}: extensions in C++ and CUDA are written against PyTorch's own headers, and cannot "
-            "be built for dynagraph.torch; write the operator in Python, and compile it with torch.compile"
-        )
-
-    refuse.__name__ = refuse.__qualname__ = name
-    return refuse
+    return refused(
+        f"torch.utils.cpp_extension.{name}",
+        "extensions in C++ and CUDA are written against PyTorch's own headers, and cannot be built for dynagraph.torch; write the "
+        "operator in Python, and compile it with torch.compile",
+    )
 
 
 load, load_inline = _refused("load"), _refused("load_inline")
