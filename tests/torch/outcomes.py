@@ -237,7 +237,9 @@ def _in_place(torch: Any, case: Case, dtype: str, inputs: Inputs) -> dict[str, A
     x = inputs.args[0].clone()
     before = x._version
     result = getattr(x, f"{name}_")(*inputs.args[1:], **inputs.kwargs)
-    outcome = {"result": described(torch, result, [x]), "version": x._version > before}
+    data = described(torch, result, [x])
+    data.pop("grad_fn")  # torch has names of its own for some of these forms
+    outcome = {"result": data, "version": x._version > before}
     if dtype == "float64":
         try:
             outcome["gradients"] = _gradients(torch, result, inputs.leaves, False)

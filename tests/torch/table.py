@@ -136,11 +136,11 @@ def program(name: str, function: Callable[..., Any], *args: Any, **options: Any)
     return made
 
 
-def families() -> dict[str, list[Case]]:
-    """All rows, by the module of cases that they stand in."""
+def families(only: str = "") -> dict[str, list[Case]]:
+    """All rows, by the module of cases that they stand in; or those of one module."""
     from tests.torch import cases  # here, as modules of cases import this one
 
-    names = [m.name for m in pkgutil.iter_modules(cases.__path__)]
+    names = [m.name for m in pkgutil.iter_modules(cases.__path__) if only in ("", m.name)]
     return {name: importlib.import_module(f"{cases.__name__}.{name}").CASES for name in names}
 
 

@@ -79,7 +79,10 @@ def set_default_device(given: Any) -> None:
 
 def of_array(array: Any) -> device:
     """Where an array is."""
-    return CPU if type(array) is np.ndarray else device("cuda", int(array.device.id))
+    if type(array) is np.ndarray:
+        return CPU
+    physical = getattr(array, "physical", None)  # of examples: see batching.py
+    return device("cuda", int(array.device.id)) if physical is None else of_array(physical)
 
 
 def library_of(where: device) -> Any:

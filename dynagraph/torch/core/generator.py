@@ -1,7 +1,7 @@
 """Generators: where random numbers come from, and the state that says which come next.
 
-A generator is a seed and an offset of the Philox stream (`philox.py`): each call takes the blocks it needs.  These are not PyTorch's
-numbers.  Under ``torch_compatible(True)`` generators give PyTorch's stream of the CPU instead (`mersenne.py`).
+A generator is a seed and an offset of the Philox stream (`philox.py`): each call takes the blocks it needs.  These are not
+PyTorch's numbers.  Under ``torch_compatible(True)`` generators give PyTorch's stream of the CPU instead (`mersenne.py`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class torch_compatible:
     """Whether generators give PyTorch's numbers of the CPU: set at once, until the context that it is ends.
 
     Bit for bit for rand, randn, randint, randperm, normal, uniform_, bernoulli and what is made of them (PyTorch's own dropout,
-    `bernoulli_` of a number and `exponential_` differ between processors).  Slower than the stream that is in use otherwise, and the
-    same on all devices: PyTorch's numbers on GPUs are others.  Both streams go on from where they were.
+    `bernoulli_` of a number and `exponential_` differ between processors).  Slower than the stream that is in use otherwise, and
+    the same on all devices: PyTorch's numbers on GPUs are others.  Both streams go on from where they were.
 
     >>> from dynagraph import torch
     >>> with torch.random.torch_compatible(True):
@@ -176,7 +176,7 @@ class Generator:
         return self._mersenne
 
     def take(self, words: int) -> tuple[int, int]:
-        """The seed and offset of so many words of the Philox stream, which are taken; under `torch_compatible` of a stream of its own."""
+        """Take so many words of the Philox stream: its seed and offset.  Under `torch_compatible` a new stream for each call."""
         if _stream.compatible:
             return int(self._torch().long_words(1)[0]), 0
         with self._lock:
@@ -282,6 +282,11 @@ def seed_gpus(seed: Any) -> None:
         generator.manual_seed(seed)
 
 
+def generators_of_gpus() -> dict[int, Generator]:
+    """Those default generators of GPUs that have been used, by number."""
+    return _of_gpus
+
+
 def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None = None, device: Any = None) -> Any:
     """A mask that is True with probability `p` (a number, or an array that broadcasts to the shape), as an array on a device.
 
@@ -293,6 +298,6 @@ def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None =
 
 
 __all__ = [
-    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "is_torch_compatible", "seed_gpus", "seed_of",
-    "torch_compatible",
+    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "generators_of_gpus",
+    "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
 ]  # fmt: skip

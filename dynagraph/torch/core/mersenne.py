@@ -1,8 +1,8 @@
 """PyTorch's stream of random numbers on the CPU: MT19937, and what PyTorch makes of its words, bit for bit.
 
-In use under ``torch.random.torch_compatible(True)``.  Normal float32 numbers, from 16 on, are those of PyTorch's kernel for AVX2: its
-logarithms and sines are Cephes' polynomials, with fused multiplications and additions.  What PyTorch's build for Intel CPUs leaves to
-MKL (`bernoulli_` of a number, `exponential_`, dropout) is as on other CPUs.
+In use under ``torch.random.torch_compatible(True)``.  Normal float32 numbers, from 16 on, are those of PyTorch's kernel for AVX2:
+its logarithms and sines are Cephes' polynomials, with fused multiplications and additions.  What PyTorch leaves to MKL on Intel
+CPUs (`bernoulli_` of a number, `exponential_`, dropout) is as on other CPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 STATE_BYTES = 5056
-_HEAD, _TAIL = "<QiiQ", "<dddiifB3x"  # seed, words left + 1, seeded, next; three normal numbers of which one is used, and one float's
+_HEAD = "<QiiQ"  # seed, words left + 1, seeded, next
+_TAIL = "<dddiifB3x"  # three normal numbers of which the second may be in use, whether it is; the same of a float
 _LENGTH = 624
 _TWO_PI = 2 * math.pi
 
@@ -66,7 +67,7 @@ class Mersenne:
         self.seed, self._kept = seed, tail[1] if tail[3] else None
         position = _LENGTH if left == 1 else following
         self._is_fresh = left == 1 and following == 0
-        inner = {"key": key.astype(np.uint32), "pos": position}
+        inner: Any = {"key": key.astype(np.uint32), "pos": position}
         self._bits.state = {"bit_generator": "MT19937", "state": inner}
 
     # -- numbers --

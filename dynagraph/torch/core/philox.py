@@ -1,8 +1,8 @@
 """Random numbers as pure functions of a seed and a counter: the Philox 4x32-10 generator of the Random123 paper.
 
-The numbers of a call depend on (seed, offset, shape, dtype) only, never on how the work is divided: word ``w`` of a call is lane ``w % 4``
-of the block whose 128-bit counter is ``offset + w // 4`` and whose key is the 64-bit seed.  So a kernel, a compiled program and NumPy
-give the same numbers, on any device (logarithms and cosines may differ in the last bit).
+The numbers of a call depend on (seed, offset, shape, dtype) only, never on how the work is divided: word ``w`` of a call is lane
+``w % 4`` of the block whose 128-bit counter is ``offset + w // 4`` and whose key is the 64-bit seed.  So a kernel, a compiled
+program and NumPy give the same numbers, on any device (logarithms and cosines may differ in the last bit).
 
 Reference: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 """

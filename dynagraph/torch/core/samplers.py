@@ -2,8 +2,8 @@
 
 `draw(places, attempt)` gives two uniform numbers in [0, 1) for each place of the flattened result: the same whenever it is asked.
 
-References: Hörmann, "The transformed rejection method for generating Poisson random variables", 1993 (PTRS); "The generation of binomial
-random variates", 1993 (BTRS).
+References: Hörmann, "The transformed rejection method for generating Poisson random variables", 1993 (PTRS); "The generation of
+binomial random variates", 1993 (BTRS).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _inverted(u: Any, first: Any, ratio: Callable[[int], Any]) -> Any:
 
 
 def _rejected(found: Any, places: Any, draw: Draw, propose: Callable[[Any, Any, Any], tuple[Any, Any]]) -> None:
-    """Store accepted proposals at places, and try again at the others.  `propose(chosen, u, v)` gives values, and which are accepted."""
+    """Store accepted proposals at places, try again at the others: `propose(chosen, u, v)` gives values and what is accepted."""
     attempt = 1
     while places.size:
         u, v = draw(places, attempt)

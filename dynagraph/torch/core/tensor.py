@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
-from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core import batching, devices, dtypes
+from dynagraph.torch.core.batching import BatchedArray, Unbatchable, looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
@@ -43,6 +44,8 @@ def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, 
     token = _error_state.set(_IGNORED)
     try:
         return function(*arrays, **attrs)
+    except Unbatchable:
+        return looped(function, arrays, attrs)
     finally:
         _error_state.reset(token)
 
@@ -360,6 +363,8 @@ def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: S
         return None
     if not per_operand:
         reads = p.saves  # type: ignore[assignment]
+    if type(outs[0]) is BatchedArray:
+        edges = batching.spread_edges(p, operands, edges, outs[0])
     node: Node = _new(node_class(p))
     node.attrs = attrs
     node.edges = edges
@@ -489,7 +494,8 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
         return entry[0]
     else:
         found = wrap(_checked(node, entry))
-        found._storage = entry[1]
+        if entry[1] is not None:  # a number has a storage of its own
+            found._storage = entry[1]
     if output is not None:
         again = wrap(found._array)
         again._storage = found._storage

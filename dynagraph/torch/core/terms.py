@@ -13,6 +13,7 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
+from dynagraph.torch.core.batching import Unbatchable, looped
 from dynagraph.markers import at_capture
 
 _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
@@ -55,7 +56,10 @@ class ArrayTerm(BaseTerm):
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
         operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
-        return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+        try:
+            return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+        except Unbatchable:
+            return ArrayTerm(looped(FORWARD[op], (self.array, *operands), attrs))
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         library = np if isinstance(self.array, (np.ndarray, np.generic)) else self.array.__array_namespace__()

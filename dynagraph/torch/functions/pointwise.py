@@ -365,10 +365,17 @@ def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
 
 
 
-def dense_copy(x: Any) -> Any:
-    """A copy in the order of the original's memory, without its gaps; what is repeated in memory is written out in order."""
+def dense_like(x: Any) -> Any:
+    """Memory in the order of the original's, without its gaps; what is repeated in memory is put in order."""
     if 0 in x.strides and x.size and isinstance(x, np.ndarray):
-        made = np.nditer([x, None], [], [["readonly"], ["writeonly", "allocate"]], order="K").operands[1]
+        return np.nditer([x, None], [], [["readonly"], ["writeonly", "allocate"]], order="K").operands[1]
+    return np.empty_like(x)
+
+
+def dense_copy(x: Any) -> Any:
+    """A copy in the order of the original's memory, without its gaps."""
+    if 0 in x.strides:
+        made = dense_like(x)
         made[...] = x
         return made
     return x.copy(order="K")
@@ -1113,7 +1120,13 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-trunc, cos, sin, lt = (NAMESPACES["torch"][n].__wrapped__ for n in ("trunc", "cos", "sin", "lt"))
+exp, log, sqrt, rsqrt, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
+    NAMESPACES["torch"][n].__wrapped__ if hasattr(NAMESPACES["torch"][n], "__wrapped__") else NAMESPACES["torch"][n]
+    for n in (
+        "exp", "log", "sqrt", "rsqrt", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
+        "minimum", "isnan", "isfinite",
+    )
+)  # fmt: skip
 
 
 def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> Callable[..., Any]:

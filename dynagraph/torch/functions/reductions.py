@@ -11,6 +11,7 @@ import numpy as np
 from dynagraph.ir.ops import OPS as _OPS
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
@@ -38,7 +39,10 @@ def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _narrow(result: Any, given: np.dtype) -> Any:
-    return np.asarray(result).astype(given) if is_half(given) else result
+    """A result in its operand's dtype, contiguous, as PyTorch's are whatever the operand's order in memory."""
+    if is_half(given):
+        return np.asarray(result).astype(given, order="C")
+    return np.ascontiguousarray(result) if isinstance(result, np.ndarray) and not result.flags.c_contiguous else result
 
 
 def _extreme_vjp(d: Any, g: Any) -> Any:
@@ -77,8 +81,7 @@ def _moment(function: Any) -> Callable[..., Any]:
     def forward(x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
         count = math.prod(x.shape[k] for k in axis)
         if count - correction <= 0:
-            kept = function(np.ones_like(_wide(x)), axis=axis, keepdims=keepdims) if count else np.add.reduce(x, axis=axis, keepdims=keepdims)
-            return np.full_like(kept, math.nan, dtype=x.dtype)
+            return np.full_like(np.add.reduce(x.real, axis=axis, keepdims=keepdims), math.nan, dtype=x.real.dtype, order="C")
         return _narrow(function(_wide(x), axis=axis, keepdims=keepdims, ddof=correction), x.dtype)
 
     return forward
@@ -101,10 +104,14 @@ MEAN = define(
 PROD = define(
     "prod", _reducing(np.multiply.reduce), (_prod_vjp,), ("xo",), backward="ProdBackward1"
 )
-AMAX = define("max", lambda x, axis, keepdims: np.maximum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
-              backward="AmaxBackward0")  # fmt: skip
-AMIN = define("min", lambda x, axis, keepdims: np.minimum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
-              backward="AminBackward0")  # fmt: skip
+AMAX = define(
+    "max", lambda x, axis, keepdims: _narrow(np.maximum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
+    backward="AmaxBackward0",
+)  # fmt: skip
+AMIN = define(
+    "min", lambda x, axis, keepdims: _narrow(np.minimum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
+    backward="AminBackward0",
+)  # fmt: skip
 VAR = define("var", _moment(np.var), (_var_vjp,), ("x",), backward="VarBackward0")
 STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward0")
 
@@ -115,7 +122,7 @@ STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward
 def _first_extreme(find: Any) -> Callable[..., Any]:
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
         place = find(x, axis=dim, keepdims=True)
-        return np.take_along_axis(x, place, dim).squeeze(dim), place.squeeze(dim)
+        return _narrow(np.take_along_axis(x, place, dim).squeeze(dim), x.dtype), np.ascontiguousarray(place.squeeze(dim))
 
     return forward
 
@@ -205,7 +212,9 @@ MEAN_ALL = define("mean_all", MEAN.forward, MEAN.vjps, ("",), backward="MeanBack
 @function(out=True)
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of what is not NaN."""
-    x = input
+    x = check_tensor(input, "nansum", "input")
+    if x._array.dtype.kind == "c":
+        raise RuntimeError("nansum on CPU does not support complex inputs")
     if x._array.dtype.kind in "fV":
         x = where(made(np.isnan(x._array)), 0.0, x)
     return sum(x, dim, keepdim, dtype=dtype)
@@ -233,6 +242,8 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
 @function(out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of what is not NaN."""
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.scalar_name(input.dtype)}")
     count = sum(made((~np.isnan(input._array)).astype(np.int64)), dim, keepdim)
     return div(nansum(input, dim, keepdim, dtype=dtype), count)
 
@@ -253,7 +264,7 @@ def _moments(p: Primitive, name: str) -> Callable[..., Tensor]:
         if isinstance(dim, bool):  # var(unbiased) of all
             dim, unbiased = None, dim
         if x._array.dtype.kind not in "fcV":
-            raise RuntimeError(f"{name} only support floating point and complex dtypes")
+            raise RuntimeError("std and var only support floating point and complex dtypes")
         if correction is None:
             correction = 1 if unbiased is None else int(unbiased)
         return apply(p, x, axis=_axis(x, dim), keepdims=keepdim, correction=correction)
@@ -296,8 +307,15 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     return _extreme_over(AMIN, "amin", input, dim, keepdim)
 
 
+def _check_no_gradient(x: Tensor, who: str) -> None:
+    if mode.grad and x.requires_grad:
+        raise RuntimeError(f"{who} does not support automatic differentiation for outputs with complex dtype.")
+
+
 def _extreme_over(p: Primitive, name: str, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     x = check_tensor(input, name, "input")
+    if x._array.dtype.kind == "c":
+        _check_no_gradient(x, name)
     axis = _axis(x, dim)
     for k in axis:
         if x._array.shape[k] == 0:
@@ -347,7 +365,7 @@ def _maximum(name: str) -> Callable[..., Any]:
         if other is not None:
             return two[name](x, other)
         if x._array.dtype.kind == "c":
-            raise RuntimeError(f'"{name}_all" not implemented for \'{dtypes.scalar_name(x.dtype)}\'')
+            raise NotImplementedError(f"\"{name}_all\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
         if dim is None:
             if not x._array.size:
                 raise RuntimeError(
@@ -364,15 +382,17 @@ def _maximum(name: str) -> Callable[..., Any]:
     return compute
 
 
-max = function("max", out=True)(_maximum("max"))
-min = function("min", out=True)(_maximum("min"))
+for _name in ("max", "min"):
+    function(_name, out=True)(_maximum(_name))
 
 
 def _places(name: str, find: Any) -> Callable[..., Tensor]:
-    p = define(name, lambda x, dim, keepdims: find(x, axis=dim, keepdims=keepdims))
+    p = define(name, lambda x, dim, keepdims: np.ascontiguousarray(find(x, axis=dim, keepdims=keepdims)))
 
     def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = check_tensor(input, name, "input")
+        if x._array.dtype.kind in "bc":
+            raise RuntimeError(f"{name}(): does not support {'bool' if x._array.dtype.kind == 'b' else 'complex'} input")
         if dim is None:
             if not x._array.size:
                 raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
@@ -398,7 +418,8 @@ def _any_all(name: str, ufunc: Any) -> None:
     def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = check_tensor(input, name, "input")
         truth = x._array.astype(bool, copy=False)
-        result = np.asarray(ufunc.reduce(truth, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim)))
+        axis = () if isinstance(dim, (tuple, list)) and not dim else _axis(x, dim)  # of no dimensions nothing is reduced
+        result = np.asarray(ufunc.reduce(truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)), order="C")
         return made(result.astype(np.uint8) if x.dtype is dtypes.uint8 else result)
 
     compute.__name__ = compute.__qualname__ = name
@@ -413,7 +434,8 @@ _any_all("all", np.logical_and)
 @function(out=True)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
-    return made(np.asarray(np.count_nonzero(input._array, axis=_axis(input, dim))))
+    check_tensor(input, "count_nonzero", "input")
+    return made(np.asarray(np.count_nonzero(input._array, axis=_axis(input, dim)), order="C"))
 
 
 def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:
@@ -435,14 +457,14 @@ def _running(find: Any) -> Callable[..., Any]:
     """The extreme so far and where it stood last."""
 
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
-        values = find.accumulate(x, axis=dim)
+        values = np.ascontiguousarray(find.accumulate(x, axis=dim))
         shape = [1] * x.ndim
         shape[dim] = x.shape[dim]
         numbers = np.arange(x.shape[dim]).reshape(shape)
         is_new = x == values
         if x.dtype.kind in "fV":
             is_new |= np.isnan(x)
-        return values, np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim)
+        return values, np.ascontiguousarray(np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim))
 
     return forward
 
@@ -481,7 +503,10 @@ def _running_extreme(name: str) -> None:
     kind = result_type_of(name, "values", "indices")
 
     def compute(input: Tensor, dim: int) -> Any:
-        return along(PRIMITIVES[name], input, dim, False, kind)
+        x = check_tensor(input, name, "input")
+        if x._array.dtype.kind == "c":
+            _check_no_gradient(x, name)
+        return along(PRIMITIVES[name], x, dim, False, kind)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}`` along a dimension: the values and where they stand."

@@ -11,11 +11,12 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, storage_of, view, wrap
-from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, dims_of, function, promoted, sizes_of
-from dynagraph.torch.functions.pointwise import COPY
+from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_broadcast, check_tensor, dim_of, dims_of, function, promoted, sizes_of
+from dynagraph.torch.functions.pointwise import COPY, dense_like
 
 # -- primitives -------------------------------------------------------------------------------------------------------
 
@@ -46,12 +47,15 @@ def _reshape_back(d: Any, g: Any) -> Any:
 
 
 VIEW = define("view", _view, (_reshape_back,), ("",), backward="ViewBackward0", is_view=True)
+_RESHAPE_ALIAS = define("reshape_alias", _view, (_reshape_back,), ("",), backward="ReshapeAliasBackward0", is_view=True)
 RESHAPE = from_row("reshape", ("",), "UnsafeViewBackward0", vjps=(_reshape_back,))
 ALIAS = define("alias", lambda x: x[...], (lambda d, g: g,), ("",), backward="AliasBackward0", is_view=True)
 PERMUTE = from_row("transpose", ("",), "PermuteBackward0", vjps=(_transpose_back,), is_view=True)
 TRANSPOSE = define("transpose_two", PERMUTE.forward, (_transpose_back,), ("",), backward="TransposeBackward0", is_view=True)
 T = define("t", PERMUTE.forward, (_transpose_back,), ("",), backward="TBackward0", is_view=True)
 SQUEEZE = define("squeeze", _view, (_reshape_back,), ("",), backward="SqueezeBackward0", is_view=True)
+_SQUEEZE_ONE = define("squeeze_dim", _view, (_reshape_back,), ("",), backward="SqueezeBackward1", is_view=True)
+_SQUEEZE_SOME = define("squeeze_dims", _view, (_reshape_back,), ("",), backward="SqueezeBackward2", is_view=True)
 UNSQUEEZE = define("unsqueeze", _view, (_reshape_back,), ("",), backward="UnsqueezeBackward0", is_view=True)
 EXPAND = from_row("broadcast_to", ("",), "ExpandBackward0", vjps=(lambda d, g: g,), is_view=True)
 EXPAND.forward = lambda x, shape: np.lib.stride_tricks.as_strided(  # np.broadcast_to is read-only, and slower
@@ -173,7 +177,7 @@ def _view_as_complex(x: Any) -> Any:
     kind = np.result_type(x.dtype, np.complex64)
     if x.strides[-1] != x.itemsize:
         x = np.ascontiguousarray(x)
-    return np.lib.stride_tricks.as_strided(x[..., :1].view(kind)[..., 0] if x.size else np.empty(x.shape[:-1], kind), x.shape[:-1], x.strides[:-1])
+    return x.view(kind)[..., 0]
 
 
 define(
@@ -181,8 +185,30 @@ define(
 )  # fmt: skip
 
 
+def _is_channels_last(x: Any) -> bool:
+    return x.ndim == 4 and not x.flags.c_contiguous and x.transpose(0, 2, 3, 1).flags.c_contiguous
+
+
+def _place_for(arrays: Any, shape: tuple[int, ...]) -> Any:
+    """Where tensors are joined: in order, or all with their channels last in memory; None where NumPy chooses that by itself."""
+    if all(x.flags.c_contiguous for x in arrays) or all(map(_is_channels_last, arrays)):
+        return None
+    return np.empty(shape, arrays[0].dtype)
+
+
 def _cat(*arrays: Any, dim: int) -> Any:
-    return np.concatenate(arrays, axis=dim)
+    kept = [x for x in arrays if x.shape != (0,)] or arrays[:1]
+    shape = list(kept[0].shape)
+    shape[dim] = sum(x.shape[dim] for x in kept)
+    return np.concatenate(kept, axis=dim, out=_place_for(kept, tuple(shape)))
+
+
+def _stack(*arrays: Any, dim: int) -> Any:
+    shape = list(arrays[0].shape)
+    shape.insert(dim, len(arrays))
+    if all(x.flags.c_contiguous for x in arrays):
+        return np.stack(arrays, axis=dim)
+    return np.stack(arrays, axis=dim, out=np.empty(shape, arrays[0].dtype))
 
 
 def _cat_back(d: Any, g: Any) -> list[Any]:
@@ -190,6 +216,9 @@ def _cat_back(d: Any, g: Any) -> list[Any]:
     found: list[Any] = []
     start = 0
     for k, x in enumerate(d.operands):
+        if x.shape == (0,) and g.ndim != 1:  # left out
+            found.append(g.full(0, x.shape))
+            continue
         size = x.shape[dim]
         starts = tuple(start if axis == dim else 0 for axis in range(g.ndim))
         found.append(g.call("slice", starts=starts, steps=(1,) * g.ndim, shape=x.shape) if d.needs(k) else None)
@@ -210,13 +239,21 @@ class _AsCat:
 
 STACK = define(
     "stack",
-    lambda *arrays, dim: np.stack(arrays, axis=dim),
+    _stack,
     lambda d, g: [g.call("select", dim=d.attrs["dim"], index=k) if d.needs(k) else None for k in range(len(d.operands))],
     "",
     backward="StackBackward0",
 )
+
+
+def _flip(x: Any, axes: Any) -> Any:
+    made = dense_like(x)
+    made[...] = np.flip(x, axes)
+    return made
+
+
 define(
-    "flip", lambda x, axes: np.flip(x, axes).copy(order="K"), (lambda d, g: g.call("flip", axes=d.attrs["axes"]),), ("",),
+    "flip", _flip, (lambda d, g: g.call("flip", axes=d.attrs["axes"]),), ("",),
     backward="FlipBackward0",
 )  # fmt: skip
 define(
@@ -402,7 +439,8 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     x = check_tensor(input, "reshape", "input")
     sizes = _inferred(sizes_of(shape, "reshape"), x._array.size)
     array = np.reshape(x._array, sizes)
-    return as_view(VIEW, x, array, {"shape": sizes}) if shares(array, x._array) else apply(RESHAPE, x, shape=sizes)
+    p = VIEW if x._array.flags.c_contiguous else _RESHAPE_ALIAS
+    return as_view(p, x, array, {"shape": sizes}) if shares(array, x._array) else apply(RESHAPE, x, shape=sizes)
 
 
 @function(namespace="")
@@ -445,7 +483,7 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     shape, given = input._array.shape, tuple(sizes)
     if -1 not in given and math.prod(given) != shape[k]:
         raise RuntimeError(f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {k} ({shape[k]}) in the input tensor")
-    return reshape(input, (*shape[:k], *_inferred(given, shape[k]), *shape[k + 1 :]))
+    return view_(input, (*shape[:k], *_inferred(given, shape[k]), *shape[k + 1 :]))
 
 
 @function(inplace=False)
@@ -456,7 +494,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     dims = dims_of(dim if dim is None or not isinstance(dim, (tuple, list)) or dim else (), x._array.ndim)
     if isinstance(dim, (tuple, list)) and not dim:
         dims = ()
-    return view(SQUEEZE, x, shape=tuple(n for k, n in enumerate(shape) if n != 1 or k not in dims))
+    p = SQUEEZE if dim is None else _SQUEEZE_SOME if isinstance(dim, (tuple, list)) else _SQUEEZE_ONE
+    return view(p, x, shape=tuple(n for k, n in enumerate(shape) if n != 1 or k not in dims))
 
 
 @function()
@@ -560,7 +599,7 @@ def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     wanted, shape = sizes_of(sizes, "expand"), self._array.shape
     if len(wanted) < len(shape):
         raise RuntimeError(
-            f"expand({dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided "
+            f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided "
             f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     front = len(wanted) - len(shape)
@@ -616,6 +655,9 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def meshgrid_views(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
     """Vectors expanded along dimensions of their own; with "xy" the first two exchanged."""
+    for x in tensors:
+        if x._array.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
     count = len(tensors)
     order = [1, 0, *range(2, count)] if indexing == "xy" and count > 1 else list(range(count))
     vectors = [reshape(x, -1) for x in tensors]
@@ -775,13 +817,29 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     return tuple(slice_along(input, k, start, n) for start, n in zip(starts, sizes))
 
 
-for _name, _at in (("vsplit", lambda x: 0), ("hsplit", lambda x: 0 if x._array.ndim == 1 else 1), ("dsplit", lambda x: 2)):
+def _split_along(name: str, axis: int, least: int) -> None:
+    def compute(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        rank = input._array.ndim
+        if rank < least:
+            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions!")
+        k = axis if rank > 1 else 0
+        if isinstance(indices_or_sections, int):
+            size = input._array.shape[k]
+            if indices_or_sections <= 0 or size % indices_or_sections:
+                raise RuntimeError(
+                    f"torch.{name} attempted to split along dimension {k}, but the size of the dimension {size} is not divisible by the "
+                    f"split_size {indices_or_sections}!"
+                )
+        return tensor_split(input, indices_or_sections, k)
 
-    def _along(input: Tensor, indices_or_sections: Any, _at: Any = _at) -> tuple[Tensor, ...]:
-        """`tensor_split` along one dimension."""
-        return tensor_split(input, indices_or_sections, _at(input))
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"`tensor_split` along dimension {axis}, into parts of one size."
+    function(name)(compute)
 
-    function(_name)(_along)
+
+_split_along("hsplit", 1, 1)
+_split_along("vsplit", 0, 2)
+_split_along("dsplit", 2, 3)
 
 
 @function()
@@ -839,6 +897,8 @@ def view_as_complex(input: Tensor) -> Tensor:
         )
     if not input._array.ndim or input._array.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
+    if input._array.strides[-1] != input._array.itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
     return view(PRIMITIVES["view_as_complex"], input)
 
 
@@ -847,9 +907,13 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 def _joined(tensors: Any, who: str) -> tuple[Tensor, ...]:
     """Tensors to be joined, in one dtype."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{who}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
     given = tuple(tensors)
     if not given:
-        raise RuntimeError(f"{who}expected a non-empty list of Tensors")
+        if who == "stack":
+            raise RuntimeError("stack expects a non-empty TensorList")
+        raise ValueError(f"torch.{who}(): expected a non-empty list of Tensors")
     for k, x in enumerate(given):
         if not isinstance(x, Tensor):
             raise TypeError(f"expected Tensor as element {k} in argument 0, but got {type(x).__name__}")
@@ -860,9 +924,9 @@ def _joined(tensors: Any, who: str) -> tuple[Tensor, ...]:
 @function(method=False, out=True, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one behind the other along a dimension."""
-    given = _joined(tensors, "torch.cat(): ")
+    given = _joined(tensors, "cat")
     dim = dim if axis is None else axis
-    kept = [x for x in given if x._array.shape != (0,)]
+    kept = [x for x in given if x._array.shape != (0,)]  # these fit anything
     if not kept:
         return apply(CAT, *given, dim=0)
     rank = kept[0]._array.ndim
@@ -879,13 +943,13 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
                     f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size {x._array.shape[j]} for "
                     f"tensor number {n} in the list."
                 )
-    return apply(CAT, *kept, dim=k)
+    return apply(CAT, *given, dim=k)
 
 
 @function(method=False, out=True)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new dimension."""
-    given = _joined(tensors, "stack ")
+    given = _joined(tensors, "stack")
     shape = given[0]._array.shape
     for k, x in enumerate(given[1:], 1):
         if x._array.shape != shape:
@@ -957,18 +1021,28 @@ Tensor.flip = lambda self, *dims: flip(self, sizes_of(dims, "flip"))  # type: ig
 @function()
 def fliplr(input: Tensor) -> Tensor:
     """In reverse order along the second dimension."""
+    if input._array.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
     return flip(input, (1,))
 
 
 @function()
 def flipud(input: Tensor) -> Tensor:
     """In reverse order along the first dimension."""
+    if not input._array.ndim:
+        raise RuntimeError("Input must be >= 1-d.")
     return flip(input, (0,))
 
 
 @function()
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by 90 degrees so many times in the plane of two dimensions."""
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input._array.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input._array.ndim}")
+    if dims[0] == dims[1]:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     a, b = (dim_of(d, input._array.ndim) for d in dims)
     turns = k % 4
     if turns == 0:
@@ -998,6 +1072,10 @@ def repeat(self: Tensor, *repeats: Any) -> Tensor:
     given = sizes_of(repeats, "repeat")
     if len(given) < self._array.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    if any(n < 0 for n in given):
+        sizes = (1,) * (len(given) - self._array.ndim) + self._array.shape
+        shape = [n * m for n, m in zip(given, sizes)]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {shape}")
     return apply(PRIMITIVES["repeat"], self, repeats=given)
 
 
@@ -1047,18 +1125,60 @@ def _geometry_in_place(compute: Any, name: str) -> None:
     """``x.squeeze_()`` and its kin: the tensor itself takes another shape."""
 
     def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_write(self, overlap=False)
         result = compute(self, *args, **kwargs)
-        if result._grad_fn is not None and self._base is None and self._grad_fn is None:
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        self._array, self._storage = result._array, storage_of(result)
-        self._grad_fn, self._output_nr = result._grad_fn, result._output_nr
+        storage = storage_of(self)
+        self._array, self._storage = result._array, storage
+        if mode.grad and result._grad_fn is not None:
+            self._grad_fn, self._output_nr, self._requires_grad = result._grad_fn, result._output_nr, True
+        written(self)
+        if self._base is not None:
+            self._attr_version = storage.version
         return self
 
     changing.__name__ = changing.__qualname__ = name
     setattr(Tensor, name, changing)
 
 
-for _compute in (squeeze, unsqueeze, transpose, t):
+for _compute in (squeeze, unsqueeze, transpose, t, as_strided):
     _geometry_in_place(_compute, f"{_compute.__name__}_")
+for _name in ("swapaxes_", "swapdims_"):
+    _geometry_in_place(transpose, _name)
+
+
+def _copy_of(name: str) -> None:
+    compute = NAMESPACES["torch"].get(name) or getattr(Tensor, name)
+
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = compute(input, *args, **kwargs)
+        if isinstance(found, tuple):
+            return tuple(clone(x, memory_format=contiguous_format) for x in found)
+        return clone(found, memory_format=contiguous_format)
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"As `{name}`, but with memory of its own."
+    function(f"{name}_copy", method=name == "narrow", out=name not in ("split", "unbind", "narrow"))(copied)
+
+
+for _name in ("narrow", "view", "permute", "squeeze", "unsqueeze", "expand", "transpose", "t", "select", "diagonal", "split", "unbind", "detach",
+              "as_strided"):  # fmt: skip
+    _copy_of(_name)
+
+
+@function(method=False)
+def detach(input: Tensor) -> Tensor:
+    """The same memory, without history."""
+    return input.detach()
+
+
+NAMESPACES["torch"]["detach_"] = Tensor.detach_
+
+
+def _resize_as(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """Another tensor's shape in place."""
+    return _resize(self, the_template._array.shape)
+
+
+Tensor.resize_as_ = _resize_as
 
 __all__ = ["cast", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "wrap"]

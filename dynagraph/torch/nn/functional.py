@@ -11,6 +11,8 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     activations,
     convolution,
     linear,
+    pooling,
+    unpooling,
 )
 from dynagraph.torch.functions.common import NAMESPACES
 

@@ -1,0 +1,134 @@
+"""Arrays at places: how elements are read, stored and combined by their index along a dimension, and stored in place.
+
+Nothing here knows of gradients but `change`, the in-place form of what stores.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.nodes import is_half
+from dynagraph.torch.core.primitives import Primitive, define
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, quiet, write, written
+from dynagraph.torch.functions.common import function
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
+    """Where the elements of an index along a dimension stand in an array of a shape, in C order; the index has as many dimensions."""
+    strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+    offsets: Any = 0
+    for k, n in enumerate(index.shape):
+        if k != dim and n > 1:
+            offsets = offsets + (np.arange(n) * strides[k]).reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
+    places = index.astype(np.int64, copy=False)
+    places = places * strides[dim] if strides and strides[dim] != 1 else places
+    return np.broadcast_to(places + offsets, index.shape)
+
+
+def row_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
+    """As `flat_places`, of whole slices: a vector of their numbers along a dimension."""
+    whole = (*shape[:dim], index.shape[0], *shape[dim + 1 :])
+    return flat_places(np.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - dim - 1)), whole), shape, dim)
+
+
+def store_flat(array: Any, places: Any, values: Any, combine: Any = None) -> None:
+    """Store at places of an array in C order, or combine with what is there by a ufunc."""
+    flat = array.reshape(-1)
+    at, given = places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1)
+    if combine is None:
+        flat[at] = given
+    elif is_half(array.dtype):  # accumulated as float32, rounded once
+        wide = flat.astype(np.float32)
+        combine.at(wide, at, given.astype(np.float32))
+        flat[...] = wide.astype(array.dtype)
+    else:
+        combine.at(flat, at, given.astype(array.dtype, copy=False))
+    if not array.flags.c_contiguous:
+        array[...] = flat.reshape(array.shape)
+
+
+def leading(x: Any, shape: tuple[int, ...]) -> Any:
+    """The first elements along each dimension: as many as a shape says."""
+    return x if x.shape == shape else x[tuple(map(slice, shape))]
+
+
+def at_slices(dim: int, index: Any) -> Any:
+    """The key of slices along a dimension."""
+    return (slice(None),) * dim + (index,)
+
+
+def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Exception]) -> None:
+    """Raise what `refuse` makes of the first number that is below `low`, or not below `size`."""
+    if index.size and (int(index.min()) < low or int(index.max()) >= size):
+        flat = index.reshape(-1)
+        raise refuse(int(flat[np.argmax((flat < low) | (flat >= size))]))
+
+
+# -- what stores ------------------------------------------------------------------------------------------------------
+
+_STORES: dict[str, Callable[..., None]] = {}
+
+
+def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, **about: Any) -> Primitive:
+    """A primitive that is its first operand with something stored in it: ``store(array, *others, **attrs)`` does so."""
+
+    def forward(x: Any, *others: Any, **attrs: Any) -> Any:
+        made = x.copy(order="C")
+        store(made, *others, **attrs)
+        return made
+
+    _STORES[name] = store
+    return define(name, forward, vjps, saves, **about)
+
+
+def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
+    """Store in a tensor, in place: without a copy of it where nothing is recorded.  `check_write` has been called."""
+    if mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)):
+        return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
+    array = x._array
+    arrays = [o._array if isinstance(o, Tensor) else o for o in others]
+    own = [a.copy() if isinstance(a, np.ndarray) and np.may_share_memory(a, array) else a for a in arrays]
+    quiet(_STORES[p.name], (array, *own), attrs)
+    written(x)
+    return x
+
+
+def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """Declare a function that stores in its first argument, with its in-place form.
+
+    What is decorated checks the arguments and gives the primitive, its operands and its attributes.
+    """
+
+    def declare(prepare: Callable[..., Any]) -> Callable[..., Tensor]:
+        own = name or prepare.__name__
+
+        @functools.wraps(prepare)
+        def compute(*args: Any, **kwargs: Any) -> Tensor:
+            p, operands, attrs = prepare(*args, **kwargs)
+            return apply(p, *operands, **attrs)
+
+        @functools.wraps(prepare)
+        def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+            check_write(self)
+            p, (_, *others), attrs = prepare(self, *args, **kwargs)
+            return change(p, self, *others, **attrs)
+
+        compute.__name__ = compute.__qualname__ = own
+        changing.__name__ = changing.__qualname__ = f"{own}_"
+        setattr(Tensor, f"{own}_", changing)
+        return function(own, method=method, out=out)(compute)
+
+    return declare
+
+
+__all__ = [
+    "at_slices", "change", "check_places", "define_store", "flat_places", "leading", "row_places", "store_flat", "storing",
+]  # fmt: skip

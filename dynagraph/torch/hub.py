@@ -1,0 +1,76 @@
+"""``torch.hub``: where downloaded files lie, and downloading them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import urllib.request
+from collections.abc import Callable
+from typing import Any, NoReturn
+from urllib.parse import urlparse
+
+from dynagraph.torch.missing import getattr_of
+
+HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name: the beginning of its SHA-256
+_CHUNK = 1 << 17
+_directory: str | None = None
+
+
+def _get_torch_home() -> str:
+    home = os.environ.get("TORCH_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME", "~/.cache"), "torch")
+    return os.path.expanduser(home)
+
+
+def get_dir() -> str:
+    """Where downloaded models lie: as `set_dir` or $TORCH_HOME say, or ``~/.cache/torch/hub``."""
+    return _directory or os.path.join(_get_torch_home(), "hub")
+
+
+def set_dir(d: str | os.PathLike[str]) -> None:
+    """Set where downloaded models lie."""
+    global _directory
+    _directory = os.path.expanduser(d)
+
+
+def download_url_to_file(url: str, dst: str, hash_prefix: str | None = None, progress: bool = True) -> None:
+    """Download a file.  RuntimeError where its SHA-256 does not begin with `hash_prefix`.  No progress is shown."""
+    destination = os.path.expanduser(dst)
+    request = urllib.request.Request(url, headers={"User-Agent": "torch.hub"})
+    digest = hashlib.sha256()
+    directory = os.path.dirname(destination) or "."
+    with urllib.request.urlopen(request) as source, tempfile.NamedTemporaryFile(dir=directory, delete=False) as part:
+        try:
+            while chunk := source.read(_CHUNK):
+                part.write(chunk)
+                digest.update(chunk)
+            part.close()
+            if hash_prefix is not None and not digest.hexdigest().startswith(hash_prefix):
+                raise RuntimeError(f'invalid hash value (expected "{hash_prefix}", got "{digest.hexdigest()}")')
+            os.replace(part.name, destination)
+        except BaseException:
+            part.close()
+            os.remove(part.name)
+            raise
+
+
+def _refused(name: str, why: str) -> Callable[..., NoReturn]:
+    def refuse(*args: Any, **kwargs: Any) -> NoReturn:
+        raise RuntimeError(f"torch.hub.{name}: {why}")
+
+    refuse.__name__ = refuse.__qualname__ = name
+    return refuse
+
+
+load_state_dict_from_url = _refused(
+    "load_state_dict_from_url",
+    "dynagraph.torch does not read PyTorch's checkpoints (torch.load) yet; download_url_to_file works",
+)
+load = _refused("load", "dynagraph.torch does not run code from model repositories; import the model's own package")
+list = _refused("list", "dynagraph.torch does not run code from model repositories")
+help = _refused("help", "dynagraph.torch does not run code from model repositories")
+__getattr__ = getattr_of(__name__)
+__all__ = [
+    "HASH_REGEX", "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir", "urlparse",
+]  # fmt: skip
