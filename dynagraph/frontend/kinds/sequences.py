@@ -18,6 +18,7 @@ from dynagraph.frontend.kinds.iterators import Items
 from dynagraph.frontend.kinds.lookup import TUPLE_GETTER, call_special, in_mro, special
 from dynagraph.frontend.kinds.slots import (
     binary,
+    key_of,
     items_of,
     known_number,
     length,
@@ -38,6 +39,11 @@ MAX_ITEMS = 100000  # of lists and tuples that are followed
 class SequenceSlots(ContainerSlots):
     rank_of_builtin = 3
     written_in_place = ((list, "+*"), (deque, "+*"))
+
+    def key(self, frame: Frame, value: Sequence) -> Any:
+        if value.kind is not tuple:
+            return super().key(frame, value)
+        return tuple(key_of(frame, item) for item in value.items)
 
     def length(self, ex: Executor, value: Sequence) -> int:
         guard_length(ex, value)
