@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 from dynagraph.torch.core.devices import device as device
@@ -61,4 +62,39 @@ class DisableTorchFunctionSubclass:
 
 
 DisableTorchFunction = DisableTorchFunctionSubclass
+
+
+class DispatchKey(enum.Enum):
+    """PyTorch's layers of kernels, by name; here they select nothing."""
+
+    CPU, CUDA, Meta, XPU, MPS, CompositeExplicitAutograd, CompositeImplicitAutograd, Autograd, AutogradCPU, AutogradCUDA = range(10)
+    Autocast, AutocastCPU, AutocastCUDA, AutocastXPU, Python, PythonTLSSnapshot, ADInplaceOrView, Functionalize = range(10, 18)
+
+
+class DispatchKeySet:
+    """Several keys."""
+
+    def __init__(self, *keys: DispatchKey):
+        self.keys = frozenset(keys)
+
+    def __or__(self, other: DispatchKeySet) -> DispatchKeySet:
+        return DispatchKeySet(*(self.keys | other.keys))
+
+    def has(self, key: DispatchKey) -> bool:
+        return key in self.keys
+
+
+class _ExcludeDispatchKeyGuard:
+    """A context without kernels of some layers: there are no layers."""
+
+    def __init__(self, keys: DispatchKeySet):
+        self.keys = keys
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
 __getattr__ = getattr_of(__name__)

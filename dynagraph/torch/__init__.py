@@ -16,9 +16,12 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import autograd as autograd
+from dynagraph.torch import func as func
+from dynagraph.torch import fft as fft
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
 from dynagraph.torch import random as random
+from dynagraph.torch import storage as storage
 from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes
 from dynagraph.torch.core.devices import device as device
@@ -73,11 +76,13 @@ from dynagraph.torch.core.layouts import sparse_coo as sparse_coo
 from dynagraph.torch.core.layouts import sparse_csr as sparse_csr
 from dynagraph.torch.core.layouts import strided as strided
 from dynagraph.torch.core.tensor import Tensor as Tensor
+from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.functions import (
     conversion,
     counting,
     creation,
     diagonals,
+    finite_differences,
     indexing,
     masks,
     pointwise,
@@ -90,6 +95,8 @@ from dynagraph.torch.functions import (
     sorting,
     statistics,
 )
+from dynagraph.torch.functions import interchange as _interchange
+from dynagraph.torch.functions import legacy as _legacy
 from dynagraph.torch.functions import random as _random
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
@@ -104,6 +111,8 @@ from dynagraph.torch.random import initial_seed as initial_seed
 from dynagraph.torch.random import manual_seed as manual_seed
 from dynagraph.torch.random import seed as seed
 from dynagraph.torch.random import set_rng_state as set_rng_state
+from dynagraph.torch.storage import TypedStorage as TypedStorage
+from dynagraph.torch.storage import UntypedStorage as UntypedStorage
 from dynagraph.torch.version import __version__ as __version__
 
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
@@ -112,7 +121,7 @@ for _dtype in _dtypes.ALL:
     if _dtype.other_name:
         globals()[_dtype.other_name] = _dtype
 del conversion, creation, indexing, pointwise, printing, products, reductions, settings, shapes, statistics
-del counting, diagonals, masks, selection, sorting
+del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
 __getattr__ = _getattr_of(__name__)

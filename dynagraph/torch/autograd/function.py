@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -37,6 +38,7 @@ class FunctionCtx:
     non_differentiable: Any = None
     _saved: Any = ()
     _node: Any = None
+    _forward = False  # while `jvp` runs
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save inputs, outputs or other tensors for `backward`, where `saved_tensors` has them.  Call it once at most."""
@@ -76,7 +78,7 @@ class FunctionCtx:
         """What `save_for_backward` saved."""
         if self._saved is None:
             raise RuntimeError(SECOND_TIME)
-        if self._node is None and self.saved_for_forward:
+        if self._forward and self.saved_for_forward:
             return self.saved_for_forward
         return tuple(None if s is None else s.read() for s in self._saved)
 
@@ -148,7 +150,10 @@ class FunctionNode(Node):
         return [None if g is None else fitted(g._array, *meta) for g, meta in zip(found, self.metas)]
 
     def pull_tensors(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        found = self._run(list(grads))
+        if transposing.on and self.ctx._forward_cls.jvp is not _SingleLevelFunction.jvp:
+            found = list(_Transposed.apply(self, *grads))
+        else:
+            found = self._run(list(grads))
         return [None if g is None else _fitted(g, *meta) for g, meta in zip(found, self.metas)]
 
     def _run(self, grads: list[Tensor | None]) -> list[Tensor | None]:
@@ -196,6 +201,13 @@ _OWN = frozenset({
     "ctx", "edges", "metas", "next_functions", "output_metas", "attrs", "saved", "saved_out", "sequence", "tensors", "primitive",
     "pull", "pull_tensors", "release", "name", "short_name", "prehooks", "posthooks", "output_hooks", "retainers", "made_at", "_run",
 })  # fmt: skip
+
+
+class _Transposing(threading.local):
+    on = False
+
+
+transposing = _Transposing()  # whether gradients are computed for forward mode, which reads only how they depend on the cotangents
 
 
 def _expands(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
@@ -444,6 +456,27 @@ def _rewritten(out: Tensor, node: Any, k: int, is_input: bool, several: bool) ->
     result = wrap(out._array.copy())
     result._grad_fn, result._output_nr, result._requires_grad = node, k, True
     return write(out, result)
+
+
+class _Transposed(Function):
+    """The gradient of a Function that has a `jvp`, for forward mode: its own gradient is the `jvp`; what it is does not matter."""
+
+    @staticmethod
+    def forward(ctx: Any, node: FunctionNode, *grads: Any) -> Any:
+        ctx.node = node
+        return tuple(
+            wrap(np.zeros(shape, dtype)) if edge is not None else None for edge, (shape, dtype) in zip(node.edges, node.metas)
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        node = ctx.node
+        node.ctx._forward = True
+        try:
+            results = node.ctx._forward_cls.jvp(node.ctx, *tangents)
+        finally:
+            node.ctx._forward = False
+        return (None, *(results if isinstance(results, tuple) else (results,)))
 
 
 # -- once_differentiable ----------------------------------------------------------------------------------------------

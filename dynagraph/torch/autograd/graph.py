@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dynagraph.torch.core.engine import will_run
+from dynagraph.torch.core.engine import run_number, will_run
 from dynagraph.torch.core.grad_mode import saved_hooks, set_saved_hooks
 from dynagraph.torch.core.nodes import AccumulateGrad, Node, node_of
 from dynagraph.torch.core.tensor import Tensor, edge_of, wrap, written
@@ -196,7 +196,7 @@ def register_multi_grad_hook(
 
     def hook_of(k: int) -> Callable[[Tensor], None]:
         def hook(grad: Tensor) -> None:
-            run, runs = will_run(nodes)
+            run, runs = run_number(), will_run(nodes)
             with lock:
                 if run not in found:
                     found[run] = [None] * len(tensors)

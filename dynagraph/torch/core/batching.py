@@ -7,16 +7,19 @@ nested `vmap`s, outermost first; a batched array may hold batched arrays of oute
 
 from __future__ import annotations
 
+import functools
 import math
+import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dynagraph.torch.core.storage import address_of
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # of NumPy: (level, *args, **kwargs) -> result; see `batching_rules.py`
-SHIFTED: dict[Any, str] = {}  # forward functions of primitives that may be applied to all examples at once, their attrs adapted
+SHIFTED: dict[Any, str] = {}  # forward functions of primitives that may be applied to all examples at once: see `_at_once`
+RULES: dict[Any, Callable[..., Any]] = {}  # of forward functions of primitives: (level, count, arrays, attrs) -> result
 spread_edges: Callable[..., Any]  # set by `spreading.py`: see there
 _ITEM = (
     "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to "
@@ -32,6 +35,22 @@ _WRITE = (
     "use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please "
     "file a bug report instead."
 )
+
+
+class Level(NamedTuple):
+    """A `vmap` that is running."""
+
+    number: int
+    size: int
+    randomness: str
+
+
+class _Running(threading.local):
+    levels: tuple[Level, ...] = ()  # outermost first
+
+
+running = _Running()
+DEPTH = [0]  # how many `vmap`s are running, in all threads
 
 
 class Unbatchable(RuntimeError):
@@ -77,6 +96,8 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
     __slots__ = ("level", "physical")
 
     def __init__(self, physical: Any, level: int):
+        if isinstance(physical, BatchedArray) and physical.level > level:  # the innermost level stands outermost
+            physical, level = BatchedArray(physical.physical.swapaxes(0, 1), level), physical.level
         self.physical, self.level = physical, level
 
     # -- what one example is --
@@ -260,7 +281,8 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
         items = key if isinstance(key, tuple) else (key,)
         if all(_is_basic(item) for item in items):
             return BatchedArray(self.physical[(slice(None), *items)], self.level)
-        return looped_function(_item, (self, key), {})
+        found = _chosen(self, list(items))
+        return looped_function(_item, (self, key), {}) if found is None else found
 
     def __setitem__(self, key: Any, value: Any) -> None:
         items = key if isinstance(key, tuple) else (key,)
@@ -323,6 +345,39 @@ def _is_basic(item: Any) -> bool:
 
 def _item(x: Any, key: Any) -> Any:
     return x[key]
+
+
+def _chosen(x: BatchedArray, items: list[Any]) -> BatchedArray | None:
+    """``x[key]`` with integer arrays and slices, for all examples at once; None where the key has other parts."""
+    place = places_of(x, items)
+    if place is None:
+        return None
+    key, at, count = place
+    found = x.physical[key]
+    return BatchedArray(np.moveaxis(found, range(1, 1 + count), range(1 + at, 1 + at + count)) if at else found, x.level)
+
+
+def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
+    """A key with integer arrays and slices as one of all examples' array: what it chooses has the examples, the places' dimensions and
+    the others.  With it, where the places' dimensions stand in one example, and how many they are; None where the key has other parts.
+    """
+    if any(i is None or isinstance(i, (bool, np.bool_)) for i in items) or top_level(items) not in (None, x.level):
+        return None
+    arrays = [k for k, i in enumerate(items) if not isinstance(i, slice) and i is not Ellipsis]
+    if any(not hasattr(items[k], "dtype") or items[k].dtype.kind not in "iu" for k in arrays):
+        return None
+    if Ellipsis in [i for i in items if not hasattr(i, "dtype")]:
+        at = next(k for k, i in enumerate(items) if i is Ellipsis)
+        items[at : at + 1] = [slice(None)] * (x.ndim - len(items) + 1)
+        arrays = [k for k, i in enumerate(items) if not isinstance(i, slice)]
+    count = x.physical.shape[0]
+    shape = np.broadcast_shapes(*(np.shape(items[k]) if not isinstance(items[k], BatchedArray) else items[k].shape for k in arrays))
+    first = np.arange(count).reshape(count, *(1,) * len(shape))
+    key = [first, *items]
+    for k, place in zip(arrays, aligned([items[k] for k in arrays], x.level, len(shape))):
+        key[k + 1] = place
+    neighbours = arrays == list(range(arrays[0], arrays[0] + len(arrays)))
+    return tuple(key), arrays[0] if neighbours else 0, len(shape)
 
 
 def _filled(sizes: Sequence[int], count: int) -> tuple[int, ...]:
@@ -395,7 +450,7 @@ def examples(array: Any, level: int, count: int) -> Any:
         if array.level == level:
             return array.physical
         if array.level > level:
-            raise Unbatchable("vmap: a tensor of an inner vmap was used outside of it")
+            return BatchedArray(examples(array.physical, level, count).swapaxes(0, 1), array.level)
     return _repeated(np.asarray(array) if isinstance(array, (bool, int, float, complex, np.generic)) else array, count, 0)
 
 
@@ -482,14 +537,27 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
 
 
 def looped(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """What a primitive gives where it cannot run on batched arrays: for all examples at once with adapted attrs, or one by one."""
+    """What a primitive gives where it cannot run on batched arrays as it is: by its rule, for all examples at once with adapted attrs or
+    with each operand repeated, or else example by example.
+    """
     level = top_level((*arrays, *attrs.values()))
-    if level is None:
-        raise Unbatchable("vmap: nothing is batched")
-    if function in SHIFTED:
+    if level is None or function is np.copyto:
+        raise RuntimeError(_WRITE)
+    count = size_at((*arrays, *attrs.values()), level)
+    if function in RULES:
+        found = RULES[function](level, count, arrays, attrs)
+        if found is not NotImplemented:
+            return found
+    if _may_shift(function, arrays, attrs):
         found = _at_once(function, arrays, attrs, level)
         if found is not NotImplemented:
             return found
+    alike = [a if levels_of(a).get(level) or not isinstance(a, np.ndarray) else BatchedArray(examples(a, level, count), level) for a in arrays]
+    if any(a is not b for a, b in zip(alike, arrays)):
+        try:
+            return function(*alike, **attrs)
+        except Unbatchable:
+            pass
     return looped_function(lambda *a, **k: attempt(function, a, k), arrays, attrs)
 
 
@@ -501,25 +569,82 @@ def attempt(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str
         return looped(function, arrays, attrs)
 
 
+# -- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def drawn(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare a generator's method: within a `vmap` it draws for all examples, or once, or is an error, as its `randomness` says."""
+
+    @functools.wraps(method)
+    def draw(self: Any, *args: Any) -> Any:
+        return method(self, *args) if not DEPTH[0] else _draw_batched(method, self, args)
+
+    return draw
+
+
+def _different() -> list[Level]:
+    if any(level.randomness == "error" for level in running.levels):
+        raise RuntimeError(
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags "
+            "on vmap or perform the randomness operation out of vmap"
+        )
+    return [level for level in running.levels if level.randomness == "different"]
+
+
+def _draw_batched(method: Callable[..., Any], generator: Any, args: Any) -> Any:
+    levels = _different()
+    batched = levels_of_all(args)
+    if method.__name__ == "mask" and batched:
+        return generator.uniform(args[0], np.dtype(np.float64)) < args[1]
+    if batched:  # of arrays of parameters
+        level, size = max(batched.items())
+        return BatchedArray(_draw_batched(method, generator, [examples(a, level, size) for a in args]), level)
+    if not levels:
+        return method(generator, *args)
+    sizes = tuple(level.size for level in levels)
+    if isinstance(args[0], tuple):
+        found = method(generator, (*sizes, *args[0]), *args[1:])
+    else:
+        rows = [method(generator, *args) for _ in range(math.prod(sizes))]
+        found = np.stack(rows).reshape(*sizes, *rows[0].shape)
+    for level in levels:
+        found = BatchedArray(found, level.number)
+    return found
+
+
+def levels_of_all(values: Any) -> dict[int, int]:
+    """The levels that some of the arrays are batched at."""
+    return {level: size for value in values for level, size in levels_of(value).items()}
+
+
+def for_random(array: Any) -> Any:
+    """An array that random numbers will be stored in: one for each example, where these have different ones."""
+    if DEPTH[0]:
+        for level in _different():
+            if level.number not in levels_of(array):
+                array = BatchedArray(examples(array, level.number, level.size).copy(), level.number)
+    return array
+
+
 def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any], level: int) -> Any:
     """A primitive whose attrs are dimensions, shapes and starts: with those of all examples' arrays."""
     count = size_at(arrays, level)
-    if count < 0 or any(isinstance(a, BatchedArray) and a.level > level for a in arrays):
+    if count < 0:
         return NotImplemented
     ndim = arrays[0].ndim
     adapted: dict[str, Any] = {}
     for name, value in attrs.items():
         if name in ("dim", "dims", "axis", "axes", "dim1", "dim2"):
             adapted[name] = shifted_axis(value, ndim) if value is not None else value
-            if name == "axes" and function in _PERMUTING:
+            if name == "axes" and SHIFTED.get(function) == "permutes":
                 adapted[name] = (0, *adapted[name])
-        elif name in ("shape", "base", "base_shape", "size", "repeats"):
+        elif name in ("shape", "base", "base_shape", "repeats"):
             adapted[name] = (1 if name == "repeats" else count, *value)
         elif name in ("starts", "steps"):
             adapted[name] = (0 if name == "starts" else 1, *value)
         else:
             adapted[name] = value
-    rank = len(attrs["shape"]) if SHIFTED[function] == "expands" else len(attrs["repeats"]) if "repeats" in attrs else 0
+    rank = len(attrs["shape"]) if SHIFTED.get(function) == "expands" else len(attrs["repeats"]) if "repeats" in attrs else 0
     each = [examples(a, level, count) for a in arrays]
     if rank:
         each = [_padded(a, rank) for a in each]
@@ -529,9 +654,20 @@ def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[st
     return BatchedArray(results, level)
 
 
-_PERMUTING: set[Any] = set()
+_DIMS = {"dim", "dims", "axis", "axes", "dim1", "dim2", "base", "starts", "shape"}
+_ADAPTED = _DIMS | {
+    "steps", "repeats", "keepdims", "keepdim", "index", "offset", "k", "descending", "stable", "correction", "dtype", "largest", "sorted",
+    "size", "step", "base_shape",
+}  # fmt: skip
+
+
+def _may_shift(function: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> bool:
+    """Whether a primitive's attrs say all that is to be adapted for all examples at once: of one array they do if they are dimensions."""
+    return function in SHIFTED or (len(arrays) == 1 and bool(_DIMS & attrs.keys()) and attrs.keys() <= _ADAPTED)
+
 
 __all__ = [
-    "FUNCTIONS", "SHIFTED", "BatchedArray", "Unbatchable", "aligned", "attempt", "examples", "levels_of", "looped", "looped_function",
-    "matmul", "shifted_axis", "size_at", "top_level",
+    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "BatchedArray", "Level", "Unbatchable", "aligned", "attempt", "drawn", "examples",
+    "for_random", "levels_of", "looped", "looped_function", "running",
+    "matmul", "places_of", "shifted_axis", "size_at", "top_level",
 ]  # fmt: skip

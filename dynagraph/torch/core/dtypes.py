@@ -271,7 +271,7 @@ class finfo:
             info = np.finfo(part.numpy)
         self.bits = part.itemsize * 8
         self.eps, self.max, self.min, self.tiny = float(info.eps), float(info.max), float(info.min), float(info.tiny)
-        self.smallest_normal, self.resolution, self.dtype = self.tiny, float(info.resolution), part.name
+        self.smallest_normal, self.resolution, self.dtype = self.tiny, float(f"{float(info.resolution):.0e}"), part.name
 
     def __repr__(self) -> str:
         return (
@@ -292,7 +292,7 @@ class iinfo:
         self.bits, self.min, self.max, self.dtype = info.bits, int(info.min), int(info.max), type.name
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
 class Size(tuple):

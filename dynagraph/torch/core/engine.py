@@ -7,6 +7,7 @@ arrays.  With `create_graph` they are tensors, and what computes them is recorde
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -177,7 +178,7 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "counts", "create", "found", "keep", "needed", "wanted")
+    __slots__ = ("accumulate", "buffers", "counts", "create", "found", "keep", "needed", "number", "wanted")
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
@@ -500,6 +501,7 @@ def run_backward(
         if is_compiling():  # captured code is quiet, and nobody asks what is running
             run.run(roots)
         else:
+            run.number = next(_numbers)
             _running.runs = (*_running.runs, run)
             try:
                 _quietly(run.run, roots)
@@ -519,18 +521,29 @@ def run_backward(
 
 
 class _Running(threading.local):
-    runs: tuple[_Run, ...] = ()
+    runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
 
 
+_numbers = itertools.count(1)
 _running = _Running()
 
 
-def will_run(targets: Sequence[Any]) -> tuple[int, list[bool]]:
-    """A number of the backward that this thread is in, and whether gradients come there to each of some nodes and leaves."""
+def run_number() -> int:
+    """A number of the backward that this thread is in; 0 where there is none."""
+    return _running.runs[-1].number if _running.runs else 0
+
+
+def accumulates_all() -> bool:
+    """Whether the backward that this thread is in adds to the `grad` of all leaves."""
+    return bool(_running.runs) and _running.runs[-1].wanted is None
+
+
+def will_run(targets: Sequence[Any]) -> list[bool]:
+    """Whether gradients come to each of some nodes and leaves in the backward that this thread is in."""
     if not _running.runs:
         raise RuntimeError("expected the current autograd engine to be running a backward")
     run = _running.runs[-1]
-    return id(run), [
+    return [
         target in run.counts
         and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
         for target in targets
@@ -612,4 +625,4 @@ def _tensor_backward(
 
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
-__all__ = ["Hooks", "TensorTerm", "backward", "dtypes", "grad", "pull_tensors", "run_backward", "will_run"]
+__all__ = ["Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "run_backward", "run_number", "will_run"]

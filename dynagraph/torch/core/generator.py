@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, philox
+from dynagraph.torch.core.batching import drawn
 from dynagraph.torch.core.mersenne import STATE_BYTES, Mersenne
 from dynagraph.torch.core.tensor import Tensor, wrap
 
@@ -191,6 +192,7 @@ class Generator:
         library = self._library()
         return array if library is np else library.asarray(array)
 
+    @drawn
     def uniform(self, shape: tuple[int, ...], dtype: np.dtype, low: float = 0.0, high: float = 1.0) -> Any:
         """Uniform in [low, high)."""
         if _stream.compatible:
@@ -203,6 +205,7 @@ class Generator:
         last = np.asarray(high).astype(dtype)
         return np.where(scaled >= last, np.asarray(low).astype(dtype), scaled) if low < high else scaled
 
+    @drawn
     def normal(self, shape: tuple[int, ...], dtype: np.dtype, mean: float = 0.0, std: float = 1.0) -> Any:
         """Normal numbers."""
         if _stream.compatible:
@@ -213,6 +216,7 @@ class Generator:
         wide = found if dtype.itemsize >= 4 and dtype.kind == "f" else found.astype(np.float32)
         return (wide * wide.dtype.type(std) + wide.dtype.type(mean)).astype(dtype, copy=False)
 
+    @drawn
     def normals_one_by_one(self, shape: tuple[int, ...]) -> Any:
         """Normal numbers in double precision: in PyTorch's stream those of its scalar kernel, whatever their count."""
         if _stream.compatible:
@@ -220,6 +224,7 @@ class Generator:
             return self._here(np.array([kernel.one_normal() for _ in range(math.prod(shape))], np.float64).reshape(shape))
         return self.normal(shape, np.dtype(np.float64))
 
+    @drawn
     def integers(self, shape: tuple[int, ...], limit: int) -> Any:
         """Integers from 0 to ``limit - 1``, as uint64; limits are at most 2**64."""
         if _stream.compatible:
@@ -227,18 +232,21 @@ class Generator:
         words = philox.integer_words(math.prod(shape), limit)
         return philox.integers(*self.take(words), shape, limit, self._library())
 
+    @drawn
     def integers_of_kind(self, shape: tuple[int, ...], limit: int, is_long: bool) -> Any:
         """As `integers`; PyTorch's stream takes one word each, or two, whatever the limit is."""
         if _stream.compatible:
             return self._here(self._torch().below(shape, limit, is_long))
         return self.integers(shape, limit)
 
+    @drawn
     def permutation(self, n: int) -> Any:
         """The numbers from 0 to ``n - 1`` in random order, as int64."""
         if _stream.compatible:
             return self._here(self._torch().permutation(n))
         return philox.permutation(*self.take(2 * n), n, self._library())
 
+    @drawn
     def mask(self, shape: tuple[int, ...], p: Any) -> Any:
         """True with probability `p`: a number, or an array that broadcasts to the shape."""
         if _stream.compatible:
@@ -246,10 +254,12 @@ class Generator:
             return self._here(self._torch().mask(shape, host))
         return philox.mask(*self.take(math.prod(shape)), shape, p, self._library())
 
+    @drawn
     def poisson(self, rate: Any) -> Any:
         """Poisson numbers of an array of rates, as float64."""
         return philox.poisson(*self.take(rate.size * philox.WORDS), rate)
 
+    @drawn
     def binomial(self, count: Any, p: Any) -> Any:
         """Binomial numbers of arrays of one shape, as float64."""
         return philox.binomial(*self.take(count.size * philox.WORDS), count, p)

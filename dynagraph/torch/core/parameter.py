@@ -20,6 +20,8 @@ def share(data: Tensor, cls: type, requires_grad: bool) -> Any:
     if data._inference:
         made._inference = True
     if requires_grad:
+        if data._array.dtype.kind not in "fcV":
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         made.requires_grad = True
     return made
 

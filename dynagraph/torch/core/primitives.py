@@ -24,7 +24,7 @@ class Primitive:
     as a sequence.  `d` has the operands (`x`, `y`, `operands`), results (`out`, `outs`) and `attrs`; with several outputs `g` is a
     tuple with None for those that have no gradient.
     `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o", "p" and "q" for the first three results.
-    With a single function for all, one string.
+    With a single function for all, one string, in which "*" is every operand, "1" and "2" are those from that number on.
     `differentiable`: the outputs that gradients come from.
     """
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import batching, batching_rules
-from dynagraph.torch.core.batching import BatchedArray, Unbatchable, examples, levels_of
+from dynagraph.torch.core.batching import BatchedArray, examples, levels_of
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, record
 
@@ -22,8 +22,6 @@ def _batch_in(x: Any, level: int, dim: int) -> Any:
 
 
 def _batch_out(x: Any, level: int, dim: int, size: int) -> Any:
-    if isinstance(x, BatchedArray) and x.level > level:
-        raise Unbatchable("vmap: a tensor of an inner vmap was used outside of it")
     physical = examples(x, level, size)
     return np.moveaxis(physical, 0, dim) if dim else physical
 

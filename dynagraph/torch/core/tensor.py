@@ -131,6 +131,8 @@ class Tensor(metaclass=_TensorMeta):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on this leaf are recorded."""
+        if requires_grad and self._array.dtype.kind not in "fcV":
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self.requires_grad = requires_grad
         return self
 
@@ -392,9 +394,9 @@ def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) 
     hooks = saved_hooks()
     saved: list[Any] = [None] * len(operands)
     for letter in reads:
-        if letter == "*":  # every operand
-            for k, operand in enumerate(operands):
-                saved[k] = _entry(operand, outs[0], hooks)
+        if letter in "*12":  # every operand; those from a number on
+            for k in range(0 if letter == "*" else int(letter), len(operands)):
+                saved[k] = _entry(operands[k], outs[0], hooks)
         elif letter in "opq":
             k = "opq".index(letter)
             if node.saved_out is None:
@@ -752,9 +754,16 @@ COPY_SLICES = define(
     ("", ""),
     backward="CopySlices",
 )
+
+
+def _converted(x: Any, dtype: np.dtype) -> Any:
+    """As another dtype, dense: in the order of the original's memory; what is repeated in memory is put in order."""
+    return x.astype(dtype, order="C" if 0 in x.strides else "K")
+
+
 CAST = define(
     "to_copy",
-    lambda x, dtype: x.real.astype(dtype, order="K") if x.dtype.kind == "c" and dtype.kind not in "c" else x.astype(dtype, order="K"),
+    lambda x, dtype: _converted(x.real if x.dtype.kind == "c" and dtype.kind != "c" else x, dtype),
     (lambda d, g: g,),
     ("",),
     backward="ToCopyBackward0",

@@ -129,8 +129,14 @@ def result_type_of(name: str, *fields: str) -> Any:
     """The named tuple that a function with several results gives: ``torch.return_types.max``."""
     made = namedtuple(name, fields)  # type: ignore[misc]
     made.__module__ = "torch.return_types"
+    made.__repr__ = _shown  # type: ignore[method-assign]
     NAMESPACES.setdefault("return_types", {})[name] = made
     return made
+
+
+def _shown(results: Any) -> str:
+    lines = ",\n".join(f"{name}={value!r}" for name, value in zip(results._fields, results))
+    return f"torch.return_types.{type(results).__name__}(\n{lines})"
 
 
 # -- operands ---------------------------------------------------------------------------------------------------------

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor, made
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, promoted
+from dynagraph.torch.functions.lapack import check_same_dtype
 from dynagraph.torch.functions.pointwise import add, mul, sub
 from dynagraph.torch.functions.products import bmm, dot, matmul, mm
 from dynagraph.torch.functions.reductions import sum
@@ -263,13 +265,14 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={n}")
         if n > min(a._array.ndim, b._array.ndim):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={n}")
-        first, second = list(range(a._array.ndim - n, a._array.ndim)), list(range(n))
+        first, second = list(range(-n, 0)), list(range(n))
     else:
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
     if len(first) != len(second):
         raise RuntimeError("both dimension lists should have same length")
+    given = list(zip(first, second))
     first, second = [dim_of(d, a._array.ndim) for d in first], [dim_of(d, b._array.ndim) for d in second]
-    for x, y in zip(first, second):
+    for x, y in given:
         n, m = a._array.shape[x], b._array.shape[y]
         if n != m and 1 not in (n, m):
             raise RuntimeError(
@@ -315,7 +318,7 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 def trace(input: Tensor) -> Tensor:
     """The sum of the diagonal of a matrix."""
     if check_tensor(input, "trace", "input")._array.ndim != 2:
-        raise RuntimeError("trace: expected a matrix")
+        raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input._array.ndim}")
     return sum(diagonal(input))
 
 
@@ -418,9 +421,7 @@ def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     for t in (x, y):
         if t._array.dtype.kind not in "fcV":
             raise RuntimeError(f"linalg.vecdot: Expected floating point or complex tensors. Got {dtypes.scalar_name(t.dtype)}")
-    if x._array.dtype != y._array.dtype:
-        names = [dtypes.scalar_name(t.dtype) for t in (x, y)]
-        raise RuntimeError(f"linalg.vecdot: Expected vectors to have the same dtype, but found {names[0]} and {names[1]}")
+    check_same_dtype(x, y, "linalg.vecdot", "x", "y")
     return sum(mul(x.conj(), y), dim)  # type: ignore[attr-defined]
 
 
@@ -441,6 +442,9 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     """The powers 0 to N - 1 of elements, in the last dimension."""
     if not check_tensor(x, "linalg.vander", "x")._array.ndim:
         raise RuntimeError("linalg.vander: Expected dim of x to be at least 1, got 0")
+    if is_half(x._array.dtype) or x._array.dtype.kind == "b":
+        name = dtypes.scalar_name(x.dtype)
+        raise RuntimeError(f"linalg.vander supports floating point, complex, and integer tensors, but got {name}")
     n = x._array.shape[-1] if N is None else N
     if n <= 1 and N is not None and n < 1:
         raise RuntimeError("linalg.vander: N must be greater than 1.")

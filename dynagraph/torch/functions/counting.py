@@ -252,13 +252,15 @@ def _checked_edges(rows: Tensor, given: Tensor, k: int) -> Tensor:
         )
     if shape[0] == 1:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got 0 for dimension {k}")
-    return given.clone()  # type: ignore[attr-defined]
+    return given
 
 
 _C_NAMES = {"float32": "float", "float64": "double", "int64": "long int", "int32": "int"}
 
 
-def _binned(rows: Tensor, bins: Sequence[Any], range_: Any, weight: Tensor | None, density: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _binned(
+    rows: Tensor, bins: Sequence[Any], range_: Any, weight: Tensor | None, density: bool
+) -> tuple[Tensor, tuple[Tensor, ...]]:
     if weight is not None:
         if weight._array.dtype != rows._array.dtype:
             names = [_C_NAMES.get(t.dtype.name, t.dtype.name) for t in (rows, weight)]
@@ -278,18 +280,17 @@ def _binned(rows: Tensor, bins: Sequence[Any], range_: Any, weight: Tensor | Non
 
 
 @function(out=True)
-def histogram(
-    input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False
-) -> Any:
+def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | None = None, density: bool = False) -> Any:
     """How many elements, or how much of `weight`, lies between neighbours of the bins' edges, and these."""
     x = check_tensor(input, "histogram", "input")
     if weight is not None and weight._array.shape != x._array.shape:
         raise RuntimeError(
-            f"{_WHO} if weight tensor is provided it should have the same shape as the input tensor excluding its innermost dimension, "
+            f"{_WHO} if weight tensor is provided it should have the same shape as the input tensor excluding its innermost "
+            f"dimension, "
             f"but got input with shape {[x._array.size, 1]} and weight with shape {list(weight._array.shape)}"
         )
     counts, (edges,) = _binned(x.reshape(-1, 1), [bins], range, weight, density)  # type: ignore[attr-defined]
-    return _HISTOGRAM(counts, edges)
+    return _HISTOGRAM(counts, edges.clone() if edges is bins else edges)  # type: ignore[attr-defined]
 
 
 @function(method=False)
@@ -343,12 +344,13 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """The coordinates of flat places in an array of a shape."""
     x = check_tensor(indices, "unravel_index", "indices")
     if x._array.dtype.kind not in "iu":
-        raise ValueError(f"expected 'indices' to be integer dtype, but got {x.dtype}")
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {x.dtype}")
     sizes = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     found = []
     for k, n in enumerate(sizes):
         behind = math.prod(sizes[k + 1 :])
         found.append(made(np.asarray((x._array // max(behind, 1)) % max(n, 1))))
     return tuple(found)
+
 
 __all__ = ["bincount", "histc", "histogram", "isin", "unique"]

@@ -48,6 +48,7 @@ def _columns_until(a: Any) -> tuple[Any, int]:
     return factor, 0
 
 
+_cholesky_rule = by_rule("linalg.cholesky")
 CHOLESKY = define(
     "cholesky_ex",
     _cholesky_or_info,
@@ -57,7 +58,6 @@ CHOLESKY = define(
     outputs=2,
     differentiable=(0,),
 )
-_cholesky_rule = by_rule("linalg.cholesky")
 
 
 class _First:

@@ -13,6 +13,7 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, made, storage_of
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
+from dynagraph.torch.functions.places import check_complex_gradient
 from dynagraph.torch.functions.selection import index_select
 from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, unsqueeze
 
@@ -31,9 +32,7 @@ def _replacing(name: str, part: str, backward: str) -> Any:
     def by_self(d: Any, g: Any) -> Any:
         return g.call(name, g.full(0, d.y.shape), **d.attrs)
 
-    return define(
-        name, forward, (by_self, lambda d, g: g.call(part, **d.attrs)), ("", ""), backward=backward
-    )
+    return define(name, forward, (by_self, lambda d, g: g.call(part, **d.attrs)), ("", ""), backward=backward)
 
 
 SELECT_SCATTER = _replacing("select_scatter", "select", "SelectScatterBackward0")
@@ -58,7 +57,8 @@ AS_STRIDED_SCATTER = define(
 def _check_part(source: Tensor, shape: tuple[int, ...]) -> None:
     if source._array.shape != shape:
         raise RuntimeError(
-            f"expected src to have a size equal to the slice of self. src size = {list(source._array.shape)}, slice size = {list(shape)}"
+            f"expected src to have a size equal to the slice of self. src size = {list(source._array.shape)}, slice size = "
+            f"{list(shape)}"
         )
 
 
@@ -71,6 +71,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     if not -shape[k] <= index < shape[k]:
         raise IndexError(f"select(): index {index} out of range for tensor of size {list(shape)} at dimension {k}")
     _check_part(check_tensor(src, "select_scatter", "src", 2), (*shape[:k], *shape[k + 1 :]))
+    check_complex_gradient("select_scatter", x, src)
     return apply(SELECT_SCATTER, x, cast(src, x.dtype), dim=k, index=int(index) % shape[k])
 
 
@@ -90,6 +91,7 @@ def slice_scatter(
     _check_part(check_tensor(src, "slice_scatter", "src", 2), part)
     starts = tuple(first if j == k else 0 for j in range(len(shape)))
     steps = tuple(step if j == k else 1 for j in range(len(shape)))
+    check_complex_gradient("slice_scatter", x, src)
     return apply(SLICE_SCATTER, x, cast(src, x.dtype), starts=starts, steps=steps, shape=part)
 
 
@@ -113,7 +115,8 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     reach = offset + sum((n - 1) * s for n, s in zip(shape, strides)) + 1 if 0 not in shape else 0
     if reach > array.size:
         raise RuntimeError(
-            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {item} requiring a storage "
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {item} requiring a "
+            f"storage "
             f"size of {reach * item} are out of bounds for storage of size {array.nbytes}"
         )
     _check_part(check_tensor(src, "as_strided_scatter", "src", 2), shape)
@@ -232,7 +235,7 @@ def block_diag(*tensors: Any) -> Tensor:
     return apply(BLOCK_DIAG, *promoted("block_diag", *given))
 
 
-@function()
+@function(method=False)
 def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
     """Each element, or each slice along `dim`, so many times; of numbers alone: each place as often as its number says."""
     x = check_tensor(input, "repeat_interleave", "input")
@@ -258,10 +261,19 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         counts = expand(reshape(counts, 1), (size,))
     elif counts._array.ndim == 1 and counts._array.size != size:
         raise RuntimeError(
-            f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts._array.size} and input.size({k}) = "
+            f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts._array.size} and "
+            f"input.size({k}) = "
             f"{size}"
         )
     return index_select(x, k, _repeated_places(counts, output_size))
+
+
+def _repeat_interleave(self: Tensor, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """Each element, or each slice along `dim`, so many times."""
+    return repeat_interleave(self, repeats, dim, output_size=output_size)
+
+
+Tensor.repeat_interleave = _repeat_interleave  # type: ignore[attr-defined]
 
 
 def _repeated_places(repeats: Tensor, output_size: int | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,8 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function
 from dynagraph.torch.functions.indexing import INDEX_PUT
-from dynagraph.torch.functions.places import change, check_places, define_store, store_flat, storing
-from dynagraph.torch.functions.selection import gather, nothing, number_as
+from dynagraph.torch.functions.places import change, check_places, define_store, nothing, store_flat, storing
+from dynagraph.torch.functions.selection import gather, number_as
 from dynagraph.torch.functions.shapes import expand, flatten
 
 # -- masks --------------------------------------------------------------------------------------------------------------
@@ -96,8 +97,10 @@ def _check_mask(mask: Any, who: str) -> None:
         raise RuntimeError(f"{who}_ only supports boolean masks, but got mask with dtype {name}")
 
 
-_C_TYPES = {"int64": "long int", "uint8": "unsigned char", "int32": "int", "float32": "float", "float64": "double", "int16": "short int",
-            "int8": "signed char"}  # fmt: skip
+_C_TYPES = {
+    "int64": "long int", "uint8": "unsigned char", "int32": "int", "float32": "float", "float64": "double", "int16": "short int",
+    "int8": "signed char",
+}  # fmt: skip
 
 
 def _fitting(x: Tensor, mask: Tensor) -> Tensor:
@@ -134,7 +137,15 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Tensor:
 @function("masked_fill_", namespace="")
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """Store a number where a mask holds."""
-    check_write(self)
+    check_write(self, overlap=False)
+    if any(s == 0 and n > 1 for n, s in zip(self._array.shape, self._array.strides)):
+        warnings.warn(
+            "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
+            "This also "
+            "applies to advanced indexing e.g. tensor[mask] = scalar",
+            UserWarning,
+            stacklevel=2,
+        )
     _check_mask(mask, "masked_fill")
     _check_in_place(self, mask)
     p, operands, attrs = _fill_operands(self, mask, value)
@@ -161,9 +172,7 @@ def _check_source(x: Tensor, mask: Tensor, source: Tensor) -> None:
         )
     check_tensor(mask, "masked_scatter", "mask", 2)
     if mask._array.dtype.kind != "b":
-        raise RuntimeError(
-            f"masked_scatter_ only supports boolean masks, but got mask with dtype {dtypes.scalar_name(mask.dtype)}"
-        )
+        raise RuntimeError(f"masked_scatter_ only supports boolean masks, but got mask with dtype {dtypes.scalar_name(mask.dtype)}")
 
 
 def _check_enough(shape: tuple[int, ...], mask: Tensor, source: Tensor) -> None:
@@ -252,7 +261,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     check_tensor(source, "put", "source", 3)
     if index._array.size != source._array.size:
         raise IndexError(
-            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = {source._array.size}, "
+            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._array.size}, "
             f"index.numel() = {index._array.size}"
         )
     if source._array.dtype != x._array.dtype:
@@ -269,9 +279,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     """As `gather`, with the index broadcast to the other dimensions; without `dim` from the tensor as one row."""
     x = check_tensor(input, "take_along_dim", "input")
     if check_tensor(indices, "take_along_dim", "indices", 2)._array.dtype != np.int64:
-        raise RuntimeError(
-            f"torch.take_along_dim(): dtype of indices should be Long but got {dtypes.scalar_name(indices.dtype)}"
-        )
+        raise RuntimeError(f"torch.take_along_dim(): dtype of indices should be Long but got {dtypes.scalar_name(indices.dtype)}")
     if dim is None:
         return gather(flatten(x), 0, flatten(indices))
     if x._array.ndim != indices._array.ndim:
@@ -286,6 +294,8 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     common = list(check_broadcast(wrap(np.empty(own, bool)), wrap(np.empty(at, bool))))
     wanted = [n if j != k else m for j, (n, m) in enumerate(zip(common, x._array.shape))]
     chosen = [n if j != k else m for j, (n, m) in enumerate(zip(common, indices._array.shape))]
+    if own:  # PyTorch takes places modulo the size here
+        indices = made(np.remainder(indices._array, max(x._array.shape[k], 1)))
     return gather(expand(x, wanted), k, expand(indices, chosen))
 
 
@@ -300,7 +310,8 @@ def _index_put_operands(x: Tensor, indices: Any, values: Any, accumulate: bool) 
         raise TypeError(f"index_put(): argument 'values' (position 3) must be Tensor, not {type(values).__name__}")
     if values._array.dtype != x._array.dtype:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(x.dtype)} for the destination and "
+            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(x.dtype)} for the destination "
+            f"and "
             f"{dtypes.scalar_name(values.dtype)} for the source."
         )
     places = _places(x, indices)

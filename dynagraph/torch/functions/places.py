@@ -22,7 +22,8 @@ from dynagraph.torch.functions.common import function
 
 
 def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
-    """Where the elements of an index along a dimension stand in an array of a shape, in C order; the index has as many dimensions."""
+    """Where the elements of an index along a dimension stand in an array of a shape, in C order; the index has as many "
+    "dimensions."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     offsets: Any = 0
     for k, n in enumerate(index.shape):
@@ -65,6 +66,27 @@ def at_slices(dim: int, index: Any) -> Any:
     return (slice(None),) * dim + (index,)
 
 
+_MANY = 4096  # elements, from which on computing flat places costs less than NumPy's way through all dimensions
+
+
+def elements_at(x: Any, index: Any, dim: int) -> Any:
+    """The elements at an index along a dimension, in C order; the index may be smaller along the others."""
+    if not x.ndim:
+        return np.take(x.reshape(1), index)
+    if x.ndim > 1 and index.size >= _MANY and x.flags.c_contiguous:
+        return x.reshape(-1)[flat_places(index, x.shape, dim)]
+    rest = index.shape[:dim] + (x.shape[dim],) + index.shape[dim + 1 :]
+    found = np.take_along_axis(leading(x, rest), index, dim)
+    return found if found.flags.c_contiguous else found.copy(order="C")
+
+
+def elements_added(g: Any, index: Any, shape: tuple[int, ...], dim: int) -> Any:
+    """Zeros, with elements added at an index along a dimension."""
+    made = np.zeros(shape, g.dtype)
+    store_flat(made, flat_places(index, shape, dim), g, np.add)
+    return made
+
+
 def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Exception]) -> None:
     """Raise what `refuse` makes of the first number that is below `low`, or not below `size`."""
     if index.size and (int(index.min()) < low or int(index.max()) >= size):
@@ -72,16 +94,34 @@ def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Except
         raise refuse(int(flat[np.argmax((flat < low) | (flat >= size))]))
 
 
+def nothing(d: Any, g: Any) -> None:
+    """The gradient by an index."""
+    return
+
+
+GATHER = define(
+    "gather_along", elements_at,
+    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""), backward="GatherBackward0",
+)  # fmt: skip
+define("scatter_add_zeros", elements_added, (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
+
+
+def check_complex_gradient(who: str, x: Tensor, *others: Tensor) -> None:
+    """RuntimeError where a gradient of complex numbers is asked for that PyTorch does not have."""
+    if mode.grad and x._array.dtype.kind == "c" and any(t.requires_grad for t in (x, *others)):
+        raise RuntimeError(f"{who} does not support automatic differentiation for outputs with complex dtype.")
+
+
 # -- what stores ------------------------------------------------------------------------------------------------------
 
 _STORES: dict[str, Callable[..., None]] = {}
 
 
-def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, **about: Any) -> Primitive:
+def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, order: Any = "C", **about: Any) -> Primitive:
     """A primitive that is its first operand with something stored in it: ``store(array, *others, **attrs)`` does so."""
 
     def forward(x: Any, *others: Any, **attrs: Any) -> Any:
-        made = x.copy(order="C")
+        made = x.copy(order=order)
         store(made, *others, **attrs)
         return made
 
@@ -91,6 +131,9 @@ def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, *
 
 def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     """Store in a tensor, in place: without a copy of it where nothing is recorded.  `check_write` has been called."""
+    for other in others:
+        if isinstance(other, Tensor):
+            check_overlap(x._array, other._array)
     if mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)):
         return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
     array = x._array
@@ -99,6 +142,18 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     quiet(_STORES[p.name], (array, *own), attrs)
     written(x)
     return x
+
+
+def check_overlap(array: Any, other: Any) -> None:
+    """RuntimeError where what is written to and what is read are the same memory; masks may be."""
+    if not isinstance(array, np.ndarray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
+        return
+    if all(a.flags.forc or a.transpose(np.argsort(a.strides)[::-1]).flags.c_contiguous for a in (array, other)):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+            "location. Please "
+            "clone() the tensor before performing the operation."
+        )
 
 
 def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
@@ -130,5 +185,6 @@ def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callab
 
 
 __all__ = [
-    "at_slices", "change", "check_places", "define_store", "flat_places", "leading", "row_places", "store_flat", "storing",
+    "GATHER", "at_slices", "change", "check_complex_gradient", "check_places", "define_store", "elements_added", "elements_at",
+    "flat_places", "leading", "nothing", "row_places", "store_flat", "storing",
 ]  # fmt: skip

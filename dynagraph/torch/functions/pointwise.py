@@ -175,6 +175,7 @@ from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lam
 _MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
 ADD = from_row("add", ("", ""), "AddBackward0")
 SUB = from_row("subtract", ("", ""), "SubBackward0")
+RSUB = define("rsub", lambda x, y: np.subtract(y, x), (lambda d, g: -g, lambda d, g: g), ("", ""), backward="RsubBackward1")
 MUL = from_row("multiply", ("y", "x"), "MulBackward0")
 DIV = from_row("divide", ("y", "xy"), "DivBackward0", vjps=(
     lambda d, g: g / d.y.conj,
@@ -365,10 +366,42 @@ def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
 
 
 
+def empty_in_order(shape: tuple[int, ...], dtype: np.dtype, *strides: tuple[int, ...]) -> Any:
+    """Memory for a result of operands with these strides, in the order in which PyTorch goes through them.
+
+    Of two dimensions the one with the smaller stride in the first operand that has both moves faster; dimensions that no operand
+    tells apart stand in order.
+    """
+    order = list(range(len(shape) - 1, -1, -1))  # the fastest first
+    for k in range(1, len(order)):
+        at = k
+        for j in range(k - 1, -1, -1):
+            comparison = _compared(shape, strides, order[j], order[at])
+            if comparison < 0:
+                break
+            if comparison > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+    slowest_first = order[::-1]
+    memory = np.empty([shape[k] for k in slowest_first], dtype)
+    return memory.transpose([slowest_first.index(k) for k in range(len(shape))])
+
+
+def _compared(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], a: int, b: int) -> int:
+    """More than zero where dimension `a` should move slower than `b`."""
+    for own in strides:
+        if own[a] and own[b]:
+            if own[a] != own[b]:
+                return own[a] - own[b]
+            if shape[a] > shape[b]:
+                return 1
+    return 0
+
+
 def dense_like(x: Any) -> Any:
     """Memory in the order of the original's, without its gaps; what is repeated in memory is put in order."""
     if 0 in x.strides and x.size and isinstance(x, np.ndarray):
-        return np.nditer([x, None], [], [["readonly"], ["writeonly", "allocate"]], order="K").operands[1]
+        return empty_in_order(x.shape, x.dtype, x.strides)
     return np.empty_like(x)
 
 
@@ -624,6 +657,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
                 f"Subtraction, the `-` operator, with {'two bool tensors' if both else 'a bool tensor'} is not supported. "
                 f"{'Use the `^` or `logical_xor()` operator instead.' if both else 'If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.'}"  # noqa: E501
             )
+    if not isinstance(input, Tensor):
+        return _two(RSUB, "sub", other, input)
     return _two(SUB, "sub", input, other)
 
 
@@ -1120,10 +1155,10 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-exp, log, sqrt, rsqrt, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
+exp, log, sqrt, rsqrt, reciprocal, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
     NAMESPACES["torch"][n].__wrapped__ if hasattr(NAMESPACES["torch"][n], "__wrapped__") else NAMESPACES["torch"][n]
     for n in (
-        "exp", "log", "sqrt", "rsqrt", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
+        "exp", "log", "sqrt", "rsqrt", "reciprocal", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
         "minimum", "isnan", "isfinite",
     )
 )  # fmt: skip
@@ -1157,6 +1192,11 @@ def _plain(compute: Callable[..., Any]) -> Callable[..., Any]:
     return binary
 
 
+def _number_over(x: Tensor, number: Any) -> Tensor:
+    """``number / x``, as PyTorch computes it."""
+    return mul(reciprocal(x), number)
+
+
 def _reversed(compute: Callable[..., Any]) -> Callable[..., Any]:
     def binary(self: Tensor, other: Any) -> Any:
         return compute(other, self) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
@@ -1182,6 +1222,7 @@ for _name, _compute in (
     ("add", add), ("sub", sub), ("mul", mul), ("truediv", div), ("floordiv", floor_divide), ("mod", remainder), ("pow", pow),
 ):  # fmt: skip
     setattr(Tensor, f"__r{_name}__", _reversed(_compute))
+Tensor.__rtruediv__ = _plain(_number_over)  # type: ignore[attr-defined]
 for _name, _changing_name in (
     ("add", "add_"), ("sub", "sub_"), ("mul", "mul_"), ("truediv", "div_"), ("floordiv", "floor_divide_"), ("mod", "remainder_"),
     ("pow", "pow_"), ("and", "bitwise_and_"), ("or", "bitwise_or_"), ("xor", "bitwise_xor_"), ("lshift", "bitwise_left_shift_"),

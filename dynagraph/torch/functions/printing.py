@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.parameter import Parameter
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import function
 
@@ -52,8 +53,7 @@ class _Format:
             return
         wide = values.astype(np.float64)
         kept = wide[np.isfinite(wide) & (wide != 0)]
-        if not kept.size:
-            self.width = max([self.width, *(len(self._text(v)) for v in wide.tolist())])
+        if not kept.size:  # as in PyTorch, zeros and what is not finite does not widen the columns
             return
         sizes = np.abs(kept)
         low, high = sizes.min(), sizes.max()
@@ -64,7 +64,7 @@ class _Format:
             self.scientific = bool(high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4)
         if OPTIONS.sci_mode is not None:
             self.scientific = OPTIONS.sci_mode
-        self.width = max(self.width, *(len(self._text(v)) for v in wide.tolist()))
+        self.width = max(self.width, *(len(self._text(v)) for v in kept.tolist()))
 
     def _text(self, value: float) -> str:
         if not math.isfinite(value):
@@ -131,7 +131,7 @@ def _numbers(array: np.ndarray, indent: int) -> str:
 
 
 def text_of(self: Tensor) -> str:
-    prefix = "tensor("
+    prefix = "tensor(" if type(self) in (Tensor, Parameter) else f"{type(self).__name__}("
     indent = len(prefix)
     array = self._array if isinstance(self._array, np.ndarray) else self._array.get()
     suffixes: list[str] = []

@@ -11,7 +11,7 @@ from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.pointwise import add, mul
-from dynagraph.torch.functions.shapes import reshape, unsqueeze
+from dynagraph.torch.functions.shapes import expand, reshape, unsqueeze
 
 
 def _half_in_single(compute: Any) -> Any:
@@ -165,10 +165,13 @@ def _check_inner(x: Tensor, y: Tensor) -> None:
 
 
 def _scaled(product: Tensor, input: Tensor, beta: Any, alpha: Any) -> Tensor:
+    if product._array.dtype.kind == "b":
+        alpha, beta = bool(alpha), bool(beta)
     product = product if alpha == 1 else mul(product, alpha)
+    given = expand(input, product._array.shape)
     if beta == 0:
         return product
-    return add(input if beta == 1 else mul(input, beta), product)
+    return add(given if beta == 1 else mul(given, beta), product)
 
 
 @function(inplace=True, out=True)
@@ -186,7 +189,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 @function(inplace=True, out=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * sum(batch1 @ batch2)``, of rows of matrices."""
-    return _scaled(bmm(batch1, batch2).sum(0), input, beta, alpha)  # type: ignore[attr-defined]
+    return _scaled(bmm(batch1, batch2).sum(0, dtype=batch1.dtype), input, beta, alpha)  # type: ignore[attr-defined]
 
 
 @function(inplace=True, out=True)

@@ -35,7 +35,12 @@ def _wide(x: Any) -> Any:
 
 def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Halves are accumulated as float32 and rounded once."""
-    return lambda x, axis, keepdims: _narrow(compute(_wide(x), axis=axis, keepdims=keepdims), x.dtype)
+
+    def forward(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        wide = _wide(x)
+        return _narrow(compute(wide, axis=axis, keepdims=keepdims, dtype=wide.dtype), x.dtype)
+
+    return forward
 
 
 def _narrow(result: Any, given: np.dtype) -> Any:
@@ -89,7 +94,7 @@ def _moment(function: Any) -> Callable[..., Any]:
 
 SUM = define(
     "sum",
-    lambda x, axis, keepdims: _narrow(np.add.reduce(_wide(x), axis=axis, keepdims=keepdims), x.dtype),
+    _reducing(np.add.reduce),
     (lambda d, g: spread(d, g),),
     ("",),
     backward="SumBackward1",
@@ -206,6 +211,7 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType |
 
 
 SUM_ALL = define("sum_all", SUM.forward, SUM.vjps, ("",), backward="SumBackward0")
+PROD_ALL = define("prod_all", PROD.forward, PROD.vjps, PROD.saves, backward="ProdBackward0")
 MEAN_ALL = define("mean_all", MEAN.forward, MEAN.vjps, ("",), backward="MeanBackward0")
 
 
@@ -253,7 +259,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
     """The product along `dim`, or of all elements; integers give int64."""
     x = _summed(check_tensor(input, "prod", "input"), dtype)
     axis = tuple(range(x._array.ndim)) if dim is None else ((dim_of(dim, x._array.ndim),) if x._array.ndim else ())
-    return apply(PROD, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
+    p = PROD_ALL if dim is None else PROD
+    return apply(p, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
 
 
 def _moments(p: Primitive, name: str) -> Callable[..., Tensor]:
@@ -469,34 +476,12 @@ def _running(find: Any) -> Callable[..., Any]:
     return forward
 
 
-def _scatter_places(d: Any, g: Any) -> Any:
+def _add_at_places(d: Any, g: Any) -> Any:
     return g[0].call("scatter_add_zeros", d.outs[1], shape=d.x.shape, dim=d.attrs["dim"])
 
 
-def _scatter_add_zeros(g: Any, index: Any, shape: Any, dim: int) -> Any:
-    result = np.zeros(shape, g.dtype)
-    places = list(np.indices(index.shape, sparse=True))
-    places[dim] = index
-    np.add.at(result, tuple(places), g)
-    return result
-
-
-define(
-    "scatter_add_zeros",
-    _scatter_add_zeros,
-    (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), lambda d, g: None),
-    ("y", ""),
-)
-define(
-    "gather_along",
-    lambda x, index, dim: np.take_along_axis(x, index, dim) if x.shape[:dim] + x.shape[dim + 1 :] == index.shape[:dim] + index.shape[dim + 1 :]
-    else np.take_along_axis(x[tuple(slice(n) if k != dim else slice(None) for k, n in enumerate(index.shape))], index, dim),
-    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), lambda d, g: None),
-    ("y", ""),
-    backward="GatherBackward0",
-)
 for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
-    define(_name, _running(_ufunc), (_scatter_places,), ("p",), backward=f"{_name.title()}Backward0", outputs=2, differentiable=(0,))
+    define(_name, _running(_ufunc), (_add_at_places,), ("p",), backward=f"{_name.title()}Backward0", outputs=2, differentiable=(0,))
 
 
 def _running_extreme(name: str) -> None:

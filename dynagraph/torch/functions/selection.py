@@ -11,27 +11,23 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, function
+from dynagraph.torch.functions.index_reductions import INDEX_REDUCE, SCATTER_REDUCE
 from dynagraph.torch.functions.places import (
+    GATHER,
     at_slices,
+    check_complex_gradient,
     check_places,
     define_store,
     flat_places,
     leading,
+    nothing,
     row_places,
     store_flat,
     storing,
 )
 from dynagraph.torch.functions.pointwise import COPY
 
-_FLAT_COMBINE = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
-_FIRST = {"sum": 0, "prod": 1, "mean": 0}
-
 # -- primitives: index tensors are operands without a gradient ----------------------------------------------------------
-
-
-def nothing(d: Any, g: Any) -> None:
-    """The gradient by an index."""
-    return
 
 
 def _gathered(g: Any, d: Any, index: Any) -> Any:
@@ -59,128 +55,6 @@ def _scatter_combine(array: Any, src: Any, index: Any, dim: int, combine: str) -
     store_flat(array, flat_places(index, array.shape, dim), leading(src, index.shape) if src.ndim else src, getattr(np, combine))
 
 
-def _reduce_at(array: Any, places: Any, values: Any, reduce: str, include_self: bool) -> None:
-    """Combine the values at each place, and, with `include_self`, what stood there."""
-    if array.dtype.itemsize == 2 and array.dtype.kind in "fV":
-        wide = array.astype(np.float32)
-        _reduce_at(wide, places, values.astype(np.float32), reduce, include_self)
-        array[...] = wide.astype(array.dtype)
-        return
-    if not include_self:
-        store_flat(array, places, _first(reduce, array.dtype))
-    store_flat(array, places, values, _FLAT_COMBINE[reduce])
-    if reduce == "mean":
-        counts = np.full(array.size, 1 if include_self else 0)
-        np.add.at(counts, places.reshape(-1), 1)
-        counts = np.maximum(counts, 1).reshape(array.shape)
-        if array.dtype.kind in "iu":
-            array[...] = np.floor_divide(array, counts)
-        else:
-            array[...] = array / counts
-
-
-def _first(reduce: str, dtype: np.dtype) -> Any:
-    """What changes nothing that it is combined with."""
-    if reduce in _FIRST:
-        return dtype.type(_FIRST[reduce])
-    if dtype.kind == "f":
-        return dtype.type(-np.inf if reduce == "amax" else np.inf)
-    if dtype.kind == "b":
-        return reduce == "amin"
-    limits = np.iinfo(dtype)
-    return limits.min if reduce == "amax" else limits.max
-
-
-def _scatter_reduce(array: Any, src: Any, index: Any, dim: int, reduce: str, include_self: bool) -> None:
-    _reduce_at(array, flat_places(index, array.shape, dim), leading(src, index.shape), reduce, include_self)
-
-
-def _index_reduce(array: Any, src: Any, index: Any, dim: int, reduce: str, include_self: bool) -> None:
-    _reduce_at(array, row_places(index, array.shape, dim), src, reduce, include_self)
-
-
-class _Along:
-    """How the gradients of scatter_reduce and of index_reduce read and add at an index along a dimension."""
-
-    def __init__(self, d: Any, index: Any, rows: bool):
-        self.index, self.dim, self.rows, self.d = index, d.attrs["dim"], rows, d
-
-    def read(self, x: Any) -> Any:
-        if self.rows:
-            return x.call("index_select", self.index, dim=self.dim)
-        return x.call("gather_along", self.index, dim=self.dim)
-
-    def used(self, src: Any) -> Any:
-        """What of the source is read."""
-        if self.rows or src.shape == self.index.shape:
-            return src
-        return src.part((0,) * src.ndim, self.index.shape)
-
-    def add(self, x: Any, values: Any) -> Any:
-        return x.call("index_add" if self.rows else "scatter_add", values, self.index, dim=self.dim)
-
-    def again(self, x: Any, values: Any) -> Any:
-        return x.call("index_reduce" if self.rows else "scatter_reduce", values, self.index, **self.d.attrs)
-
-    def without(self, g: Any) -> Any:
-        """Zeros at the index."""
-        return g.call("index_zero" if self.rows else "scatter_zero", self.index, dim=self.dim)
-
-    def by_source(self, found: Any, shape: Any) -> Any:
-        if found.shape == shape:
-            return found
-        return found.call("put_slice", base=shape, starts=(0,) * len(shape), steps=(1,) * len(shape))
-
-
-def _reduce_back(rows: bool) -> Any:
-    def vjp(d: Any, g: Any) -> list[Any]:
-        x, src, index = d.operands
-        along = _Along(d, index, rows)
-        by_x, by_src = _REDUCED[d.attrs["reduce"]](d, g, x, src, along)
-        if not d.attrs["include_self"]:
-            by_x = along.without(by_x)
-        return [by_x, along.by_source(by_src, src.shape), None]
-
-    return vjp
-
-
-def _sum_back(d: Any, g: Any, x: Any, src: Any, along: _Along) -> tuple[Any, Any]:
-    return g, along.read(g)
-
-
-def _mean_back(d: Any, g: Any, x: Any, src: Any, along: _Along) -> tuple[Any, Any]:
-    used = along.used(src)
-    counts = along.add(g.full(1 if d.attrs["include_self"] else 0, g.shape), g.full(1, used.shape))
-    share = g / counts.number(1).where(counts.equals(0), counts)
-    return share, along.read(share)
-
-
-def _extreme_back(d: Any, g: Any, x: Any, src: Any, along: _Along) -> tuple[Any, Any]:
-    """In equal shares to all that are the extreme."""
-    stayed = x.equals(d.out).cast(g.dtype)
-    came = along.used(src).equals(along.read(d.out)).cast(g.dtype)
-    share = g / along.add(stayed, came)
-    return stayed * share, came * along.read(share)
-
-
-def _prod_back(d: Any, g: Any, x: Any, src: Any, along: _Along) -> tuple[Any, Any]:
-    """The product of the others: where one value alone is zero, of all but this."""
-    used = along.used(src)
-    one = x.number(1)
-    some = one.where(x.equals(0), x)
-    by_x = g * (along.again(some, src) / some).conj
-    zero = used.equals(0)
-    count = along.read(along.add(x.full(0, x.shape), zero.cast(x.dtype)))
-    alone = zero.call("logical_and", count.equals(1))
-    others = one.where(alone, used)
-    without = along.read(g * along.again(x, others).conj)
-    with_all = along.read(g * d.out.conj) / one.where(zero, used).conj
-    return by_x, without.where(alone, with_all)
-
-
-_REDUCED = {"sum": _sum_back, "mean": _mean_back, "amax": _extreme_back, "amin": _extreme_back, "prod": _prod_back}
-
-
 def _underivable(name: str) -> Any:
     def vjp(d: Any, g: Any) -> Any:
         raise RuntimeError(f"derivative for aten::{name} is not implemented")
@@ -206,10 +80,6 @@ SCATTER_COMBINE = define_store(
     "scatter_combine", _scatter_combine, (_underivable("scatter"), _underivable("scatter"), nothing), ("", "", ""),
     backward="NotImplemented",
 )  # fmt: skip
-SCATTER_REDUCE = define_store(
-    "scatter_reduce", _scatter_reduce, _reduce_back(False), "xyzo", backward="ScatterReduceBackward0"
-)
-INDEX_REDUCE = define_store("index_reduce", _index_reduce, _reduce_back(True), "xyzo", backward="IndexReduceBackward0")
 define_store(
     "scatter_zero", lambda array, index, dim: _scatter_number(array, index, dim, 0),
     (lambda d, g: g.call("scatter_zero", d.y, dim=d.attrs["dim"]), nothing), ("y", ""),
@@ -241,17 +111,13 @@ def _index_mask(index: Any, shape: Any, dim: int) -> Any:
 
 
 define("index_mask", _index_mask)
-define_store(
-    "index_zero", _index_zero, (lambda d, g: g.call("index_zero", d.y, dim=d.attrs["dim"]), nothing), ("y", "")
-)
+define_store("index_zero", _index_zero, (lambda d, g: g.call("index_zero", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
 INDEX_SELECT = define(
     "index_select", lambda x, index, dim: np.take(x, index, axis=dim),
     (lambda d, g: g.call("index_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""),
     backward="IndexSelectBackward0",
 )  # fmt: skip
-define(
-    "index_add_zeros", _index_add_zeros, (lambda d, g: g.call("index_select", d.y, dim=d.attrs["dim"]), nothing), ("y", "")
-)
+define("index_add_zeros", _index_add_zeros, (lambda d, g: g.call("index_select", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
 INDEX_ADD = define_store(
     "index_add", _index_add,
     (lambda d, g: g, lambda d, g: g.call("index_select", d.operands[2], dim=d.attrs["dim"]), nothing), ("", "z", ""),
@@ -267,6 +133,11 @@ INDEX_COPY = define_store(
     ("z", "z", ""),
     backward="IndexCopyBackward0",
 )  # fmt: skip
+INDEX_FILL_NUMBER = define_store(
+    "index_fill_number", lambda array, index, dim, value: _index_copy(array, value, index, dim),
+    (lambda d, g: g.call("index_zero", d.y, dim=d.attrs["dim"]), nothing), ("y", ""),
+    order="K", backward="IndexFillBackward0",
+)  # fmt: skip
 INDEX_FILL = define_store(
     "index_fill", _index_copy,
     (
@@ -275,6 +146,7 @@ INDEX_FILL = define_store(
         nothing,
     ),
     ("z", "z", ""),
+    order="K",
     backward="IndexFillBackward1",
 )  # fmt: skip
 
@@ -313,12 +185,14 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                 f"dimension {k}"
             )
     check_places(index._array, 0, own[k], _bounds(k, own[k]))
-    if not x._array.ndim or not index._array.ndim:
-        return gather(x.reshape(own), k, index.reshape(at)).reshape(index._array.shape)  # type: ignore[attr-defined]
-    return apply(PRIMITIVES["gather_along"], x, index, dim=k)
+    if x._array.ndim and not index._array.ndim:
+        return gather(x, k, index.reshape(1)).reshape(())  # type: ignore[attr-defined]
+    return apply(GATHER, x, index, dim=k)
 
 
-define("new_zeros", lambda x, shape: np.zeros(shape, x.dtype), (lambda d, g: g.full(0, d.x.shape),), ("",), backward="GatherBackward0")
+define(
+    "new_zeros", lambda x, shape: np.zeros(shape, x.dtype), (lambda d, g: g.full(0, d.x.shape),), ("",), backward="GatherBackward0"
+)
 
 
 def _check_scatter(x: Tensor, k: int, index: Tensor, src: Tensor | None) -> None:
@@ -332,6 +206,8 @@ def _check_scatter(x: Tensor, k: int, index: Tensor, src: Tensor | None) -> None
         raise RuntimeError("Index tensor must have the same number of dimensions as self tensor")
     given = None if src is None else _full(src._array.shape)
     if given is not None and len(given) != len(at):
+        if src._array.ndim and len(given) < len(at):  # type: ignore[union-attr]
+            dim_of(len(given), len(given))
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if any(j != k and n > m for j, (n, m) in enumerate(zip(at, own))) or (
         given is not None and any(n > m for n, m in zip(at, given))
@@ -372,8 +248,8 @@ def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
 
 
 _C_NAMES = {
-    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int", "int64": "int64_t",
-    "int8": "int8_t", "int16": "int16_t", "uint8": "uint8_t",
+    "float32": "float", "float64": "double", "float16": "c10::Half", "bfloat16": "c10::BFloat16", "int32": "int",
+    "int64": "int64_t", "int8": "int8_t", "int16": "int16_t", "uint8": "uint8_t",
 }  # fmt: skip
 
 
@@ -394,7 +270,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
     if reduce is not None:
         if is_tensor:
             warnings.warn(
-                "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch release. Use "
+                "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
+                "release. Use "
                 "torch.scatter_reduce instead for more reduction options.",
                 UserWarning,
                 stacklevel=3,
@@ -409,6 +286,8 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
 def _source_of_rank(src: Tensor, index: Tensor) -> Tensor:
     if src._array.ndim == index._array.ndim:
         return src
+    if not index._array.size:
+        return src.reshape(-1)[:0].reshape(index._array.shape)  # type: ignore[attr-defined]
     return src.reshape((src._array.size,) if index._array.ndim else ())  # type: ignore[attr-defined]
 
 
@@ -441,6 +320,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: 
     _check_scatter(x, k, index, src)
     if (own in ("amax", "amin") and x._array.dtype.kind == "c") or (own == "mean" and x._array.dtype.kind == "b"):
         raise NotImplementedError(f"\"scatter_gather_tensor_cpu_reduce_{own}\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
+    check_complex_gradient("scatter_reduce", x, src)
     at = _of_rank(index, x)
     return SCATTER_REDUCE, (x, _source_of_rank(src, at), at), {"dim": k, "reduce": own, "include_self": include_self}
 
@@ -509,7 +389,8 @@ def _as_vector(x: Tensor) -> Tensor:
 
 def _scalar_row(x: Tensor, index: Tensor, source: Tensor, **attrs: Any) -> Any:
     """Operands that have no dimensions, for the primitives of scatter, which have an element for each place."""
-    return (x, source.reshape(()), index.reshape(())), attrs  # type: ignore[attr-defined]
+    shape = () if index._array.size == 1 else index._array.shape
+    return (x, source.reshape(shape), index.reshape(shape)), attrs  # type: ignore[attr-defined]
 
 
 @storing(out=True)
@@ -522,10 +403,14 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
     _check_rows("index_add", x, k, index, source)
     size = _full(x._array.shape)[k]
     check_places(
-        index._array, 0, size, lambda found: IndexError("index out of range in self") if x._array.ndim <= 1 else _bounds(k, size)(found)
+        index._array,
+        0,
+        size,
+        lambda found: IndexError("index out of range in self") if x._array.ndim <= 1 else _bounds(k, size)(found),
     )
     if alpha != 1:
-        source = source * number_as(alpha, x._array.dtype, x.dtype)[()]  # type: ignore[operator]
+        number = number_as(alpha, x._array.dtype, x.dtype)
+        source = source * (float(number) if number.dtype.kind == "V" else number.item())  # type: ignore[operator]
     if not x._array.ndim:
         operands, attrs = _scalar_row(x, index, source, dim=0)
         return SCATTER_ADD, operands, attrs
@@ -553,7 +438,8 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
         raise RuntimeError(f"index_copy_(): Expected a long tensor for index, but got {dtypes.scalar_name(index.dtype)}")
     if x._array.dtype != source._array.dtype:
         raise RuntimeError(
-            f"index_copy_(): self and source expected to have the same dtype, but got (self) {dtypes.scalar_name(x.dtype)} and (source) "
+            f"index_copy_(): self and source expected to have the same dtype, but got (self) {dtypes.scalar_name(x.dtype)} and "
+            f"(source) "
             f"{dtypes.scalar_name(source.dtype)}"
         )
     rest, given_rest = own[:k] + own[k + 1 :], given[:k] + given[k + 1 :]
@@ -566,7 +452,10 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
         raise IndexError(f"index_copy_(): Number of indices ({n}) should be equal to source.size(dim) ({given[k]})")
     size = _full(own)[k]
     check_places(
-        index._array, 0, size, lambda found: IndexError(f"index_copy_(): index {found} is out of bounds for dimension {k} with size {size}")
+        index._array,
+        0,
+        size,
+        lambda found: IndexError(f"index_copy_(): index {found} is out of bounds for dimension {k} with size {size}"),
     )
     if not own:
         operands, attrs = _scalar_row(x, index, source, dim=0)
@@ -587,21 +476,22 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
             raise RuntimeError(
                 f"index_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s)."
             )
-        given: Any = value if value._array.dtype == x._array.dtype else value.to(x.dtype)  # type: ignore[attr-defined]
-    else:
-        if isinstance(value, complex) and x._array.dtype.kind != "c":
-            raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
-        given = np.asarray(value).astype(x._array.dtype)
+        value = value if value._array.dtype == x._array.dtype else value.to(x.dtype)  # type: ignore[attr-defined]
+    elif isinstance(value, complex) and x._array.dtype.kind != "c":
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
     if index._array.ndim > 1:
         raise RuntimeError("Index has to be a vector/scalar")
     size = _full(x._array.shape)[k]
     check_places(
         index._array, -size, size, lambda found: IndexError(f"index {found} is out of bounds for dimension {k} with size {size}")
     )
-    if not x._array.ndim:
-        found = _scalar_row(x, index, given.reshape(()) if isinstance(given, Tensor) else Tensor.new_tensor(x, given), dim=0)  # type: ignore[attr-defined]
-        return SCATTER, *found
-    return INDEX_FILL, (x, given, _vector(index)), {"dim": k}
+    if not x._array.ndim and index._array.size:
+        if isinstance(value, Tensor):
+            return SCATTER, (x, value, index.reshape(()) * 0), {"dim": 0}  # type: ignore[attr-defined]
+        return SCATTER_NUMBER, (x, index.reshape(-1)[0] * 0), {"dim": 0, "value": np.asarray(value).astype(x._array.dtype)}  # type: ignore[attr-defined]
+    if isinstance(value, Tensor):
+        return INDEX_FILL, (x, value, _vector(index)), {"dim": k}
+    return INDEX_FILL_NUMBER, (x, _vector(index)), {"dim": k, "value": np.asarray(value).astype(x._array.dtype)}
 
 
 @storing(out=True)
@@ -615,6 +505,9 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     check_tensor(source, "index_reduce", "source", 4)
     _check_rows("index_reduce", x, k, index, source)
     check_places(index._array, 0, _full(x._array.shape)[k], lambda found: IndexError("index out of range in self"))
+    if reduce in ("amax", "amin") and x._array.dtype.kind == "c":
+        raise NotImplementedError(f"\"index_reduce_func_{reduce}\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
+    check_complex_gradient("index_reduce", x, source)
     attrs = {"dim": k, "reduce": reduce, "include_self": include_self}
     if not x._array.ndim:
         operands, attrs = _scalar_row(x, index, source, **attrs)
@@ -622,4 +515,4 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     return INDEX_REDUCE, (x, source, _vector(index)), attrs
 
 
-__all__ = ["INDEX_SELECT", "SCATTER", "SCATTER_ADD", "index_select", "nothing", "number_as"]
+__all__ = ["INDEX_SELECT", "SCATTER", "SCATTER_ADD", "index_select", "number_as"]

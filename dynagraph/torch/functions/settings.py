@@ -7,9 +7,9 @@ import types
 from typing import Any
 
 from dynagraph import config
-from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import function
+from dynagraph.torch.storage import TypedStorage, UntypedStorage
 
 
 class _Settings:
@@ -145,13 +145,19 @@ def compiled_with_cxx11_abi() -> bool:
     return True
 
 
+@function(method=False)
+def _assert(condition: Any, message: str) -> None:
+    """An assertion that is a call: AssertionError where a condition does not hold."""
+    assert condition, message
+
+
 # -- names and types --------------------------------------------------------------------------------------------------
 
 
 @function(method=False)
 def is_storage(obj: Any) -> bool:
     """Whether an object is a tensor's storage."""
-    return isinstance(obj, Storage)
+    return isinstance(obj, (TypedStorage, UntypedStorage))
 
 
 @function(method=False)

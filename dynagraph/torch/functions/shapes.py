@@ -258,7 +258,7 @@ define(
 )  # fmt: skip
 define(
     "roll",
-    lambda x, shifts, axes: np.roll(x, shifts, axes),
+    lambda x, shifts, axes: np.ascontiguousarray(np.roll(x, shifts, axes)).reshape(x.shape),
     (lambda d, g: g.call("roll", shifts=tuple(-s for s in d.attrs["shifts"]), axes=d.attrs["axes"]),),
     ("",),
     backward="RollBackward0",
@@ -603,8 +603,9 @@ def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
             f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     front = len(wanted) - len(shape)
-    result = []
-    for k, n in enumerate(wanted):
+    result = list(wanted)
+    for k in range(len(wanted) - 1, -1, -1):
+        n = wanted[k]
         have = shape[k - front] if k >= front else 1
         if n == -1:
             if k < front:
@@ -617,7 +618,7 @@ def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
                 f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  Target "
                 f"sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
-        result.append(n)
+        result[k] = n
     return view(EXPAND, self, shape=tuple(result))
 
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
-from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
+from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
+from dynagraph.torch.functions.places import GATHER
 from dynagraph.torch.functions.pointwise import COPY, lerp
 from dynagraph.torch.functions.reductions import along, at_index
 from dynagraph.torch.functions.shapes import flatten, reshape, squeeze, transpose, unsqueeze
@@ -82,9 +83,7 @@ def _put_sorted(g: Any, places: Any, shape: Any, dim: int) -> Any:
     return result
 
 
-define(
-    "put_sorted", _put_sorted, (lambda d, g: g.call("take_sorted", d.y, dim=d.attrs["dim"]), lambda d, g: None), ("y", "")
-)
+define("put_sorted", _put_sorted, (lambda d, g: g.call("take_sorted", d.y, dim=d.attrs["dim"]), lambda d, g: None), ("y", ""))
 define(
     "take_sorted", lambda x, places, dim: np.take_along_axis(x, places, dim),
     (lambda d, g: g.call("put_sorted", d.y, shape=d.x.shape, dim=d.attrs["dim"]), lambda d, g: None), ("y", ""),
@@ -315,7 +314,9 @@ def _quantiles(name: str) -> None:
             rows = transpose(unsqueeze(x, -1), k, -1)
             if shape:
                 shape[k : k + 1] = [1] if keepdim else []
-        found = _interpolated(apply(SORT, rows, dim=rows._array.ndim - 1, descending=False, stable=False)[0], q, skip, interpolation)
+        found = _interpolated(
+            apply(SORT, rows, dim=rows._array.ndim - 1, descending=False, stable=False)[0], q, skip, interpolation
+        )
         count = [] if not q._array.ndim else [q._array.size]
         result = reshape(found, (*shape, q._array.size))
         return transpose(unsqueeze(result, 0), 0, -1).squeeze(-1) if count else squeeze(result, -1)  # type: ignore[attr-defined]
@@ -328,9 +329,9 @@ def _quantiles(name: str) -> None:
 def _share(x: Tensor, q: Any) -> Tensor:
     """The shares as a tensor; RuntimeError where these, or the elements, are none."""
     if x._array.dtype not in (np.float32, np.float64):
-        raise RuntimeError(f"quantile() input tensor must be either float or double dtype")
+        raise RuntimeError("quantile() input tensor must be either float or double dtype")
     if not x._array.size:
-        raise RuntimeError(f"quantile() input tensor must be non-empty")
+        raise RuntimeError("quantile() input tensor must be non-empty")
     if not isinstance(q, Tensor):
         if not isinstance(q, NUMBERS):
             raise TypeError(f"quantile() received an invalid combination of arguments - got (Tensor, {type(q).__name__})")
@@ -338,11 +339,11 @@ def _share(x: Tensor, q: Any) -> Tensor:
             raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
         return made(np.asarray(q, x._array.dtype))
     if q._array.ndim > 1:
-        raise RuntimeError(f"quantile() q must be a scalar or 1D tensor")
+        raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if q._array.dtype != x._array.dtype:
-        raise RuntimeError(f"quantile() q tensor must be same dtype as the input tensor")
+        raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if not np.all((q._array >= 0) & (q._array <= 1)):
-        raise RuntimeError(f"quantile() q values must be in the range [0, 1]")
+        raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return q
 
 
@@ -369,7 +370,7 @@ def _interpolated(rows: Tensor, q: Tensor, skip: bool, how: str) -> Tensor:
 
 
 def _element(rows: Tensor, rank: Any) -> Tensor:
-    return apply(PRIMITIVES["gather_along"], rows, made(rank.astype(np.int64)), dim=rows._array.ndim - 1)
+    return apply(GATHER, rows, made(rank.astype(np.int64)), dim=rows._array.ndim - 1)
 
 
 _quantiles("quantile")
@@ -436,7 +437,8 @@ def searchsorted(
             )
         if len(own) != len(given) or own[:-1] != given[:-1]:
             raise RuntimeError(
-                f"{who} boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value tensor "
+                f"{who} boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
+                f"tensor "
                 f"must match, but we got boundaries tensor {list(own)} and input value tensor {list(given)}"
             )
     if sorter is not None:
@@ -452,7 +454,7 @@ def _resorted(who: str, sequence: Tensor, sorter: Tensor) -> Tensor:
         )
     if sorter._array.dtype != np.int64:
         raise RuntimeError(f"{who} sorter must be a tensor of long dtype but got dtype {dtypes.scalar_name(sorter.dtype)}")
-    if sorter._array.size and not (0 <= int(sorter._array.min()) and int(sorter._array.max()) < own[-1]):
+    if sorter._array.size and not (int(sorter._array.min()) >= 0 and int(sorter._array.max()) < own[-1]):
         raise RuntimeError(f"{who} sorter index out of range")
     return made(np.take_along_axis(sequence._array, sorter._array, -1))
 

@@ -10,7 +10,13 @@ from typing import Any
 from dynagraph.torch.functions import (  # noqa: F401  (each module declares its functions)
     activations,
     convolution,
+    dropout,
+    embedding,
     linear,
+    losses,
+    margin_losses,
+    normalization,
+    padding,
     pooling,
     unpooling,
 )

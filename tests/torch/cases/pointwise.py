@@ -25,7 +25,7 @@ NO_SHARES = {"conj"}  # torch's is a view with a flag
 
 CASES: list[Case] = [
     *(case(name, T(2, 3), **({"_shares": False} if name in NO_SHARES else {})) for name in ANYWHERE),
-    *(case(name, T(2, 3, kind="special"), _grad=False, _inplace=False, _out=False) for name in [*ANYWHERE, *POSITIVE, *UNIT, *REAL]
+    *(case(name, T(2, 3, kind="special"), _grad=False, _inplace=False, _out=False, _dtypes="float32 float16 bfloat16") for name in [*ANYWHERE, *POSITIVE, *UNIT, *REAL]
       if name != "conj"),
     *(case(name, T(2, 3, kind="positive")) for name in POSITIVE),
     *(case(name, T(2, 3, kind="unit")) for name in UNIT),

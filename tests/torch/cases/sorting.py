@@ -138,7 +138,11 @@ CASES: list[Case] = [
         row
         for name in ("quantile", "nanquantile")
         for row in (
-            *(case(name, T(3, 7), q, interpolation=how) for how in ("linear", "lower", "higher", "midpoint", "nearest") for q in (0.3, 0.5)),
+            *(
+                case(name, T(3, 7), q, interpolation=how)
+                for how in ("linear", "lower", "higher", "midpoint", "nearest")
+                for q in (0.3, 0.5)
+            ),
             case(name, T(3, 7), 0.3, 1, _dtypes="float32"),
             case(name, T(3, 7), 0.25, 0, True, _dtypes="float32"),
             case(name, T(3, 7), 1),
@@ -166,13 +170,22 @@ CASES: list[Case] = [
     program("quantile by its share", lambda torch, x, q: torch.quantile(x, q.sigmoid(), 1), T(3, 7), T(4)),
     program("nanquantile by its share", lambda torch, x, q: torch.nanquantile(x, q.sigmoid(), 1), T(3, 7), T(4)),
     *(_search(name, right, out) for name in ("searchsorted", "bucketize") for right in (False, True) for out in (False, True)),
-    program("searchsorted in rows", lambda torch, e, x: torch.searchsorted(e.sort()[0], x), T(2, 3, 9, kind="ints"), T(2, 3, 5, kind="ints")),
     program(
-        "searchsorted in rows, right", lambda torch, e, x: torch.searchsorted(e.sort()[0], x, side="right"), T(2, 1, kind="ints"),
+        "searchsorted in rows",
+        lambda torch, e, x: torch.searchsorted(e.sort()[0], x),
+        T(2, 3, 9, kind="ints"),
+        T(2, 3, 5, kind="ints"),
+    ),
+    program(
+        "searchsorted in rows, right",
+        lambda torch, e, x: torch.searchsorted(e.sort()[0], x, side="right"),
+        T(2, 1, kind="ints"),
         T(2, 5, kind="ints"),
     ),
     program(
-        "searchsorted with a sorter", lambda torch, e, x: torch.searchsorted(e, x, sorter=e.argsort(-1)), T(2, 9, kind="distinct"),
+        "searchsorted with a sorter",
+        lambda torch, e, x: torch.searchsorted(e, x, sorter=e.argsort(-1)),
+        T(2, 9, kind="distinct"),
         T(2, 5, kind="ints"),
     ),
     program("searchsorted of a number", lambda torch, e: torch.searchsorted(e.sort()[0], 2), T(9, kind="distinct")),
