@@ -71,6 +71,8 @@ class ConstantSlots(Slots):
             return texts_of(frame, left.value.__mod__, [right], {})
         if not isinstance(right, Const):
             return NotImplemented
+        if symbol in ("==", "!=") and any(v.value is Ellipsis for v in (left, right)):
+            return Const((left.value is right.value) is (symbol == "=="))
         if makes_changing_float(frame.ex, symbol, left, right):
             return arithmetic(frame.ex, symbol, left, right)
         return frame.ex.constant(pure(symbol, left.value, right.value))

@@ -12,6 +12,7 @@ import numpy as np
 
 from dynagraph.doors.numpy import lookup
 from dynagraph.frontend.executor.calls import call
+from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.guards.sources import Trusted
 from dynagraph.frontend.kinds.grad_modes import mode_of
@@ -19,6 +20,7 @@ from dynagraph.frontend.kinds.lookup import guard_type
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, truth
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Object, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
+from dynagraph.ir.ops import memory_of, strided_of
 
 NONE, FALSE, ZERO = Const(None), Const(False), Const(0)
 
@@ -26,6 +28,7 @@ NONE, FALSE, ZERO = Const(None), Const(False), Const(0)
 @package("dynagraph.torch.core.tensor")
 def _register() -> None:
     tensors: Any = sys.modules["dynagraph.torch.core.tensor"]
+    parts: Any = sys.modules["dynagraph.torch.core.parts"]
     as_array = lookup(np.asarray)
     assert as_array is not None
 
@@ -49,6 +52,16 @@ def _register() -> None:
         if mode_of(frame, "inference"):
             tensor.fields["_inference"] = Const(True)
         return tensor
+
+    @meaning(parts.geometry_of)
+    def geometry_of(frame: Frame, array: Any, base: Any) -> Value:
+        """By what is known of views in the graph."""
+        nodes = [frame.ex.resolve(v).node for v in (array, base)]
+        (memory, view), (owner, whole) = (memory_of(node) or (node, strided_of(node)) for node in nodes)
+        if memory is not owner:
+            refuse("UNSUPPORTED_VALUE", "a view of a tensor that was captured as another input than its base")
+        found = {"shape": view.shape, "strides": view.strides, "offset": view.offset - whole.offset, "base": whole.strides}
+        return frame.ex.constant(found)
 
     def is_tensor(frame: Frame, value: Any) -> bool:
         if not isinstance(value, Object) or not issubclass(value.kind, tensors.Tensor):
