@@ -82,10 +82,10 @@ def _batched_grad(
     for k, (weight, out) in enumerate(zip(weights, outs)):
         if weight is not None and weight.shape[1:] != out.shape:
             raise RuntimeError(
-                f"If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of "
-                f"the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
-                f"grad_output[{k}] has a shape of {weight.shape} and output[{k}] has a shape of {out.shape}. If you only want some tensors "
-                "in `grad_output` to be considered batched, consider using vmap."
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The "
+                "sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was "
+                f"detected: grad_output[{k}] has a shape of {weight.shape} and output[{k}] has a shape of {out.shape}. If you "
+                "only want some tensors in `grad_output` to be considered batched, consider using vmap."
             )
     keep = create_graph if retain_graph is None else retain_graph
     found = functional.batched_gradients(outs, ins, weights, create_graph, keep)
@@ -94,8 +94,8 @@ def _batched_grad(
             found[k] = ins[k].new_zeros((weights[0].shape[0], *ins[k].shape))
         elif g is None and not allow_unused:
             raise RuntimeError(
-                f"The differentiated Tensor at index {k} appears to not have been used in the graph. Set allow_unused=True if this is the "
-                "desired behavior."
+                f"The differentiated Tensor at index {k} appears to not have been used in the graph. Set allow_unused=True if "
+                "this is the desired behavior."
             )
     return tuple(found)
 
@@ -138,6 +138,7 @@ def is_multithreading_enabled() -> bool:
 
 __getattr__ = getattr_of(__name__)
 __all__ = [
-    "Function", "GradientEdge", "NestedIOFunction", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "grad", "gradcheck",
+    "Function", "GradientEdge", "NestedIOFunction", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad",
+    "grad", "gradcheck",
     "gradgradcheck", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled", "set_multithreading_enabled",
 ]  # fmt: skip

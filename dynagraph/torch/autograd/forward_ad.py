@@ -1,7 +1,7 @@
 """Forward mode: dual tensors, which carry a tangent through what is computed with them.
 
-A dual tensor is recorded as a leaf is, and a tangent is found when it is asked for, by reverse mode twice: see `func/transforms.py`.
-So duals do nothing in `no_grad`, and results say that they require gradients.
+A dual tensor is recorded as a leaf is, and a tangent is found when it is asked for, by reverse mode twice: see
+`func/transforms.py`.  So duals do nothing in `no_grad`, and results say that they require gradients.
 """
 
 from __future__ import annotations
@@ -77,8 +77,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise ValueError(f"Expected {name} to be floating point or complex, but got: {kind}")
     if tensor._array.shape != tangent._array.shape:
         raise RuntimeError(
-            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. Tensor "
-            f"is of size {list(tensor._array.shape)} while the given forward gradient is of size {list(tangent._array.shape)}."
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
+            f"Tensor is of size {list(tensor._array.shape)} while the given forward gradient is of size "
+            f"{list(tangent._array.shape)}."
         )
     stand = stand_for(tensor)
     _levels[-1].append(_Dual(stand, tangent))

@@ -20,10 +20,10 @@ from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, record, storage_of, view, wrap, write
 
 _VIEW_OF_FUNCTION = (
-    "Output {} of {} is a view and is being modified inplace. This view was created inside a custom Function (or because an input was "
-    "returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with the custom "
-    "Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
-    "Function."
+    "Output {} of {} is a view and is being modified inplace. This view was created inside a custom Function (or because an "
+    "input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with "
+    "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of "
+    "the custom Function."
 )
 
 
@@ -59,8 +59,8 @@ class FunctionCtx:
 
     def mark_shared_storage(self, *pairs: Any) -> None:
         warnings.warn(
-            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls to `set_()` "
-            "are not tracked",
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls to "
+            "`set_()` are not tracked",
             FutureWarning,
             stacklevel=2,
         )
@@ -176,8 +176,8 @@ class FunctionNode(Node):
                 continue
             if not tensors[k]:
                 raise RuntimeError(
-                    f"function {name} returned a gradient different than None at position {k + 1}, but the corresponding forward input "
-                    "was not a Variable"
+                    f"function {name} returned a gradient different than None at position {k + 1}, but the corresponding forward "
+                    "input was not a Variable"
                 )
             if not isinstance(g, Tensor):
                 raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
@@ -199,7 +199,8 @@ class FunctionNode(Node):
 
 _OWN = frozenset({
     "ctx", "edges", "metas", "next_functions", "output_metas", "attrs", "saved", "saved_out", "sequence", "tensors", "primitive",
-    "pull", "pull_tensors", "release", "name", "short_name", "prehooks", "posthooks", "output_hooks", "retainers", "made_at", "_run",
+    "pull", "pull_tensors", "release", "name", "short_name", "prehooks", "posthooks", "output_hooks", "retainers", "made_at",
+    "_run",
 })  # fmt: skip
 
 
@@ -244,7 +245,8 @@ class _SingleLevelFunction(metaclass=FunctionMeta):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """The gradients by the inputs, from those of the outputs."""
         raise NotImplementedError(
-            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode AD."
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with backward mode "
+            "AD."
         )
 
     vjp = backward
@@ -281,16 +283,16 @@ class Function(_SingleLevelFunction):
 
     def __init__(self, *args: Any, **kwargs: Any):
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on the "
-            "class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them "
+            "on the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with static "
-            "forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function with "
+            "static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
@@ -360,9 +362,10 @@ def _check_marks(ctx: FunctionCtx, outputs: list[Any]) -> None:
     ):
         for k, tensor in enumerate(given or ()):
             if not isinstance(tensor, Tensor) and not (tensor is None and what == "save"):
+                kind = type(tensor).__name__
                 if what == "save":
-                    raise TypeError(f"save_for_backward can only save variables, but argument {k} is of type {type(tensor).__name__}")
-                raise TypeError(f"{who} only accepts variable arguments, but got {type(tensor).__name__}")
+                    raise TypeError(f"save_for_backward can only save variables, but argument {k} is of type {kind}")
+                raise TypeError(f"{who} only accepts variable arguments, but got {kind}")
     for tensor in ctx.dirty_tensors or ():
         if not _among(tensor, outputs):
             raise RuntimeError(
@@ -383,7 +386,7 @@ def _node_of(cls: Any, ctx: BackwardCFunction, args: tuple[Any, ...], outputs: l
     inexact = [a for a in arrays if a.dtype.kind in "fcV"]
     if not inexact:
         return None
-    node = record(p, operands, {}, inexact)
+    node: Any = record(p, operands, {}, inexact)
     if node is not None:
         node.output_metas = [(a.shape, a.dtype) for a in arrays]
         node.tensors = tuple(isinstance(a, Tensor) for a in args)
@@ -447,11 +450,11 @@ def _rewritten(out: Tensor, node: Any, k: int, is_input: bool, several: bool) ->
         )
     if out._base is not None and several:
         raise RuntimeError(
-            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one "
-            "Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a view (using "
-            ".clone() for example) or make your Function only return one Tensor (potentially splitting it into two Functions: one doing "
-            "the inplace that returns a single Tensor and a second one that does the other operations). You can ask on the forum "
-            "https://discuss.pytorch.org/ if you need help to do this change."
+            "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than "
+            "one Tensor. This is not supported by the current autograd engine. You should either make sure the input is not a "
+            "view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two "
+            "Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations). You "
+            "can ask on the forum https://discuss.pytorch.org/ if you need help to do this change."
         )
     result = wrap(out._array.copy())
     result._grad_fn, result._output_nr, result._requires_grad = node, k, True

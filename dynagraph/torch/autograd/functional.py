@@ -22,8 +22,8 @@ def _tuple_of(given: Any, what: str, who: str) -> tuple[bool, tuple[Tensor, ...]
     tensors = given if is_tuple else (given,)
     for k, x in enumerate(tensors):
         if not isinstance(x, Tensor):
-            subject = f"The {what} given to {who}" if what != "outputs" else f"The outputs of the user-provided function given to {who}"
             single = "outputs of the user-provided function" if what == "outputs" else what
+            subject = f"The {single} given to {who}"
             at = f"the value at index {k}" if is_tuple else f"the given {single}"
             raise TypeError(f"{subject} must be either a Tensor or a tuple of Tensors but {at} has type {type(x)}.")
     return is_tuple, tensors
@@ -65,12 +65,14 @@ def _check_requires(tensors: Sequence[Tensor], what: str, strict: bool) -> None:
                 )
             raise RuntimeError(
                 f"While computing the hessian, found that the {what} of the user-provided function with respect to input {k} is "
-                f"independent of the input.{_STRICT} You should ensure that your function is twice differentiable and that the {what} "
-                "depends on the inputs (this would be violated by a linear function for example)."
+                f"independent of the input.{_STRICT} You should ensure that your function is twice differentiable and that the "
+                f"{what} depends on the inputs (this would be violated by a linear function for example)."
             )
 
 
-def _gradients(outputs: Sequence[Any], inputs: Sequence[Tensor], weights: Sequence[Any] | None, create: bool) -> list[Tensor | None]:
+def _gradients(
+    outputs: Sequence[Any], inputs: Sequence[Tensor], weights: Sequence[Any] | None, create: bool
+) -> list[Tensor | None]:
     """Gradients by inputs, None where there are none; the graph is kept."""
     given = [(x, None if weights is None else w) for x, w in zip(outputs, weights or outputs) if x is not None and x.requires_grad]
     if not given:
@@ -110,7 +112,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         outputs_tuple, outputs = _tuple_of(func(*stand), "outputs", "vjp")
         _check_requires(outputs, "outputs", strict)
         vector = _vector(v, outputs, outputs_tuple, "vjp", _NO_OUTPUT_ELEMENT)
-    record = create_graph or mode.grad and any(w.requires_grad for w in vector)
+    record = create_graph or (mode.grad and any(w.requires_grad for w in vector))
     found = _filled(_gradients(outputs, stand, vector, record), stand, strict, _INDEPENDENT)
     return _public(outputs, outputs_tuple, create_graph), _public(found, inputs_tuple, create_graph)
 
@@ -126,7 +128,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
         weights = tuple(wrap(np.zeros_like(x._array)).requires_grad_() for x in outputs)
         pulled = _filled(_gradients(outputs, stand, weights, True), stand, strict, _INDEPENDENT)
         _check_requires(pulled, "jacobian", strict)
-    record = create_graph or mode.grad and any(w.requires_grad for w in vector)
+    record = create_graph or (mode.grad and any(w.requires_grad for w in vector))
     found = _filled(_gradients(pulled, weights, vector, record), outputs, strict, "Output {} is independent of the inputs.")
     return _public(outputs, outputs_tuple, create_graph), _public(found, outputs_tuple, create_graph)
 
@@ -207,13 +209,13 @@ def _block(column: Any, out: Tensor, x: Tensor, k: int, j: int, strict: bool, cr
 def _forward_jacobian(func: Any, inputs: Any, create_graph: bool, strict: bool, vectorize: bool) -> Any:
     if strict:
         raise NotImplementedError(
-            "torch.autograd.functional.jacobian: `strict=True` and `strategy=\"forward-mode\"` are not supported together (yet). Please "
-            "either set `strict=False` or `strategy=\"reverse-mode\"`."
+            "torch.autograd.functional.jacobian: `strict=True` and `strategy=\"forward-mode\"` are not supported together (yet). "
+            "Please either set `strict=False` or `strategy=\"reverse-mode\"`."
         )
     if create_graph:
         raise NotImplementedError(
-            "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported together (yet). "
-            "Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
+            "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported together "
+            "(yet). Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
         )
     if not vectorize:
         raise NotImplementedError(

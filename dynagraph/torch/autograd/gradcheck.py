@@ -12,8 +12,8 @@ from dynagraph.torch.autograd.functional import batched_gradients
 from dynagraph.torch.core.engine import run_backward
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.func.transforms import jvp
 from dynagraph.torch.func.batch import vmap
+from dynagraph.torch.func.transforms import jvp
 
 
 class GradcheckError(RuntimeError):
@@ -23,8 +23,8 @@ class GradcheckError(RuntimeError):
 _UNDEFINED = define("undefined_grad", lambda x: x[...], (lambda d, g: None,), ("",), backward="UndefinedGradBackward")
 _SLOW = (
     "\nThe above quantities relating the numerical and analytical jacobians are computed \nin fast mode. See: "
-    "https://github.com/pytorch/pytorch/issues/53876 for more background \nabout fast mode. Below, we recompute numerical and analytical "
-    "jacobians in slow mode:\n\nNumerical:\n {}\nAnalytical:\n{}\n"
+    "https://github.com/pytorch/pytorch/issues/53876 for more background \nabout fast mode. Below, we recompute numerical and "
+    "analytical jacobians in slow mode:\n\nNumerical:\n {}\nAnalytical:\n{}\n"
 )
 
 
@@ -48,7 +48,7 @@ class _Check:
     def values(self, k: int) -> np.ndarray:
         return np.array(self.outputs()[k]._array)
 
-    # -- Jacobians: (elements of the input, of the result); for results of complex numbers one of the real parts, one of the others --
+    # -- Jacobians: (elements of the input, of the result); of complex results one for the real parts, one for the others --
     def numerical(self, x: Tensor, k: int) -> list[np.ndarray]:
         array = x._array
         is_complex = array.dtype.kind == "c"
@@ -107,7 +107,8 @@ class _Check:
                     if not self.close(own, numerical):
                         raise GradcheckError(
                             self.considered(out, p)
-                            + f"Jacobian mismatch for output {k} with respect to input {j},\nnumerical:{wrap(numerical)}\nanalytical:{wrap(own)}\n"
+                            + f"Jacobian mismatch for output {k} with respect to input {j},\n"
+                            + f"numerical:{wrap(numerical)}\nanalytical:{wrap(own)}\n"
                         )
 
     def considered(self, out: Tensor, part: int) -> str:
@@ -133,7 +134,8 @@ class _Check:
                         slow = np.zeros_like(matrix) if grads is None else self.analytical(out)[part][j]
                         raise GradcheckError(
                             self.considered(out, part)
-                            + f"Jacobian mismatch for output {k} with respect to input {j},\nnumerical:{numerical}\nanalytical:{own}\n"
+                            + f"Jacobian mismatch for output {k} with respect to input {j},\n"
+                            + f"numerical:{numerical}\nanalytical:{own}\n"
                             + _SLOW.format(wrap(matrix), wrap(slow))
                         )
 
@@ -161,8 +163,8 @@ class _Check:
             for a, b in zip(self.pulled(out, weight), self.pulled(out, weight)):
                 if a._array.size and float(abs(a._array - b._array).max()) > self.nondet_tol:
                     raise GradcheckError(
-                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
-                        "values, although analytical gradient matches numerical gradient."
+                        "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+                        "different values, although analytical gradient matches numerical gradient."
                         f"The tolerance for nondeterminism was {self.nondet_tol}.\n"
                     )
 
@@ -191,8 +193,8 @@ class _Check:
                 expected = np.stack([row[j]._array for row in rows])
                 if not self.close(np.zeros_like(expected) if g is None else g._array, expected):
                     raise GradcheckError(
-                        "gradcheck or gradgradcheck failed while testing batched gradient computation. This could have been invoked in a "
-                        f"number of ways. Got:\n{g}\nExpected:\n{wrap(expected)}"
+                        "gradcheck or gradgradcheck failed while testing batched gradient computation. This could have been "
+                        f"invoked in a number of ways. Got:\n{g}\nExpected:\n{wrap(expected)}"
                     )
 
     def forward(self, outputs: list[Tensor], batched: bool) -> None:
@@ -255,23 +257,24 @@ def _inputs(given: Any) -> tuple[Any, ...]:
         array = x._array
         if array.dtype not in (np.float64, np.complex128):
             warnings.warn(
-                f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely fail if all "
-                "the inputs are not of double precision floating point or complex. ",
+                f"Input #{k} requires gradient and is not a double precision floating point or complex. This check will likely "
+                "fail if all the inputs are not of double precision floating point or complex. ",
                 stacklevel=4,
             )
         if any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape)):
             raise RuntimeError(
-                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be able to "
-                "compute the numerical gradients correctly. You should call .contiguous on the input before passing it to gradcheck."
+                f"The {k}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be "
+                "able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it "
+                "to gradcheck."
             )
     return inputs
 
 
 def gradcheck(
-    func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3, raise_exception: bool = True,
-    nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
-    check_batched_forward_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True, fast_mode: bool = False,
-    masked: bool | None = None,
+    func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+    raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False, check_batched_forward_grad: bool = False, check_forward_ad: bool = False,
+    check_backward_ad: bool = True, fast_mode: bool = False, masked: bool | None = None,
 ) -> bool:  # fmt: skip
     """Whether gradients by those inputs that require them are what finite differences of double precision say.
 
@@ -316,9 +319,9 @@ def _check_dtypes(check: _Check, outputs: list[Tensor]) -> None:
 
 def gradgradcheck(
     func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
-    gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0, check_undefined_grad: bool = True,
-    check_grad_dtypes: bool = False, check_batched_grad: bool = False, check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True,
-    fast_mode: bool = False, masked: bool = False,
+    gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True, nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True, check_grad_dtypes: bool = False, check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True, fast_mode: bool = False, masked: bool = False,
 ) -> bool:  # fmt: skip
     """As `gradcheck`, of the function that gives the gradients: whether second derivatives are right."""
     if not (check_fwd_over_rev or check_rev_over_rev):

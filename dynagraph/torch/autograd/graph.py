@@ -68,7 +68,7 @@ _disabled = _Disabled()
 
 
 class saved_tensors_hooks:
-    """A context in which each tensor that is saved for backward goes through `pack_hook`, and through `unpack_hook` when it is read.
+    """A context in which tensors that are saved for backward go through `pack_hook`, and through `unpack_hook` when they are read.
 
     >>> from dynagraph import torch
     >>> x = torch.ones(2, requires_grad=True)
@@ -149,7 +149,8 @@ class allow_mutation_on_saved_tensors:
         def unpack(cell: Any) -> Tensor:
             if not cell:
                 raise AssertionError(
-                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' contextin which the graph was originally recorded."
+                    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' contextin which the graph was "
+                    "originally recorded."
                 )
             return cell[0]
 
@@ -184,8 +185,8 @@ class _Handle:
 def register_multi_grad_hook(
     tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all"
 ) -> _Handle:
-    """Call ``fn(grads)`` in each backward when the gradients by all the tensors have come, with None for those that have none there;
-    with mode "any", ``fn(grad)`` with the first that comes.
+    """Call ``fn(grads)`` in each backward when the gradients by all the tensors have come, with None for those that have none
+    there; with mode "any", ``fn(grad)`` with the first that comes.
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
@@ -223,6 +224,7 @@ def register_multi_grad_hook(
 
 
 __all__ = [
-    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge", "increment_version",
+    "GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
+    "increment_version",
     "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks", "stand_in",
 ]  # fmt: skip

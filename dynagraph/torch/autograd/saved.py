@@ -70,10 +70,11 @@ class Saved:
         return again
 
     def _described(self, node: Node | None) -> str:
-        array = self.array if self.tensor is None else self.tensor._array
-        origin = node if self.output >= 0 else self.tensor._grad_fn
+        tensor: Any = self.tensor
+        array: Any = self.array if tensor is None else tensor._array
+        origin = node if self.output >= 0 else tensor._grad_fn
         text = f"[torch.{dtypes.of_numpy(array.dtype).legacy} {list(array.shape)}]"
-        number = self.output if self.output >= 0 else self.tensor._output_nr
+        number = self.output if self.output >= 0 else tensor._output_nr
         return text if origin is None else f"{text}, which is output {number} of {origin.short_name()},"
 
 

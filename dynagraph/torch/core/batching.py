@@ -1,13 +1,12 @@
 """Arrays with a hidden dimension of examples: what `torch.vmap` runs functions on.
 
-A `BatchedArray` looks like one example's array: shape, strides and dimensions are one example's.  What is computed with it is computed
-for all examples: by NumPy's protocols where it is known how (`batching_rules.py`), by `looped` where it is not.  Levels number the
-nested `vmap`s, outermost first; a batched array may hold batched arrays of outer levels.
+A `BatchedArray` looks like one example's array: shape, strides and dimensions are one example's.  What is computed with it is
+computed for all examples: by NumPy's protocols where it is known how (`batching_rules.py`), by `looped` where it is not.  Levels
+number the nested `vmap`s, outermost first; a batched array may hold batched arrays of outer levels.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -23,17 +22,18 @@ RULES: dict[Any, Callable[..., Any]] = {}  # of forward functions of primitives:
 spread_edges: Callable[..., Any]  # set by `spreading.py`: see there
 _ITEM = (
     "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor, please try to "
-    "rewrite what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a bug report."
+    "rewrite what you're doing with other operations. If error is occurring somewhere inside PyTorch internals, please file a "
+    "bug report."
 )
 _BRANCH = (
-    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, please shout "
-    "over at https://github.com/pytorch/functorch/issues/257 ."
+    "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, "
+    "please shout over at https://github.com/pytorch/functorch/issues/257 ."
 )
-_WRITE = (
+WRITE = (
     "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more "
-    "elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please try to "
-    "use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch framework, please "
-    "file a bug report instead."
+    "elements than `self`. This happened due to `other` being vmapped over but `self` not being vmapped over in a vmap. Please "
+    "try to use out-of-place operators instead of inplace arithmetic. If said operator is being called inside the PyTorch "
+    "framework, please file a bug report instead."
 )
 
 
@@ -94,6 +94,8 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
     """One array for each example: `physical` has them along its first dimension."""
 
     __slots__ = ("level", "physical")
+    level: int
+    physical: Any
 
     def __init__(self, physical: Any, level: int):
         if isinstance(physical, BatchedArray) and physical.level > level:  # the innermost level stands outermost
@@ -174,7 +176,9 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 return matmul(level, *inputs)
             if ufunc.signature is None:
                 results = ufunc(*aligned(inputs, level), **kwargs)
-                return tuple(BatchedArray(r, level) for r in results) if isinstance(results, tuple) else BatchedArray(results, level)
+                if isinstance(results, tuple):
+                    return tuple(BatchedArray(r, level) for r in results)
+                return BatchedArray(results, level)
         elif method == "reduce":
             x, axis = inputs[0], kwargs.pop("axis", 0)
             return BatchedArray(ufunc.reduce(x.physical, axis=shifted_axis(axis, x.ndim), **kwargs), level)
@@ -195,7 +199,7 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
     # -- methods of arrays --
     def reshape(self, *shape: Any, order: str = "C") -> BatchedArray:
         sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], (int, np.integer)) else shape
-        return BatchedArray(self.physical.reshape((self.physical.shape[0], *_filled(sizes, self.size)), order=order), self.level)
+        return BatchedArray(self.physical.reshape((self.physical.shape[0], *filled(sizes, self.size)), order=order), self.level)
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True, copy: bool = True) -> BatchedArray:
         return BatchedArray(self.physical.astype(dtype, copy=copy), self.level)
@@ -288,7 +292,7 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
         items = key if isinstance(key, tuple) else (key,)
         level = top_level((*items, value))
         if level is not None and level > self.level:
-            raise Unbatchable(_WRITE)
+            raise Unbatchable(WRITE)
         if all(_is_basic(item) for item in items):
             part = self.physical[(slice(None), *items)]
             if level == self.level:
@@ -340,7 +344,7 @@ class _OfAll(BatchedArray):
 
 
 def _is_basic(item: Any) -> bool:
-    return item is None or item is Ellipsis or isinstance(item, (slice, int, np.integer)) and not isinstance(item, bool)
+    return item is None or item is Ellipsis or (isinstance(item, (slice, int, np.integer)) and not isinstance(item, bool))
 
 
 def _item(x: Any, key: Any) -> Any:
@@ -358,8 +362,9 @@ def _chosen(x: BatchedArray, items: list[Any]) -> BatchedArray | None:
 
 
 def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
-    """A key with integer arrays and slices as one of all examples' array: what it chooses has the examples, the places' dimensions and
-    the others.  With it, where the places' dimensions stand in one example, and how many they are; None where the key has other parts.
+    """A key with integer arrays and slices as one of all examples' array: what it chooses has the examples, the places' dimensions
+    and the others.  With it, where the places' dimensions stand in one example, and how many they are; None where the key has other
+    parts.
     """
     if any(i is None or isinstance(i, (bool, np.bool_)) for i in items) or top_level(items) not in (None, x.level):
         return None
@@ -380,7 +385,7 @@ def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
     return tuple(key), arrays[0] if neighbours else 0, len(shape)
 
 
-def _filled(sizes: Sequence[int], count: int) -> tuple[int, ...]:
+def filled(sizes: Sequence[int], count: int) -> tuple[int, ...]:
     """Sizes with the one that is -1 found from the others."""
     if -1 not in sizes:
         return tuple(sizes)
@@ -478,13 +483,13 @@ def matmul(level: int, a: Any, b: Any) -> Any:
         y = y.reshape((*y.shape, 1))
     rank = max(a.ndim + row, b.ndim + column)
     batched_a, batched_b = (isinstance(v, BatchedArray) and v.level == level for v in (a, b))
-    out = np.matmul(_padded(x, rank) if batched_a else x, _padded(y, rank) if batched_b else y)
+    out = np.matmul(padded(x, rank) if batched_a else x, padded(y, rank) if batched_b else y)
     if row:
         out = out.reshape((*out.shape[:-2], out.shape[-1]))
     return BatchedArray(out.reshape(out.shape[:-1]) if column else out, level)
 
 
-def _padded(array: Any, ndim: int) -> Any:
+def padded(array: Any, ndim: int) -> Any:
     """With dimensions of size one behind the first, such that the others are so many."""
     missing = ndim + 1 - array.ndim
     return array.reshape((array.shape[0], *(1,) * missing, *array.shape[1:])) if missing > 0 else array
@@ -510,11 +515,10 @@ def looped_function(function: Callable[..., Any], args: Sequence[Any], kwargs: d
     if level is None:
         raise Unbatchable("vmap: nothing is batched")
     count = size_at((*args, *kwargs.values()), level)
-    results = [function(*_sliced(tuple(args), level, k), **_sliced(kwargs, level, k)) for k in range(max(count, 1))] if count else []
-    if not count:
-        empty = [_one_of_none(v, level) for v in args]
-        one = function(*empty, **kwargs)
-        results = [one]
+    if count:
+        results = [function(*_sliced(tuple(args), level, k), **_sliced(kwargs, level, k)) for k in range(count)]
+    else:
+        results = [function(*(_one_of_none(v, level) for v in args), **kwargs)]
     return _stacked(results, level, count)
 
 
@@ -537,12 +541,12 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
 
 
 def looped(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """What a primitive gives where it cannot run on batched arrays as it is: by its rule, for all examples at once with adapted attrs or
-    with each operand repeated, or else example by example.
+    """What a primitive gives where it cannot run on batched arrays as it is: by its rule, for all examples at once with adapted
+    attrs or with each operand repeated, or else example by example.
     """
     level = top_level((*arrays, *attrs.values()))
     if level is None or function is np.copyto:
-        raise RuntimeError(_WRITE)
+        raise RuntimeError(WRITE)
     count = size_at((*arrays, *attrs.values()), level)
     if function in RULES:
         found = RULES[function](level, count, arrays, attrs)
@@ -552,7 +556,7 @@ def looped(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str,
         found = _at_once(function, arrays, attrs, level)
         if found is not NotImplemented:
             return found
-    alike = [a if levels_of(a).get(level) or not isinstance(a, np.ndarray) else BatchedArray(examples(a, level, count), level) for a in arrays]
+    alike = [BatchedArray(examples(a, level, count), level) if isinstance(a, np.ndarray) else a for a in arrays]
     if any(a is not b for a, b in zip(alike, arrays)):
         try:
             return function(*alike, **attrs)
@@ -567,63 +571,6 @@ def attempt(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str
         return function(*arrays, **attrs)
     except Unbatchable:
         return looped(function, arrays, attrs)
-
-
-# -- random numbers ---------------------------------------------------------------------------------------------------
-
-
-def drawn(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare a generator's method: within a `vmap` it draws for all examples, or once, or is an error, as its `randomness` says."""
-
-    @functools.wraps(method)
-    def draw(self: Any, *args: Any) -> Any:
-        return method(self, *args) if not DEPTH[0] else _draw_batched(method, self, args)
-
-    return draw
-
-
-def _different() -> list[Level]:
-    if any(level.randomness == "error" for level in running.levels):
-        raise RuntimeError(
-            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different' randomness flags "
-            "on vmap or perform the randomness operation out of vmap"
-        )
-    return [level for level in running.levels if level.randomness == "different"]
-
-
-def _draw_batched(method: Callable[..., Any], generator: Any, args: Any) -> Any:
-    levels = _different()
-    batched = levels_of_all(args)
-    if method.__name__ == "mask" and batched:
-        return generator.uniform(args[0], np.dtype(np.float64)) < args[1]
-    if batched:  # of arrays of parameters
-        level, size = max(batched.items())
-        return BatchedArray(_draw_batched(method, generator, [examples(a, level, size) for a in args]), level)
-    if not levels:
-        return method(generator, *args)
-    sizes = tuple(level.size for level in levels)
-    if isinstance(args[0], tuple):
-        found = method(generator, (*sizes, *args[0]), *args[1:])
-    else:
-        rows = [method(generator, *args) for _ in range(math.prod(sizes))]
-        found = np.stack(rows).reshape(*sizes, *rows[0].shape)
-    for level in levels:
-        found = BatchedArray(found, level.number)
-    return found
-
-
-def levels_of_all(values: Any) -> dict[int, int]:
-    """The levels that some of the arrays are batched at."""
-    return {level: size for value in values for level, size in levels_of(value).items()}
-
-
-def for_random(array: Any) -> Any:
-    """An array that random numbers will be stored in: one for each example, where these have different ones."""
-    if DEPTH[0]:
-        for level in _different():
-            if level.number not in levels_of(array):
-                array = BatchedArray(examples(array, level.number, level.size).copy(), level.number)
-    return array
 
 
 def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any], level: int) -> Any:
@@ -647,7 +594,7 @@ def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[st
     rank = len(attrs["shape"]) if SHIFTED.get(function) == "expands" else len(attrs["repeats"]) if "repeats" in attrs else 0
     each = [examples(a, level, count) for a in arrays]
     if rank:
-        each = [_padded(a, rank) for a in each]
+        each = [padded(a, rank) for a in each]
     results = attempt(function, each, adapted)
     if isinstance(results, tuple):
         return tuple(BatchedArray(r, level) for r in results)
@@ -656,18 +603,17 @@ def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[st
 
 _DIMS = {"dim", "dims", "axis", "axes", "dim1", "dim2", "base", "starts", "shape"}
 _ADAPTED = _DIMS | {
-    "steps", "repeats", "keepdims", "keepdim", "index", "offset", "k", "descending", "stable", "correction", "dtype", "largest", "sorted",
-    "size", "step", "base_shape",
+    "steps", "repeats", "keepdims", "keepdim", "index", "offset", "k", "descending", "stable", "correction", "dtype", "largest",
+    "sorted", "size", "step", "base_shape",
 }  # fmt: skip
 
 
 def _may_shift(function: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> bool:
-    """Whether a primitive's attrs say all that is to be adapted for all examples at once: of one array they do if they are dimensions."""
+    """Whether a primitive's attrs say all that is to be adapted for all examples at once: of one array dimensions do."""
     return function in SHIFTED or (len(arrays) == 1 and bool(_DIMS & attrs.keys()) and attrs.keys() <= _ADAPTED)
 
 
 __all__ = [
-    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "BatchedArray", "Level", "Unbatchable", "aligned", "attempt", "drawn", "examples",
-    "for_random", "levels_of", "looped", "looped_function", "running",
-    "matmul", "places_of", "shifted_axis", "size_at", "top_level",
+    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "attempt", "examples",
+    "filled", "levels_of", "looped", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at", "top_level",
 ]  # fmt: skip

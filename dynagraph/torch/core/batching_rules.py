@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core.batching import (
-    _WRITE,
     FUNCTIONS,
+    WRITE,
     BatchedArray,
     Unbatchable,
-    _filled,
-    _padded,
     aligned,
     examples,
+    filled,
     looped_function,
     matmul,
+    padded,
     shifted_axis,
     size_at,
 )
@@ -55,8 +55,10 @@ def _along_axis(function: Any, flat: bool) -> None:
     FUNCTIONS[function] = run
 
 
-for _function in (np.sum, np.prod, np.mean, np.std, np.var, np.max, np.min, np.amax, np.amin, np.any, np.all, np.nansum, np.nanmean, np.nanmax,
-                  np.nanmin, np.count_nonzero, np.median, np.nanmedian, np.ptp, np.flip, np.expand_dims, np.squeeze):  # fmt: skip
+for _function in (
+    np.sum, np.prod, np.mean, np.std, np.var, np.max, np.min, np.amax, np.amin, np.any, np.all, np.nansum, np.nanmean, np.nanmax,
+    np.nanmin, np.count_nonzero, np.median, np.nanmedian, np.ptp, np.flip, np.expand_dims, np.squeeze,
+):  # fmt: skip
     _along_axis(_function, False)
 for _function in (np.argmax, np.argmin, np.cumsum, np.cumprod, np.nanargmax, np.nanargmin):
     _along_axis(_function, True)
@@ -88,10 +90,14 @@ def _of_examples(function: Any, least: int) -> None:
     FUNCTIONS[function] = run
 
 
-for _function in (np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky, np.linalg.qr, np.linalg.svd, np.linalg.eigh, np.linalg.eig,
-                  np.linalg.eigvals, np.linalg.eigvalsh, np.linalg.matrix_power, np.tril, np.triu):  # fmt: skip
+for _function in (
+    np.linalg.inv, np.linalg.det, np.linalg.slogdet, np.linalg.cholesky, np.linalg.qr, np.linalg.svd, np.linalg.eigh, np.linalg.eig,
+    np.linalg.eigvals, np.linalg.eigvalsh, np.linalg.matrix_power, np.tril, np.triu,
+):  # fmt: skip
     _of_examples(_function, 2)
-for _function in (np.real, np.imag, np.conj, np.angle, np.round, np.around, np.nan_to_num, np.i0, np.sinc, np.isposinf, np.isneginf, np.copy):
+for _function in (
+    np.real, np.imag, np.conj, np.angle, np.round, np.around, np.nan_to_num, np.i0, np.sinc, np.isposinf, np.isneginf, np.copy,
+):  # fmt: skip
     _of_examples(_function, 0)
 
 
@@ -123,7 +129,7 @@ def _full_like(level: int, x: Any, fill_value: Any, dtype: Any = None, **kwargs:
 @rule(np.copyto)
 def _copyto(level: int, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     if not isinstance(dst, BatchedArray) or dst.level < level:
-        raise Unbatchable(_WRITE)
+        raise Unbatchable(WRITE)
     src, where = aligned((src, where), level, dst.ndim)
     np.copyto(dst.physical, src, casting=casting, where=where)
 
@@ -132,7 +138,7 @@ def _copyto(level: int, dst: Any, src: Any, casting: str = "same_kind", where: A
 def _reshape(level: int, x: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None) -> Any:
     sizes = shape if shape is not None else newshape
     sizes = (sizes,) if isinstance(sizes, (int, np.integer)) else tuple(sizes)
-    full = (x.physical.shape[0], *_filled(sizes, x.size))
+    full = (x.physical.shape[0], *filled(sizes, x.size))
     return BatchedArray(np.reshape(x.physical, full, order=order, copy=copy), level)
 
 
@@ -159,7 +165,7 @@ def _moveaxis(level: int, x: Any, source: Any, destination: Any) -> Any:
 @rule(np.broadcast_to)
 def _broadcast_to(level: int, x: Any, shape: Any, subok: bool = False) -> Any:
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    physical = _padded(x.physical, len(sizes))
+    physical = padded(x.physical, len(sizes))
     return BatchedArray(np.broadcast_to(physical, (physical.shape[0], *sizes)), level)
 
 
@@ -214,13 +220,15 @@ def _concatenate(level: int, arrays: Sequence[Any], axis: Any = 0, out: Any = No
     count = size_at((tuple(arrays),), level)
     if axis is None or out is not None:
         return looped_function(np.concatenate, (tuple(arrays),), {"axis": axis, **kwargs})
-    return BatchedArray(np.concatenate([examples(a, level, count) for a in arrays], axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
+    each = [examples(a, level, count) for a in arrays]
+    return BatchedArray(np.concatenate(each, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
 
 
 @rule(np.stack)
 def _stack(level: int, arrays: Sequence[Any], axis: int = 0, **kwargs: Any) -> Any:
     count = size_at((tuple(arrays),), level)
-    return BatchedArray(np.stack([examples(a, level, count) for a in arrays], axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
+    each = [examples(a, level, count) for a in arrays]
+    return BatchedArray(np.stack(each, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
 
 
 @rule(np.where)
@@ -278,7 +286,7 @@ def _repeat(level: int, x: Any, repeats: Any, axis: Any = None) -> Any:
 def _tile(level: int, x: Any, reps: Any) -> Any:
     sizes = (reps,) if isinstance(reps, int) else tuple(reps)
     sizes = (1,) * (x.ndim - len(sizes)) + sizes
-    return BatchedArray(np.tile(_padded(x.physical, len(sizes)), (1, *sizes)), level)
+    return BatchedArray(np.tile(padded(x.physical, len(sizes)), (1, *sizes)), level)
 
 
 @rule(np.take_along_axis)
@@ -286,13 +294,14 @@ def _take_along_axis(level: int, x: Any, indices: Any, axis: Any = -1) -> Any:
     if axis is None:
         return looped_function(np.take_along_axis, (x, indices, axis), {})
     count = size_at((x, indices), level)
-    return BatchedArray(np.take_along_axis(*(examples(a, level, count) for a in (x, indices)), shifted_axis(axis, x.ndim)), level)
+    each, places = (examples(a, level, count) for a in (x, indices))
+    return BatchedArray(np.take_along_axis(each, places, shifted_axis(axis, x.ndim)), level)
 
 
 @rule(np.put_along_axis)
 def _put_along_axis(level: int, x: Any, indices: Any, values: Any, axis: Any) -> None:
     if not isinstance(x, BatchedArray) or x.level < level:
-        raise Unbatchable(_WRITE)
+        raise Unbatchable(WRITE)
     count = x.physical.shape[0]
     placed = aligned((values,), level, indices.ndim)[0]
     np.put_along_axis(x.physical, examples(indices, level, count), placed, shifted_axis(axis, x.ndim))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, philox
-from dynagraph.torch.core.batching import drawn
+from dynagraph.torch.core.batching_random import drawn
 from dynagraph.torch.core.mersenne import STATE_BYTES, Mersenne
 from dynagraph.torch.core.tensor import Tensor, wrap
 

@@ -1,7 +1,7 @@
 """Primitives between tensors and tensors of examples: into `vmap` and out of it, with their gradients.
 
-Where an operation of a batched operand has one that is the same for all examples, the gradient by this is the sum over them: its edge
-goes by way of a node of `batch_spread`.
+Where an operation of a batched operand has one that is the same for all examples, the gradient by this is the sum over them: its
+edge goes by way of a node of `batch_spread`.
 """
 
 from __future__ import annotations
@@ -67,12 +67,14 @@ BATCH_IN = define(
 BATCH_OUT = define(
     "batch_out", _batch_out, (lambda d, g: g.call("batch_in", **d.attrs),), ("",), backward="BatchOutBackward"
 )  # fmt: skip
-BATCH_SPREAD = define("batch_spread", _spread, (lambda d, g: g.call("batch_sum", **d.attrs),), ("",), backward="BatchSpreadBackward")
+BATCH_SPREAD = define(
+    "batch_spread", _spread, (lambda d, g: g.call("batch_sum", **d.attrs),), ("",), backward="BatchSpreadBackward"
+)  # fmt: skip
 BATCH_SUM = define("batch_sum", _sum, (lambda d, g: g.call("batch_spread", **d.attrs),), ("",), backward="BatchSumBackward")
 
 
 def _spread_edges(p: Primitive, operands: Sequence[Any], edges: list[Any], out: Any) -> list[Any]:
-    """The edges of an operation's node: those to operands that are batched at fewer levels than the result sum over the examples."""
+    """The edges of an operation's node: those to operands that are batched at fewer levels than the result sum over examples."""
     if p is BATCH_IN or p is BATCH_SPREAD or p is BATCH_SUM or p is BATCH_OUT:
         return edges
     levels = levels_of(out)

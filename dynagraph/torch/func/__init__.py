@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynagraph.torch.func import rules as _rules
+from dynagraph.torch.func import rules as rules
 from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.func.functional_call import functional_call as functional_call
 from dynagraph.torch.func.functional_call import stack_module_state as stack_module_state
@@ -18,5 +18,6 @@ from dynagraph.torch.missing import getattr_of
 
 __getattr__ = getattr_of(__name__)
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp", "vmap",
+    "functional_call", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp",
+    "vmap",
 ]  # fmt: skip

@@ -76,19 +76,20 @@ def flat_in_dims(in_dims: Any, args: tuple[Any, ...], func: Any) -> tuple[list[A
     who = f"vmap({_name_of(func)}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, (int, tuple)) or isinstance(in_dims, bool):
         raise ValueError(
-            f"{who}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: {type(in_dims)}."
+            f"{who}: expected `in_dims` to be int or a (potentially nested) tuple matching the structure of inputs, got: "
+            f"{type(in_dims)}."
         )
     if not args:
         raise ValueError(
-            f"vmap({_name_of(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a function "
-            "with no inputs. The latter is unsupported."
+            f"vmap({_name_of(func)})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a "
+            "function with no inputs. The latter is unsupported."
         )
     leaves, spec = tree_flatten(args)
     dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
-            f"{who}: in_dims is not compatible with the structure of `inputs`. in_dims has structure {tree_flatten(in_dims)[1]} but inputs "
-            f"has structure {spec}."
+            f"{who}: in_dims is not compatible with the structure of `inputs`. in_dims has structure {tree_flatten(in_dims)[1]} "
+            f"but inputs has structure {spec}."
         )
     for k, (leaf, dim) in enumerate(zip(leaves, dims)):
         if dim is None:
@@ -97,21 +98,23 @@ def flat_in_dims(in_dims: Any, args: tuple[Any, ...], func: Any) -> tuple[list[A
             raise ValueError(f"{who}: Got in_dim={dim} for an input but in_dim must be either an integer dimension or None.")
         if not isinstance(leaf, Tensor):
             raise ValueError(
-                f"{who}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor arguments, "
-                "please use None as the respective in_dim"
+                f"{who}: Got in_dim={dim} for an input but the input is of type {type(leaf)}. We cannot vmap over non-Tensor "
+                "arguments, please use None as the respective in_dim"
             )
         ndim = leaf._array.ndim
         if not -ndim <= dim < ndim:
             raise ValueError(
-                f"{who}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {ndim} so expected in_dim to "
-                f"satisfy -{ndim} <= in_dim < {ndim}."
+                f"{who}: Got in_dim={dim} for some input, but that input is a Tensor of dimensionality {ndim} so expected in_dim "
+                f"to satisfy -{ndim} <= in_dim < {ndim}."
             )
         dims[k] = dim % ndim
     sizes = [leaf._array.shape[dim] for leaf, dim in zip(leaves, dims) if dim is not None]
     if not sizes:
         raise ValueError("vmap: Expected at least one Tensor to vmap over")
     if len(set(sizes)) > 1:
-        raise ValueError(f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension")
+        raise ValueError(
+            f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the mapped dimension"
+        )
     return leaves, dims, spec, sizes[0]
 
 
@@ -120,8 +123,8 @@ def _outputs(results: Any, out_dims: Any, level: int, size: int, func: Any) -> A
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             raise ValueError(
-                f"vmap({_name_of(func)}, ...): `{_name_of(func)}` must only return Tensors, got type {type(leaf)}. Did you mean to set "
-                "out_dims= to None for output?"
+                f"vmap({_name_of(func)}, ...): `{_name_of(func)}` must only return Tensors, got type {type(leaf)}. Did you mean "
+                "to set out_dims= to None for output?"
             ) if out_dims is not None else ValueError("vmap: outputs must be tensors")
     dims = [out_dims] * len(leaves) if isinstance(out_dims, int) else _broadcast_to_and_flatten(out_dims, spec)
     if dims is None:
@@ -129,8 +132,8 @@ def _outputs(results: Any, out_dims: Any, level: int, size: int, func: Any) -> A
             dims = [out_dims[0]]
         else:
             raise ValueError(
-                f"vmap({_name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of `outputs`. "
-                f"out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
+                f"vmap({_name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of "
+                f"`outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure {spec}."
             )
     found = []
     for leaf, dim in zip(leaves, dims):
@@ -259,5 +262,6 @@ def spread_over_running(x: Tensor) -> Tensor:
 
 
 __all__ = [
-    "RANDOMNESS", "VmapInfo", "entered", "flat_in_dims", "into", "out_of", "run_batched", "running_levels", "spread_over_running", "vmap",
+    "RANDOMNESS", "VmapInfo", "entered", "flat_in_dims", "into", "out_of", "run_batched", "running_levels",
+    "spread_over_running", "vmap",
 ]  # fmt: skip

@@ -34,13 +34,13 @@ def _with_tied(module: Any, given: dict[str, Any]) -> dict[str, Any]:
                 f"functional_call got multiple values for keys {sorted(tied)}, which are tied. Consider using tie_weights=False"
             )
         for value in values.values():
-            found.update({name: value for name in tied})
+            found.update(dict.fromkeys(tied, value))
     return found
 
 
 def functional_call(
-    module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True,
-    strict: bool = False,
+    module: Any, parameter_and_buffer_dicts: Any, args: Any = None, kwargs: dict[str, Any] | None = None, *,
+    tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """Call a module with other parameters and buffers in place of its own: a dict by name, or several dicts."""
     if isinstance(parameter_and_buffer_dicts, dict):
@@ -56,7 +56,8 @@ def functional_call(
             given.update(each)
     else:
         raise ValueError(
-            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got " f"{type(parameter_and_buffer_dicts)}"
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got "
+            f"{type(parameter_and_buffer_dicts)}"
         )
     values = _with_tied(module, given) if tie_weights else dict(given)
     if strict:

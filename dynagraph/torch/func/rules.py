@@ -20,8 +20,10 @@ def _forwards(name: str) -> set[Any]:
     return found | {FORWARD[name]} if name in FORWARD else found
 
 
-for _name in ("alias", "contiguous", "view_as_real", "view_as_complex", "copy", "to_copy", "tril", "triu", "cat", "concatenate", "stack", "put_along",
-              "take_along"):  # fmt: skip
+for _name in (
+    "alias", "contiguous", "view_as_real", "view_as_complex", "copy", "to_copy", "tril", "triu", "cat", "concatenate", "stack",
+    "put_along", "take_along",
+):  # fmt: skip
     SHIFTED.update(dict.fromkeys(_forwards(_name), "same"))
 for _name in ("transpose", "transpose_two", "t"):
     SHIFTED.update(dict.fromkeys(_forwards(_name), "permutes"))

@@ -77,8 +77,8 @@ def grad_and_value(func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool
             raise RuntimeError(f"{who}: Expected f(*args) to return a Tensor, got {type(value)}")
         if value._array.ndim:
             raise RuntimeError(
-                f"{who}: Expected f(*args) to return a scalar Tensor, got tensor with {value._array.ndim} dims. Maybe you wanted to use "
-                "the vjp or jacrev APIs instead?"
+                f"{who}: Expected f(*args) to return a scalar Tensor, got tensor with {value._array.ndim} dims. Maybe you wanted "
+                "to use the vjp or jacrev APIs instead?"
             )
         run.settle()
         found = run.pull([wrap(np.ones_like(value._array))])
@@ -116,8 +116,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
         leaves, spec = tree_flatten(cotangents)
         if spec != run.output_spec:
             raise RuntimeError(
-                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. cotangents: "
-                f"{spec}, primal output: {run.output_spec}"
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function. "
+                f"cotangents: {spec}, primal output: {run.output_spec}"
             )
         for k, (g, x) in enumerate(zip(leaves, run.outputs)):
             if g._array.shape != x._array.shape:
@@ -162,8 +162,8 @@ def _check_tangents(primals: Any, tangents: Any, who: str) -> tuple[list[Any], l
     pushed, tangent_spec = tree_flatten(tangents)
     if spec != tangent_spec:
         raise RuntimeError(
-            f"{who}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 tensors, "
-            f"tangents also must be. Got primals with structure {spec} and tangents with structure {tangent_spec}"
+            f"{who}: Expected primals and tangents to have the same python structure. For example, if primals is a tuple of 3 "
+            f"tensors, tangents also must be. Got primals with structure {spec} and tangents with structure {tangent_spec}"
         )
     for name, values in (("primals", leaves), ("tangents", pushed)):
         if not values:
@@ -179,8 +179,9 @@ def _check_shapes(primals: Sequence[Tensor], tangents: Sequence[Tensor]) -> None
     for x, t in zip(primals, tangents):
         if x._array.shape != t._array.shape:
             raise RuntimeError(
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not supported. "
-                f"Tensor is of size {list(x._array.shape)} while the given forward gradient is of size {list(t._array.shape)}."
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not "
+                f"supported. Tensor is of size {list(x._array.shape)} while the given forward gradient is of size "
+                f"{list(t._array.shape)}."
             )
 
 
@@ -192,7 +193,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     _only_tensors(run.outputs, who, "f(*primals)")
     if strict and not all(x.requires_grad for x in run.outputs):
         raise RuntimeError(
-            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with strict=True."
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed with "
+            "strict=True."
         )
     run.settle()
     results = tree_unflatten(_Pushed(run)(pushed), run.output_spec)
@@ -241,7 +243,8 @@ def _rows(run: Callable[..., Any], basis: list[Tensor], chunk_size: int | None, 
     """``run(*vectors)`` for each row of a basis: a list of (rows, *shape)."""
     total = basis[0]._array.shape[0]
     if not total:
-        return [wrap(np.zeros((0, *x._array.shape), x._array.dtype)) for x in run(*(wrap(np.zeros(b._array.shape[1:], b._array.dtype)) for b in basis))]
+        one = run(*(wrap(np.zeros(b._array.shape[1:], b._array.dtype)) for b in basis))
+        return [wrap(np.zeros((0, *x._array.shape), x._array.dtype)) for x in one]
     if chunk_size == 1:
         rows = [run(*(b.select(0, k) for b in basis)) for k in range(total)]
         return [cat([row[k].unsqueeze(0) for row in rows]) for k in range(len(rows[0]))]

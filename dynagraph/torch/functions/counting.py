@@ -134,8 +134,11 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     common = dtypes.result_dtype(given)
     if is_half(common.numpy):
         common = dtypes.float32
-    arrays = [cast(g.detach(), common)._array if isinstance(g, Tensor) else np.asarray(g, common.numpy) for g in given]
-    return made(np.asarray(np.isin(*arrays, invert=bool(invert))))
+    found = [cast(g.detach(), common) if isinstance(g, Tensor) else made(np.asarray(g, common.numpy)) for g in given]
+    return apply(ISIN, *found, invert=bool(invert))
+
+
+ISIN = define("isin", lambda elements, among, invert: np.asarray(np.isin(elements, among, invert=invert)))
 
 
 # -- histograms -----------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
@@ -101,7 +102,8 @@ def nothing(d: Any, g: Any) -> None:
 
 GATHER = define(
     "gather_along", elements_at,
-    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""), backward="GatherBackward0",
+    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), nothing), ("y", ""),
+    backward="GatherBackward0",
 )  # fmt: skip
 define("scatter_add_zeros", elements_added, (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), nothing), ("y", ""))
 
@@ -134,10 +136,11 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     for other in others:
         if isinstance(other, Tensor):
             check_overlap(x._array, other._array)
-    if mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others)):
-        return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
     array = x._array
     arrays = [o._array if isinstance(o, Tensor) else o for o in others]
+    recorded = mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others))
+    if recorded or any(type(a) is BatchedArray for a in (array, *arrays)):
+        return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
     own = [a.copy() if isinstance(a, np.ndarray) and np.may_share_memory(a, array) else a for a in arrays]
     quiet(_STORES[p.name], (array, *own), attrs)
     written(x)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core.batching import for_random
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.generator import Generator, generator_of
 from dynagraph.torch.core.grad_mode import mode

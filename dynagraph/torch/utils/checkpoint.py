@@ -137,8 +137,8 @@ class CheckpointFunction(Function):
         if not accumulates_all():
             raise RuntimeError(
                 "When use_reentrant=True, torch.utils.checkpoint is incompatible with .grad() or passing an `inputs` parameter to "
-                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without passing the "
-                "`inputs` argument."
+                ".backward(). To resolve this error, you can either set use_reentrant=False, or call .backward() without passing "
+                "the `inputs` argument."
             )
         inputs = list(ctx.inputs)
         for k, tensor in zip(ctx.places, ctx.saved_tensors):
@@ -188,7 +188,8 @@ class _Frame:
     """One checkpointed call."""
 
     def __init__(self, fn: Callable[..., Any], kwargs: dict[str, Any], random: Any, context: Any, early_stop: bool, check: str):
-        self.fn, self.kwargs, self.random, self.context, self.early_stop, self.check = fn, kwargs, random, context, early_stop, check
+        self.fn, self.kwargs, self.random, self.context = fn, kwargs, random, context
+        self.early_stop, self.check = early_stop, check
         self.holders: list[weakref.ref[_Holder]] = []
         self.about: list[dict[str, Any]] = []
         self.saver: Any = None
@@ -243,7 +244,7 @@ class _Frame:
                 self.fn(*inputs[1:], **self.kwargs)
         except _Stop:
             pass
-        if not self.early_stop and self.found > len(self.holders) or self.found < len(self.holders):
+        if (not self.early_stop and self.found > len(self.holders)) or self.found < len(self.holders):
             raise CheckpointError(
                 "torch.utils.checkpoint: A different number of tensors was saved during the original forward and recomputation.\n"
                 f"Number of tensors saved during forward: {len(self.holders)}\n"
@@ -251,8 +252,8 @@ class _Frame:
             )
         if different:
             raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the forward "
-                f"pass.\n{''.join(different)}."
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during the "
+                f"forward pass.\n{''.join(different)}."
             )
 
 
@@ -272,9 +273,9 @@ def checkpoint(
     if use_reentrant is None:
         warnings.warn(
             "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, calling "
-            "checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if you need to preserve "
-            "the current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the differences between "
-            "the two variants.",
+            "checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but if you need to "
+            "preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+            "differences between the two variants.",
             stacklevel=2,
         )
         use_reentrant = True
@@ -303,10 +304,10 @@ def checkpoint_sequential(functions: Any, segments: int, input: Any, use_reentra
     """Apply functions, or a module's children, one after the other: in segments, each of which but the last is checkpointed."""
     if use_reentrant is None:
         warnings.warn(
-            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. In version 2.9 we "
-            "will raise an exception if use_reentrant is not passed. use_reentrant=False is recommended, but if you need to preserve the "
-            "current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the differences between the "
-            "two variants.",
+            "torch.utils.checkpoint.checkpoint_sequential: the use_reentrant parameter should be passed explicitly. In version "
+            "2.9 we will raise an exception if use_reentrant is not passed. use_reentrant=False is recommended, but if you need "
+            "to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for more details on the "
+            "differences between the two variants.",
             stacklevel=2,
         )
         use_reentrant = True
