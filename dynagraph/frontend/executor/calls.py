@@ -22,6 +22,7 @@ from dynagraph.frontend.guards.sources import Trusted
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
 from dynagraph.ir.external_calls import function_of
+from dynagraph.ir.shapes import SymInt
 from dynagraph.markers import AT_CAPTURE, FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
@@ -162,14 +163,18 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
 
 def call_at_capture(frame: Frame, function: Function, args: Arguments) -> Value:
     """What a function of dynagraph.torch gives for objects that are taken as unchanging."""
-    given = []
-    for value in map(frame.ex.resolve, args):
-        trusted = isinstance(value, Object) and value.source is not None and value.source.is_trusted
-        if not trusted and not isinstance(value, Const):
-            refuse("UNSUPPORTED_ARGUMENT", f"{function.name}() of what is not known")
-        given.append(value.value)
-    found = function.object(*given)
+    found = function.object(*(_known_at_capture(frame, value, function) for value in args))
     return frame.ex.wrap(found, Trusted(found, function.name))
+
+
+def _known_at_capture(frame: Frame, value: Any, function: Function) -> Any:
+    value = frame.ex.resolve(value)
+    if isinstance(value, Sequence) and value.kind is tuple:
+        return tuple(_known_at_capture(frame, item, function) for item in value.items)
+    trusted = isinstance(value, Object) and value.source is not None and value.source.is_trusted
+    if not trusted and not (isinstance(value, Const) and not isinstance(value.value, SymInt)):
+        refuse("UNSUPPORTED_ARGUMENT", f"{function.name}() of what is not known")
+    return value.value
 
 
 # -- NumPy's own source -------------------------------------------------------------------------------------------------------

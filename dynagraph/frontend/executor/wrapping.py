@@ -322,7 +322,7 @@ def complete(ex: CaptureState, value: Dict) -> dict[Any, Any]:
 
 
 def _set(ex: CaptureState, obj: Any, source: Source) -> Set:
-    if not all(type(k) in KEYS for k in obj):
+    if not source.is_trusted and not all(type(k) in KEYS for k in obj):
         refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers nor classes")
     ex.guards.require(HasType(source, type(obj)))
     ex.guards.require(Elements(source, frozenset(obj)))

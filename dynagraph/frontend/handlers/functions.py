@@ -22,6 +22,7 @@ from dynagraph.frontend.library import (  # noqa: F401  (importing them register
     numpy_functions,
     operators,
     random,
+    tensors,
 )
 
 

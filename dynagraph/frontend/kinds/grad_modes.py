@@ -18,12 +18,14 @@ MODES = GradModes()
 OUTSIDE = MODES.flags
 
 
-def _get(frame: Frame, value: Object, name: str) -> Value:
+def mode_of(frame: Frame, name: str) -> bool:
+    """What a mode is where the captured code is now."""
     set_here = frame.ex.grad_modes.get(name)
-    if set_here is None:
-        frame.ex.guards.require(Returns(OUTSIDE, OUTSIDE(), called="the state of dynagraph.torch's autograd"))
-        return Const(getattr(MODES, name))
-    return Const(set_here)
+    return _outside(frame, name) if set_here is None else set_here
+
+
+def _get(frame: Frame, value: Object, name: str) -> Value:
+    return Const(mode_of(frame, name))
 
 
 def _set(frame: Frame, value: Object, name: str, new: Any) -> None:
@@ -47,4 +49,4 @@ def set_mode(name: str, on: bool) -> None:
 
 ATTRIBUTES_IN_C[GradModes] = _get, _set
 
-__all__ = ["set_mode"]
+__all__ = ["mode_of", "set_mode"]

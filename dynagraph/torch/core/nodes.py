@@ -36,6 +36,7 @@ SECOND_TIME = (
 )
 
 
+@at_capture
 def is_half(dtype: np.dtype) -> bool:
     """float16 or bfloat16: computed as float32."""
     return dtype is _HALF or dtype.kind == "V" or dtype == _HALF

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
-from dynagraph.torch.core import batching, devices, dtypes
+from dynagraph.torch.core import batching, devices, dtypes, parts
 from dynagraph.torch.core.batching import BatchedArray, Unbatchable, looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define, primitive
-from dynagraph.torch.core.storage import Storage, address_of
+from dynagraph.torch.core.storage import Storage
 
 _new = object.__new__
 _ndarray = np.ndarray
@@ -149,7 +149,7 @@ class Tensor(metaclass=_TensorMeta):
             return
         if self._view_kind == "multi" and mode.grad:
             raise RuntimeError(_multi_view(self, "its base or another view of its base has been modified inplace"))
-        geometry = _geometry(self, base)
+        geometry = parts.geometry_of(self._array, base._array)
         self._attr_version = version
         self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,))
         self._output_nr = 0
@@ -549,15 +549,6 @@ def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: st
     return result
 
 
-def _geometry(of: Tensor, base: Tensor) -> dict[str, Any]:
-    """Where a view lies in its base, and how the base lies: in elements of the view."""
-    array, under = of._array, base._array
-    size = array.itemsize
-    offset = (address_of(array) - address_of(under)) // size if array.size else 0
-    strides, base_strides = (tuple(s // size for s in a.strides) for a in (array, under))
-    return {"shape": array.shape, "strides": strides, "offset": offset, "base": base_strides}
-
-
 def _multi_view(tensor: Tensor, what: str) -> str:
     name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
     return (
@@ -670,69 +661,12 @@ def _rebase(x: Tensor, result: Tensor) -> None:
     base = x._base
     if not (base._requires_grad or result._requires_grad):
         return
-    node = record(COPY_SLICES, (base, result), _geometry(x, base), (base._array,))
+    node = record(COPY_SLICES, (base, result), parts.geometry_of(x._array, base._array), (base._array,))
     if node is None:
         return
     base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
     x._attr_version = -1
     x.grad_fn  # noqa: B018  (renewed now, as the numbers of nodes say when they were made)
-
-
-def _as_strided(x: Any, shape: Any, strides: Any, offset: int, base: Any) -> Any:
-    return Storage(x).at(x.dtype, shape, strides, offset)
-
-
-def _row(shape: Any, dtype: np.dtype, attrs: Any) -> Any:
-    """Zeros for all of the memory that a base, whose shape is given, and a view of it reach."""
-    at_base = sum((n - 1) * s for n, s in zip(shape, attrs["base"])) + 1 if 0 not in shape else 0
-    view_shape, strides = attrs["shape"], attrs["strides"]
-    at_view = attrs["offset"] + sum((n - 1) * s for n, s in zip(view_shape, strides)) + 1 if 0 not in view_shape else 0
-    return np.zeros(max(at_base, at_view), dtype)
-
-
-def _parts_of(row: Any, shape: Any, attrs: Any) -> tuple[Any, Any]:
-    """In a row of memory: the base, and the view."""
-    memory = Storage(row)
-    return (
-        memory.at(row.dtype, shape, attrs["base"], 0),
-        memory.at(row.dtype, attrs["shape"], attrs["strides"], attrs["offset"]),
-    )
-
-
-def _as_strided_backward(g: Any, base_shape: Any, **attrs: Any) -> Any:
-    row = _row(base_shape, g.dtype, attrs)
-    base, part = _parts_of(row, base_shape, attrs)
-    if _overlaps(attrs["shape"], attrs["strides"]):
-        places = _parts_of(np.arange(row.size), base_shape, attrs)[1]
-        np.add.at(row, places.reshape(-1), g.reshape(-1))
-    else:
-        part[...] = g
-    return base.copy()
-
-
-def _overlaps(shape: Any, strides: Any) -> bool:
-    """Whether elements may share memory: not where each stride is more than the reach of the smaller ones."""
-    reach = 0
-    for stride, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (n - 1)
-    return False
-
-
-def _zero_part(g: Any, **attrs: Any) -> Any:
-    row = _row(g.shape, g.dtype, attrs)
-    base, part = _parts_of(row, g.shape, attrs)
-    base[...] = g
-    part[...] = 0
-    return base.copy()
-
-
-def _take_part(g: Any, **attrs: Any) -> Any:
-    row = _row(g.shape, g.dtype, attrs)
-    base, part = _parts_of(row, g.shape, attrs)
-    base[...] = g
-    return part.copy()
 
 
 def _put_part(d: Any, g: Any) -> Any:
@@ -743,10 +677,10 @@ def _geometry_of(attrs: Any) -> dict[str, Any]:
     return {name: attrs[name] for name in ("shape", "strides", "offset", "base")}
 
 
-AS_STRIDED = define("as_strided", _as_strided, (_put_part,), ("",), is_view=True)
-define("as_strided_backward", _as_strided_backward, (lambda d, g: g.call("take_part", **_geometry_of(d.attrs)),), ("",))
-define("zero_part", _zero_part, (lambda d, g: g.call("zero_part", **d.attrs),), ("",))
-define("take_part", _take_part, (_put_part,), ("",))
+AS_STRIDED = define("as_strided", parts.as_strided, (_put_part,), ("",), is_view=True)
+define("as_strided_backward", parts.put_part, (lambda d, g: g.call("take_part", **_geometry_of(d.attrs)),), ("",))
+define("zero_part", parts.zero_part, (lambda d, g: g.call("zero_part", **d.attrs),), ("",))
+define("take_part", parts.take_part, (_put_part,), ("",))
 COPY_SLICES = define(
     "copy_slices",
     None,  # type: ignore[arg-type]  (the write itself has computed it)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
@@ -24,7 +25,7 @@ def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
     for axis, place in zip(axes, places):
         key[axis] = place
     found = x[tuple(key)]
-    if x.flags.c_contiguous or not isinstance(x, np.ndarray):
+    if x.flags.c_contiguous or not isinstance(x, np.ndarray) or is_compiling():
         return found if found.flags.c_contiguous else np.ascontiguousarray(found)
     return _in_order_of(x, places, axes, found)
 

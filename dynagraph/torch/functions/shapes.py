@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
@@ -58,9 +59,20 @@ _SQUEEZE_ONE = define("squeeze_dim", _view, (_reshape_back,), ("",), backward="S
 _SQUEEZE_SOME = define("squeeze_dims", _view, (_reshape_back,), ("",), backward="SqueezeBackward2", is_view=True)
 UNSQUEEZE = define("unsqueeze", _view, (_reshape_back,), ("",), backward="UnsqueezeBackward0", is_view=True)
 EXPAND = from_row("broadcast_to", ("",), "ExpandBackward0", vjps=(lambda d, g: g,), is_view=True)
-EXPAND.forward = lambda x, shape: np.lib.stride_tricks.as_strided(  # np.broadcast_to is read-only, and slower
-    x, shape, (0,) * (len(shape) - x.ndim) + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[len(shape) - x.ndim :], x.strides))
-) if x.shape != tuple(shape) else x[...]  # fmt: skip
+
+
+def _expand(x: Any, shape: tuple[int, ...]) -> Any:
+    """As np.broadcast_to, whose results are read-only, and slower."""
+    if is_compiling():
+        return np.broadcast_to(x, shape)
+    if x.shape == tuple(shape):
+        return x[...]
+    added = len(shape) - x.ndim
+    strides = (0,) * added + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[added:], x.strides))
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+EXPAND.forward = _expand
 
 
 def _slice_forward(x: Any, starts: Any, steps: Any, shape: Any) -> Any:
@@ -111,7 +123,7 @@ define(
 
 def _diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     found = np.diagonal(x, offset, dim1, dim2)
-    if isinstance(found, np.ndarray) and not found.flags.writeable and x.flags.writeable:
+    if not is_compiling() and isinstance(found, np.ndarray) and not found.flags.writeable and x.flags.writeable:
         found.flags.writeable = True
     return found
 
