@@ -20,6 +20,7 @@ from dynagraph.torch import func as func
 from dynagraph.torch import fft as fft
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
+from dynagraph.torch import special as special
 from dynagraph.torch import random as random
 from dynagraph.torch import storage as storage
 from dynagraph.torch.compiler import compile as compile
