@@ -16,7 +16,9 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     normalization,
     padding,
     pooling,
+    resampling,
     unpooling,
+    vision,
 )
 from dynagraph.torch.functions.common import NAMESPACES
 from dynagraph.torch.missing import getattr_of
