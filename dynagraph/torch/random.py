@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dynagraph.cuda.state import state
 from dynagraph.torch.core import devices
 from dynagraph.torch.core import generator as _generators
 from dynagraph.torch.core.generator import Generator as Generator
@@ -51,7 +52,7 @@ def fork_rng(
     devices: Iterable[Any] | None = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",
     device_type: str = "cuda",
 ) -> Iterator[None]:  # fmt: skip
-    """After the context the default generators, and those of `devices` (None: all that were used), are as they were before it."""
+    """After the context the default generator, and those of `devices` (None: of all GPUs in use), are as they were before it."""
     if device_type != "cuda":
         raise RuntimeError(
             f"torch has no module of `{device_type}`, you should register a module by `torch._register_device_module`."
@@ -70,7 +71,7 @@ def fork_rng(
 
 def _chosen(given: Iterable[Any] | None) -> list[Generator]:
     if given is None:
-        return list(_generators.generators_of_gpus().values())
+        return [_generators.generator_of(devices.device("cuda", k)) for k in range(state.count if state.cupy is not None else 0)]
     found = []
     for each in given:
         where = devices.device("cuda", each) if isinstance(each, int) else devices.device(each)

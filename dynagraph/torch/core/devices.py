@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -100,4 +101,20 @@ def library_of(where: device) -> Any:
     return cupy
 
 
-__all__ = ["CPU", "device", "get_default_device", "library_of", "of_array", "set_default_device"]
+def scope(where: device) -> Any:
+    """A context in which new arrays of a device's library lie there; "cuda" is the current GPU."""
+    if where.type == "cpu" or where.index is None:
+        return contextlib.nullcontext()
+    return library_of(where).cuda.Device(where.index)
+
+
+def place(array: Any, where: device) -> Any:
+    """An array on a device: the array itself where it lies there."""
+    library = library_of(where)
+    if library is np:
+        return array if isinstance(array, np.ndarray) else array.get()
+    with scope(where):
+        return library.asarray(array)
+
+
+__all__ = ["CPU", "device", "get_default_device", "library_of", "of_array", "place", "scope", "set_default_device"]

@@ -10,6 +10,7 @@ import math
 import os
 import struct
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -189,15 +190,19 @@ class Generator:
         return devices.library_of(self.device)
 
     def _here(self, array: np.ndarray) -> Any:
-        library = self._library()
-        return array if library is np else library.asarray(array)
+        return devices.place(array, self.device)
+
+    def _philox(self, draw: Callable[..., Any], words: int, *args: Any) -> Any:
+        """Numbers of the counter-based stream, on the generator's device."""
+        with devices.scope(self.device):
+            return draw(*self.take(words), *args, self._library())
 
     @drawn
     def uniform(self, shape: tuple[int, ...], dtype: np.dtype, low: float = 0.0, high: float = 1.0) -> Any:
         """Uniform in [low, high)."""
         if _stream.compatible:
             return self._here(self._torch().uniform(shape, dtype, low, high))
-        found = philox.uniform(*self.take(philox.uniform_words(math.prod(shape), dtype)), shape, dtype, self._library())
+        found = self._philox(philox.uniform, philox.uniform_words(math.prod(shape), dtype), shape, dtype)
         if (low, high) == (0.0, 1.0):
             return found
         wide = found if dtype.itemsize >= 4 and dtype.kind == "f" else found.astype(np.float32)
@@ -210,7 +215,7 @@ class Generator:
         """Normal numbers."""
         if _stream.compatible:
             return self._here(self._torch().normal(shape, dtype, mean, std))
-        found = philox.normal(*self.take(philox.normal_words(math.prod(shape), dtype)), shape, dtype, self._library())
+        found = self._philox(philox.normal, philox.normal_words(math.prod(shape), dtype), shape, dtype)
         if (mean, std) == (0.0, 1.0):
             return found
         wide = found if dtype.itemsize >= 4 and dtype.kind == "f" else found.astype(np.float32)
@@ -229,8 +234,7 @@ class Generator:
         """Integers from 0 to ``limit - 1``, as uint64; limits are at most 2**64."""
         if _stream.compatible:
             return self._here(self._torch().integers(shape, limit))
-        words = philox.integer_words(math.prod(shape), limit)
-        return philox.integers(*self.take(words), shape, limit, self._library())
+        return self._philox(philox.integers, philox.integer_words(math.prod(shape), limit), shape, limit)
 
     @drawn
     def integers_of_kind(self, shape: tuple[int, ...], limit: int, is_long: bool) -> Any:
@@ -244,7 +248,7 @@ class Generator:
         """The numbers from 0 to ``n - 1`` in random order, as int64."""
         if _stream.compatible:
             return self._here(self._torch().permutation(n))
-        return philox.permutation(*self.take(2 * n), n, self._library())
+        return self._philox(philox.permutation, 2 * n, n)
 
     @drawn
     def mask(self, shape: tuple[int, ...], p: Any) -> Any:
@@ -252,7 +256,7 @@ class Generator:
         if _stream.compatible:
             host = p if isinstance(p, (int, float, np.ndarray)) else p.get()
             return self._here(self._torch().mask(shape, host))
-        return philox.mask(*self.take(math.prod(shape)), shape, p, self._library())
+        return self._philox(philox.mask, math.prod(shape), shape, p)
 
     @drawn
     def poisson(self, rate: Any) -> Any:
@@ -292,11 +296,6 @@ def seed_gpus(seed: Any) -> None:
         generator.manual_seed(seed)
 
 
-def generators_of_gpus() -> dict[int, Generator]:
-    """Those default generators of GPUs that have been used, by number."""
-    return _of_gpus
-
-
 def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None = None, device: Any = None) -> Any:
     """A mask that is True with probability `p` (a number, or an array that broadcasts to the shape), as an array on a device.
 
@@ -308,6 +307,5 @@ def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None =
 
 
 __all__ = [
-    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "generators_of_gpus",
-    "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
+    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
 ]  # fmt: skip

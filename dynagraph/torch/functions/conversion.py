@@ -16,18 +16,13 @@ from dynagraph.torch.functions.pointwise import constant
 from dynagraph.torch.functions.shapes import clone, contiguous, memory_format, preserve_format
 
 
-def _moved(array: Any, where: devices.device) -> Any:
-    library = devices.library_of(where)
-    if library is np:
-        return array.get()
-    with library.cuda.Device(where.index or 0):
-        return library.asarray(array)
+def _back(d: Any, g: Any) -> Any:
+    return g.call("to_device", device=d.attrs["source"], source=d.attrs["device"])
 
 
 TO_DEVICE = define(
-    "to_device", lambda x, device: _moved(x, device), (lambda d, g: g.call("to_device", device=d.attrs["source"]),), ("",),
-    backward="ToCopyBackward0",
-)  # fmt: skip
+    "to_device", lambda x, device, source: devices.place(x, device), (_back,), ("",), backward="ToCopyBackward0"
+)
 
 
 def to_device(x: Tensor, device: Any) -> Tensor:
@@ -38,7 +33,7 @@ def to_device(x: Tensor, device: Any) -> Tensor:
     here = x.device
     if where.type == here.type and where.index in (None, here.index):
         return x
-    return apply(TO_DEVICE, x, device=where)
+    return apply(TO_DEVICE, x, device=where, source=here)
 
 
 @function(namespace="")
@@ -88,13 +83,16 @@ for _name, _target in (
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor as another."""
     if dtype is None:
-        return f"torch.{self.dtype.legacy}"
+        return f"torch.{'' if isinstance(self._array, np.ndarray) else 'cuda.'}{self.dtype.legacy}"
     if isinstance(dtype, str):
+        is_cuda = dtype.startswith("torch.cuda.")
         for known in dtypes.ALL:
-            if dtype.removeprefix("torch.") == known.legacy:
-                return cast(self, known)
+            if dtype.removeprefix("torch.").removeprefix("cuda.") == known.legacy:
+                return cast(to_device(self, "cuda" if is_cuda else "cpu"), known)
         raise ValueError(f"invalid type: '{dtype}'")
-    return cast(self, dtype if isinstance(dtype, DType) else dtype._legacy_dtype)
+    if isinstance(dtype, DType):
+        return cast(self, dtype)
+    return cast(to_device(self, "cuda" if dtype.is_cuda else "cpu"), dtype._legacy_dtype)
 
 
 @function(namespace="")

@@ -21,7 +21,7 @@ def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memo
     """A new tensor of an array of NumPy's, on the device that is asked for."""
     where = devices.get_default_device() if device is None else devices.device(device)
     if where.type != "cpu":
-        array = devices.library_of(where).asarray(array)
+        array = devices.place(array, where)
     result = made(array)
     if requires_grad:
         if result._array.dtype.kind not in "fcV":
