@@ -498,7 +498,7 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
         found = wrap(_checked(node, entry))
         if entry[1] is not None:  # a number has a storage of its own
             found._storage = entry[1]
-    if output is not None:
+    if output is not None and found._array.dtype.kind in "fcV":  # places have no history
         again = wrap(found._array)
         again._storage = found._storage
         again._grad_fn, again._output_nr, again._requires_grad = node, output, True
