@@ -307,5 +307,6 @@ def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None =
 
 
 __all__ = [
-    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
+    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "is_torch_compatible", "seed_gpus",
+    "seed_of", "torch_compatible",
 ]  # fmt: skip
