@@ -305,7 +305,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if maxnorm < 0:
         raise RuntimeError("renorm: expected maxnorm to be >= 0 but got " + str(maxnorm))
     norms = _vector_norm(x, p, tuple(j for j in range(x._array.ndim) if j != k), True, None)
-    large = made(np.asarray(norms._array > maxnorm))
+    large = made(norms._array > maxnorm)
     return mul(x, where(large, div(made(np.asarray(maxnorm, norms._array.dtype)), add(norms, 1e-7)), 1.0))
 
 

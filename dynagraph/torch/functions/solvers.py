@@ -510,7 +510,7 @@ def logdet(input: Tensor) -> Tensor:
     sign, size = apply(SLOGDET, check_matrices(input, "linalg.slogdet"))
     if input._array.dtype.kind == "c":
         return add(size, sign.log())
-    return where(made(np.asarray(sign._array == -1)), math.nan, size)
+    return where(made(sign._array == -1), math.nan, size)
 
 
 # -- powers and exponentials ------------------------------------------------------------------------------------------
