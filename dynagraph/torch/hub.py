@@ -44,6 +44,7 @@ except ImportError:  # an optional package, which shows how much of something is
 
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")  # in a file's name: the beginning of its SHA-256
 _CHUNK = 1 << 17
+__dynagraph_mutable__ = ("_directory",)
 _directory: str | None = None
 
 

@@ -18,6 +18,7 @@ from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_library, is_numpys, is_own, source_of_function
 from dynagraph.frontend.executor.state import Lazy
+from dynagraph.frontend.guards.guards import Is
 from dynagraph.frontend.guards.sources import Trusted
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
@@ -171,6 +172,9 @@ def _known_at_capture(frame: Frame, value: Any, function: Function) -> Any:
     value = frame.ex.resolve(value)
     if isinstance(value, Sequence) and value.kind is tuple:
         return tuple(_known_at_capture(frame, item, function) for item in value.items)
+    if isinstance(value, Object) and value.source is not None and getattr(value.kind, "__dynagraph_constant__", False):
+        frame.ex.guards.require(Is(value.source, value.value, called=repr(value.value)))
+        return value.value
     trusted = isinstance(value, Object) and value.source is not None and value.source.is_trusted
     if not trusted and not (isinstance(value, Const) and not isinstance(value.value, SymInt)):
         refuse("UNSUPPORTED_ARGUMENT", f"{function.name}() of what is not known")

@@ -7,6 +7,7 @@ NumPy's is guarded as ever.
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import Any
@@ -46,10 +47,7 @@ def is_trusted(namespace: dict[str, Any]) -> bool:
 
 
 def is_own(namespace: dict[str, Any]) -> bool:
-    """Whether these globals are those of a module of dynagraph.torch, or of the op table: all that they name is unchanging.
-
-    What may change stands in attributes that say so: see `markers.COUNTERS`, and `kinds/grad_modes.py`.
-    """
+    """Whether these globals are those of a module of dynagraph.torch, or of the op table."""
     if id(namespace) in _own_namespaces:
         return True
     name = namespace.get("__name__")
@@ -57,6 +55,18 @@ def is_own(namespace: dict[str, Any]) -> bool:
         return False
     _own_namespaces[id(namespace)] = namespace
     return True
+
+
+def is_unchanging_here(namespace: dict[str, Any], name: str) -> bool:
+    """Whether what one of these modules names stays as it is: what it is says so, or its class.
+
+    Names that a module sets again are listed in its ``__dynagraph_mutable__``.
+    """
+    found = namespace[name]
+    if name in namespace.get("__dynagraph_mutable__", ()):
+        return False
+    stays = is_value(found) or is_unchanging(found) or type(found) in (dict, tuple, functools.partial)
+    return stays or getattr(type(found), "__dynagraph_constant__", False)
 
 
 def is_followed_library(namespace: dict[str, Any]) -> bool:
@@ -92,5 +102,5 @@ def is_numpys_class(cls: type) -> bool:
 
 
 __all__ = [
-    "DEFINITIONS", "NO_VALUE", "is_followed_library", "is_numpys", "is_numpys_class", "is_own", "is_trusted", "is_unchanging", "is_value", "source_of_function",
+    "DEFINITIONS", "NO_VALUE", "is_followed_library", "is_unchanging_here", "is_numpys", "is_numpys_class", "is_own", "is_trusted", "is_unchanging", "is_value", "source_of_function",
 ]  # fmt: skip

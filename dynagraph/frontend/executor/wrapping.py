@@ -21,7 +21,7 @@ from dynagraph.doors.numpy import lookup
 from dynagraph.doors.numpy import method as method_of_arrays
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import refuse, throw
-from dynagraph.frontend.executor.numpy_source import is_own, is_trusted, is_unchanging, is_value
+from dynagraph.frontend.executor.numpy_source import is_own, is_trusted, is_unchanging, is_unchanging_here, is_value
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.guards.guards import (
     Elements,
@@ -550,6 +550,8 @@ def load_global(ex: CaptureState, owner: dict[str, Any], name: str) -> Value:
 def load_entry(ex: CaptureState, owner: dict[str, Any], name: str, kind: str, by_numpy: bool) -> Value:
     """What a namespace holds; `by_numpy`: to NumPy's own code its functions, classes, modules and values are constants."""
     found = owner[name]
+    if by_numpy and is_own(owner) and not is_unchanging_here(owner, name):
+        return wrap(ex, found, DictEntry(owner, name, kind))
     if by_numpy and is_value(found):
         return ex.constant(found)
     if by_numpy and (is_unchanging(found) or is_own(owner)):

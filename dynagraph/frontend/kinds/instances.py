@@ -84,9 +84,11 @@ class ObjectSlots(Slots):
         return super().to_python(frame, value)
 
     def key(self, frame: Frame, value: Object) -> Any:
+        if getattr(value.kind, "__dynagraph_by_identity__", False) and not isinstance(value.source, Returned):
+            return _identity_key(frame, value)
         if isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not is_immutable(value):
             return _object_key(frame, value)
-        if value.value is None or getattr(value.kind, "__dynagraph_by_identity__", False):
+        if value.value is None and value.source is None and in_mro(value.kind, "__hash__") is object.__hash__:
             return _identity_key(frame, value)
         held = held_value(frame.ex, value)
         return super().key(frame, value) if held is None else _value_key(frame, value, held.value)
@@ -247,8 +249,6 @@ def _object_key(frame: Frame, value: Object) -> ObjectKey:
 
 def _identity_key(frame: Frame, value: Object) -> Any:
     """An object that is equal to itself only: of the caller's such objects those that are keys are known to be several."""
-    if in_mro(value.kind, "__hash__") is not object.__hash__ or isinstance(value.source, Returned):
-        return plain(frame, value)
     if value.source is not None:
         guard_type(frame, value)
         for other in frame.ex.keys:

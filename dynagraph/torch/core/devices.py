@@ -64,6 +64,7 @@ class device:
 
 
 CPU = device("cpu")
+__dynagraph_mutable__ = ("_default",)  # captured code has it guarded
 _default: device | None = None
 
 

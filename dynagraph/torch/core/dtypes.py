@@ -18,6 +18,7 @@ import numpy as np
 class dtype:
     """One element type; `torch.float32` and its kin are all there are."""
 
+    __dynagraph_constant__ = True
     __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "legacy", "name", "other_name")
 
     def __init__(self, name: str, category: int, itemsize: int, legacy: str, other_name: str = "", numpy: Any = None):
@@ -119,6 +120,7 @@ def _type_text(given: np.dtype) -> str:
 
 # -- the default ------------------------------------------------------------------------------------------------------
 
+__dynagraph_mutable__ = ("_default",)  # captured code has it guarded
 _default = float32
 
 

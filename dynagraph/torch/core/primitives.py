@@ -28,6 +28,7 @@ class Primitive:
     `differentiable`: the outputs that gradients come from.
     """
 
+    __dynagraph_constant__ = True  # to captured code
     __slots__ = ("backward", "differentiable", "forward", "is_view", "name", "node_class", "outputs", "saves", "vjp", "vjps")
 
     def __init__(
