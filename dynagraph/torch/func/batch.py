@@ -52,7 +52,6 @@ def into(x: Tensor, level: int, dim: int) -> Tensor:
     if mode.grad and x.requires_grad:
         return apply(BATCH_IN, x, **attrs)
     made = wrap(BatchedArray(np.moveaxis(array, dim, 0), level))
-    made._storage = storage_of(x)
     return made
 
 
@@ -165,6 +164,9 @@ def run_batched(
     with entered(size, randomness) as level:
         args = [leaf if dim is None else into(leaf, level, dim) for leaf, dim in zip(leaves, dims)]
         results = func(*tree_unflatten(args, spec), **kwargs)
+        for leaf, arg in zip(leaves, args):
+            if arg is not leaf and arg._version:  # the memory is the same
+                storage_of(leaf).version += arg._version
         return _outputs(results, out_dims, level, size, func)
 
 
