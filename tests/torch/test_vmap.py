@@ -85,7 +85,7 @@ def check(case: Case) -> str:
     """Empty, or why the row cannot be run for all examples at once."""
     call = call_of(case)
     given = Inputs(torch, case, "float64", False)
-    kinds = [s for s in flat_specs(case)]
+    kinds = flat_specs(case)
     examples = [tuple(given.leaves), tuple(other(s, x) for s, x in zip(kinds, given.leaves))]
     try:
         expected = [call(*(x.clone() for x in each)) for each in examples]
