@@ -22,6 +22,7 @@ from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
 from dynagraph.torch import special as special
 from dynagraph.torch import random as random
+from dynagraph.torch import sparse as sparse
 from dynagraph.torch import storage as storage
 from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes

@@ -494,6 +494,9 @@ def run_backward(
                     raise TypeError(f"all inputs have to be Tensors, but got {type(tensor).__name__}")
                 edge = edge_of(tensor)
                 if edge is None:
+                    if tensor.requires_grad:  # a view made without recording
+                        places.append(None)
+                        continue
                     raise RuntimeError("One of the differentiated Tensors does not require grad")
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
@@ -586,7 +589,8 @@ def grad(
 
     With `is_grads_batched` the weights have one more dimension in front, and so have the gradients.
     """
-    outs, ins = _sequence(outputs), _sequence(inputs)
+    outs, given = _sequence(outputs), _sequence(inputs)
+    ins = tuple(getattr(x, "_held", x) for x in given)  # of sparse tensors the values
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -603,7 +607,7 @@ def grad(
         )
     if materialize_grads:
         found = [wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(found, ins)]
-    return tuple(found)
+    return tuple(g if own is x or g is None else x._gradient(g) for g, x, own in zip(found, given, ins))
 
 
 def _batched(outs: Any, ins: Any, grads: Any, keep: bool, create: bool) -> list[Tensor | None]:
