@@ -398,7 +398,7 @@ def poisson_nll_loss(
     return reduced(loss, mode)
 
 
-CLAMP_THROUGH = define("clamp_through", lambda x, low: np.maximum(x, low), (lambda d, g: g,), ("",), backward="CloneBackward0")
+CLAMP_THROUGH = define("clamp_through", in_single(lambda x, low: np.maximum(x, low)), (lambda d, g: g,), ("",), backward="CloneBackward0")
 
 
 @function(method=False, namespace="functional")

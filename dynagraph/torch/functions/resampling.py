@@ -142,10 +142,28 @@ def _table(spec: Spec, name: str) -> Table:
     return places, None if weights is None else weights.astype(real)
 
 
+@functools.lru_cache(maxsize=256)
+def _whole_table(spec: Spec) -> tuple[Any, Any, int]:
+    """For images of bytes: weights as 16-bit integers, with as many bits behind the point as they leave room for."""
+    places, weights = _table(spec, "float64")
+    bits, most = 0, float(weights.max())
+    while bits < 22 and 0.5 + most * (1 << (bits + 1)) < 1 << 15:
+        bits += 1
+    scaled = weights * (1 << bits)
+    return places, np.where(weights < 0, scaled - 0.5, scaled + 0.5).astype(np.int32), bits
+
+
+def _along_bytes(x: Any, axis: int, spec: Spec) -> Any:
+    places, weights, bits = _whole_table(spec)
+    return np.clip((_weighted(x.astype(np.int32), axis, places, weights) + (1 << (bits - 1))) >> bits, 0, 255)
+
+
 def _along(x: Any, axis: int, spec: Spec) -> Any:
     places, weights = _table(spec, x.dtype.name)
-    if weights is None:
-        return np.take(x, places[:, 0], axis=axis)
+    return np.take(x, places[:, 0], axis=axis) if weights is None else _weighted(x, axis, places, weights)
+
+
+def _weighted(x: Any, axis: int, places: Any, weights: Any) -> Any:
     behind = (1,) * (x.ndim - axis - 1)
     total = None
     for k in range(places.shape[1]):
@@ -158,14 +176,13 @@ def _resample(x: Any, specs: tuple[Spec, ...]) -> Any:
     """Dimension after dimension, the last first."""
     given = x.dtype
     plain = all(spec[0].startswith("nearest") and not spec[5] for spec in specs)
-    if not plain and (is_half(given) or given.kind not in "f"):
+    if not plain and is_half(given):
         x = x.astype(np.float32)
+    along = _along_bytes if given.kind == "u" and not plain else _along
     for k in reversed(range(len(specs))):
         kind, size, count, _, scale, _ = specs[k]
         if size != count or scale not in (None, 1.0) or kind.endswith("antialiased"):
-            x = _along(x, x.ndim - len(specs) + k, specs[k])
-            if given.kind == "u" and not plain:  # rounded after each dimension
-                x = np.clip(np.floor(x + np.float32(0.5)), 0, 255)
+            x = along(x, x.ndim - len(specs) + k, specs[k])
     if x.dtype == given:
         return np.array(x) if all(s[1] == s[2] for s in specs) else np.ascontiguousarray(x)
     return x.astype(given)
@@ -195,11 +212,8 @@ _ALIGNED = ("linear", "bilinear", "bicubic", "trilinear")
 
 def _check_mode(x: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
     ndim = x._array.ndim
-    if mode in ("nearest", "area", "nearest-exact"):
-        if align_corners is not None:
-            raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
-            )
+    if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
+        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and ndim == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"

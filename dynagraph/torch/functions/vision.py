@@ -136,6 +136,12 @@ define("reflected", _reflected, (lambda d, g: g * d.x.call("reflected_slope", **
 define("reflected_slope", _reflected_slope, (lambda d, g: None,), ("",))
 
 
+_FLAT = define(  # of what does not change with the places
+    "constant_by", lambda x, places: x, (lambda d, g: g, lambda d, g: g.full(0, d.y.shape)), ("", ""),
+    backward="GridSampler2DBackward0",
+)  # fmt: skip
+
+
 def _unnormalized(c: Tensor, size: int, align: bool) -> Tensor:
     """From -1 to 1: to elements; -1 and 1 are the outer ones' centres, or their borders."""
     return mul(add(c, 1), (size - 1) / 2) if align else div(sub(mul(add(c, 1), size), 1), 2)
@@ -253,7 +259,10 @@ def grid_sample(
         found = _bicubic(x, positions, padding_mode, align)
     else:
         positions = [_padded(c, size, padding_mode, align) for c, size in zip(positions, sizes)]
-        found = _bilinear(x, positions) if mode == "bilinear" else _at(x, [_whole(np.rint(c._array)) for c in positions])
+        if mode == "bilinear":
+            found = _bilinear(x, positions)
+        else:
+            found = apply(_FLAT, _at(x, [_whole(np.rint(c._array)) for c in positions]), places)
     return reshape(found, *shape[:2], *points)
 
 
