@@ -72,7 +72,7 @@ class saved_tensors_hooks:
 
     >>> from dynagraph import torch
     >>> x = torch.ones(2, requires_grad=True)
-    >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
+    >>> with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().numpy(), torch.from_numpy):
     ...     y = x * x
     >>> y.sum().backward()
     >>> x.grad

@@ -51,8 +51,7 @@ def into(x: Tensor, level: int, dim: int) -> Tensor:
     attrs = {"level": level, "dim": dim, "size": array.shape[dim]}
     if mode.grad and x.requires_grad:
         return apply(BATCH_IN, x, **attrs)
-    made = wrap(BatchedArray(np.moveaxis(array, dim, 0), level))
-    return made
+    return wrap(BatchedArray(np.moveaxis(array, dim, 0), level))
 
 
 def out_of(x: Tensor, level: int, dim: int, size: int) -> Tensor:

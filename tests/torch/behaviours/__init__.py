@@ -1,7 +1,7 @@
 """Behaviours of autograd and of torch.func: functions of a torch, run under PyTorch and under dynagraph.torch.
 
-A behaviour gives tensors, numbers, strings or nests of these, or raises.  What PyTorch's give is recorded in `recorded.json`, so that
-the comparison needs no PyTorch:
+A behaviour gives tensors, numbers, strings or nests of these, or raises.  What PyTorch's give is recorded in `recorded.json`, so
+that the comparison needs no PyTorch:
 
     python -m tests.torch.behaviours            record (needs PyTorch)
 """

@@ -299,9 +299,9 @@ def hooks_on_saved_tensors_twice_differentiated(torch: Any) -> Any:
 
 @behaviour
 def hooks_on_saved_tensors_are_disabled(torch: Any) -> Any:
-    with torch.autograd.graph.disable_saved_tensors_hooks("not here"):
-        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-            pass
+    graph = torch.autograd.graph
+    with graph.disable_saved_tensors_hooks("not here"), graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        pass
 
 
 @behaviour

@@ -63,7 +63,8 @@ def gradient_for_what_is_no_tensor(torch: Any) -> Any:
 @behaviour
 def without_backward(torch: Any) -> Any:
     function = made(torch, lambda ctx, x: x * 2)
-    return raised(function.apply(fresh(torch)).sum().backward), raised(lambda: function()(1)), function.apply(fresh(torch)).requires_grad
+    y = function.apply(fresh(torch))
+    return raised(y.sum().backward), raised(lambda: function()(1)), y.requires_grad
 
 
 @behaviour

@@ -140,7 +140,12 @@ def parts_of_examples(torch: Any) -> Any:
 @behaviour
 def what_one_example_looks_like(torch: Any) -> Any:
     seen: list[Any] = []
-    torch.vmap(lambda a: seen.append((tuple(a.shape), a.dim(), str(a.dtype), a.numel(), a.stride(), a.is_contiguous())) or a)(rows(torch))
+
+    def look(a: Any) -> Any:
+        seen.append((tuple(a.shape), a.dim(), str(a.dtype), a.numel(), a.stride(), a.is_contiguous()))
+        return a
+
+    torch.vmap(look)(rows(torch))
     return seen
 
 
