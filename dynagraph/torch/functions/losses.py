@@ -1,4 +1,4 @@
-"""Losses of pairs of tensors, element by element, then reduced; and of class scores."""
+"""Losses of pairs of tensors, element by element, then reduced."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions.activations import in_single, log_softmax, only_floats
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, function, promoted
+from dynagraph.torch.functions.activations import in_single, only_floats
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, promoted
 from dynagraph.torch.functions.indexing import MASKED_FILL
 from dynagraph.torch.functions.pointwise import abs as absolute
-from dynagraph.torch.functions.pointwise import add, div, mul, neg, sub, xlogy
+from dynagraph.torch.functions.pointwise import add, div, mul, sub, xlogy
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.reductions import sum as total
-from dynagraph.torch.functions.shapes import broadcast_tensors, reshape, unsqueeze
+from dynagraph.torch.functions.shapes import broadcast_tensors, unsqueeze
 
 exp, log = (NAMESPACES["torch"][n].__wrapped__ for n in ("exp", "log"))
 Vjp = Callable[[Any, Any], Any]
@@ -30,7 +29,12 @@ Vjp = Callable[[Any, Any], Any]
 _NAMES = ("none", "mean", "sum")
 
 
-def mode_of(reduction: Any, size_average: bool | None = None, reduce: bool | None = None, text: str = " is not a valid value for reduction") -> str:
+def mode_of(
+    reduction: Any,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    text: str = " is not a valid value for reduction",
+) -> str:
     """ "none", "mean" or "sum": as given, or by the old arguments, which come first."""
     if size_average is not None or reduce is not None:
         kept = ("mean" if size_average or size_average is None else "sum") if reduce or reduce is None else "none"
@@ -50,7 +54,7 @@ def reduced(loss: Tensor, mode: str) -> Tensor:
     return loss if mode == "none" else mean(loss) if mode == "mean" else total(loss)
 
 
-def _reduce(values: Any, mode: str) -> Any:
+def reduce_array(values: Any, mode: str) -> Any:
     if mode == "none":
         return values
     return np.add.reduce(values, axis=None) if mode == "sum" else np.mean(values)
@@ -60,7 +64,7 @@ def pair_loss(name: str, compute: Callable[..., Any], *slopes: Callable[[Any], A
     """A primitive: a loss by element, with its slope by each operand, and the reduction."""
 
     def forward(*arrays: Any, mode: str, **attrs: Any) -> Any:
-        return _reduce(compute(*arrays, **attrs), mode)
+        return reduce_array(compute(*arrays, **attrs), mode)
 
     def vjp_by(slope: Callable[[Any], Any]) -> Vjp:
         def vjp(d: Any, g: Any) -> Any:
@@ -270,7 +274,8 @@ def binary_cross_entropy(
     x, y = check_tensor(input, "binary_cross_entropy", "input"), check_tensor(target, "binary_cross_entropy", "target", 2)
     if x._array.shape != y._array.shape:
         raise ValueError(
-            f"Using a target size ({y.shape}) that is different to the input size ({x.shape}) is deprecated. Please ensure they have "
+            f"Using a target size ({y.shape}) that is different to the input size ({x.shape}) is deprecated. Please ensure they "
+            "have "
             "the same size."
         )
     _check_dtype(x, y)
@@ -358,7 +363,8 @@ def kl_div(
     """``target * (log(target) - input)``; with `log_target` targets are logarithms, too."""
     if size_average is None and reduce is None and reduction == "mean":
         warnings.warn(
-            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch "
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
+            "the batch "
             "size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next "
             "major release.",
             stacklevel=2,
@@ -398,7 +404,9 @@ def poisson_nll_loss(
     return reduced(loss, mode)
 
 
-CLAMP_THROUGH = define("clamp_through", in_single(lambda x, low: np.maximum(x, low)), (lambda d, g: g,), ("",), backward="CloneBackward0")
+CLAMP_THROUGH = define(
+    "clamp_through", in_single(lambda x, low: np.maximum(x, low)), (lambda d, g: g,), ("",), backward="CloneBackward0"
+)
 
 
 @function(method=False, namespace="functional")
@@ -426,175 +434,6 @@ def gaussian_nll_loss(
     return reduced(add(loss, 0.5 * math.log(2 * math.pi)) if full else loss, mode)
 
 
-# -- of class scores ------------------------------------------------------------------------------------------------------
-
-
-def _nll(x: Any, target: Any, weight: Any = None, *, ignore: int, mode: str) -> tuple[Any, Any]:
-    """The loss; and what the score of each target is multiplied with in it."""
-    kept = target != ignore
-    wide = x.astype(np.float32) if is_half(x.dtype) else x
-    chosen = np.where(kept, target, 0)
-    scores = np.take_along_axis(wide, np.expand_dims(chosen, 1), 1).squeeze(1)
-    weights = kept.astype(wide.dtype) if weight is None else np.where(kept, weight.astype(wide.dtype)[chosen], 0)
-    parts = np.where(kept, -weights * scores, 0)
-    if mode == "mean":
-        whole = np.add.reduce(weights, axis=None)
-        return np.asarray(np.add.reduce(parts, axis=None) / whole).astype(x.dtype), np.where(kept, -weights / whole, 0)
-    return np.asarray(_reduce(parts, mode)).astype(x.dtype), -weights
-
-
-def _nll_vjp(d: Any, g: Any) -> Any:
-    if g[0] is None:
-        return None
-    places = d.operand(1).call("kept_targets", ignore=d.attrs["ignore"])
-    return (g[0] * d.outs[1]).call("put_along", places, shape=d.x.shape, dim=1)
-
-
-define("kept_targets", lambda target, ignore: np.where(target == ignore, 0, target).astype(np.int64))
-for _name in ("nll_loss", "nll_loss2d"):
-    define(
-        _name, _nll, (_nll_vjp, lambda d, g: None, lambda d, g: None), ("yp", "", ""), outputs=2, differentiable=(0,),
-        backward="NllLossBackward0" if _name == "nll_loss" else "NllLoss2DBackward0",
-    )  # fmt: skip
-
-
-def _check_targets(x: Tensor, target: Tensor, weight: Tensor | None, ignore: int) -> None:
-    classes = x._array.shape[1]
-    if weight is not None and weight._array.shape != (classes,):
-        raise RuntimeError(
-            f"weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of shape: "
-            f"{list(weight._array.shape)}"
-        )
-    if target.dtype not in (dtypes.int64, dtypes.uint8):
-        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.scalar_name(target.dtype)}")
-    array = target._array
-    outside = array[((array < 0) | (array >= classes)) & (array != ignore)]
-    if outside.size:
-        raise IndexError(f"Target {int(outside.reshape(-1)[0])} is out of bounds.")
-    if weight is not None and weight._array.dtype != x._array.dtype:
-        names = [dtypes.scalar_name(t.dtype) for t in (x, weight)]
-        raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
-
-
-@function(method=False, namespace="functional")
-def nll_loss(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-) -> Tensor:
-    """The negative of each target's score; the mean is divided by the targets' weights."""
-    mode = mode_of(reduction, size_average, reduce)
-    x, y = check_tensor(input, "nll_loss_nd", "input"), check_tensor(target, "nll_loss_nd", "target", 2)
-    shape, given = x._array.shape, y._array.shape
-    if not shape:
-        raise ValueError("Expected 1 or more dimensions (got 0)")
-    if len(shape) != 1 and (not given or shape[0] != given[0]):
-        raise ValueError(f"Expected input batch_size ({shape[0]}) to match target batch_size ({given[0] if given else 1}).")
-    not_differentiable("nll_loss", weight=weight)
-    if len(shape) <= 2:
-        if len(given) > 1:
-            raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
-        only_floats(x, "nll_loss_out_frame")
-        single = len(shape) == 1
-        rows, classes = (reshape(x, 1, shape[0]), reshape(y, 1)) if single else (x, y)
-        _check_targets(rows, classes, weight, ignore_index)
-        operands = (rows, classes) if weight is None else (rows, classes, weight)
-        loss = apply(PRIMITIVES["nll_loss"], *operands, ignore=ignore_index, mode=mode)[0]
-        return reshape(loss, given) if single and mode == "none" else loss
-    if len(shape) == 4 and len(given) != 3:
-        raise RuntimeError(f"only batches of spatial targets supported (3D tensors) but got targets of dimension: {len(given)}")
-    if given != (shape[0], *shape[2:]):
-        if len(shape) == 4:
-            raise RuntimeError(f"size mismatch (got input: {list(shape)} , target: {list(given)}")
-        raise RuntimeError(f"Expected target size {[shape[0], *shape[2:]]}, got {list(given)}")
-    only_floats(x, "nll_loss2d_forward_out_frame")
-    _check_targets(x, y, weight, ignore_index)
-    operands = (x, y) if weight is None else (x, y, weight)
-    return apply(PRIMITIVES["nll_loss2d"], *operands, ignore=ignore_index, mode=mode)[0]
-
-
-@function(method=False, namespace="functional")
-def cross_entropy(
-    input: Tensor,
-    target: Tensor,
-    weight: Tensor | None = None,
-    size_average: bool | None = None,
-    ignore_index: int = -100,
-    reduce: bool | None = None,
-    reduction: str = "mean",
-    label_smoothing: float = 0.0,
-) -> Tensor:
-    """The negative logarithm of the softmax at the targets: classes, or probabilities of classes."""
-    mode = mode_of(reduction, size_average, reduce)
-    x, y = check_tensor(input, "cross_entropy_loss", "input"), check_tensor(target, "cross_entropy_loss", "target", 2)
-    if not 0 <= label_smoothing <= 1:
-        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
-    axis = 0 if x._array.ndim == 1 else 1
-    if x._array.shape == y._array.shape:
-        if y._array.dtype.kind not in "fV":
-            raise RuntimeError(
-                f"Expected floating point type for target with class probabilities, got {dtypes.scalar_name(y.dtype)}"
-            )
-        if ignore_index >= 0:
-            raise RuntimeError("ignore_index is not supported for floating point target")
-        return _of_probabilities(log_softmax(x, axis), y, weight, mode, label_smoothing, axis)
-    scores = log_softmax(x, axis)
-    if label_smoothing:
-        return _smoothed(scores, y, weight, mode, ignore_index, label_smoothing, axis)
-    return nll_loss(scores, y, weight, None, ignore_index, None, mode)
-
-
-def _along_classes(weight: Tensor, scores: Tensor, axis: int) -> Tensor:
-    classes = scores._array.shape[axis]
-    if weight._array.shape != (classes,):
-        raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got weight tensor of "
-            f"shape: {list(weight._array.shape)}"
-        )
-    return reshape(weight, *(classes if k == axis else 1 for k in range(scores._array.ndim)))
-
-
-def _of_probabilities(scores: Tensor, y: Tensor, weight: Tensor | None, mode: str, smoothing: float, axis: int) -> Tensor:
-    classes = scores._array.shape[axis]
-    if smoothing:
-        y = add(mul(y, 1 - smoothing), smoothing / classes)
-    product = mul(scores, y)
-    if weight is not None:
-        product = mul(product, _along_classes(weight, scores, axis))
-    if mode == "none":
-        return neg(total(product, axis))
-    loss = neg(total(product))
-    return loss if mode == "sum" else div(loss, scores._array.size / classes if classes else math.nan)
-
-
-def _smoothed(
-    scores: Tensor, y: Tensor, weight: Tensor | None, mode: str, ignore: int, smoothing: float, axis: int
-) -> Tensor:
-    """Part of the loss by the targets, part of it by all classes alike."""
-    sharp = nll_loss(scores, y, weight, None, ignore, None, mode)
-    weighted = scores if weight is None else mul(scores, _along_classes(weight, scores, axis))
-    kept = y._array != ignore
-    zero = wrap(np.zeros((), scores._array.dtype))
-    flat = neg(total(weighted, axis))
-    if flat._array.shape != kept.shape:
-        kept = kept.reshape(flat._array.shape)
-    flat = apply(MASKED_FILL, flat, zero, wrap(~kept))
-    if mode == "mean":
-        if weight is None:
-            count: Any = int(kept.sum())
-            flat = div(total(flat), cast(wrap(np.asarray(count)), scores.dtype))
-        else:
-            chosen = weight._array[np.where(kept, y._array.reshape(kept.shape), 0)]
-            flat = div(total(flat), wrap(np.asarray(np.where(kept, chosen, 0).sum(), weight._array.dtype)))
-    elif mode == "sum":
-        flat = total(flat)
-    return add(mul(sharp, 1 - smoothing), mul(flat, smoothing / scores._array.shape[axis]))
-
-
 # torch's own take the reduction as a number, and no old arguments
 function("kl_div", method=False)(
     lambda input, target, reduction=0, *, log_target=False: reduced(_divergence(input, target, log_target), mode_of(reduction))
@@ -610,4 +449,4 @@ function("binary_cross_entropy_with_logits", method=False)(
     )
 )
 
-__all__ = ["CLAMP_THROUGH", "mode_of", "not_differentiable", "pair_loss", "reduced"]
+__all__ = ["CLAMP_THROUGH", "mode_of", "not_differentiable", "pair_loss", "reduce_array", "reduced"]

@@ -52,6 +52,11 @@ def _narrow(result: Any, given: np.dtype) -> Any:
     """A result in its operand's dtype, contiguous, as PyTorch's are whatever the operand's order in memory."""
     if is_half(given):
         return np.asarray(result).astype(given, order="C")
+    return in_order(result)
+
+
+def in_order(result: Any) -> Any:
+    """An array with its elements in order: a copy where they are not."""
     return np.ascontiguousarray(result) if isinstance(result, np.ndarray) and not result.flags.c_contiguous else result
 
 
@@ -132,7 +137,7 @@ STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward
 def _first_extreme(find: Any) -> Callable[..., Any]:
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
         place = find(x, axis=dim, keepdims=True)
-        return _narrow(np.take_along_axis(x, place, dim).squeeze(dim), x.dtype), np.ascontiguousarray(place.squeeze(dim))
+        return _narrow(np.take_along_axis(x, place, dim).squeeze(dim), x.dtype), in_order(place.squeeze(dim))
 
     return forward
 
@@ -399,7 +404,7 @@ for _name in ("max", "min"):
 
 
 def _places(name: str, find: Any) -> Callable[..., Tensor]:
-    p = define(name, lambda x, dim, keepdims: np.ascontiguousarray(find(x, axis=dim, keepdims=keepdims)))
+    p = define(name, lambda x, dim, keepdims: in_order(find(x, axis=dim, keepdims=keepdims)))
 
     def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = check_tensor(input, name, "input")
@@ -469,14 +474,14 @@ def _running(find: Any) -> Callable[..., Any]:
     """The extreme so far and where it stood last."""
 
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
-        values = np.ascontiguousarray(find.accumulate(x, axis=dim))
+        values = in_order(find.accumulate(x, axis=dim))
         shape = [1] * x.ndim
         shape[dim] = x.shape[dim]
         numbers = np.arange(x.shape[dim]).reshape(shape)
         is_new = x == values
         if x.dtype.kind in "fV":
             is_new |= np.isnan(x)
-        return values, np.ascontiguousarray(np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim))
+        return values, in_order(np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim))
 
     return forward
 
