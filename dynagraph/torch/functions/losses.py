@@ -468,9 +468,9 @@ def _check_targets(x: Tensor, target: Tensor, weight: Tensor | None, ignore: int
     if target.dtype not in (dtypes.int64, dtypes.uint8):
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.scalar_name(target.dtype)}")
     array = target._array
-    outside = array[((array < 0) | (array >= classes)) & (array != ignore)]
-    if outside.size:
-        raise IndexError(f"Target {int(outside.reshape(-1)[0])} is out of bounds.")
+    outside = ((array < 0) | (array >= classes)) & (array != ignore)
+    if outside.any():
+        raise IndexError(f"Target {int(array[outside][0])} is out of bounds.")
     if weight is not None and weight._array.dtype != x._array.dtype:
         names = [dtypes.scalar_name(t.dtype) for t in (x, weight)]
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
@@ -585,8 +585,7 @@ def _smoothed(
     flat = apply(MASKED_FILL, flat, zero, wrap(~kept))
     if mode == "mean":
         if weight is None:
-            count: Any = int(kept.sum())
-            flat = div(total(flat), cast(wrap(np.asarray(count)), scores.dtype))
+            flat = div(total(flat), cast(wrap(np.asarray(kept.sum())), scores.dtype))
         else:
             chosen = weight._array[np.where(kept, y._array.reshape(kept.shape), 0)]
             flat = div(total(flat), wrap(np.asarray(np.where(kept, chosen, 0).sum(), weight._array.dtype)))
