@@ -43,7 +43,7 @@ def refused(name: str, why: str) -> Callable[..., NoReturn]:
         raise RuntimeError(f"{name}: {why}")
 
     refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
-    refuse.is_refusal = True  # type: ignore[attr-defined]  (docs/torch.md does not list it as being there)
+    refuse.is_refusal = True  # type: ignore[attr-defined]  # (docs/torch.md does not list it as being there)
     return refuse
 
 

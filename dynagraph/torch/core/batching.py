@@ -1,8 +1,8 @@
 """Arrays with a hidden dimension of examples: what `torch.vmap` runs functions on.
 
 A `BatchedArray` looks like one example's array: shape, strides and dimensions are one example's.  What is computed with it is
-computed for all examples: by NumPy's protocols where it is known how (`batching_rules.py`), by `looped` where it is not.  Levels
-number the nested `vmap`s, outermost first; a batched array may hold batched arrays of outer levels.
+computed for all examples: by NumPy's protocols where it is known how (`batching_rules.py`), or else as `batching_loops.py` says.
+Levels number the nested `vmap`s, outermost first; a batched array may hold batched arrays of outer levels.
 """
 
 from __future__ import annotations
@@ -181,13 +181,18 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 return BatchedArray(results, level)
         elif method == "reduce":
             x, axis = inputs[0], kwargs.pop("axis", 0)
+            where = kwargs.pop("where", True)
+            if where is not True:
+                count = size_at((x, where), level)
+                x = BatchedArray(examples(x, level, count), level)
+                kwargs["where"] = aligned((where,), level, x.ndim)[0]
             return BatchedArray(ufunc.reduce(x.physical, axis=shifted_axis(axis, x.ndim), **kwargs), level)
         elif method == "accumulate":
             x, axis = inputs[0], kwargs.pop("axis", 0)
             return BatchedArray(ufunc.accumulate(x.physical, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
         elif method == "at":
             raise Unbatchable("vmap: additions at places")
-        return looped(getattr(ufunc, method), inputs, kwargs)
+        return looped_function(getattr(ufunc, method), inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         rule = FUNCTIONS.get(function)
@@ -246,6 +251,11 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
     def imag(self) -> BatchedArray:
         return BatchedArray(self.physical.imag, self.level)
 
+    def strided(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> BatchedArray:
+        """The memory of each example from its first element on, as another shape; strides in bytes."""
+        array = self.physical
+        return BatchedArray(_strided(array, (array.shape[0], *shape), (array.strides[0], *strides)), self.level)
+
     def fill(self, value: Any) -> None:
         self.physical[...] = value
 
@@ -270,6 +280,9 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def all(self, axis: Any = None, **kwargs: Any) -> Any:
         return self._extreme(np.logical_and, axis, **kwargs)
+
+    def prod(self, axis: Any = None, **kwargs: Any) -> Any:
+        return np.multiply.reduce(self, axis=axis, **kwargs)
 
     def argmin(self, axis: Any = None, **kwargs: Any) -> Any:
         return np.argmin(self, axis=axis, **kwargs)
@@ -300,7 +313,7 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
             part[...] = value
             return
         for k in range(self.physical.shape[0]):
-            one = self.physical[k]
+            one = self.physical[k, ...]
             one[_sliced(key, self.level, k)] = _sliced(value, self.level, k)
 
     # -- what would be different for each example --
@@ -317,7 +330,7 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class _OfAll(BatchedArray):
-    """The extreme of each example; as a number, the extreme of all: checks of bounds ask for it."""
+    """The extreme of each example; as an integer or a bool, the extreme of all: checks of bounds ask for it."""
 
     __slots__ = ("ufunc",)
 
@@ -325,6 +338,8 @@ class _OfAll(BatchedArray):
         self.physical, self.level, self.ufunc = physical, level, ufunc
 
     def item(self, *_: Any) -> Any:
+        if self.dtype.kind in "fcV":
+            raise Unbatchable(_ITEM)
         found = self.ufunc.reduce(self.physical, axis=None)
         while isinstance(found, BatchedArray):
             found = self.ufunc.reduce(found.physical, axis=None)
@@ -337,10 +352,17 @@ class _OfAll(BatchedArray):
         return int(self.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        raise Unbatchable(_ITEM)
 
     def __bool__(self) -> bool:
         return bool(self.item())
+
+
+def _strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    if isinstance(array, BatchedArray):
+        return array.strided(shape, strides)
+    library = np if isinstance(array, np.ndarray) else array.__array_namespace__()
+    return library.lib.stride_tricks.as_strided(array, shape, strides)
 
 
 def _is_basic(item: Any) -> bool:
@@ -501,7 +523,7 @@ def padded(array: Any, ndim: int) -> Any:
 def _sliced(value: Any, level: int, k: int) -> Any:
     """One example's value, of arrays in tuples, lists and dicts."""
     if isinstance(value, BatchedArray):
-        return value.physical[k] if value.level == level else value
+        return value.physical[k, ...] if value.level == level else value
     if isinstance(value, (tuple, list)):
         return type(value)(_sliced(v, level, k) for v in value) if not hasattr(value, "_fields") else value
     if isinstance(value, dict):
@@ -540,80 +562,8 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
     return BatchedArray(np.stack(results)[:count] if not isinstance(first, BatchedArray) else np.stack(tuple(results)), level)
 
 
-def looped(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """What a primitive gives where it cannot run on batched arrays as it is: by its rule, for all examples at once with adapted
-    attrs or with each operand repeated, or else example by example.
-    """
-    level = top_level((*arrays, *attrs.values()))
-    if level is None or function is np.copyto:
-        raise RuntimeError(WRITE)
-    count = size_at((*arrays, *attrs.values()), level)
-    if function in RULES:
-        found = RULES[function](level, count, arrays, attrs)
-        if found is not NotImplemented:
-            return found
-    if _may_shift(function, arrays, attrs):
-        found = _at_once(function, arrays, attrs, level)
-        if found is not NotImplemented:
-            return found
-    alike = [BatchedArray(examples(a, level, count), level) if isinstance(a, np.ndarray) else a for a in arrays]
-    if any(a is not b for a, b in zip(alike, arrays)):
-        try:
-            return function(*alike, **attrs)
-        except Unbatchable:
-            pass
-    return looped_function(lambda *a, **k: attempt(function, a, k), arrays, attrs)
-
-
-def attempt(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
-    """``function(*arrays, **attrs)``, of batched arrays too."""
-    try:
-        return function(*arrays, **attrs)
-    except Unbatchable:
-        return looped(function, arrays, attrs)
-
-
-def _at_once(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any], level: int) -> Any:
-    """A primitive whose attrs are dimensions, shapes and starts: with those of all examples' arrays."""
-    count = size_at(arrays, level)
-    if count < 0:
-        return NotImplemented
-    ndim = arrays[0].ndim
-    adapted: dict[str, Any] = {}
-    for name, value in attrs.items():
-        if name in ("dim", "dims", "axis", "axes", "dim1", "dim2"):
-            adapted[name] = shifted_axis(value, ndim) if value is not None else value
-            if name == "axes" and SHIFTED.get(function) == "permutes":
-                adapted[name] = (0, *adapted[name])
-        elif name in ("shape", "base", "base_shape", "repeats"):
-            adapted[name] = (1 if name == "repeats" else count, *value)
-        elif name in ("starts", "steps"):
-            adapted[name] = (0 if name == "starts" else 1, *value)
-        else:
-            adapted[name] = value
-    rank = len(attrs["shape"]) if SHIFTED.get(function) == "expands" else len(attrs["repeats"]) if "repeats" in attrs else 0
-    each = [examples(a, level, count) for a in arrays]
-    if rank:
-        each = [padded(a, rank) for a in each]
-    results = attempt(function, each, adapted)
-    if isinstance(results, tuple):
-        return tuple(BatchedArray(r, level) for r in results)
-    return BatchedArray(results, level)
-
-
-_DIMS = {"dim", "dims", "axis", "axes", "dim1", "dim2", "base", "starts", "shape"}
-_ADAPTED = _DIMS | {
-    "steps", "repeats", "keepdims", "keepdim", "index", "offset", "k", "descending", "stable", "correction", "dtype", "largest",
-    "sorted", "size", "step", "base_shape",
-}  # fmt: skip
-
-
-def _may_shift(function: Any, arrays: Sequence[Any], attrs: dict[str, Any]) -> bool:
-    """Whether a primitive's attrs say all that is to be adapted for all examples at once: of one array dimensions do."""
-    return function in SHIFTED or (len(arrays) == 1 and bool(_DIMS & attrs.keys()) and attrs.keys() <= _ADAPTED)
-
-
 __all__ = [
-    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "attempt", "examples",
-    "filled", "levels_of", "looped", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at", "top_level",
+    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples",
+    "filled", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
+    "top_level",
 ]  # fmt: skip

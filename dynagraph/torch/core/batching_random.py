@@ -33,12 +33,10 @@ def _different() -> list[Level]:
 
 def _draw_batched(method: Callable[..., Any], generator: Any, args: Any) -> Any:
     levels = _different()
-    batched = levels_of_all(args)
-    if method.__name__ == "mask" and batched:
+    if method.__name__ == "mask" and isinstance(args[1], BatchedArray):
         return generator.uniform(args[0], np.dtype(np.float64)) < args[1]
-    if batched:  # of arrays of parameters
-        level, size = max(batched.items())
-        return BatchedArray(_draw_batched(method, generator, [examples(a, level, size) for a in args]), level)
+    if method.__name__ in ("poisson", "binomial"):
+        return _of_parameters(method, generator, [for_random(a) for a in args])
     if not levels:
         return method(generator, *args)
     sizes = tuple(level.size for level in levels)
@@ -52,9 +50,13 @@ def _draw_batched(method: Callable[..., Any], generator: Any, args: Any) -> Any:
     return found
 
 
-def levels_of_all(values: Any) -> dict[int, int]:
-    """The levels that some of the arrays are batched at."""
-    return {level: size for value in values for level, size in levels_of(value).items()}
+def _of_parameters(method: Callable[..., Any], generator: Any, args: list[Any]) -> Any:
+    """Numbers of arrays of parameters, one for each of their elements in all examples."""
+    batched = {level: size for value in args for level, size in levels_of(value).items()}
+    if not batched:
+        return method(generator, *args)
+    level, size = max(batched.items())
+    return BatchedArray(_of_parameters(method, generator, [examples(a, level, size) for a in args]), level)
 
 
 def for_random(array: Any) -> Any:

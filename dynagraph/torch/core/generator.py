@@ -296,6 +296,11 @@ def seed_gpus(seed: Any) -> None:
         generator.manual_seed(seed)
 
 
+def generators_of_gpus() -> dict[int, Generator]:
+    """Those default generators of GPUs that have been used, by number."""
+    return _of_gpus
+
+
 def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None = None, device: Any = None) -> Any:
     """A mask that is True with probability `p` (a number, or an array that broadcasts to the shape), as an array on a device.
 
@@ -307,6 +312,6 @@ def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None =
 
 
 __all__ = [
-    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "is_torch_compatible", "seed_gpus",
-    "seed_of", "torch_compatible",
+    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "generators_of_gpus",
+    "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
 ]  # fmt: skip

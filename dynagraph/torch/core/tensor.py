@@ -14,7 +14,8 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import batching, devices, dtypes, parts
-from dynagraph.torch.core.batching import BatchedArray, Unbatchable, looped
+from dynagraph.torch.core.batching import BatchedArray, Unbatchable
+from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class

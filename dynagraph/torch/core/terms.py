@@ -13,7 +13,8 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
-from dynagraph.torch.core.batching import Unbatchable, looped
+from dynagraph.torch.core.batching import Unbatchable
+from dynagraph.torch.core.batching_loops import looped
 from dynagraph.markers import at_capture
 
 _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}

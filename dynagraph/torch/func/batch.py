@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dynagraph.torch.autograd import function as functions_of_users
-from dynagraph.torch.core.batching import DEPTH, BatchedArray, Level, levels_of, running
+from dynagraph.torch.core.batching import DEPTH, BatchedArray, Level, Unbatchable, levels_of, running
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.spreading import BATCH_IN, BATCH_OUT, spread
 from dynagraph.torch.core.tensor import Tensor, apply, storage_of, wrap
@@ -52,7 +52,6 @@ def into(x: Tensor, level: int, dim: int) -> Tensor:
     if mode.grad and x.requires_grad:
         return apply(BATCH_IN, x, **attrs)
     made = wrap(BatchedArray(np.moveaxis(array, dim, 0), level))
-    made._storage = storage_of(x)
     return made
 
 
@@ -164,7 +163,13 @@ def run_batched(
     """Apply a function to all examples."""
     with entered(size, randomness) as level:
         args = [leaf if dim is None else into(leaf, level, dim) for leaf, dim in zip(leaves, dims)]
-        results = func(*tree_unflatten(args, spec), **kwargs)
+        try:
+            results = func(*tree_unflatten(args, spec), **kwargs)
+        except Unbatchable as error:
+            raise RuntimeError(str(error)) from error
+        for leaf, arg in zip(leaves, args):
+            if arg is not leaf and arg._version:  # the memory is the same
+                storage_of(leaf).version += arg._version
         return _outputs(results, out_dims, level, size, func)
 
 

@@ -52,7 +52,7 @@ def functional_call(
         for each in parameter_and_buffer_dicts:
             repeated = given.keys() & each.keys()
             if repeated:
-                raise ValueError(f"{min(repeated)} appears in multiple dictionaries; behavior of functional call is ambiguous")
+                raise ValueError(f"{sorted(repeated)} appeared in multiple dictionaries; behavior of functional call is ambiguous")
             given.update(each)
     else:
         raise ValueError(

@@ -10,7 +10,9 @@ import numpy as np
 from dynagraph.torch.core.batching import RULES, SHIFTED, BatchedArray, aligned, examples, places_of
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.terms import FORWARD
+from dynagraph.torch.functions import indexing, shapes
 
+assert indexing and shapes  # which define the primitives
 Rule = Callable[[int, int, Sequence[Any], dict[str, Any]], Any]
 
 

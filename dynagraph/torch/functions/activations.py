@@ -10,6 +10,7 @@ import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -38,6 +39,17 @@ def only_floats(x: Tensor, kernel: str, also: str = "") -> Tensor:
     if x._array.dtype.kind not in "fV" + also:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
     return x
+
+
+def no_complex_gradient(who: str, x: Tensor) -> None:
+    """RuntimeError where a gradient by complex numbers would be recorded that PyTorch has not."""
+    if x._array.dtype.kind == "c" and mode.grad and x.requires_grad:
+        raise RuntimeError(f"{who} does not support automatic differentiation for outputs with complex dtype.")
+
+
+def dense(x: Any) -> Any:
+    """The array, or a copy whose elements lie in order."""
+    return x if x.flags.c_contiguous else x.copy()
 
 
 def erased(g: Any, condition: Any) -> Any:
@@ -109,7 +121,7 @@ def _at_least(term: Any, bound: float) -> Any:
     return term.call("greater_equal", bound)
 
 
-RELU = define("relu", lambda x: np.maximum(x, 0), (lambda d, g: erased(g, _at_most(d.out, 0)),), ("o",))
+RELU = define("relu", in_single(lambda x: np.maximum(x, 0)), (lambda d, g: erased(g, _at_most(d.out, 0)),), ("o",))
 
 
 def _hardtanh_vjp(d: Any, g: Any) -> Any:
@@ -117,7 +129,9 @@ def _hardtanh_vjp(d: Any, g: Any) -> Any:
     return erased(g, _at_most(d.x, d.attrs["low"]).call("logical_or", _at_least(d.x, d.attrs["high"])))
 
 
-HARDTANH = define("hardtanh", lambda x, low, high: np.minimum(np.maximum(x, low), high), (_hardtanh_vjp,), ("x",))
+HARDTANH = define(
+    "hardtanh", in_single(lambda x, low, high: np.minimum(np.maximum(x, low), high)), (_hardtanh_vjp,), ("x",)
+)
 LEAKY_RELU = define(
     "leaky_relu",
     in_single(lambda x, slope: np.where(x > 0, x, x * slope)),
@@ -218,7 +232,10 @@ def _shrink_vjp(d: Any, g: Any) -> Any:
 
 
 HARDSHRINK = define(
-    "hardshrink", lambda x, width: np.where((x >= -width) & (x <= width), x.dtype.type(0), x), (_shrink_vjp,), ("x",)
+    "hardshrink",
+    in_single(lambda x, width: np.where((x >= -width) & (x <= width), x.dtype.type(0), x)),
+    (_shrink_vjp,),
+    ("x",),
 )
 SOFTSHRINK = define(
     "softshrink",
@@ -228,7 +245,7 @@ SOFTSHRINK = define(
 )
 THRESHOLD = define(
     "threshold",
-    lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype), x),
+    in_single(lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)),
     (lambda d, g: erased(g, _at_most(d.x, d.attrs["threshold"])),),
     ("x",),
 )
@@ -247,6 +264,7 @@ PRELU = define(
 def _softmax(x: Any, axis: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
+    x = dense(x)
     shares = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
     return shares / np.add.reduce(shares, axis=axis, keepdims=True)
 
@@ -259,6 +277,7 @@ def _softmax_vjp(d: Any, g: Any) -> Any:
 def _log_softmax(x: Any, axis: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
+    x = dense(x)
     shifted = x - np.maximum.reduce(x, axis=axis, keepdims=True)
     return shifted - np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True))
 
@@ -297,11 +316,13 @@ GLU = define("glu", in_single(_glu), (_glu_vjp,), ("x",))
 # -- functions without arguments --------------------------------------------------------------------------------------
 
 
-def _simple(name: str, p: Primitive, kernel: str, also: str = "", *, found_in_torch: bool = False) -> Callable[..., Tensor]:
+def _simple(name: str, p: Primitive, kernel: str, also: str = "") -> Callable[..., Tensor]:
     """A function of one tensor with the argument `inplace`."""
 
     def compute(input: Tensor) -> Tensor:
-        return apply(p, only_floats(check_tensor(input, name, "input"), kernel, also))
+        x = only_floats(check_tensor(input, name, "input"), kernel, also)
+        no_complex_gradient(name, x)
+        return apply(p, x)
 
     changing = in_place(compute, name)
 
@@ -458,7 +479,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
 # -- functions with arguments -----------------------------------------------------------------------------------------
 
 
-@function(method=False, namespace="functional")
+@function(method=False, namespace="functional", out=True)
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """``x`` times the normal distribution's share below it; with "tanh" by the formula with tanh."""
     x = check_tensor(input, "gelu", "input")
@@ -467,14 +488,14 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     return apply(GELU if approximate == "none" else GELU_TANH, only_floats(x, "GeluKernelImpl"))
 
 
-@function(method=False, namespace="functional")
+@function(method=False, namespace="functional", out=True)
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``; ``x`` itself where ``beta * x`` exceeds the threshold."""
     x = only_floats(check_tensor(input, "softplus", "input"), "softplus_cpu")
     return apply(SOFTPLUS, x, beta=float(beta), threshold=float(threshold))
 
 
-@function(method=False, namespace="functional")
+@function(method=False, namespace="functional", out=True)
 def logsigmoid(input: Tensor) -> Tensor:
     """The logarithm of the sigmoid."""
     return apply(LOG_SIGMOID, only_floats(check_tensor(input, "log_sigmoid", "input"), "log_sigmoid_cpu"))
@@ -495,14 +516,14 @@ def tanhshrink(input: Tensor) -> Tensor:
     return sub(input, check_tensor(input, "tanh", "input").tanh())  # type: ignore[attr-defined]
 
 
-@function(namespace="functional")
-@function()
+@function(namespace="functional", out=True)
+@function(out=True)
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Zero between ``-lambd`` and `lambd`."""
     return apply(HARDSHRINK, only_floats(check_tensor(input, "hardshrink", "input"), "hardshrink_cpu"), width=float(lambd))
 
 
-@function(method=False, namespace="functional")
+@function(method=False, namespace="functional", out=True)
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """Nearer to zero by `lambd`; zero within that."""
     x = only_floats(check_tensor(input, "softshrink", "input"), "softshrink_check")
@@ -606,4 +627,4 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
 for _name in ("sigmoid", "tanh"):
     NAMESPACES["functional"][_name] = NAMESPACES["torch"][_name].__wrapped__
 
-__all__ = ["HARDTANH", "LEAKY_RELU", "LOG_SOFTMAX", "SOFTMAX", "erased", "in_single", "only_floats"]
+__all__ = ["HARDTANH", "LEAKY_RELU", "LOG_SOFTMAX", "SOFTMAX", "dense", "erased", "in_single", "no_complex_gradient", "only_floats"]

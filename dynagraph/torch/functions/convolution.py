@@ -18,7 +18,7 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.shapes import unsqueeze
+from dynagraph.torch.functions.shapes import permute, unsqueeze
 
 Sizes = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -342,6 +342,19 @@ def _too_much_output_padding(more: Sizes, steps: Sizes, gaps: Sizes) -> str:
 
 
 conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_transposed, (1, 2, 3))
+
+
+@function(method=False)
+@function(method=False, namespace="functional")
+def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """`conv1d` of (time, batch, channels) with weights (width, channels, results)."""
+    x, w = check_tensor(input, "conv_tbc", "input"), check_tensor(weight, "conv_tbc", "weight", 2)
+    check_tensor(bias, "conv_tbc", "bias", 3)
+    if x._array.ndim != 3 or w._array.ndim != 3 or bias._array.ndim != 1:
+        raise RuntimeError("Input must have 3 dims: time, batch, in_channel" if x._array.ndim != 3 else
+                           "Weight tensor must have 3 dims: kernel_width, in_channels, out_channels." if w._array.ndim != 3 else
+                           "Bias must be 1-D")  # fmt: skip
+    return permute(conv1d(permute(x, (1, 2, 0)), permute(w, (2, 1, 0)), bias, padding=pad), (2, 0, 1))
 
 # -- windows as columns -----------------------------------------------------------------------------------------------
 

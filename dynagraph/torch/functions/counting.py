@@ -13,7 +13,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_tensor, dim_of, function, result_type_of
-from dynagraph.torch.functions.places import check_places
+from dynagraph.torch.functions.places import check_places, is_unknown
 
 # -- distinct elements ----------------------------------------------------------------------------------------------------
 
@@ -149,11 +149,27 @@ def _refuse(x: Tensor, kernel: str, kinds: str = "bciu") -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
 
 
-def _limits(values: Any, low: float, high: float) -> tuple[float, float]:
-    """Of a range that was given, or else of the values; one of no width is widened."""
-    if low == high and values.size:
-        low, high = float(values.min()), float(values.max())
-    return (low - 1, high + 1) if low == high else (low, high)
+def _histc(x: Any, bins: int, low: float | None, high: float | None) -> Any:
+    """Counts of equal parts of a range: one that was given, or else that of the values."""
+    values = x.reshape(-1)
+    values = values.astype(np.float32) if is_half(values.dtype) else values
+    kind = values.dtype.type
+    first, last = (kind(low), kind(high)) if low is not None and high is not None else _widened(values.min(), values.max(), 1)
+    inside = (values >= first) & (values <= last)
+    place = np.where(inside, (values - first) * kind(bins) / (last - first), 0).astype(np.int64)
+    counts = np.zeros(bins, np.int64)
+    np.add.at(counts, np.minimum(place, bins - 1), inside.astype(np.int64))
+    return counts.astype(x.dtype)
+
+
+def _widened(low: Any, high: Any, by: float) -> tuple[Any, Any]:
+    """A range; one of no width is widened."""
+    if isinstance(low, float):
+        return (low - by, high + by) if low == high else (low, high)
+    return np.where(low == high, low - by, low).astype(low.dtype), np.where(low == high, high + by, high).astype(high.dtype)
+
+
+HISTC = define("histc", _histc)
 
 
 @function(out=True)
@@ -165,17 +181,17 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
     _refuse(x, "histogram_cpu")
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    values = x._array.reshape(-1)
-    low, high = _limits(values, float(min), float(max))
+    low, high = float(min), float(max)
+    if low == high and x._array.size and is_unknown(x._array):
+        return apply(HISTC, x, bins=bins, low=None, high=None)
+    if low == high and x._array.size:
+        low, high = float(x._array.min()), float(x._array.max())
+    low, high = _widened(low, high, 1)
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"torch.histc: range of [{low:g}, {high:g}] is not finite")
     if low > high:
         raise RuntimeError("torch.histc: max must be larger than min")
-    wide = values.astype(np.float32) if is_half(values.dtype) else values
-    inside = wide[(wide >= low) & (wide <= high)]
-    kind = wide.dtype.type
-    place = ((inside - kind(low)) * kind(bins) / (kind(high) - kind(low))).astype(np.int64)
-    return made(np.bincount(np.minimum(place, bins - 1), minlength=bins).astype(x._array.dtype))
+    return apply(HISTC, x, bins=bins, low=low, high=high)
 
 
 def _histogram(x: Any, *weights_and_edges: Any, weighted: bool, density: bool) -> Any:
@@ -190,8 +206,10 @@ def _histogram(x: Any, *weights_and_edges: Any, weighted: bool, density: bool) -
         inside &= (column >= bounds[0]) & (column <= bounds[-1])
         place = np.minimum(np.searchsorted(bounds, column, "right") - 1, sizes[k] - 1)
         flat = flat * sizes[k] + place
-    given = None if weights is None else weights.reshape(-1)[inside]
-    counts = np.bincount(flat[inside], given, math.prod(sizes)).reshape(sizes).astype(x.dtype)
+    total = np.zeros(math.prod(sizes), np.float64)
+    given = 1.0 if weights is None else weights.reshape(-1).astype(np.float64)
+    np.add.at(total, np.where(inside, flat, 0), np.where(inside, given, 0.0))
+    counts = total.reshape(sizes).astype(x.dtype)
     if not density:
         return counts
     counts = counts / counts.sum()
@@ -222,6 +240,9 @@ def _edges(rows: Tensor, bins: Sequence[Any], range_: Any) -> tuple[Tensor, ...]
         if given <= 0:
             raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {given} for dimension {k}")
         low, high = (float(v) for v in range_[2 * k : 2 * k + 2]) if range_ is not None else (0.0, 0.0)
+        if range_ is None and rows._array.size and is_unknown(rows._array):
+            found.append(made(_spread(rows._array[:, k], int(given))))
+            continue
         if range_ is None and rows._array.size:
             column = rows._array[:, k]
             low, high = float(column.min()), float(column.max())
@@ -231,10 +252,15 @@ def _edges(rows: Tensor, bins: Sequence[Any], range_: Any) -> tuple[Tensor, ...]
             raise RuntimeError(f"{_WHO} dimension {k}'s range [{low:g}, {high:g}] is not finite")
         if low > high:
             raise RuntimeError(f"{_WHO} min should not exceed max, but got min {low:g} max {high:g} for dimension {k}")
-        if low == high:
-            low, high = low - 0.5, high + 0.5
+        low, high = _widened(low, high, 0.5)
         found.append(NAMESPACES["torch"]["linspace"](low, high, int(given) + 1, dtype=rows.dtype))
     return tuple(found)
+
+
+def _spread(values: Any, bins: int) -> Any:
+    """Edges at equal distances over the range of values that are not known yet."""
+    low, high = _widened(values.min(), values.max(), 0.5)
+    return (low + (high - low) / bins * np.arange(bins + 1)).astype(values.dtype)
 
 
 def _checked_edges(rows: Tensor, given: Tensor, k: int) -> Tensor:

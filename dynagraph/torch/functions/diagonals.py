@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, made, storage_of
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
-from dynagraph.torch.functions.places import check_complex_gradient
+from dynagraph.torch.functions.places import check_complex_gradient, check_places, is_unknown
 from dynagraph.torch.functions.selection import index_select
-from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, unsqueeze
+from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, narrow, reshape, unsqueeze
 
 # -- parts replaced -------------------------------------------------------------------------------------------------------
 
@@ -175,19 +176,13 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    item = self._array.itemsize
-    step = sum(s // item for s in self._array.strides)
-    offset = self.storage_offset()  # type: ignore[attr-defined]
-    count = min(shape)
-    self.as_strided((count,), (step,), offset).fill_(fill_value)  # type: ignore[attr-defined]
-    if wrap and len(shape) == 2 and shape[0] > shape[1] + 1:
-        rows, columns = shape
-        down, right = (s // item for s in self._array.strides)
-        start = columns + 1
-        while start < rows:
-            length = min(columns, rows - start)
-            self.as_strided((length,), (down + right,), offset + start * down).fill_(fill_value)  # type: ignore[attr-defined]
-            start += columns + 1
+    part = self
+    while part._array.ndim > 1:
+        part = diagonal(part, 0, 0, 1)
+    part.fill_(fill_value)  # type: ignore[attr-defined]
+    if wrap and len(shape) == 2:
+        for start in range(shape[1] + 1, shape[0], shape[1] + 1):
+            diagonal(narrow(self, 0, start, shape[0] - start)).fill_(fill_value)  # type: ignore[attr-defined]
     return self
 
 
@@ -282,11 +277,19 @@ def _repeated_places(repeats: Tensor, output_size: int | None) -> Tensor:
         raise RuntimeError("repeat_interleave only accept 1D vector as repeat")
     if array.dtype not in (np.int64, np.int32):
         raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{dtypes.scalar_name(repeats.dtype)}'")
-    if array.size and int(array.min()) < 0:
-        raise RuntimeError("repeats can not be negative")
-    if output_size is not None and int(array.sum()) != output_size:
-        raise RuntimeError("allocated size does not match required size")
+    check_places(array, 0, 1 << 62, lambda found: RuntimeError("repeats can not be negative"))
+    if output_size is not None:
+        if not is_unknown(array) and int(array.sum()) != output_size:
+            raise RuntimeError("allocated size does not match required size")
+        return made(np.searchsorted(np.cumsum(array), np.arange(output_size), "right").astype(array.dtype))
     return made(np.repeat(np.arange(array.size, dtype=array.dtype), array))
+
+
+@at_capture
+def _choices(n: int, r: int, with_replacement: bool) -> np.ndarray:
+    """All choices of `r` of `n` numbers, one behind the other."""
+    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
+    return np.fromiter(itertools.chain.from_iterable(choose(range(n), r)), np.int64)
 
 
 @function(method=False)
@@ -299,8 +302,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
         return made(np.empty(0, x._array.dtype))
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = np.fromiter(itertools.chain.from_iterable(choose(range(x._array.size), r)), np.int64)
+    places = _choices(x._array.size, r, with_replacement)
     return reshape(index_select(x, 0, made(places)), (places.size // r, r))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.batching_random import for_random
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import leaky_relu, only_floats, softmax
@@ -21,7 +22,7 @@ _ALPHA = 1.7580993408473766  # minus what selu tends to at minus infinity
 
 
 def _empty(shape: Any, like: Tensor) -> Tensor:
-    return wrap(np.empty(shape, like._array.dtype))
+    return wrap(for_random(np.empty(shape, like._array.dtype)))
 
 
 def _noise(x: Tensor, shape: Any, p: float) -> Tensor:

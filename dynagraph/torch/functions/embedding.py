@@ -10,7 +10,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
-from dynagraph.torch.functions.activations import in_single
+from dynagraph.torch.functions.activations import in_single, no_complex_gradient
 from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.pointwise import mul
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
@@ -187,6 +187,7 @@ def embedding(
         raise RuntimeError("'weight' must be 2-D")
     _check_numbers(places, "embedding")
     _check_range(places, table._array.shape[0])
+    no_complex_gradient("embedding", table)
     if max_norm is not None:
         _renormalize(table, places, max_norm, norm_type)
     return apply(EMBEDDING, table, places, padding=padding, by_frequency=bool(scale_grad_by_freq))

@@ -80,14 +80,18 @@ def batch_of(a: Tensor, b: Tensor, who: str) -> tuple[int, ...]:
 
 def raise_where(info: Any, who: str, says: Callable[[int], str], error: type[Exception] = LinAlgError) -> None:
     """The error of the first matrix whose number in `info` is not zero."""
-    numbers = np.asarray(info)
-    if numbers.any():
-        first = int(np.flatnonzero(numbers)[0])
-        place = f"(Batch element {first}): " if numbers.ndim else ""
-        raise error(f"{who}: {place}{says(int(numbers.reshape(-1)[first]))}")
+    if info.any():
+        first = int(np.flatnonzero(info)[0])
+        place = f"(Batch element {first}): " if info.ndim else ""
+        raise error(f"{who}: {place}{says(int(info.reshape(-1)[first]))}")
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def beside(x: Any) -> Any:
+    """The library that makes arrays where an array is: NumPy or CuPy."""
+    return np if isinstance(x, (np.ndarray, np.generic)) else x.__array_namespace__()
 
 
 def in_columns(x: Any) -> Any:
@@ -108,9 +112,9 @@ def factored(a: Any) -> tuple[Any, Any, Any]:
     diagonal element of U, counted from 1, is the first zero (0: none).  G. Golub and C. Van Loan, "Matrix Computations", 3.4.
     """
     *batch, m, n = a.shape
-    lu = np.array(a.reshape(math.prod(batch), m, n))
-    each, k = np.arange(lu.shape[0]), min(m, n)
-    pivots = np.empty((lu.shape[0], k), np.int32)
+    lu = a.reshape(math.prod(batch), m, n).copy()
+    each, k = beside(a).arange(lu.shape[0]), min(m, n)
+    pivots = beside(a).empty((lu.shape[0], k), np.int32)
     for start in range(0, k, BLOCK):
         stop = min(start + BLOCK, k)
         for j in range(start, stop):
@@ -129,7 +133,7 @@ def factored(a: Any) -> tuple[Any, Any, Any]:
             lu[:, start:stop, stop:] = above
             lu[:, stop:, stop:] -= lu[:, stop:, start:stop] @ above
     zero = np.einsum("bjj->bj", lu[:, :k, :k]) == 0
-    info = np.where(zero.any(1), np.argmax(zero, 1) + 1, 0) if k else np.zeros(lu.shape[0])
+    info = np.where(zero.any(1), np.argmax(zero, 1) + 1, 0) if k else beside(a).zeros(lu.shape[0])
     return lu.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
 
 
@@ -137,8 +141,8 @@ def permutation_of(pivots: Any, m: int) -> Any:
     """Which rows of PA are which of A's, from rows that were exchanged one after the other."""
     batch = pivots.shape[:-1]
     flat = pivots.reshape(math.prod(batch), pivots.shape[-1])
-    order = np.tile(np.arange(m), (flat.shape[0], 1))
-    each = np.arange(flat.shape[0])
+    order = np.tile(beside(flat).arange(m), (flat.shape[0], 1))
+    each = beside(flat).arange(flat.shape[0])
     for j in range(flat.shape[1]):
         place = flat[:, j] - 1
         chosen = order[each, place]
@@ -163,22 +167,16 @@ def solved_triangular(a: Any, b: Any, upper: bool, unit: bool = False) -> Any:
 
 def _substituted(a: Any, b: Any, unit: bool) -> Any:
     n = a.shape[-1]
-    triangle = np.triu(a, 1) + np.eye(n, dtype=a.dtype) if unit else np.triu(a)
+    triangle = np.triu(a, 1) + beside(a).eye(n, dtype=a.dtype) if unit else np.triu(a)
     try:
         return np.linalg.solve(triangle, b)  # without exchanges: elimination changes no triangle
     except np.linalg.LinAlgError:
         batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        x = np.array(np.broadcast_to(b, batch + b.shape[-2:]))
+        x = np.broadcast_to(b, batch + b.shape[-2:]).copy()
         for k in range(n - 1, -1, -1):
             known = (triangle[..., k, None, k + 1 :] @ x[..., k + 1 :, :])[..., 0, :]
             x[..., k, :] = (x[..., k, :] - known) / triangle[..., k, k, None]
         return x
-
-
-def each_matrix(compute: Callable[[Any], Any], a: Any) -> list[Any]:
-    """What a function gives for each matrix of a stack."""
-    flat = a.reshape(-1, *a.shape[-2:])
-    return [compute(flat[k]) for k in range(flat.shape[0])]
 
 
 # -- gradients of external calls --------------------------------------------------------------------------------------
@@ -247,6 +245,6 @@ def of_call(name: str, term: Any, *others: Any, shape: tuple[int, ...], result: 
 EXTERNAL_CALL = from_row("external_call", "*o", "ExternalCallBackward0")
 
 __all__ = [
-    "BLOCK", "EXTERNAL_CALL", "LinAlgError", "adjoint", "batch_of", "by_rule", "check_floats", "check_matrices", "check_same_dtype",
-    "each_matrix", "factored", "in_columns", "of_call", "permutation_of", "raise_where", "solved_triangular",
+    "BLOCK", "EXTERNAL_CALL", "LinAlgError", "adjoint", "batch_of", "beside", "by_rule", "check_floats", "check_matrices",
+    "check_same_dtype", "factored", "in_columns", "of_call", "permutation_of", "raise_where", "solved_triangular",
 ]  # fmt: skip

@@ -43,7 +43,7 @@ LINEAR = define(
 )
 
 
-@function(method=False, namespace="functional")
+@function(method=False, namespace="functional", out=True)
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``input @ weight.T + bias``."""
     x, w = check_tensor(input, "linear", "input"), check_tensor(weight, "linear", "weight", 2)

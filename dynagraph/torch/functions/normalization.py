@@ -15,7 +15,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions.activations import only_floats
+from dynagraph.torch.functions.activations import dense, only_floats
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
 from dynagraph.torch.functions.norms import norm
 from dynagraph.torch.functions.pointwise import add, clamp_min, div, mul
@@ -41,7 +41,7 @@ def _normalized(
     x: Any, weight: Any = None, bias: Any = None, *, view: Sizes, axis: Sizes, affine: Sizes, eps: float
 ) -> tuple[Any, Any, Any]:
     """The tensor normalized, its means and its variances (those of all elements)."""
-    wide = _wide(x).reshape(view)
+    wide = _wide(dense(x)).reshape(view)
     count = max(math.prod(view[k] for k in axis), 1)
     mean = np.add.reduce(wide, axis=axis, keepdims=True) / wide.dtype.type(count)
     centred = wide - mean
@@ -59,7 +59,7 @@ def _standard(x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = 
 
 def _by_root(x: Any, weight: Any = None, *, axis: Sizes, eps: float) -> tuple[Any, Any]:
     """Divided by the root of the mean square; and the mean square."""
-    wide = _wide(x)
+    wide = _wide(dense(x))
     count = max(math.prod(x.shape[k] for k in axis), 1)
     square = np.add.reduce(wide * wide, axis=axis, keepdims=True) / wide.dtype.type(count)
     result = wide / np.sqrt(square + wide.dtype.type(eps))

@@ -13,7 +13,7 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, dims_of, function
 from dynagraph.torch.functions.decompositions import svdvals
-from dynagraph.torch.functions.lapack import check_floats, check_matrices
+from dynagraph.torch.functions.lapack import beside, check_floats, check_matrices
 from dynagraph.torch.functions.pointwise import add, div, mul, sub, where
 from dynagraph.torch.functions.reductions import amax, amin, spread, sum
 from dynagraph.torch.functions.shapes import movedim, squeeze, unsqueeze
@@ -39,7 +39,7 @@ def _vector_norm_array(x: Any, ord: float, axis: tuple[int, ...], keepdims: bool
             found = np.add.reduce(size, axis=axis, keepdims=keepdims)
         else:
             found = np.power(np.add.reduce(np.power(size, ord), axis=axis, keepdims=keepdims), 1 / ord)
-    return np.asarray(found).astype(given if is_half(given) else x.real.dtype, copy=False)
+    return found.astype(given if is_half(given) else x.real.dtype, copy=False)
 
 
 def _vector_norm_vjp(d: Any, g: Any) -> Any:
@@ -190,17 +190,17 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     check_matrices(A, "linalg.cond", square=False)
     if p is None or p in (2, -2):
         if not A._array.size:
-            return made(np.zeros(A._array.shape[:-2], A._array.real.dtype))
+            return made(beside(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
         s = svdvals(A)
         first, last = s[..., 0], s[..., -1]  # type: ignore[index]
         return div(last, first) if p == -2 else div(first, last)
     check_matrices(A, f"linalg.cond(p={p})")
     if not A._array.size:
-        return made(np.zeros(A._array.shape[:-2], A._array.real.dtype))
+        return made(beside(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
     inverse, info = inv_ex(A)
     found = mul(_matrix_norm(A, p, (-2, -1), False, None), _matrix_norm(inverse, p, (-2, -1), False, None))
     singular = info._array != 0
-    return where(made(np.asarray(singular)), math.inf, found) if singular.any() else found
+    return where(made(singular), math.inf, found) if singular.any() else found
 
 
 # -- distances --------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = _MODES[0])
 def _of_rows(x: Tensor, p: float) -> Tensor:
     """Norms of rows, with gradients where these are zero throughout, too."""
     found = _vector_norm(x, p, -1, False, None)
-    return where(made(np.ones((), bool)), found.detach(), sum(x, -1)) if p == 0 else found
+    return where(made(beside(x._array).ones((), bool)), found.detach(), sum(x, -1)) if p == 0 else found
 
 
 @function("pdist", method=False)
@@ -305,8 +305,8 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
     if maxnorm < 0:
         raise RuntimeError("renorm: expected maxnorm to be >= 0 but got " + str(maxnorm))
     norms = _vector_norm(x, p, tuple(j for j in range(x._array.ndim) if j != k), True, None)
-    large = made(np.asarray(norms._array > maxnorm))
-    return mul(x, where(large, div(made(np.asarray(maxnorm, norms._array.dtype)), add(norms, 1e-7)), 1.0))
+    large = made(norms._array > maxnorm)
+    return mul(x, where(large, div(made(beside(x._array).asarray(maxnorm, norms._array.dtype)), add(norms, 1e-7)), 1.0))
 
 
 __all__ = ["VECTOR_NORM", "matrix_norm", "norm", "vector_norm"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
@@ -88,8 +89,15 @@ def elements_added(g: Any, index: Any, shape: tuple[int, ...], dim: int) -> Any:
     return made
 
 
+def is_unknown(array: Any) -> bool:
+    """Whether nothing can depend on an array's values: in captured code, and of examples under `vmap`."""
+    return is_compiling() or type(array) is BatchedArray
+
+
 def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Exception]) -> None:
-    """Raise what `refuse` makes of the first number that is below `low`, or not below `size`."""
+    """Raise what `refuse` makes of the first number that is below `low`, or not below `size`; compiled code does not look."""
+    if is_compiling():
+        return
     if index.size and (int(index.min()) < low or int(index.max()) >= size):
         flat = index.reshape(-1)
         raise refuse(int(flat[np.argmax((flat < low) | (flat >= size))]))
@@ -189,5 +197,5 @@ def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callab
 
 __all__ = [
     "GATHER", "at_slices", "change", "check_complex_gradient", "check_places", "define_store", "elements_added", "elements_at",
-    "flat_places", "leading", "nothing", "row_places", "store_flat", "storing",
+    "flat_places", "is_unknown", "leading", "nothing", "row_places", "store_flat", "storing",
 ]  # fmt: skip

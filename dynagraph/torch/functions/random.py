@@ -446,7 +446,7 @@ def bernoulli(input: Tensor, p: Any = None, *, generator: Generator | None = Non
     else:
         _check_probability(p)
         drawn = source.mask(x._array.shape, float(p))
-    values = np.asarray(drawn).astype(x._array.dtype)
+    values = drawn.astype(x._array.dtype)
     if out is not None:
         store_out(out, made(values))
         return out
@@ -523,7 +523,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     if bool((x._array < 0).any()):
         raise RuntimeError("invalid Poisson rate, expected rate to be non-negative")
     drawn = generator_for(generator, x.device).poisson(x._array)
-    return apply(POISSON, x, wrap(np.asarray(drawn).astype(x._array.dtype)))
+    return apply(POISSON, x, wrap(drawn.astype(x._array.dtype)))
 
 
 @function(method=False)
@@ -537,7 +537,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     _floating_only(count._array.dtype, "binomial_cpu")
     trials, chances = np.broadcast_to(count._array, shape), np.broadcast_to(prob._array, shape)
     drawn = generator_for(generator, count.device).binomial(trials, np.clip(np.nan_to_num(chances, nan=0.0), 0.0, 1.0))
-    return apply(BINOMIAL, count, prob, wrap(np.asarray(drawn).astype(count._array.dtype)))
+    return apply(BINOMIAL, count, prob, wrap(drawn.astype(count._array.dtype)))
 
 
 @function(out=True)
@@ -564,7 +564,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
         race = weights / exponential(source, weights.shape, weights.dtype)  # the one that arrives first is drawn
         order = np.argsort(-race, axis=-1, kind="stable") if num_samples > 1 else np.argmax(race, -1, keepdims=True)
-        return wrap(np.ascontiguousarray(order[..., :num_samples]))
+        return wrap(order[..., :num_samples].copy())
     totals = np.cumsum(weights, -1, dtype=weights.dtype)
     if not bool((totals[..., -1] > 0).all()):
         raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")

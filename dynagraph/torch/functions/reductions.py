@@ -44,6 +44,11 @@ def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
+def _in_order(result: Any) -> Any:
+    """A result as an array whose elements lie in memory in order."""
+    return np.asarray(result, order="C") if isinstance(result, (np.ndarray, np.generic, int)) else result.copy(order="C")
+
+
 def _narrow(result: Any, given: np.dtype) -> Any:
     """A result in its operand's dtype, contiguous, as PyTorch's are whatever the operand's order in memory."""
     if is_half(given):
@@ -407,7 +412,7 @@ def _places(name: str, find: Any) -> Callable[..., Tensor]:
         if dim is None:
             if not x._array.size:
                 raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
-            result = made(np.asarray(find(x._array)))
+            result = made(find(x._array))
             return result if not keepdim else made(result._array.reshape((1,) * x._array.ndim))
         k = dim_of(dim, x._array.ndim)
         if not x._array.ndim:
@@ -430,7 +435,7 @@ def _any_all(name: str, ufunc: Any) -> None:
         x = check_tensor(input, name, "input")
         truth = x._array.astype(bool, copy=False)
         axis = () if isinstance(dim, (tuple, list)) and not dim else _axis(x, dim)  # of no dimensions nothing is reduced
-        result = np.asarray(ufunc.reduce(truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)), order="C")
+        result = _in_order(ufunc.reduce(truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)))
         return made(result.astype(np.uint8) if x.dtype is dtypes.uint8 else result)
 
     compute.__name__ = compute.__qualname__ = name
@@ -446,7 +451,7 @@ _any_all("all", np.logical_and)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
     check_tensor(input, "count_nonzero", "input")
-    return made(np.asarray(np.count_nonzero(input._array, axis=_axis(input, dim)), order="C"))
+    return made(_in_order(np.count_nonzero(input._array, axis=_axis(input, dim))))
 
 
 def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:

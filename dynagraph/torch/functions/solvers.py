@@ -19,6 +19,7 @@ from dynagraph.torch.functions.decompositions import SVDVALS, lu_unpack
 from dynagraph.torch.functions.lapack import (
     adjoint,
     batch_of,
+    beside,
     by_rule,
     check_floats,
     check_matrices,
@@ -82,7 +83,7 @@ def _solved(A: Tensor, B: Tensor, left: bool, who: str, check: bool) -> tuple[Te
     batch = np.broadcast_shapes(A._array.shape[:-2], columns._array.shape[:-2])
     if is_vector:
         batch = A._array.shape[:-2]
-    info = made(np.zeros(batch, np.int32))
+    info = made(beside(A._array).zeros(batch, np.int32))
     matrix, right = (A, columns) if left else (transpose(A, -2, -1), transpose(columns, -2, -1))
     try:
         x = apply(SOLVE, matrix, right)
@@ -218,7 +219,7 @@ CHOLESKY_SOLVE = define(
 )
 CHOLESKY_INVERSE = define(
     "cholesky_inverse",
-    lambda factor, upper: _cholesky_solve_array(np.eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
+    lambda factor, upper: _cholesky_solve_array(beside(factor).eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
     (_cholesky_inverse_vjp,),
     ("xo",),
     backward="CholeskyInverseBackward0",
@@ -278,7 +279,7 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverse, and which diagonal element of U is zero where there is none (0: there is one)."""
     check_matrices(A, "linalg.inv")
     try:
-        return _INV_EX(apply(INV, A), made(np.zeros(A._array.shape[:-2], np.int32)))
+        return _INV_EX(apply(INV, A), made(beside(A._array).zeros(A._array.shape[:-2], np.int32)))
     except np.linalg.LinAlgError:
         info = _zero_of(A._array)
         if check_errors:
@@ -305,7 +306,7 @@ def _tolerance(top: Any, atol: Any, rtol: Any) -> Any:
 
 def _pinv_array(a: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if 0 in a.shape:
-        return np.zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+        return beside(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     if hermitian:
         w, v = np.linalg.eigh(a)
         sizes = np.abs(w)
@@ -353,22 +354,27 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if tol is not None:
         atol, rtol = tol, 0.0
     if 0 in A._array.shape:
-        return made(np.zeros(A._array.shape[:-2], np.int64))
+        return made(beside(A._array).zeros(A._array.shape[:-2], np.int64))
     absolute, relative = _tolerances(A, atol, rtol)
     s = np.abs(np.linalg.eigvalsh(A._array)) if hermitian else apply(SVDVALS, A.detach())._array
-    return made(np.asarray((s > _tolerance(s.max(-1), absolute, relative)).sum(-1)))
+    return made((s > _tolerance(s.max(-1), absolute, relative)).sum(-1))
 
 
 # -- least squares ----------------------------------------------------------------------------------------------------
 
 
+def _greatest(s: Any) -> Any:
+    """The first singular value, or 0."""
+    return s[..., :1] if s.shape[-1] else s.sum(-1, keepdims=True)
+
+
 def _least_squares(a: Any, b: Any, rcond: float, residuals: bool) -> tuple[Any, Any]:
     """By singular values, of which those up to `rcond` times the greatest count as zero."""
     u, s, v = np.linalg.svd(a, full_matrices=False)
-    kept = _reciprocals(s, rcond * s.max(-1, keepdims=True, initial=0))
+    kept = _reciprocals(s, rcond * _greatest(s))
     x = in_columns(adjoint(v) @ (kept[..., None] * (adjoint(u) @ b)))
     if not residuals:
-        return x, np.empty(0, s.dtype)
+        return x, beside(s).empty(0, s.dtype)
     rest = np.abs(a @ x - b)
     return x, (rest * rest).sum(-2)
 
@@ -421,11 +427,11 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
         rcond = float(np.finfo(dtype).eps) * max(m, n)
     used = 0.0 if driver == "gels" else rcond
     s = np.broadcast_to(apply(SVDVALS, A.detach())._array, (*batch, min(m, n)))
-    rank = (s > used * s.max(-1, keepdims=True, initial=0)).sum(-1)
+    rank = (s > used * _greatest(s)).sum(-1)
     wanted = bool(m > n and driver not in (None, "gelsy") and (rank == n).all())
     x, residuals = apply(LSTSQ, A, columns, rcond=used, residuals=wanted)
-    ranks = made(np.asarray(rank)) if driver != "gels" else made(np.empty(0, np.int64))
-    values = made(np.array(s)) if driver in ("gelsd", "gelss") else made(np.empty(0, s.dtype))
+    ranks = made(rank) if driver != "gels" else made(beside(s).empty(0, np.int64))
+    values = made(s.copy()) if driver in ("gelsd", "gelss") else made(beside(s).empty(0, s.dtype))
     return _LSTSQ(squeeze(x, -1) if is_vector else x, residuals, ranks, values)
 
 
@@ -441,7 +447,7 @@ def _cofactors(a: Any) -> Any:
     except np.linalg.LinAlgError:
         u, s, v = np.linalg.svd(a)
         n = s.shape[-1]
-        others = np.where(np.eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
+        others = np.where(beside(a).eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
         phase = (np.linalg.det(u) * np.linalg.det(v)).conj() if a.dtype.kind != "c" else np.linalg.det(u @ v).conj()
         unit = np.where(phase == 0, 1, phase / np.abs(phase))
         found = (u * others[..., None, :]) @ v
@@ -464,14 +470,14 @@ def _cofactors_vjp(d: Any, g: Any) -> Any:
 
 define("cofactors", _cofactors, (_cofactors_vjp,), ("xo",))
 DET = define(
-    "det", lambda a: np.asarray(np.linalg.det(a)), (lambda d, g: _numbers(g) * d.x.call("cofactors"),), ("x",),
+    "det", lambda a: np.linalg.det(a), (lambda d, g: _numbers(g) * d.x.call("cofactors"),), ("x",),
     backward="LinalgDetBackward0",
 )  # fmt: skip
 
 
 def _slogdet_arrays(a: Any) -> tuple[Any, Any]:
     sign, size = np.linalg.slogdet(a)
-    return np.asarray(sign), np.asarray(size)
+    return sign, size
 
 
 SLOGDET = define(
@@ -510,7 +516,7 @@ def logdet(input: Tensor) -> Tensor:
     sign, size = apply(SLOGDET, check_matrices(input, "linalg.slogdet"))
     if input._array.dtype.kind == "c":
         return add(size, sign.log())
-    return where(made(np.asarray(sign._array == -1)), math.nan, size)
+    return where(made(sign._array == -1), math.nan, size)
 
 
 # -- powers and exponentials ------------------------------------------------------------------------------------------
@@ -521,8 +527,8 @@ def _power(A: Tensor, n: int, who: str) -> Tensor:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
         raise TypeError(f"{who}(): argument 'n' must be int, not {type(n).__name__}")
     if n == 0:
-        one = np.broadcast_to(np.eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
-        return where(made(np.ones((), bool)), made(one), A)  # with gradients, of zero
+        one = np.broadcast_to(beside(A._array).eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
+        return where(made(beside(A._array).ones((), bool)), made(one), A)  # with gradients, of zero
     if n < 0:
         A, n = inv(A), -n
     result = None
@@ -561,13 +567,13 @@ def _exponential(a: Any) -> Any:
     """
     n = a.shape[-1]
     if not n or not a.size:
-        return np.array(a)
+        return a.copy()
     if is_half(a.dtype):
         return _exponential(a.astype(np.float32)).astype(a.dtype)
     size = np.abs(a).sum(-2).max(-1)
     halvings = np.maximum(np.ceil(np.log2(np.where(np.isfinite(size) & (size > 0), size, 1) / 5.37)), 0).astype(np.int64)
     x = a * np.ldexp(a.real.dtype.type(1), -halvings)[..., None, None]
-    one = np.eye(n, dtype=a.dtype)
+    one = beside(a).eye(n, dtype=a.dtype)
     x2 = x @ x
     x4 = x2 @ x2
     x6 = x4 @ x2
@@ -575,7 +581,7 @@ def _exponential(a: Any) -> Any:
     odd = x @ (x6 @ (b[13] * x6 + b[11] * x4 + b[9] * x2) + b[7] * x6 + b[5] * x4 + b[3] * x2 + b[1] * one)
     even = x6 @ (b[12] * x6 + b[10] * x4 + b[8] * x2) + b[6] * x6 + b[4] * x4 + b[2] * x2 + b[0] * one
     result = np.linalg.solve(even - odd, even + odd) if np.isfinite(a).all() else np.full(a.shape, np.nan, a.dtype)
-    for k in range(int(halvings.max(initial=0))):
+    for k in range(int(halvings.max())):
         result = np.where((k < halvings)[..., None, None], result @ result, result)
     return result
 

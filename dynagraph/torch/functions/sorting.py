@@ -14,7 +14,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
-from dynagraph.torch.functions.places import GATHER
+from dynagraph.torch.functions.places import GATHER, check_places, is_unknown
 from dynagraph.torch.functions.pointwise import COPY, lerp
 from dynagraph.torch.functions.reductions import along, at_index
 from dynagraph.torch.functions.shapes import flatten, reshape, squeeze, transpose, unsqueeze
@@ -342,7 +342,7 @@ def _share(x: Tensor, q: Any) -> Tensor:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if q._array.dtype != x._array.dtype:
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
-    if not np.all((q._array >= 0) & (q._array <= 1)):
+    if not is_unknown(q._array) and not np.all((q._array >= 0) & (q._array <= 1)):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return q
 
@@ -357,7 +357,7 @@ def _interpolated(rows: Tensor, q: Tensor, skip: bool, how: str) -> Tensor:
         rank = rank.masked_fill(rank < 0, 0)  # type: ignore[operator]
     else:
         rank = shares * float(last)  # type: ignore[operator]
-        if numbers._array.any():
+        if is_unknown(numbers._array) or numbers._array.any():
             rank = rank.masked_fill(numbers > 0, float(last))  # type: ignore[operator]
     rank = rank.expand(*rows._array.shape[:-1], q._array.size)
     if how in _ROUNDED:
@@ -454,8 +454,7 @@ def _resorted(who: str, sequence: Tensor, sorter: Tensor) -> Tensor:
         )
     if sorter._array.dtype != np.int64:
         raise RuntimeError(f"{who} sorter must be a tensor of long dtype but got dtype {dtypes.scalar_name(sorter.dtype)}")
-    if sorter._array.size and not (int(sorter._array.min()) >= 0 and int(sorter._array.max()) < own[-1]):
-        raise RuntimeError(f"{who} sorter index out of range")
+    check_places(sorter._array, 0, own[-1], lambda found: RuntimeError(f"{who} sorter index out of range"))
     return made(np.take_along_axis(sequence._array, sorter._array, -1))
 
 

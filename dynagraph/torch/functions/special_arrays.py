@@ -199,7 +199,7 @@ def digamma(x: Any) -> Any:
 def zeta(x: Any, q: Any) -> Any:
     """Hurwitz' zeta function, the sum of ``(q + k) ** -x``, by Euler and Maclaurin's formula.  DLMF 25.11."""
     x, q = np.broadcast_arrays(x, q)
-    lowest = q.min(initial=0, where=np.isfinite(q))
+    lowest = np.where(np.isfinite(q), q, 0).min() if q.size else 0
     terms = 9 + min(int(-math.floor(lowest)), 100_000) if lowest < 0 else 9
     total = np.power(q, -x)
     last = total
@@ -491,7 +491,7 @@ def orthogonal(first: Callable[[Any], Any], step: Callable[[Any, int, Any, Any],
         degree = np.trunc(n)
         before, last = np.ones_like(x), first(x)
         found = np.where(degree < 0, 0.0, np.where(degree == 0, before, last))
-        for k in range(1, int(degree.max(initial=0, where=np.isfinite(degree)))):
+        for k in range(1, int(np.where(np.isfinite(degree), degree, 0).max() if degree.size else 0)):
             before, last = last, step(x, k, last, before)
             found = np.where(degree == k + 1, last, found)
         return np.where(np.isnan(x), x, found)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dynagraph.torch.functions import (  # noqa: F401  (each module declares its functions)
     activations,
+    attention,
     convolution,
+    ctc,
     dropout,
     embedding,
     linear,

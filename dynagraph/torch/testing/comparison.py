@@ -12,6 +12,7 @@ import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype
+from dynagraph.torch.core.layouts import strided
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import cast
 from dynagraph.torch.functions.creation import as_tensor
@@ -155,13 +156,15 @@ def _compare_numbers(actual: Any, expected: Any, options: _Options) -> str | Non
     difference = abs(actual - expected)
     if math.isfinite(difference) and difference <= atol + rtol * abs(expected):
         return None
-    return _of_scalars(actual, expected, difference, difference / abs(expected) if expected else math.inf, rtol, atol)
+    return _of_scalars(actual, expected, rtol, atol)
 
 
 _KINDS = {bool: dtypes.bool, int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 
 
-def _of_scalars(actual: Any, expected: Any, absolute: Any, relative: float, rtol: float, atol: float) -> str:
+def _of_scalars(actual: Any, expected: Any, rtol: float, atol: float) -> str:
+    absolute = abs(actual - expected)
+    relative = absolute / abs(expected) if expected else math.inf
     equal = rtol == 0 and atol == 0
     limits = ("", "") if equal else (f" (up to {atol} allowed)", f" (up to {rtol} allowed)")
     return (
@@ -171,7 +174,7 @@ def _of_scalars(actual: Any, expected: Any, absolute: Any, relative: float, rtol
 
 
 def _compare_tensors(actual: Tensor, expected: Tensor, options: _Options) -> str | None:
-    checks = [("shape", True, lambda t: t.shape), ("layout", options.check_layout, lambda t: t.layout)]
+    checks = [("shape", True, lambda t: t.shape), ("layout", options.check_layout, lambda t: getattr(t, "layout", strided))]
     checks += [("device", options.check_device, lambda t: t.device), ("dtype", options.check_dtype, lambda t: t.dtype)]
     checks += [("stride()", options.check_stride, lambda t: t.stride())]
     for name, wanted, of in checks:
@@ -196,12 +199,12 @@ def _compare_arrays(actual: np.ndarray, expected: np.ndarray, rtol: float, atol:
     close = equal | (np.isfinite(wide) & (wide <= atol + rtol * np.abs(expected).astype(np.float64)))
     if close.all():
         return None
+    if not actual.ndim:
+        return _of_scalars(actual.item(), expected.item(), rtol, atol)
     zero = absolute.dtype.type(0)
     floats = np.float32 if absolute.dtype.kind in "iu" else absolute.dtype
     relative = np.where(close, floats(0) if floats is np.float32 else zero, (absolute / np.abs(expected)).astype(floats))
     absolute = np.where(close, zero, absolute)
-    if not actual.ndim:
-        return _of_scalars(actual.item(), expected.item(), absolute.item(), relative.item(), rtol, atol)
     wrong = int(close.size - np.count_nonzero(close))
     exact = rtol == 0 and atol == 0
     lines = [

@@ -26,6 +26,10 @@ def _hermitian(torch: Any, a: Any) -> Any:
     return a + a.mH
 
 
+def _symmetric(a: Any) -> Any:
+    return a + a.mT
+
+
 def _positive(torch: Any, a: Any) -> Any:
     return a @ a.mH + torch.eye(a.shape[-1], dtype=a.dtype)
 
@@ -162,6 +166,21 @@ CASES = [
         for left in (True, False) for adjoint in (True, False)
     ),
     program("old lu_solve", lambda torch, a, b: torch.lu_solve(b, *torch.linalg.lu_factor(a)), T(*M), T(3, 2), _strides=False, **ALL),
+    # LDL
+    *(program(f"ldl {n}", lambda torch, a: torch.linalg.ldl_factor(_symmetric(a)), T(n, n), _grad=False, **ALL) for n in (1, 3, 6, 9)),
+    program("ldl of several", lambda torch, a: torch.linalg.ldl_factor(_symmetric(a)), T(2, 7, 7), _grad=False, **ALL),
+    program("ldl of Hermitian", lambda torch, a: torch.linalg.ldl_factor(_hermitian(torch, a), hermitian=True), T(7, 7), _grad=False, **ALL),
+    case("linalg.ldl_factor_ex", T(3, 3, kind="zeros"), _grad=False, _dtypes=""),
+    *(
+        program(
+            f"ldl_solve {hermitian}",
+            lambda torch, a, b, hermitian=hermitian: torch.linalg.ldl_solve(
+                *torch.linalg.ldl_factor(a + (a.mH if hermitian else a.mT), hermitian=hermitian), b, hermitian=hermitian
+            ),
+            T(2, 6, 6), T(6, 3), _grad=False, **ALL,
+        )
+        for hermitian in (True, False)
+    ),
     # QR: LAPACK's signs
     *(case("linalg.qr", T(*shape), **REAL) for shape in (M, B, (2, 4, 3), (3, 5))),
     case("linalg.qr", T(*M), _dtypes="complex128"),
@@ -191,6 +210,11 @@ CASES = [
     program("svd without vectors", lambda torch, a: torch.svd(a, compute_uv=False), T(4, 3), _strides=False, _grad=False, **REAL),
     error("linalg.svd", T(3, 3, dtype="int64"), _text=True),
     error("linalg.svd", T(*M), driver="gesvd", _text=True),
+    program("svd_lowrank", lambda torch, a, b: torch.svd_lowrank(a @ b, 3)[1], T(9, 3), T(3, 7), _strides=False, _second=False, **REAL),
+    program("svd_lowrank of wide", lambda torch, a, b: torch.svd_lowrank(a @ b, 3, M=a[:, :1])[1][:1] * 0, T(5, 3), T(3, 7),
+            _strides=False, _grad=False, **REAL),
+    program("pca_lowrank", lambda torch, a: torch.pca_lowrank(a)[1], T(9, 4), _strides=False, _second=False, **REAL),
+    error("pca_lowrank", T(4, 3), 4, _text=True),
     # eigenvalues
     program("eigh values", lambda torch, a: torch.linalg.eigh(_hermitian(torch, a)).eigenvalues, T(*B), **ALL),
     program("eigvalsh", lambda torch, a: torch.linalg.eigvalsh(_hermitian(torch, a)), T(*B), **ALL),
