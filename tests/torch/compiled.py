@@ -77,7 +77,7 @@ def check(case: Case, form: str, dtype: str = "float64", backend: str = BACKEND)
                 found.append(f"{time} call: plain raises {expected['error']}: {expected['text'][:150]}; got {got.get('error')} {got.get('text', '')[:150]}")
         else:
             found += [f"{time} call: {text}" for text in outcomes.differences(case, expected, got, form, dtype)]
-    failed = [f"compiler failed: {compiled.last_error!r:.300}"] if compiled.stats.fallbacks else []
+    failed = [f"compiler failed: {compiled.stats.last_error!r:.300}"] if compiled.stats.fallbacks else []
     return found + failed, [str(b) for b in compiled.stats.breaks]
 
 

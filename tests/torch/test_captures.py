@@ -62,7 +62,7 @@ def agrees(function: Callable[..., Any], *makers: Callable[[], Any], calls: int 
         same(ours, theirs)
         same(compiled(*stay), function(*stay_too))
         same(stay, stay_too)
-    assert compiled.stats.fallbacks == 0, compiled.last_error
+    assert compiled.stats.fallbacks == 0, compiled.stats.last_error
     assert len(compiled.stats.breaks) == breaks, compiled.stats.breaks
     assert compiled.stats.compiles <= graphs, compiled.explain_misses()
     return compiled

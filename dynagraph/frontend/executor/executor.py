@@ -36,7 +36,7 @@ from dynagraph.frontend.executor.wrapping import (
     held_value,
     wrap,
 )
-from dynagraph.frontend.guards.guards import Is, NotSame, describe_value
+from dynagraph.frontend.guards.guards import Distinct, Is, describe_value
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Closure, Contents, Local, Returned, Source
 from dynagraph.frontend.kinds import array_writes, masks
@@ -328,11 +328,14 @@ class Executor(CaptureState):
 
     def separate_written(self) -> None:
         """Guard that what effects change is none of the other objects that the capture has looked at."""
+        changed = [*self.written.values(), *self.keys]
+        for kind in {type(v) for v in changed} - {Cell}:
+            followed = [v for v in self.by_identity.values() if type(v) is kind and _is_followed(v)]
+            written = [v for v in dict.fromkeys(changed) if type(v) is kind and _is_followed(v)]
+            others = [v for v in followed if v not in written]
+            if written and len(written) + len(others) > 1:
+                self.guards.require(Distinct(tuple(map(source_of, written)), tuple(map(source_of, others))))
         for value in self.written.values():
-            for other in self.by_identity.values():
-                both_followed = all(v.source is not None and type(v.source) is not Returned for v in (value, other))
-                if other is not value and both_followed and type(other) is type(value):
-                    self.guards.require(NotSame(source_of(value), source_of(other)))
             if isinstance(value, Cell):
                 for cell in self.cells.values():
                     if cell is not value:
@@ -461,6 +464,10 @@ class Executor(CaptureState):
         if node in self.builder.warning:
             self.warning[array.node] = self.steps
         return array
+
+
+def _is_followed(value: Any) -> bool:
+    return value.source is not None and type(value.source) is not Returned
 
 
 class Generator(Iterator):

@@ -14,7 +14,7 @@ from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.recipes import Fills, Recipe, Recipes, new_exception, set_entry, set_traceback
 from dynagraph.frontend.executor.wrapping import base_of_value, behind, held_value
-from dynagraph.frontend.guards.guards import Dead, HasType, Is, NotSame
+from dynagraph.frontend.guards.guards import Dead, HasType, Is
 from dynagraph.frontend.guards.sources import Attribute, Referent, Returned
 from dynagraph.frontend.kinds.classes import load_from_super
 from dynagraph.frontend.kinds.iterators import found_in, iterate_object
@@ -251,9 +251,6 @@ def _identity_key(frame: Frame, value: Object) -> Any:
     """An object that is equal to itself only: of the caller's such objects those that are keys are known to be several."""
     if value.source is not None:
         guard_type(frame, value)
-        for other in frame.ex.keys:
-            if other is not value and other.kind is value.kind:
-                frame.ex.guards.require(NotSame(source_of(value), source_of(other)))
         if value not in frame.ex.keys:
             frame.ex.keys.append(value)
     return ObjectKey(value, id(value), lambda key, other: isinstance(other, ObjectKey) and other.value is key.value, frame.ex.steps)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define, primitive
-from dynagraph.torch.core.storage import Storage
+from dynagraph.torch.core.storage import Storage, address_of
 
 _new = object.__new__
 _ndarray = np.ndarray
@@ -107,11 +107,14 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def is_leaf(self) -> bool:
-        return not self._requires_grad or self.grad_fn is None
+        return self.grad_fn is None
 
     @property
     def requires_grad(self) -> bool:
-        return self._requires_grad if self._base is None else self.grad_fn is not None or self._requires_grad
+        base = self._base
+        if self._requires_grad or base is None:
+            return self._requires_grad
+        return self._grad_fn is not None or (base._requires_grad and self._array.dtype.kind in "fcV")
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -146,13 +149,15 @@ class Tensor(metaclass=_TensorMeta):
     def _renew(self) -> None:
         """A view whose memory was written to since: its value now comes from its base."""
         base, version = self._base, self._storage.version
-        if self._attr_version == version or not (base._requires_grad or base._grad_fn is not None):
+        if self._attr_version == version or not (self._grad_fn is not None or base._requires_grad or base._grad_fn is not None):
             return
-        if self._view_kind == "multi" and mode.grad:
+        if self._view_kind == "multi":
             raise RuntimeError(_multi_view(self, "its base or another view of its base has been modified inplace"))
+        if self._view_kind == "no_grad":
+            raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
         geometry = parts.geometry_of(self._array, base._array)
         self._attr_version = version
-        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,))
+        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,), some=True)
         self._output_nr = 0
         self._requires_grad = self._grad_fn is not None
 
@@ -349,12 +354,11 @@ def _attach(node: Node, p: Primitive, result: Any) -> None:
             tensor._storage = entry.storage if type(entry) is Packed else entry[1]
 
 
-def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any]) -> Node | None:
-    """The node of an operation; None where no operand requires a gradient."""
+def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any], some: bool = False) -> Node | None:
+    """The node of an operation; None where no operand requires a gradient, and not `some`."""
     edges: list[Any] = []
     reads = ""
     per_operand = p.vjps is not None
-    some = False
     for k, operand in enumerate(operands):
         edge = edge_of(operand) if isinstance(operand, Tensor) else None
         edges.append(edge)
@@ -362,6 +366,8 @@ def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: S
             some = True
             if per_operand:
                 reads += p.saves[k]
+        elif isinstance(operand, Tensor) and operand._base is not None and operand.requires_grad:
+            some = True  # a view made without recording: its gradient goes nowhere
     if not some or (outs[0].dtype.kind not in "fcV" and not any(o.dtype.kind in "fcV" for o in outs)):
         return None
     if not per_operand:
@@ -550,6 +556,13 @@ def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: st
     return result
 
 
+_NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and error-prone, it is "
+    "forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
+    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
+
+
 def _multi_view(tensor: Tensor, what: str) -> str:
     name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
     return (
@@ -562,8 +575,8 @@ def _multi_view(tensor: Tensor, what: str) -> str:
 # -- writes in place --------------------------------------------------------------------------------------------------
 
 
-def check_write(x: Tensor, overlap: bool = True) -> None:
-    """RuntimeError where a tensor must not be written to."""
+def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> None:
+    """RuntimeError where a tensor must not be written to by an operation of it and others."""
     if x._inference and not mode.inference:
         raise RuntimeError(
             "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before "
@@ -574,29 +587,15 @@ def check_write(x: Tensor, overlap: bool = True) -> None:
         if base is None:
             if x._requires_grad and x._grad_fn is None:
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        elif x.requires_grad:
+        elif x.requires_grad or (x._view_kind and any(isinstance(o, Tensor) and o.requires_grad for o in others)):
             if x._view_kind == "multi":
                 raise RuntimeError(_multi_view(x, "is being modified inplace"))
             if x._view_kind.startswith("Output"):  # a view that a Function gave
                 raise RuntimeError(x._view_kind)
             if x._view_kind == "no_grad":
-                raise RuntimeError(
-                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-                    "the inplace to be tracked)."
-                )
-            if base._requires_grad and base._grad_fn is None:
+                raise RuntimeError(_NO_GRAD_VIEW.format("is being modified inplace"))
+            if base._grad_fn is None and x.requires_grad:
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        elif base._requires_grad and base._grad_fn is None and x._array.dtype.kind in "fcV":
-            if x._view_kind == "no_grad":
-                raise RuntimeError(
-                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-                    "the inplace to be tracked)."
-                )
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     if overlap:
         array = x._array
         for n, s in zip(array.shape, array.strides):
@@ -605,6 +604,37 @@ def check_write(x: Tensor, overlap: bool = True) -> None:
                     "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
                     "clone() the tensor before performing the operation."
                 )
+
+
+def check_overlap(x: Tensor, others: Iterable[Any], full: bool = False) -> None:
+    """RuntimeError where a tensor that will be written to shares memory with an operand, but for the same elements (unless `full`)."""
+    storage = x._storage
+    for other in others:
+        if isinstance(other, Tensor) and other._storage is storage and (other is not x or full):
+            a, b = x._array, other._array
+            if other is not x and not (a.size and b.size and is_dense(a) and is_dense(b)):
+                continue
+            if not full and address_of(a) == address_of(b) and _steps(a) == _steps(b):
+                continue
+            if other is x or np.may_share_memory(a, b):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+                    "location. Please clone() the tensor before performing the operation."
+                )
+
+
+def _steps(array: Any) -> list[tuple[int, int]]:
+    return [(n, s) for n, s in zip(array.shape, array.strides) if n != 1]
+
+
+def is_dense(array: Any) -> bool:
+    """Whether elements fill their memory, each at a place of its own, in whatever order."""
+    expected = array.itemsize
+    for stride, n in sorted((s, n) for s, n in zip(array.strides, array.shape) if n != 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
 
 
 def operand_of_write(x: Tensor, others: Sequence[Any]) -> Tensor:
@@ -620,8 +650,11 @@ def operand_of_write(x: Tensor, others: Sequence[Any]) -> Tensor:
     return alias
 
 
-def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
-    """Store an operation's result in a tensor's memory, and take over its history.  `check_write` has been called."""
+def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
+    """Store an operation's result in a tensor's memory, and take over its history.  `check_write` has been called.
+
+    `where`: a mask of the elements that the operation has changed, where elements share memory.
+    """
     array, values = x._array, result._array
     if values.shape != array.shape:
         if np.broadcast_shapes(values.shape, array.shape) != array.shape:
@@ -630,7 +663,7 @@ def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
         check_cast(result.dtype, x.dtype)
         if result._requires_grad:
             result = apply(CAST, result, dtype=array.dtype)
-    quiet(np.copyto, (array, values), {"casting": "unsafe"})
+    quiet(np.copyto, (array, values), {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where})
     written(x)
     if mode.grad:
         if x._base is not None:
@@ -716,6 +749,6 @@ def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 __all__ = [
-    "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_write", "edge_of", "made", "operand_of_write",
-    "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
+    "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_overlap", "check_write", "edge_of", "made",
+    "operand_of_write", "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Activation functions: relu and its kin, softmax, gated units."""
+"""Activation functions: relu and its kin, gated units."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, function, in_place
-from dynagraph.torch.functions.pointwise import div, neg, sub
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
+from dynagraph.torch.functions.pointwise import div, sub
 from dynagraph.torch.functions.shapes import reshape
 
 NAMESPACES.setdefault("functional", {})
@@ -258,36 +257,6 @@ PRELU = define(
     ),
     ("xy", "x"),
     backward="PreluKernelBackward0",
-)
-
-
-def _softmax(x: Any, axis: tuple[int, ...]) -> Any:
-    if not x.size:
-        return x.copy()
-    x = dense(x)
-    shares = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
-    return shares / np.add.reduce(shares, axis=axis, keepdims=True)
-
-
-def _softmax_vjp(d: Any, g: Any) -> Any:
-    weighted = g * d.out
-    return weighted - d.out * weighted.call("sum", axis=d.attrs["axis"], keepdims=True)
-
-
-def _log_softmax(x: Any, axis: tuple[int, ...]) -> Any:
-    if not x.size:
-        return x.copy()
-    x = dense(x)
-    shifted = x - np.maximum.reduce(x, axis=axis, keepdims=True)
-    return shifted - np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True))
-
-
-SOFTMAX = define("softmax", in_single(_softmax), (_softmax_vjp,), ("o",))
-LOG_SOFTMAX = define(
-    "log_softmax",
-    in_single(_log_softmax),
-    (lambda d, g: g - d.out.call("exp") * g.call("sum", axis=d.attrs["axis"], keepdims=True),),
-    ("o",),
 )
 
 
@@ -571,60 +540,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return apply(GLU, only_floats(x, "glu_cpu"), dim=k)
 
 
-def _over(p: Primitive, name: str, input: Any, dim: int, dtype: DType | None) -> Tensor:
-    x = check_tensor(input, name, "input")
-    if dtype is not None:
-        x = cast(x, dtype)
-    k = dim_of(dim, x._array.ndim)
-    last = k == max(x._array.ndim, 1) - 1
-    only_floats(x, f"{name}_{'lastdim_' if last else ''}kernel_impl")
-    return apply(p, x, axis=(k,) if x._array.ndim else ())
-
-
-@function(out=True)
-def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """Exponentials along a dimension, divided by their sum."""
-    return _over(SOFTMAX, "softmax", input, dim, dtype)
-
-
-@function(out=True)
-def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
-    return _over(LOG_SOFTMAX, "log_softmax", input, dim, dtype)
-
-
-NAMESPACES.setdefault("special", {}).update(
-    softmax=lambda input, dim, *, dtype=None: softmax(input, dim, dtype),
-    log_softmax=lambda input, dim, *, dtype=None: log_softmax(input, dim, dtype),
-)
-
-
-def _default_dim(x: Any, dim: int | None) -> int:
-    """Where none is given: the second dimension, of tensors with one or three the first."""
-    if dim is not None:
-        return dim
-    return 0 if check_tensor(x, "softmax", "input")._array.ndim in (0, 1, 3) else 1
-
-
-@function("softmax", method=False, namespace="functional")
-def softmax_(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """Exponentials along a dimension, divided by their sum."""
-    return _over(SOFTMAX, "softmax", input, _default_dim(input, dim), dtype)
-
-
-@function("log_softmax", method=False, namespace="functional")
-def log_softmax_(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """The logarithm of `softmax`."""
-    return _over(LOG_SOFTMAX, "log_softmax", input, _default_dim(input, dim), dtype)
-
-
-@function(method=False, namespace="functional")
-def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
-    """`softmax` of the negated tensor."""
-    return _over(SOFTMAX, "softmax", neg(input), _default_dim(input, dim), dtype)
-
-
 for _name in ("sigmoid", "tanh"):
     NAMESPACES["functional"][_name] = NAMESPACES["torch"][_name].__wrapped__
 
-__all__ = ["HARDTANH", "LEAKY_RELU", "LOG_SOFTMAX", "SOFTMAX", "dense", "erased", "in_single", "no_complex_gradient", "only_floats"]
+__all__ = ["HARDTANH", "LEAKY_RELU", "dense", "erased", "in_single", "no_complex_gradient", "only_floats"]

@@ -11,7 +11,7 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions.activations import SOFTMAX, in_single, softmax
+from dynagraph.torch.functions.activations import in_single
 from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
@@ -22,6 +22,7 @@ from dynagraph.torch.functions.pointwise import add, mul
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.shapes import cat, chunk, expand, permute, reshape, squeeze, transpose, unsqueeze
+from dynagraph.torch.functions.softmax import SOFTMAX, softmax
 
 
 def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
@@ -139,12 +140,14 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
     what = "batched (3-D)" if ndim == 3 else "unbatched (2-D)"
     if k._array.ndim != ndim or v._array.ndim != ndim:
         raise AssertionError(
-            f"For {what} `query`, expected `key` and `value` to be {ndim}-D but found {k._array.ndim}-D and {v._array.ndim}-D tensors "
+            f"For {what} `query`, expected `key` and `value` to be {ndim}-D but found {k._array.ndim}-D and {v._array.ndim}-D "
+            "tensors "
             "respectively"
         )
     if padding is not None and padding._array.ndim != ndim - 1:
         raise AssertionError(
-            f"For {what} `query`, expected `key_padding_mask` to be `None` or {ndim - 1}-D but found {padding._array.ndim}-D tensor instead"
+            f"For {what} `query`, expected `key_padding_mask` to be `None` or {ndim - 1}-D but found {padding._array.ndim}-D "
+            "tensor instead"
         )
     if mask is not None and mask._array.ndim not in (2, 3):
         raise AssertionError(
@@ -218,9 +221,8 @@ def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int,
     if padding is None:
         return mask
     if padding._array.shape != (batch, columns):
-        raise AssertionError(f"Expected key padded mask column dimension to be {columns}, but got {padding._array.shape[1]}"
-                             if padding._array.shape[0] == batch else
-                             f"Expected key padded mask row dimension to be {batch}, but got {padding._array.shape[0]}")  # fmt: skip
+        k, name, wanted = (1, "column", columns) if padding._array.shape[0] == batch else (0, "row", batch)
+        raise AssertionError(f"Expected key padded mask {name} dimension to be {wanted}, but got {padding._array.shape[k]}")
     rows = reshape(padding, batch, 1, 1, columns)
     return rows if mask is None else add(mask, rows)
 

@@ -28,6 +28,7 @@ from dynagraph.torch.core.tensor import (
     Tensor,
     apply,
     check_cast,
+    check_overlap,
     check_write,
     operand_of_write,
     storage_of,
@@ -54,14 +55,15 @@ def function(
 
     def declare(written_once: Callable[..., Any]) -> Callable[..., Any]:
         own = name or written_once.__name__
+        named = with_numpy_names(written_once)
         for each in (own, *aliases):
-            public = with_out(written_once, each) if out else written_once
+            public = with_out(named, each) if out else named
             if namespace:
                 NAMESPACES.setdefault(namespace, {})[each] = public
             if method:
-                setattr(Tensor, each, written_once)
+                setattr(Tensor, each, named)
             if inplace:
-                changing = in_place(written_once, each)
+                changing = in_place(named, each)
                 setattr(Tensor, f"{each}_", changing)
                 if namespace in ("torch", "functional"):
                     NAMESPACES[namespace][f"{each}_"] = changing
@@ -70,13 +72,35 @@ def function(
     return declare
 
 
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def with_numpy_names(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which takes NumPy's names of its arguments too: `axis` for `dim`, `keepdims` for `keepdim`."""
+    code = compute.__code__
+    taken = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    names = {theirs: own for theirs, own in _NUMPY_NAMES.items() if own in taken and theirs not in taken}
+    if not names:
+        return compute
+
+    @functools.wraps(compute)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not names.keys().isdisjoint(kwargs):
+            kwargs = {name if names.get(name, name) in kwargs else names[name]: value for name, value in kwargs.items()}
+        return compute(*args, **kwargs)
+
+    return named
+
+
 def in_place(compute: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The form that stores its result in its first argument: ``x.add_(y)``."""
 
     @functools.wraps(compute)
     def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        check_write(self)
-        result = compute(operand_of_write(self, (*args, *kwargs.values())), *args, **kwargs)
+        others = (*args, *kwargs.values())
+        check_write(self, others=others)
+        check_overlap(self, others)
+        result = compute(operand_of_write(self, others), *args, **kwargs)
         return write(self, result)
 
     changing.__name__ = changing.__qualname__ = f"{name}_"

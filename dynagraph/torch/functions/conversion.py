@@ -10,7 +10,7 @@ from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write, written
+from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write, written
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_broadcast, function
 from dynagraph.torch.functions.pointwise import constant
 from dynagraph.torch.functions.shapes import clone, contiguous, memory_format, preserve_format
@@ -307,7 +307,8 @@ def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
         src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
-    check_write(self)
+    check_write(self, overlap=src is not self, others=(src,) if self._array.dtype.kind in "fcV" else ())
+    check_overlap(self, (src,))
     x = operand_of_write(self, (src,))
     values = cast(to_device(src, self.device), self.dtype)
     try:
@@ -344,7 +345,7 @@ def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
 @function(namespace="")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Store one number everywhere."""
-    check_write(self, overlap=False)
+    check_write(self, overlap=False, others=(value,))
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(

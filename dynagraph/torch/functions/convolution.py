@@ -162,7 +162,8 @@ def sizes(value: Any, count: int, what: str, who: str = "convolution") -> Sizes:
         return given * count
     if len(given) != count:
         raise RuntimeError(
-            f"expected {what} to be a single integer value or a list of {count} values to match the convolution dimensions, but got "
+            f"expected {what} to be a single integer value or a list of {count} values to match the convolution dimensions, but "
+            "got "
             f"{what}={list(given)}"
         )
     return given
@@ -176,7 +177,8 @@ def _checked(
     check_tensor(w, who, "weight", 2)
     if x._array.ndim not in (count + 1, count + 2):
         raise RuntimeError(
-            f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {who}, but got input of size: {list(x._array.shape)}"
+            f"Expected {count + 1}D (unbatched) or {count + 2}D (batched) input to {who}, but got input of size: "
+            f"{list(x._array.shape)}"
         )
     if bias is not None:
         check_tensor(bias, who, "bias", 3)
@@ -230,7 +232,8 @@ def _check_channels(x: Tensor, w: Tensor, given: str, wanted: int) -> None:
 def _check_bias(w: Tensor, bias: Tensor | None, given: str, wanted: int) -> None:
     if bias is not None and bias._array.shape != (wanted,):
         raise RuntimeError(
-            f"Given {given}weight of size {list(w._array.shape)}, expected bias to be 1-dimensional with {wanted} elements, but got "
+            f"Given {given}weight of size {list(w._array.shape)}, expected bias to be 1-dimensional with {wanted} elements, but "
+            "got "
             f"bias of size {list(bias._array.shape)} instead"
         )
 
@@ -264,7 +267,13 @@ def _convolution(count: int) -> Callable[..., Tensor]:
     who = f"conv{count}d"
 
     def compute(
-        input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+        input: Tensor,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
     ) -> Tensor:
         x, steps, gaps = _checked(who, input, weight, bias, count, stride, dilation, groups)
         kernel = weight._array.shape[2:]
@@ -275,7 +284,8 @@ def _convolution(count: int) -> Callable[..., Tensor]:
         extents = [d * (k - 1) + 1 for k, d in zip(kernel, gaps)]
         if any(n < k for n, k in zip(whole, extents)):
             raise RuntimeError(
-                f"Calculated padded input size per channel: {_across(whole)}. Kernel size: {_across(extents)}. Kernel size can't be "
+                f"Calculated padded input size per channel: {_across(whole)}. Kernel size: {_across(extents)}. Kernel size can't "
+                "be "
                 "greater than actual input size"
             )
         operands = (x, weight) if bias is None else (x, weight, bias)
@@ -321,7 +331,8 @@ def _transposed(count: int) -> Callable[..., Tensor]:
         )
         if any(n <= 0 for n in shape):
             raise RuntimeError(
-                f"Given input size per channel: {_across(x._array.shape[2:])}. Calculated output size per channel: {_across(shape)}. "
+                f"Given input size per channel: {_across(x._array.shape[2:])}. Calculated output size per channel: "
+                f"{_across(shape)}. "
                 "Output size is too small"
             )
         operands = (x, weight) if bias is None else (x, weight, bias)
@@ -432,7 +443,8 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     shape = _block(output_size, "output_size")
     if x._array.ndim not in (2, 3) or 0 in x._array.shape[-2:]:
         raise RuntimeError(
-            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but got: "
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but "
+            "got: "
             f"{list(x._array.shape)}"
         )
     rows, columns = x._array.shape[-2:]
@@ -445,8 +457,10 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     if math.prod(places) != columns or any(n < 0 for n in places):
         pads = tuple(a for a, _ in about["padding"])
         raise RuntimeError(
-            f"Given output_size={_tuple(shape)}, kernel_size={_tuple(about['kernel'])}, dilation={_tuple(about['dilation'])}, padding="
-            f"{_tuple(pads)}, stride={_tuple(about['stride'])}, expected size of input's dimension 2 to match the calculated number "
+            f"Given output_size={_tuple(shape)}, kernel_size={_tuple(about['kernel'])}, dilation={_tuple(about['dilation'])}, "
+            "padding="
+            f"{_tuple(pads)}, stride={_tuple(about['stride'])}, expected size of input's dimension 2 to match the calculated "
+            "number "
             f"of sliding blocks {places[0]} * {places[1]} = {math.prod(places)}, but got input.size(2)={columns}."
         )
     if x._array.ndim == 3:

@@ -65,7 +65,7 @@ def _ctc(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, 
     """The losses, and the gradients of each by the logarithms of probabilities."""
     labels, skips = _states(targets, blank)
     scores = _scores(log_probs, labels)
-    steps, batch, classes = log_probs.shape
+    steps, batch, _ = log_probs.shape
     states = labels.shape[1]
     ways = _forward_variables(scores, skips)
     loss = -_ends(ways, input_lengths, target_lengths)
@@ -133,7 +133,8 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
         start = 0
         if array.size != int(lengths.sum()):
             raise RuntimeError(
-                f"Expected tensor to have size {int(lengths.sum())} at dimension 0, but got size {array.size} for argument #2 'targets' "
+                f"Expected tensor to have size {int(lengths.sum())} at dimension 0, but got size {array.size} for argument #2 "
+                "'targets' "
                 "(while checking arguments for ctc_loss_allocate_outputs)"
             )
         for k, n in enumerate(lengths.tolist()):
@@ -142,12 +143,14 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
         return rows
     if array.shape[0] != lengths.size:
         raise RuntimeError(
-            f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 'targets' (while "
+            f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 "
+            "'targets' (while "
             "checking arguments for ctc_loss_allocate_outputs)"
         )
     if array.shape[1] < longest:
         raise RuntimeError(
-            f"Expected tensor to have size at least {longest} at dimension 1, but got size {array.shape[1]} for argument #2 'targets' "
+            f"Expected tensor to have size at least {longest} at dimension 1, but got size {array.shape[1]} for argument #2 "
+            "'targets' "
             "(while checking arguments for ctc_loss_allocate_outputs)"
         )
     return array[:, :longest]
@@ -178,7 +181,8 @@ def ctc_loss(
     lengths, labels = _lengths(input_lengths, batch, "input_lengths"), _lengths(target_lengths, batch, "target_lengths")
     if lengths.size and int(lengths.max()) > steps:
         raise RuntimeError(
-            f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments for "
+            f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments "
+            "for "
             "ctc_loss_allocate_outputs)"
         )
     rows = _padded_targets(y, labels)

@@ -12,11 +12,12 @@ import numpy as np
 from dynagraph.torch.core.batching_random import for_random
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
-from dynagraph.torch.functions.activations import leaky_relu, only_floats, softmax
+from dynagraph.torch.functions.activations import leaky_relu, only_floats
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
 from dynagraph.torch.functions.pointwise import add, div, mul, neg, sub
 from dynagraph.torch.functions.pooling import given_sizes
 from dynagraph.torch.functions.shapes import squeeze, unsqueeze
+from dynagraph.torch.functions.softmax import softmax
 
 _ALPHA = 1.7580993408473766  # minus what selu tends to at minus infinity
 
@@ -97,11 +98,14 @@ def _of_channels(n: int) -> None:
         if ndim not in (n + 1, n + 2):
             if n == 1:
                 raise RuntimeError(
-                    f"{who}: Expected 2D or 3D input, but received a {ndim}D input. Note that {who} exists to provide channel-wise dropout "
-                    "on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+                    f"{who}: Expected 2D or 3D input, but received a {ndim}D input. Note that {who} exists to provide "
+                    "channel-wise dropout "
+                    "on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D "
+                    "inputs)."
                 )
             warnings.warn(
-                f"{who}: Received a {ndim}-D input to {who}, which is deprecated and will result in an error in a future release. To "
+                f"{who}: Received a {ndim}-D input to {who}, which is deprecated and will result in an error in a future "
+                "release. To "
                 "retain the behavior and silence this warning, please use dropout instead. Note that "
                 f"{who} exists to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an "
                 f"optional batch dimension (i.e. {n + 1}D or {n + 2}D inputs).",
@@ -187,7 +191,8 @@ def _fractional(n: int) -> None:
         kernel = given_sizes(kernel_size, n, who, "kernel_size")
         shape = x._array.shape
         if len(shape) not in (n + 1, n + 2):
-            raise IndexError(f"Dimension out of range (expected to be in range of [-{len(shape)}, {len(shape) - 1}], but got -{n + 1})")
+            rank = len(shape)
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{rank}, {rank - 1}], but got -{n + 1})")
         inner = shape[len(shape) - n :]
         if output_size is None:
             ratios = output_ratio if isinstance(output_ratio, (tuple, list)) else (output_ratio,) * n

@@ -45,7 +45,9 @@ def _put_rows(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) 
 
 def _take_scaled(weight: Any, places: Any, padding: int, by_frequency: bool) -> Any:
     found = weight[places]
-    return found if _is_plain(padding, by_frequency) else found * _factor(places, weight.shape[0], padding, by_frequency, found.dtype)
+    if _is_plain(padding, by_frequency):
+        return found
+    return found * _factor(places, weight.shape[0], padding, by_frequency, found.dtype)
 
 
 def _none(d: Any, g: Any) -> None:
@@ -241,7 +243,8 @@ def _check_bag_arguments(x: Tensor, mode: str, by_frequency: bool, sparse: bool,
         raise ValueError("max mode does not support sparse weights")
     if weights is not None and mode != "sum":
         raise NotImplementedError(
-            f"embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='{mode}'). "
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
+            f"mode='{mode}'). "
             "Please open a feature request on GitHub."
         )
     _no_sparse("embedding_bag", sparse)
@@ -267,7 +270,8 @@ def embedding_bag(
     if x._array.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, "
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
+                "However, "
                 f"found offsets of type {type(offsets)}"
             )
         count, length = x._array.shape
@@ -279,7 +283,9 @@ def embedding_bag(
     places = reshape(x, -1) if x._array.size else wrap(x._array.reshape(0))
     rows = table._array.shape[0]
     if padding_idx is not None and not -rows <= padding_idx < rows:
-        raise RuntimeError(f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}")
+        raise RuntimeError(
+            f"padding_idx must be within the number of embeddings, {-rows} through {rows - 1}, but got {padding_idx}"
+        )
     _check_numbers(places, "embedding_bag")
     array = places._array
     if array.size and (int(array.min()) < 0 or int(array.max()) >= rows):
@@ -289,7 +295,8 @@ def embedding_bag(
     weights = None if per_sample_weights is None else reshape(per_sample_weights, -1)
     if weights is not None and weights._array.dtype != table._array.dtype:
         raise RuntimeError(
-            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but type "
+            "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but "
+            "type "
             f"torch.{table.dtype.legacy} does not equal torch.{weights.dtype.legacy} (while checking arguments for embedding_bag)"
         )
     if padding_idx is not None:

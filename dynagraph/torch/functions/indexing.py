@@ -10,7 +10,7 @@ from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write
+from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast
 from dynagraph.torch.functions.conversion import COPY_, to_device
 from dynagraph.torch.functions.pointwise import empty_in_order
@@ -238,11 +238,12 @@ def _chosen_shape(x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...]) -> t
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
     if isinstance(key, Tensor) and key._array.dtype.kind == "b" and not isinstance(value, Tensor):
-        check_write(self)
+        check_write(self, overlap=False)
         _check_mask(self, key, 0)
         from_number = wrap(np.asarray(value).astype(self._array.dtype))
-        result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, _full_mask(key, self))
-        write(self, result)
+        mask = _full_mask(key, self)
+        result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, mask)
+        write(self, result, mask._array if 0 in self._array.strides else True)
         return
     x, places, advanced = _parts(self, key)
     if not isinstance(value, Tensor):
@@ -257,12 +258,16 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             values = view_(values, values._array.shape[1:])
         if values._array.shape != x._array.shape:
             values = _expanded(values, x._array.shape)
-        check_write(x)
+        check_write(x, overlap=values is not x, others=(values,))
+        check_overlap(x, (values,))
         _store(x, values)
         return
-    check_write(x)
+    check_write(x, overlap=False, others=(value,))
+    is_fill = value._array.size == 1 and isinstance(key, Tensor) and key._array.dtype.kind == "b" and key._array.ndim > 0
+    if not is_fill:
+        check_overlap(x, (value, *(p for p in places if p is not None)), full=True)
     x, found, axes, shape = _places_of(x, places)
-    if value.dtype is not self.dtype and value._array.ndim:
+    if value.dtype is not self.dtype and not is_fill:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination and "
             f"{dtypes.scalar_name(value.dtype)} for the source."
@@ -280,7 +285,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
                 f"{list(chosen)}"
             ) from None
     result = apply(INDEX_PUT, operand_of_write(x, (value,)), value, *found, axes=axes, accumulate=False)
-    write(x, result)
+    where: Any = True
+    if 0 in x._array.strides and x._array.size:
+        where = _put_into(np.zeros(x._array.shape, bool), True, *(p._array for p in found), axes=axes, accumulate=False)
+    write(x, result, where)
 
 
 def _number(value: Any, given: np.dtype) -> np.ndarray:

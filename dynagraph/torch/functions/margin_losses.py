@@ -124,7 +124,8 @@ def multilabel_soft_margin_loss(
 ) -> Tensor:
     """The mean over classes of the loss of each, as a yes or no."""
     mode = mode_of(reduction, size_average, reduce, " is not valid")
-    x, y = check_tensor(input, "multilabel_soft_margin_loss", "input"), check_tensor(target, "multilabel_soft_margin_loss", "target", 2)
+    who = "multilabel_soft_margin_loss"
+    x, y = check_tensor(input, who, "input"), check_tensor(target, who, "target", 2)
     logsigmoid = NAMESPACES["functional"]["logsigmoid"]
     loss = neg(add(mul(y, logsigmoid(x)), mul(rsub(y, 1), logsigmoid(neg(x)))))
     if weight is not None:
@@ -152,7 +153,8 @@ def cosine_embedding_loss(
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if a._array.ndim != y._array.ndim + 1:
         raise RuntimeError(
-            f"{'1D' if y._array.ndim else '0D'} target tensor expects {'2D' if y._array.ndim else '1D'} input tensors, but found inputs "
+            f"{'1D' if y._array.ndim else '0D'} target tensor expects {'2D' if y._array.ndim else '1D'} input tensors, but found "
+            "inputs "
             f"with sizes {list(a._array.shape)} and {list(b._array.shape)}."
         )
     axis = y._array.ndim
@@ -260,7 +262,8 @@ def multi_margin_loss(
     count, classes = rows._array.shape
     if y._array.size != count or y._array.ndim > 1:
         raise RuntimeError(
-            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected target "
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
+            "Expected target "
             f"size [{count}], but got {list(y._array.shape)}. Input has shape {list(x._array.shape)}."
         )
     if weight is not None and weight._array.shape != (classes,):

@@ -208,7 +208,8 @@ def _sized(value: Any, who: str) -> Sizes:
     found = tuple(int(n) for n in value)
     if not found:
         raise RuntimeError(
-            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []"
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
         )
     return found
 
@@ -223,7 +224,8 @@ def _check_normalized_shape(x: Tensor, shape: Sizes, comma: str, **parameters: T
     given = x._array.shape
     if given[len(given) - len(shape) :] != shape or len(given) < len(shape):
         raise RuntimeError(
-            f"Given normalized_shape={list(shape)}, expected input with shape [*{comma}{', '.join(map(str, shape))}], but got input of "
+            f"Given normalized_shape={list(shape)}, expected input with shape [*{comma}{', '.join(map(str, shape))}], but got "
+            "input of "
             f"size{list(given)}"
         )
 
@@ -267,7 +269,8 @@ def group_norm(
     _check_more_than_one((shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
     if shape[1] % num_groups:
         raise RuntimeError(
-            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and num_groups="
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and "
+            "num_groups="
             f"{num_groups}"
         )
     for name, p in (("weight", weight), ("bias", bias)):
@@ -344,7 +347,9 @@ def batch_norm(
     return out
 
 
-def _by_running(x: Tensor, mean: Any, variance: Any, weight: Tensor | None, bias: Tensor | None, affine: Sizes, eps: float) -> Tensor:
+def _by_running(
+    x: Tensor, mean: Any, variance: Any, weight: Tensor | None, bias: Tensor | None, affine: Sizes, eps: float
+) -> Tensor:
     operands, suffix = _operands(x, weight, bias, mean._array.shape)
     return apply(PRIMITIVES[f"standard{suffix}"], x, mean, variance, *operands[1:], affine=affine, eps=float(eps))
 

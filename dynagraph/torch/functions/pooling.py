@@ -302,7 +302,8 @@ def _checked_windows(
     who: str, x: Tensor, n: int, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> dict[str, Any]:
     kernel = given_sizes(kernel_size, n, who, "kernel_size")
-    steps = kernel if stride is None or (isinstance(stride, (tuple, list)) and not stride) else given_sizes(stride, n, who, "stride")
+    by_kernel = stride is None or (isinstance(stride, (tuple, list)) and not stride)
+    steps = kernel if by_kernel else given_sizes(stride, n, who, "stride")
     pads, gaps = given_sizes(padding, n, who, "padding"), given_sizes(dilation, n, who, "dilation")
     shape = x._array.shape
     if len(shape) not in (n + 1, n + 2):
@@ -328,7 +329,8 @@ def _checked_windows(
     if any(count < 1 for count in places):
         channels = shape[len(shape) - n - 1]
         raise RuntimeError(
-            f"Given input size: {_across((channels, *inner))}. Calculated output size: {_across((channels, *places))}. Output size is "
+            f"Given input size: {_across((channels, *inner))}. Calculated output size: {_across((channels, *places))}. Output "
+            "size is "
             "too small"
         )
     return {"kernel": kernel, "stride": steps, "padding": pads, "dilation": gaps, "places": places}
@@ -341,7 +343,8 @@ def _listed(shape: Any) -> str:
 def _check_rank_1(x: Tensor, who: str) -> None:
     if x._array.ndim not in (2, 3):
         raise RuntimeError(
-            f"Expected 2 to 3 dimensions, but got {x._array.ndim}-dimensional tensor for argument #1 'self' (while checking arguments "
+            f"Expected 2 to 3 dimensions, but got {x._array.ndim}-dimensional tensor for argument #1 'self' (while checking "
+            "arguments "
             f"for {who})"
         )
 
@@ -419,7 +422,9 @@ def _max_pool1d(x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation
             value = kernel_size
         given = (value,) if isinstance(value, int) else tuple(value)
         if len(given) != 1:
-            raise RuntimeError(f"max_pool1d() {what} must be an int, list of ints or tuple of ints of size 1 but got size {len(given)}")
+            raise RuntimeError(
+                f"max_pool1d() {what} must be an int, list of ints or tuple of ints of size 1 but got size {len(given)}"
+            )
         found.append(given[0])
     kernel, step, pad, gap = found
     for what, value in (("kernel_size", kernel), ("stride", step), ("dilation", gap)):
@@ -497,13 +502,15 @@ def _outputs(who: str, x: Tensor, output_size: Any, n: int) -> Sizes:
     for k in range(first, len(shape)):
         if shape[k] == 0:
             raise RuntimeError(
-                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {_listed(shape)} with "
+                f"{who}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {_listed(shape)} "
+                "with "
                 f"dimension {k} being empty"
             )
     if any(m < 0 for m in found):
         if "max" in who:
             bad = next(m for m in found if m < 0)
-            raise RuntimeError(f"Trying to create tensor with negative dimension {bad}: {_listed((*shape[: len(shape) - n], *found))}")
+            made = (*shape[: len(shape) - n], *found)
+            raise RuntimeError(f"Trying to create tensor with negative dimension {bad}: {_listed(made)}")
         raise RuntimeError(
             f"{who}: elements of output_size must be greater than or equal to 0 but received {{{', '.join(map(str, found))}}}"
         )

@@ -148,9 +148,14 @@ def text_of(self: Tensor) -> str:
         if self.dtype not in plain:
             suffixes.append(f"dtype={self.dtype!r}")
         body = _numbers(array, indent)
-    if self._grad_fn is not None or (self._base is not None and self.grad_fn is not None):
-        suffixes.append(f"grad_fn=<{self.grad_fn.name()}>")  # type: ignore[union-attr]
-    elif self._requires_grad:
+    try:
+        node = self.grad_fn
+        name = None if node is None else node.name()
+    except RuntimeError:  # a view that must not be used any more
+        name = "Invalid"
+    if name is not None:
+        suffixes.append(f"grad_fn=<{name}>")
+    elif self.requires_grad:
         suffixes.append("requires_grad=True")
     text = prefix + body
     length = len(text) - text.rfind("\n") + 1

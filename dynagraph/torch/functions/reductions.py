@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.ir.ops import OPS as _OPS
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
@@ -148,6 +149,9 @@ def at_index(d: Any, g: Any, index: Any) -> Any:
 
 
 def _put_along(g: Any, index: Any, shape: Any, dim: int) -> Any:
+    if is_compiling():  # fused with what uses it
+        places = np.arange(shape[dim]).reshape((-1,) + (1,) * (len(shape) - 1 - dim))
+        return np.where(places == np.expand_dims(index, dim), np.expand_dims(g, dim), g.dtype.type(0))
     made = np.zeros(shape, g.dtype)
     np.put_along_axis(made, np.expand_dims(index, dim), np.expand_dims(g, dim), dim)
     return made

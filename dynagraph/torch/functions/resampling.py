@@ -213,7 +213,9 @@ _ALIGNED = ("linear", "bilinear", "bicubic", "trilinear")
 def _check_mode(x: Tensor, mode: str, align_corners: bool | None, antialias: bool) -> None:
     ndim = x._array.ndim
     if mode in ("nearest", "area", "nearest-exact") and align_corners is not None:
-        raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+        raise ValueError(
+            "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+        )
     if antialias and not (mode in ("bilinear", "bicubic", "lanczos") and ndim == 4):
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
@@ -233,7 +235,8 @@ def _sizes(x: Tensor, size: Any, scale_factor: Any, recompute: bool | None) -> t
         if len(given) != n:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of "
-                f"{list(inner)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output size in "
+                f"{list(inner)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+                "output size in "
                 "(o1, o2, ...,oK) format."
             )
         if recompute:
@@ -245,7 +248,8 @@ def _sizes(x: Tensor, size: Any, scale_factor: Any, recompute: bool | None) -> t
     if len(factors) != n:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of "
-            f"{list(inner)} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
+            f"{list(inner)} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
+            "format and "
             "scale_factor in (s1, s2, ...,sK) format."
         )
     counts = tuple(math.floor(m * float(f)) for m, f in zip(inner, factors))
@@ -282,7 +286,8 @@ def interpolate(
     known = mode in ("nearest", "nearest-exact", "area") or rank is not None
     if ndim not in (3, 4, 5) or not known or (rank == 4 and mode != "bilinear" and ndim != 4):
         raise NotImplementedError(
-            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: nearest | linear | bilinear | bicubic "
+            f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: nearest | linear | bilinear | "
+            "bicubic "
             f"| trilinear | lanczos | area | nearest-exact (got {mode})"
         )
     if mode == "area":

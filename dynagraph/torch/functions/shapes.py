@@ -943,8 +943,9 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     if not kept:
         return apply(CAT, *given, dim=0)
     rank = kept[0]._array.ndim
-    if not rank:
-        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+    for n, x in enumerate(given):
+        if not x._array.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {n}) cannot be concatenated")
     k = dim_of(dim, rank)
     shape = kept[0]._array.shape
     for n, x in enumerate(kept[1:], 1):
@@ -1142,10 +1143,9 @@ def _geometry_in_place(compute: Any, name: str) -> None:
         result = compute(self, *args, **kwargs)
         storage = storage_of(self)
         self._array, self._storage = result._array, storage
+        written(self)
         if mode.grad and result._grad_fn is not None:
             self._grad_fn, self._output_nr, self._requires_grad = result._grad_fn, result._output_nr, True
-        written(self)
-        if self._base is not None:
             self._attr_version = storage.version
         return self
 

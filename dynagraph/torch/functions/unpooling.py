@@ -49,7 +49,9 @@ def _unpooled_shape(x: Tensor, kernel: Sizes, stride: Sizes, padding: Sizes, out
     if len(given) == n + 2:
         given = given[2:]
     if len(given) != n:
-        raise ValueError(f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(given)}'")
+        raise ValueError(
+            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(given)}'"
+        )
     for k, (m, u, s) in enumerate(zip(given, usual, stride)):
         if not u - s < m < u + s:
             raise ValueError(f'invalid output_size "{given}" (dim {k} must be between {u - s} and {u + s})')
@@ -85,7 +87,8 @@ def _unpooled(x: Tensor, places: Tensor, shape: Sizes) -> Tensor:
         )
     if x._array.shape != places._array.shape:
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(x._array.shape)}) but got indices tensor with "
+            f"Expected shape of indices to be same as that of the input tensor ({list(x._array.shape)}) but got indices tensor "
+            "with "
             f"shape: {list(places._array.shape)}"
         )
     only_floats(x, f"max_unpool{n}d")

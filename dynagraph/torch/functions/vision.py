@@ -92,7 +92,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     for k, what in ((-2, "height"), (-1, "width")):
         if shape[k] % downscale_factor:
             raise RuntimeError(
-                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({k})={shape[k]} is not divisible "
+                f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({k})={shape[k]} is not "
+                "divisible "
                 f"by {downscale_factor}"
             )
     return apply(PRIMITIVES["pixel_unshuffle"], x, factor=downscale_factor)
@@ -210,7 +211,8 @@ def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
         raise RuntimeError(f"expected scalar type {names[0]} but found {names[1]}")
     if not shape or not given or shape[0] != given[0]:
         raise RuntimeError(
-            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {list(shape)} and grid with sizes "
+            f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {list(shape)} and grid "
+            "with sizes "
             f"{list(given)}"
         )
     if given[-1] != len(shape) - 2:
@@ -225,7 +227,8 @@ def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
     for k in range(2, len(shape)):
         if shape[k] == 0:
             raise RuntimeError(
-                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(shape)} with dimension "
+                f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(shape)} with "
+                "dimension "
                 f"{k} being empty"
             )
     if mode == "bicubic" and len(shape) != 4:
@@ -284,7 +287,8 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         raise ValueError(f"Expected non-zero, positive output size. Got {shape}")
     if t._array.shape[0] != shape[0]:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{shape[0]}, {n + 1}] but got: [{t._array.shape[0]}, {n + 1}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{shape[0]}, {n + 1}] but got: "
+            f"[{t._array.shape[0]}, {n + 1}]."
         )
     axes = []
     for m in shape[2:]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dynagraph.torch.functions import (  # noqa: F401  (each module declares its functions)
     activations,
     attention,
+    class_losses,
     convolution,
     ctc,
     dropout,
@@ -19,6 +20,7 @@ from dynagraph.torch.functions import (  # noqa: F401  (each module declares its
     padding,
     pooling,
     resampling,
+    softmax,
     unpooling,
     vision,
 )

@@ -11,6 +11,8 @@ TRUTHS = "any all count_nonzero".split()
 SCANS = "cumsum cumprod cummax cummin logcumsumexp".split()
 
 CASES: list[Case] = [
+    *(case(name, T(5), 0) for name in [*SUMS, *SPREADS, *PLACES, *TRUTHS, *SCANS, "max", "min", "logsumexp"]),
+    *(case(name, T(5), 0, keepdim=True) for name in [*SUMS, *SPREADS, *PLACES, "any", "all", "max", "min", "logsumexp"]),
     *(case(name, T(3, 4)) for name in [*SUMS, *SPREADS, *PLACES, *TRUTHS, "max", "min", "aminmax"]),
     *(case(name, T(3, 4), 1) for name in [*SUMS, *SPREADS, *PLACES, *TRUTHS, *SCANS, "max", "min", "logsumexp"]),
     *(case(name, T(3, 4), -2, keepdim=True) for name in [*SUMS, *SPREADS, *PLACES, "any", "all", "max", "min", "logsumexp"]),
