@@ -36,7 +36,7 @@ KNOWN = [  # kat_vectors of the Random123 distribution: counter, key, result
 
 @pytest.mark.parametrize("counter, key, expected", KNOWN)
 def test_philox_gives_the_known_answers(counter: Any, key: Any, expected: Any) -> None:
-    found = philox.rounds([np.array([c], np.uint64) for c in counter], key[0] | key[1] << 32)
+    found = philox.rounds(*(np.array([c], np.uint32) for c in counter), key[0] | key[1] << 32)
     assert tuple(int(w[0]) for w in found) == expected
 
 

@@ -19,36 +19,39 @@ from dynagraph.torch.core import samplers
 WORDS = 4  # of a block
 _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85  # what the key grows by in each round
-_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_CHUNK = 8192  # blocks at a time: what they need stays in the cache
+_HALF = np.uint64(32)
+_CHUNK = 16384  # blocks at a time: what they need stays in the cache
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # of a word that a uniform number is made of
 
 
 def block(seed: int, counter: Any, attempt: int = 0) -> tuple[Any, Any, Any, Any]:
-    """Four words for each counter (uint64), as uint64 arrays; `attempt` is the third word of the counter.
+    """Four words, as uint32 arrays, for each counter of a row of uint64; `attempt` is the third word of the counter.
 
     >>> [hex(int(w[0])) for w in block(0, np.zeros(1, np.uint64))]
     ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
-    return rounds([counter & _LOW, counter >> _HALF, np.full_like(counter, attempt), np.zeros_like(counter)], seed)
+    halves = counter.view(np.uint32)
+    low = halves[0::2].copy()
+    return rounds(low, halves[1::2], np.full_like(low, attempt), np.zeros_like(low), seed)
 
 
-def rounds(counter: list[Any], seed: int) -> tuple[Any, Any, Any, Any]:
-    """The ten rounds of four counter words, uint64 arrays that are overwritten, under the 64-bit key `seed`."""
-    a, b, c, d = counter
+def rounds(a: Any, b: Any, c: Any, d: Any, seed: int) -> tuple[Any, Any, Any, Any]:
+    """The ten rounds of four counter words, uint32 arrays of which `a` and `c` are overwritten, under the 64-bit key `seed`."""
     key, other = seed & 0xFFFFFFFF, seed >> 32
-    first, second = np.empty_like(a), np.empty_like(a)
+    products = [np.empty_like(a, dtype=np.uint64) for _ in range(4)]  # two for each round, and those whose halves are still read
+    halves = [p.view(np.uint32) for p in products]
+    low, high = [h[0::2] for h in halves], [h[1::2] for h in halves]
+    first = 0
     for _ in range(10):
-        np.multiply(a, _MULTIPLIERS[0], out=first)
-        np.multiply(c, _MULTIPLIERS[1], out=second)
-        np.right_shift(second, _HALF, out=a)
-        np.bitwise_xor(a, b, out=a)
-        np.bitwise_xor(a, np.uint64(key), out=a)
-        np.right_shift(first, _HALF, out=c)
-        np.bitwise_xor(c, d, out=c)
-        np.bitwise_xor(c, np.uint64(other), out=c)
-        np.bitwise_and(second, _LOW, out=b)
-        np.bitwise_and(first, _LOW, out=d)
+        second = first + 1
+        np.multiply(a, _MULTIPLIERS[0], out=products[first])
+        np.multiply(c, _MULTIPLIERS[1], out=products[second])
+        np.bitwise_xor(high[second], b, out=a)
+        np.bitwise_xor(a, np.uint32(key), out=a)
+        np.bitwise_xor(high[first], d, out=c)
+        np.bitwise_xor(c, np.uint32(other), out=c)
+        b, d = low[second], low[first]
+        first ^= 2
         key, other = (key + _WEYL[0]) & 0xFFFFFFFF, (other + _WEYL[1]) & 0xFFFFFFFF
     return a, b, c, d
 
@@ -148,8 +151,8 @@ def permutation(seed: int, offset: int, n: int, library: Any = np) -> Any:
 def pairs(seed: int, offset: int, places: Any, attempt: int) -> tuple[Any, Any]:
     """Two uniform doubles in [0, 1) for each place (uint64): those of its own block in an attempt at rejection."""
     a, b, c, d = block(seed, places + np.uint64(offset), attempt)
-    shift, rest = np.uint64(21), np.uint64(11)
-    return ((a << shift) | (b >> rest)) * 2.0**-53, ((c << shift) | (d >> rest)) * 2.0**-53
+    upper, rest = 2.0**-32, 2.0**-53
+    return a * upper + (b >> np.uint32(11)) * rest, c * upper + (d >> np.uint32(11)) * rest
 
 
 def poisson(seed: int, offset: int, rate: Any) -> Any:
