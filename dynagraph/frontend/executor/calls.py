@@ -20,7 +20,7 @@ from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_libra
 from dynagraph.frontend.executor.state import Lazy
 from dynagraph.frontend.guards.guards import Is
 from dynagraph.frontend.guards.sources import Trusted
-from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
+from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Opaque, Partial, Sequence, Value
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
 from dynagraph.ir.external_calls import function_of
 from dynagraph.ir.shapes import SymInt
@@ -28,6 +28,7 @@ from dynagraph.markers import AT_CAPTURE, FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
+UNKNOWN = Opaque("an argument that depends on inputs")
 DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  # reasons of doors that others may do without
 
 # Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
@@ -153,7 +154,10 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
     if function.object in AT_CAPTURE:
-        return call_at_capture(frame, function, [*args, *kwargs.values()])
+        given = [_known_at_capture(frame, value) for value in (*args, *kwargs.values())]
+        if not any(value is UNKNOWN for value in given):
+            found = function.object(*given)
+            return frame.ex.wrap(found, Trusted(found, function.name))
     if is_followed_library(function.globals):
         return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
@@ -162,23 +166,19 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
 
 
-def call_at_capture(frame: Frame, function: Function, args: Arguments) -> Value:
-    """What a function of dynagraph.torch gives for objects that are taken as unchanging."""
-    found = function.object(*(_known_at_capture(frame, value, function) for value in args))
-    return frame.ex.wrap(found, Trusted(found, function.name))
-
-
-def _known_at_capture(frame: Frame, value: Any, function: Function) -> Any:
+def _known_at_capture(frame: Frame, value: Any) -> Any:
+    """What an argument is that stays as it is, or is guarded to; UNKNOWN for any other."""
     value = frame.ex.resolve(value)
     if isinstance(value, Sequence) and value.kind is tuple:
-        return tuple(_known_at_capture(frame, item, function) for item in value.items)
-    if isinstance(value, Object) and value.source is not None and getattr(value.kind, "__dynagraph_constant__", False):
-        frame.ex.guards.require(Is(value.source, value.value, called=repr(value.value)))
-        return value.value
-    trusted = isinstance(value, Object) and value.source is not None and value.source.is_trusted
-    if not trusted and not (isinstance(value, Const) and not isinstance(value.value, SymInt)):
-        refuse("UNSUPPORTED_ARGUMENT", f"{function.name}() of what is not known")
-    return value.value
+        items = tuple(_known_at_capture(frame, item) for item in value.items)
+        return UNKNOWN if any(i is UNKNOWN for i in items) else items
+    if isinstance(value, Object) and value.source is not None:
+        if value.source.is_trusted:
+            return value.value
+        if getattr(value.kind, "__dynagraph_constant__", False):
+            frame.ex.guards.require(Is(value.source, value.value, called=repr(value.value)))
+            return value.value
+    return value.value if isinstance(value, Const) and not isinstance(value.value, SymInt) else UNKNOWN
 
 
 # -- NumPy's own source -------------------------------------------------------------------------------------------------------

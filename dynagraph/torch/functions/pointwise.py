@@ -599,8 +599,13 @@ def _alpha(other: Any, alpha: Any, who: str) -> Any:
 
 
 def _two(p: Primitive, who: str, input: Any, other: Any) -> Tensor:
-    if type(input) is Tensor and type(other) is Tensor and input._array.dtype is other._array.dtype:
-        return pointwise(p, who, input, other)
+    if type(input) is Tensor:
+        given, kind = input._array.dtype, type(other)
+        if kind is Tensor:
+            if given is other._array.dtype:
+                return pointwise(p, who, input, other)
+        elif (kind is float or kind is int) and given.kind == "f" and given.itemsize > 2:
+            return pointwise(p, who, input, other)
     a, b = promoted(who, input, other)
     return _with_number(p, who, input, other, a, b)
 
