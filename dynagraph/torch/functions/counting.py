@@ -260,7 +260,8 @@ def _edges(rows: Tensor, bins: Sequence[Any], range_: Any) -> tuple[Tensor, ...]
 def _spread(values: Any, bins: int) -> Any:
     """Edges at equal distances over the range of values that are not known yet."""
     low, high = _widened(values.min(), values.max(), 0.5)
-    return (low + (high - low) / bins * np.arange(bins + 1)).astype(values.dtype)
+    places = np.arange(bins + 1)
+    return np.where(places == bins, high, low + (high - low) / bins * places).astype(values.dtype)  # the last is in
 
 
 def _checked_edges(rows: Tensor, given: Tensor, k: int) -> Tensor:
