@@ -419,9 +419,9 @@ def shifted_axis(axis: Any, ndim: int) -> Any:
     """Axes of one example as axes of all examples' array; None is all of them."""
     if axis is None:
         return tuple(range(1, ndim + 1))
-    if isinstance(axis, (tuple, list)):
-        return tuple(a + 1 if a >= 0 else a for a in axis)
-    return axis + 1 if axis >= 0 else axis
+    if isinstance(axis, (int, np.integer)):
+        return axis + 1 if axis >= 0 else axis
+    return tuple(a + 1 if a >= 0 else a for a in axis)
 
 
 def top_level(values: Any) -> int | None:

@@ -234,13 +234,13 @@ def _stack(level: int, arrays: Sequence[Any], axis: int = 0, **kwargs: Any) -> A
 @rule(np.where)
 def _where(level: int, condition: Any, *values: Any) -> Any:
     if not values:
-        raise RuntimeError("vmap: We do not support batching operators that can output dynamic shape.")
+        raise Unbatchable("vmap: We do not support batching operators that can output dynamic shape.")
     return BatchedArray(np.where(*aligned((condition, *values), level)), level)
 
 
 @rule(np.nonzero, np.flatnonzero, np.argwhere, np.unique, np.bincount)
 def _nonzero(level: int, *_: Any, **__: Any) -> Any:
-    raise RuntimeError(
+    raise Unbatchable(
         "vmap: It looks like you're attempting to use a Tensor operation that has dynamic output shape. We do not support batching "
         "operators that can output dynamic shape."
     )
@@ -276,7 +276,7 @@ def _roll(level: int, x: Any, shift: Any, axis: Any = None) -> Any:
 @rule(np.repeat)
 def _repeat(level: int, x: Any, repeats: Any, axis: Any = None) -> Any:
     if isinstance(repeats, BatchedArray):
-        raise RuntimeError("vmap: We do not support batching operators that can output dynamic shape.")
+        raise Unbatchable("vmap: We do not support batching operators that can output dynamic shape.")
     if axis is None:
         x, axis = x.reshape(-1), 0
     return BatchedArray(np.repeat(x.physical, repeats, shifted_axis(axis, x.ndim)), level)

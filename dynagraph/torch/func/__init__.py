@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dynagraph.torch.func import rules as rules
 from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.func.functional_call import functional_call as functional_call
 from dynagraph.torch.func.functional_call import stack_module_state as stack_module_state

@@ -14,6 +14,7 @@ from dynagraph.torch.core.batching import DEPTH, BatchedArray, Level, Unbatchabl
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.spreading import BATCH_IN, BATCH_OUT, spread
 from dynagraph.torch.core.tensor import Tensor, apply, storage_of, wrap
+from dynagraph.torch.func.rules import register
 from dynagraph.torch.functions.shapes import cat
 from dynagraph.torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
@@ -32,6 +33,7 @@ class entered:
     """A context in which a level is running."""
 
     def __init__(self, size: int, randomness: str):
+        register()
         self.level = Level(next(_numbers), size, randomness)
 
     def __enter__(self) -> int:
