@@ -12,11 +12,11 @@ from dynagraph.markers import at_capture
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import Tensor, apply, made, storage_of
+from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, storage_of
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
-from dynagraph.torch.functions.places import check_complex_gradient, check_places, is_unknown
-from dynagraph.torch.functions.selection import index_select
-from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, narrow, reshape, unsqueeze
+from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_unknown
+from dynagraph.torch.functions.selection import index_select, number_as
+from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, store_diagonal, unsqueeze
 
 # -- parts replaced -------------------------------------------------------------------------------------------------------
 
@@ -38,7 +38,23 @@ def _replacing(name: str, part: str, backward: str) -> Any:
 
 SELECT_SCATTER = _replacing("select_scatter", "select", "SelectScatterBackward0")
 SLICE_SCATTER = _replacing("slice_scatter", "slice", "SliceScatterBackward0")
-DIAGONAL_SCATTER = _replacing("diagonal_scatter", "diagonal", "DiagonalScatterBackward0")
+
+
+def _diagonal_scatter(x: Any, source: Any, offset: int, dim1: int, dim2: int) -> Any:
+    result = x.copy(order="K")
+    store_diagonal(result, source, offset, dim1, dim2)
+    return result
+
+
+DIAGONAL_SCATTER = define(
+    "diagonal_scatter", _diagonal_scatter,
+    (
+        lambda d, g: g.call("diagonal_scatter", g.full(0, d.y.shape), **d.attrs),
+        lambda d, g: g.call("diagonal", **d.attrs),
+    ),
+    ("", ""),
+    backward="DiagonalScatterBackward0",
+)  # fmt: skip
 
 
 def _as_strided_scatter(x: Any, source: Any, **attrs: Any) -> Any:
@@ -176,14 +192,30 @@ def fill_diagonal_(self: Tensor, fill_value: Any, wrap: bool = False) -> Tensor:
         raise RuntimeError("dimensions must larger than 1")
     if len(shape) > 2 and len(set(shape)) > 1:
         raise RuntimeError("all dimensions of input must be of equal length")
-    part = self
-    while part._array.ndim > 1:
-        part = diagonal(part, 0, 0, 1)
-    part.fill_(fill_value)  # type: ignore[attr-defined]
-    if wrap and len(shape) == 2:
-        for start in range(shape[1] + 1, shape[0], shape[1] + 1):
-            diagonal(narrow(self, 0, start, shape[0] - start)).fill_(fill_value)  # type: ignore[attr-defined]
-    return self
+    check_write(self)
+    number = fill_value._array.item() if isinstance(fill_value, Tensor) else fill_value
+    return change(FILL_DIAGONAL, self, value=number_as(number, self._array.dtype, self.dtype), wrap=bool(wrap) and len(shape) == 2)
+
+
+@at_capture
+def _diagonal_places(shape: tuple[int, ...], wrap: bool) -> tuple[np.ndarray, ...]:
+    """Where the main diagonal is; with `wrap` of a tall matrix those that follow, too, with one row between them."""
+    if not wrap:
+        return (np.arange(min(shape)),) * len(shape)
+    rows, columns = shape
+    numbers = np.arange(rows)
+    numbers = numbers[numbers % (columns + 1) < columns]
+    return numbers, numbers % (columns + 1)
+
+
+def _fill_diagonal(array: Any, value: Any, wrap: bool) -> None:
+    array[_diagonal_places(array.shape, wrap)] = value
+
+
+FILL_DIAGONAL = define_store(
+    "fill_diagonal", _fill_diagonal, (lambda d, g: g.call("fill_diagonal", value=0, wrap=d.attrs["wrap"]),), ("",),
+    order="K", backward="FillDiagonalBackward0",
+)  # fmt: skip
 
 
 # -- blocks, repeats, combinations --------------------------------------------------------------------------------------------

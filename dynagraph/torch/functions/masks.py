@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
@@ -44,16 +45,29 @@ def _masked_put(g: Any, mask: Any, shape: Any) -> Any:
     return result
 
 
+def _ranks(mask: Any, shape: tuple[int, ...], count: int) -> Any:
+    """For each element of a shape how many before it a mask chooses, below `count`."""
+    return np.clip(np.cumsum(np.broadcast_to(mask, shape).reshape(-1)) - 1, 0, max(count - 1, 0))
+
+
 def _masked_scatter(array: Any, source: Any, mask: Any) -> None:
     mask = np.broadcast_to(mask, array.shape)
-    array[mask] = source.reshape(-1)[: np.count_nonzero(mask)]
+    if is_compiling() and source.size:  # of a size that is known
+        given = source.reshape(-1)[_ranks(mask, array.shape, source.size)].reshape(array.shape)
+        array[...] = np.where(mask, given, array)
+    elif source.size:
+        array[mask] = source.reshape(-1)[: np.count_nonzero(mask)]
 
 
 def _masked_source(g: Any, mask: Any, shape: Any) -> Any:
     """Where a mask holds, as the first elements of a shape; zeros behind these."""
-    result = np.zeros(math.prod(shape), g.dtype)
-    found = g[np.broadcast_to(mask, g.shape)]
-    result[: found.size] = found
+    count = math.prod(shape)
+    result = np.zeros(count, g.dtype)
+    if is_compiling() and count:
+        np.add.at(result, _ranks(mask, g.shape, count), np.where(mask, g, 0).reshape(-1))
+    elif count:
+        found = g[np.broadcast_to(mask, g.shape)]
+        result[: found.size] = found
     return result.reshape(shape)
 
 
@@ -407,10 +421,25 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """As `nonzero`, with as many rows as asked for: missing ones are filled."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
-    found = _nonzero(check_tensor(input, "nonzero_static", "input")._array)
-    result = np.full((size, found.shape[1]), fill_value, np.int64)
-    result[: found.shape[0]] = found[:size]
-    return made(result)
+    x = check_tensor(input, "nonzero_static", "input")
+    return apply(NONZERO_STATIC, x, size=size, fill_value=fill_value)
+
+
+def _nonzero_static(x: Any, size: int, fill_value: int) -> Any:
+    chosen = (x != 0).reshape(-1)
+    rank = np.cumsum(chosen) - 1
+    places = np.full(size + 1, -1, np.int64)
+    places[np.where(chosen & (rank < size), rank, size)] = np.arange(chosen.size)
+    places = places[:size]
+    result = np.full((size, x.ndim), fill_value, np.int64)
+    behind = 1
+    for k in range(x.ndim - 1, -1, -1):
+        result[:, k] = np.where(places < 0, fill_value, places // behind % max(x.shape[k], 1))
+        behind *= max(x.shape[k], 1)
+    return result
+
+
+NONZERO_STATIC = define("nonzero_static", _nonzero_static)
 
 
 __all__ = ["MASKED_SELECT", "TAKE", "index_put", "masked_fill", "masked_select", "nonzero", "take"]

@@ -142,12 +142,12 @@ def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, o
 def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     """Store in a tensor, in place: without a copy of it where nothing is recorded.  `check_write` has been called."""
     for other in others:
-        if isinstance(other, Tensor):
+        if isinstance(other, Tensor) and not is_compiling():
             check_overlap(x._array, other._array)
     array = x._array
     arrays = [o._array if isinstance(o, Tensor) else o for o in others]
     recorded = mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others))
-    if recorded or any(type(a) is BatchedArray for a in (array, *arrays)):
+    if recorded or is_compiling() or any(type(a) is BatchedArray for a in (array, *arrays)):
         return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
     own = [a.copy() if isinstance(a, np.ndarray) and np.may_share_memory(a, array) else a for a in arrays]
     quiet(_STORES[p.name], (array, *own), attrs)

@@ -128,9 +128,15 @@ def _diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return found
 
 
+def store_diagonal(array: Any, values: Any, offset: int, dim1: int, dim2: int) -> None:
+    """Store in a diagonal: by places, as NumPy's views of diagonals are read-only."""
+    numbers = np.arange(values.shape[-1])
+    np.moveaxis(array, (dim1, dim2), (-2, -1))[..., numbers + max(-offset, 0), numbers + max(offset, 0)] = values
+
+
 def _put_diagonal(g: Any, base: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     made = np.zeros(base, g.dtype)
-    _diagonal(made, offset, dim1, dim2)[...] = g
+    store_diagonal(made, g, offset, dim1, dim2)
     return made
 
 
