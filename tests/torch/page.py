@@ -169,12 +169,14 @@ _declared: set[int] = set()
 
 
 def is_of_torch(function: types.FunctionType) -> bool:
-    """Whether a function is one of torch's own, by itself or with its ``out=``."""
+    """Whether a function is one of torch's own: in itself, or what its form with ``out=`` calls."""
     if not _declared:
-        for value in (*(f for functions in common.NAMESPACES.values() for f in functions.values()), *vars(Tensor).values()):
-            _declared.add(id(value))
-            for cell in getattr(value, "__closure__", None) or ():
-                _declared.add(id(cell.cell_contents))
+        waiting = [*(f for functions in common.NAMESPACES.values() for f in functions.values()), *vars(Tensor).values()]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, types.FunctionType) and id(value) not in _declared:
+                _declared.add(id(value))
+                waiting += [cell.cell_contents for cell in value.__closure__ or ()] if value.__module__ != core.__name__ else []
     return id(function) in _declared
 
 

@@ -431,3 +431,15 @@ def test_importing_loads_what_is_needed_only() -> None:
     lazy = "backends jit library hub accelerator testing onnx distributed profiler overrides _dynamo".split()  # noqa: SIM905
     program = f"import sys, dynagraph.torch; print([n for n in {lazy} if 'dynagraph.torch.' + n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_numpys_names_of_arguments() -> None:
+    x = own.arange(6.0).view(2, 3)
+    assert x.sum(axis=1).tolist() == own.sum(x, axis=-1).tolist() == [3.0, 12.0]
+    assert x.mean(axis=0, keepdims=True).shape == x.mean(dim=0, keepdims=True).shape == (1, 3)
+    assert own.stack([x, x], axis=2).shape == (2, 3, 2) and own.sum(x, axis=0, out=own.empty(0)).tolist() == [3.0, 5.0, 7.0]
+    assert x.softmax(axis=1).sum().item() == pytest.approx(2) and x.clone().cumsum_(axis=0)[1, 0].item() == 3.0
+    with pytest.raises(TypeError, match="axis"):
+        x.sum(dim=1, axis=1)
+    with pytest.raises(TypeError, match="multiple values for argument 'dim'"):
+        x.sum(1, axis=1)

@@ -263,7 +263,8 @@ def _filled(name: str, make: Any) -> None:
             args = (kwargs.pop("size"),)
         return compute(*args, **kwargs)
 
-    public.__name__ = public.__qualname__ = name
+    for each in (compute, public):
+        each.__name__ = each.__qualname__ = name
     public.__doc__ = f"``torch.{name}``: a new tensor of a shape, given as sizes or as one sequence."
     function(name, method=False)(public)
 

@@ -300,12 +300,10 @@ std = function("std", out=True)(_moments(STD, "std"))
 
 
 def _two_moments(name: str, moment: Callable[..., Tensor]) -> None:
-    kind = result_type_of(name, name.split("_")[0], "mean")
-
     def compute(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        return kind(moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim))
+        return moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}``: both over `dim`."

@@ -8,7 +8,7 @@ centres = torch.tensor([[0.0, 0.0], [5.0, 5.0], [0.0, 6.0]], dtype=torch.float64
 points = centres.repeat_interleave(50, dim=0) + torch.stack([torch.sin(k * 7.3), torch.cos(k * 3.1)], 1)
 
 means = points[[0, 60, 120]].clone()
-for iteration in range(10):  # noqa: B007
+for iteration in range(10):
     distances = torch.cdist(points, means)
     assigned = distances.argmin(dim=1)
     members = F.one_hot(assigned, num_classes=3).to(points.dtype)
