@@ -398,17 +398,22 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
 
 def _svd_arrays(a: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
     try:
-        u, s, v = np.linalg.svd(a, full_matrices)
+        u, s, v = np.linalg.svd(_without_infinities(a), full_matrices)
     except np.linalg.LinAlgError:
         raise _not_converged(a, "linalg.svd") from None
-    if not np.isfinite(s).all() and not np.isfinite(a).all():
-        raise _not_converged(a, "linalg.svd")
     return in_columns(u), s, in_columns(v)
 
 
+def _without_infinities(a: Any) -> Any:
+    """NaNs in their place: with them LAPACK gives an error, where infinities may keep it for ever."""
+    return np.where(np.isfinite(a), a, a.dtype.type(np.nan))
+
+
 def _not_converged(a: Any, who: str) -> LinAlgError:
-    if not np.isfinite(a).all():
-        return LinAlgError(f"{who}: The algorithm failed to converge because the input matrix contained non-finite values.")
+    bad = ~np.isfinite(a).all((-1, -2))
+    if bad.any():
+        place = f"(Batch element {int(np.flatnonzero(bad)[0])}): " if bad.ndim else ""
+        return LinAlgError(f"{who}: {place}The algorithm failed to converge because the input matrix contained non-finite values.")
     return LinAlgError(
         f"{who}: The algorithm failed to converge because the input matrix is ill-conditioned or has too many "
         "repeated singular values."
@@ -454,12 +459,9 @@ _OLD_SVD = result_type_of("svd", "U", "S", "V")
 
 def _svdvals(a: Any) -> Any:
     try:
-        s = np.linalg.svd(a, compute_uv=False)
+        return np.linalg.svd(_without_infinities(a), compute_uv=False)
     except np.linalg.LinAlgError:
         raise _not_converged(a, "linalg.svd") from None
-    if not np.isfinite(s).all() and not np.isfinite(a).all():
-        raise _not_converged(a, "linalg.svd")
-    return s
 
 
 def _check_driver(driver: str | None) -> None:
@@ -499,13 +501,19 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 def _eigh_arrays(a: Any, UPLO: str) -> tuple[Any, Any]:
+    """NaNs of matrices that are not finite."""
+    finite = np.isfinite(a).all((-1, -2), keepdims=True)
     try:
-        w, v = np.linalg.eigh(a, UPLO)
+        w, v = np.linalg.eigh(np.where(finite, a, a.dtype.type(0)), UPLO)
     except np.linalg.LinAlgError:
-        if not np.isfinite(a).all():
-            return np.full(a.shape[:-1], np.nan, a.real.dtype), in_columns(np.full(a.shape, np.nan, a.dtype))
         raise _no_eigenvalues("linalg.eigh") from None
-    return w, in_columns(v)
+    return np.where(finite[..., 0], w, w.dtype.type(np.nan)), in_columns(np.where(finite, v, v.dtype.type(np.nan)))
+
+
+def _eigvalsh_array(a: Any, UPLO: str) -> Any:
+    finite = np.isfinite(a).all((-1, -2), keepdims=True)
+    w = np.linalg.eigvalsh(np.where(finite, a, a.dtype.type(0)), UPLO)
+    return np.where(finite[..., 0], w, w.dtype.type(np.nan))
 
 
 def _no_eigenvalues(who: str) -> LinAlgError:
@@ -515,30 +523,29 @@ def _no_eigenvalues(who: str) -> LinAlgError:
 
 
 EIGH = define("eigh", _eigh_arrays, by_rule("linalg.eigh", several=True), "op", backward="LinalgEighBackward0", outputs=2)
-EIGVALSH = define(
-    "eigvalsh",
-    lambda a, UPLO: _eigh_arrays(a, UPLO)[0] if not np.isfinite(a).all() else np.linalg.eigvalsh(a, UPLO),
-    by_rule("linalg.eigvalsh"),
-    "x",
-    backward="LinalgEighBackward0",
-)
+EIGVALSH = define("eigvalsh", _eigvalsh_array, by_rule("linalg.eigvalsh"), "x", backward="LinalgEighBackward0")
 
 
 def _eig_arrays(a: Any) -> tuple[Any, Any]:
-    if not np.isfinite(a).all():
-        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
     try:
         w, v = np.linalg.eig(a)
     except np.linalg.LinAlgError:
-        raise _no_eigenvalues("linalg.eig") from None
+        raise _no_eigenvalues_of(a) from None
     kind = np.result_type(a.dtype, np.complex64)
     return w.astype(kind, copy=False), in_columns(v.astype(kind, copy=False))
 
 
 def _eigvals_array(a: Any) -> Any:
-    if not np.isfinite(a).all():
-        raise RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
-    return np.linalg.eigvals(a).astype(np.result_type(a.dtype, np.complex64), copy=False)
+    try:
+        return np.linalg.eigvals(a).astype(np.result_type(a.dtype, np.complex64), copy=False)
+    except np.linalg.LinAlgError:
+        raise _no_eigenvalues_of(a) from None
+
+
+def _no_eigenvalues_of(a: Any) -> RuntimeError:
+    if np.isfinite(a).all():
+        return _no_eigenvalues("linalg.eig")
+    return RuntimeError("torch.linalg.eig: input tensor should not contain infs or NaNs.")
 
 
 EIG = define("eig", _eig_arrays, by_rule("linalg.eig", several=True), "op", backward="LinalgEigBackward0", outputs=2)

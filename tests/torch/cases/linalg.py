@@ -26,6 +26,19 @@ def _hermitian(torch: Any, a: Any) -> Any:
     return a + a.mH
 
 
+def _of_values(name: str, value: float) -> Any:
+    """What a function does with numbers that are not finite."""
+
+    def compute(torch: Any, a: Any) -> Any:
+        try:
+            found = getattr(torch.linalg, name)(a * value)
+        except RuntimeError as error:
+            return type(error).__name__, str(error)
+        return found if name in ("inv", "det") else None
+
+    return compute
+
+
 def _symmetric(a: Any) -> Any:
     return a + a.mT
 
@@ -223,6 +236,10 @@ CASES = [
     program("eigh upper", lambda torch, a: torch.linalg.eigh(a, "U")[0], T(*M), **ALL),
     case("linalg.eigvalsh", T(*B), "U", _second=False, **ALL),
     error("linalg.eigh", T(*M), "X", _text=True),
+    *(program(f"eigenvalues of {value}", lambda torch, a, value=value: torch.linalg.eigh(a * value)[0], T(2, n, n, kind="ones"), **REAL)
+      for value in (math.nan, math.inf) for n in (2,)),
+    *(program(f"{name} of {value}", _of_values(name, value), T(2, 3, 3, kind="ones"), _dtypes="", _grad=False)
+      for name in ("eig", "svd", "svdvals", "inv", "det", "cholesky_ex", "qr") for value in (math.nan,)),
     program("eigvals", lambda torch, a: _sorted(torch.linalg.eigvals(_apart(torch, a))), T(*M), **ALL),
     program("eig values", lambda torch, a: _sorted(torch.linalg.eig(_apart(torch, a))[0]), T(*M), **ALL),
     program("eig vectors", lambda torch, a: abs(torch.linalg.eig(_apart(torch, a))[1]).sum(-1), T(*B), **ALL),
