@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.parameter import Parameter
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.common import function
 
 
@@ -131,6 +132,9 @@ def _numbers(array: np.ndarray, indent: int) -> str:
 
 
 def text_of(self: Tensor) -> str:
+    if isinstance(self._array, BatchedArray):  # within `vmap`
+        inner = text_of(wrap(self._array.physical)).replace("\n", "\n    ")
+        return f"BatchedTensor(lvl={self._array.level}, bdim=0, value=\n    {inner}\n)"
     prefix = "tensor(" if type(self) in (Tensor, Parameter) else f"{type(self).__name__}("
     indent = len(prefix)
     array = self._array if isinstance(self._array, np.ndarray) else self._array.get()
