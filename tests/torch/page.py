@@ -110,42 +110,42 @@ def kind_of(owner: Any, name: str) -> str:
     if owner is None or value is MISSING or getattr(value, "is_refusal", False):
         return "not yet"
     function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
-    return "decomposes" if isinstance(function, types.FunctionType) and decomposes(function) else "has"
+    return "decomposes" if isinstance(function, types.FunctionType) and decomposes(function, name) else "has"
 
 
-def decomposes(function: types.FunctionType) -> bool:
+def decomposes(function: types.FunctionType, name: str) -> bool:
     """Whether a function calls other functions of torch, and applies no primitive itself."""
-    found = set(uses(function, set()))
+    found = set(uses(function, name, set()))
     return "function" in found and "primitive" not in found
 
 
-def uses(function: types.FunctionType, seen: set[int]) -> Iterator[str]:
-    """What a function is made of, with the helpers of its module: primitives, and functions of torch."""
+def uses(function: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
+    """What the function of a name is made of, with its helpers and its dense form: primitives, and functions of torch."""
     if id(function) in seen:
         return
     seen.add(id(function))
     if function.__closure__ is not None:  # a form of another function, such as the one with `out=`
         for cell in function.__closure__:
             if isinstance(cell.cell_contents, types.FunctionType):
-                yield from uses(cell.cell_contents, seen)
+                yield from uses(cell.cell_contents, own, seen)
     of_module = False  # the attribute is one of a module
     for opname, name in _names(function.__code__):
         value = function.__globals__.get(name) if opname == "LOAD_GLOBAL" else None
         if opname == "LOAD_GLOBAL":
             if isinstance(value, types.FunctionType):
-                yield from _uses_of(value, seen)
+                yield from _uses_of(value, own, seen)
         elif not of_module and isinstance(vars(Tensor).get(name), types.FunctionType) and name not in _OF_CONTAINERS:
             yield "function"
         of_module = isinstance(value, types.ModuleType)
 
 
-def _uses_of(called: types.FunctionType, seen: set[int]) -> Iterator[str]:
+def _uses_of(called: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
     if called in COMPUTES:
         yield "primitive"
-    elif is_of_torch(called):
+    elif is_of_torch(called) and called.__name__ not in (own, own.rstrip("_")):
         yield "function"
     elif called.__module__.startswith("dynagraph.torch.") and not called.__module__.startswith(_CHECKS):
-        yield from uses(called, seen)
+        yield from uses(called, own, seen)
 
 
 _CHECKS = (common.__name__, "dynagraph.torch.core.")  # of arguments, and casts of them
