@@ -9,7 +9,10 @@ from dynagraph.torch.autograd import anomaly_mode as anomaly_mode
 from dynagraph.torch.autograd import forward_ad as forward_ad
 from dynagraph.torch.autograd import function as function
 from dynagraph.torch.autograd import functional as functional
+from dynagraph.torch.autograd import grad_mode as grad_mode
 from dynagraph.torch.autograd import graph as graph
+from dynagraph.torch.autograd import profiler as profiler
+from dynagraph.torch.autograd import variable as variable
 from dynagraph.torch.autograd.anomaly_mode import detect_anomaly as detect_anomaly
 from dynagraph.torch.autograd.anomaly_mode import set_detect_anomaly as set_detect_anomaly
 from dynagraph.torch.autograd.function import Function as Function
@@ -17,8 +20,8 @@ from dynagraph.torch.autograd.function import NestedIOFunction as NestedIOFuncti
 from dynagraph.torch.autograd.gradcheck import gradcheck as gradcheck
 from dynagraph.torch.autograd.gradcheck import gradgradcheck as gradgradcheck
 from dynagraph.torch.autograd.graph import GradientEdge, stand_in
+from dynagraph.torch.autograd.variable import Variable as Variable
 from dynagraph.torch.core import engine as _engine
-from dynagraph.torch.core import grad_mode as grad_mode
 from dynagraph.torch.core.grad_mode import enable_grad as enable_grad
 from dynagraph.torch.core.grad_mode import inference_mode as inference_mode
 from dynagraph.torch.core.grad_mode import no_grad as no_grad
@@ -103,19 +106,6 @@ def _batched_grad(
 def is_tensor_like(value: Any) -> bool:
     """Whether a value is a tensor."""
     return isinstance(value, Tensor)
-
-
-class _VariableMeta(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Tensor)
-
-
-class Variable(metaclass=_VariableMeta):
-    """Kept for old programs: ``Variable(tensor)`` is the tensor."""
-
-    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: Any = None) -> Any:
-        made = Tensor() if data is None else data.detach() if data.grad_fn is None else data
-        return made.requires_grad_(requires_grad) if requires_grad or made.grad_fn is None else made
 
 
 class set_multithreading_enabled:

@@ -27,7 +27,7 @@ _ITEM = (
 )
 _BRANCH = (
     "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that yet, "
-    "please shout over at https://github.com/pytorch/functorch/issues/257 ."
+    "please file an issue at https://github.com/pytorch/pytorch/issues ."
 )
 WRITE = (
     "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in extra_args that has more "
