@@ -178,12 +178,13 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "counts", "create", "found", "keep", "needed", "number", "wanted")
+    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "wanted")
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
         self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
         self.found: dict[tuple[Any, int], Any] = {}
+        self.callbacks: list[Callable[[], None]] = []
         self.counts: dict[Any, int] = {}  # how many gradients are still to come
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
@@ -508,6 +509,8 @@ def run_backward(
             _running.runs = (*_running.runs, run)
             try:
                 _quietly(run.run, roots)
+                for callback in run.callbacks:  # which may queue more
+                    callback()
             finally:
                 _running.runs = _running.runs[:-1]
     finally:
@@ -534,6 +537,13 @@ _running = _Running()
 def run_number() -> int:
     """A number of the backward that this thread is in; 0 where there is none."""
     return _running.runs[-1].number if _running.runs else 0
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call a function when the backward that this thread is in has ended."""
+    if not _running.runs:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    _running.runs[-1].callbacks.append(callback)
 
 
 def accumulates_all() -> bool:
@@ -629,4 +639,4 @@ def _tensor_backward(
 
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
-__all__ = ["Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "run_backward", "run_number", "will_run"]
+__all__ = ["Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "queue_callback", "run_backward", "run_number", "will_run"]
