@@ -459,7 +459,8 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
             if grad._array.shape != array.shape:
                 raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of {output.shape}."
+                    f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of "
+                    f"{output.shape}."
                 )
             if grad._array.dtype.kind == "c" and array.dtype.kind != "c":
                 raise RuntimeError(
@@ -612,8 +613,8 @@ def grad(
         found = run_backward(outs, grad_outputs, keep, create_graph, ins, False)
     if not (allow_unused or materialize_grads) and any(g is None for g in found):
         raise RuntimeError(
-            f"The differentiated Tensor at index {found.index(None)} appears to not have been used in the graph. Set allow_unused=True "
-            "if this is the desired behavior."
+            f"The differentiated Tensor at index {found.index(None)} appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
         )
     if materialize_grads:
         found = [wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(found, ins)]
@@ -639,4 +640,7 @@ def _tensor_backward(
 
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
-__all__ = ["Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "queue_callback", "run_backward", "run_number", "will_run"]
+__all__ = [
+    "Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "queue_callback", "run_backward",
+    "run_number", "will_run",
+]  # fmt: skip
