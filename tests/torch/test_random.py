@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 import importlib.util
 import pickle
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.torch.core import mersenne, philox
 from dynagraph.torch.core.generator import Generator, bernoulli_mask
@@ -161,6 +163,41 @@ def test_what_is_drawn_has_no_gradient_but_zero() -> None:
     assert y.grad_fn.name() == "NormalBackward0"
     (q,) = torch.autograd.grad(y.sum(), p)
     assert q.tolist() == [0, 0, 0]
+
+
+COMPILED: dict[str, Callable[..., Any]] = {
+    "rand": lambda x: x + torch.rand(3),
+    "rand of float64": lambda x: x + torch.rand(3, dtype=torch.float64),
+    "randn": lambda x: x.sum() + torch.randn(5),
+    "randint": lambda x: x.sum().long() + torch.randint(-2, 10, (4,)),
+    "randperm": lambda x: x.sum().long() + torch.randperm(5),
+    "bernoulli": lambda x: x + torch.bernoulli(torch.full((3,), 0.5)),
+    "normal_": lambda x: x + torch.empty(3).normal_(1, 2),
+    "uniform_": lambda x: x + torch.empty(3).uniform_(-1, 1),
+    "rand_like": lambda x: x * torch.rand_like(x),
+    "twice": lambda x: x * torch.rand(3) - torch.rand(3),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.5, True),
+}
+
+
+@pytest.mark.parametrize("name", COMPILED)
+def test_compiled_functions_draw_the_same_numbers(name: str) -> None:
+    compiled = dg.compile(COMPILED[name], mode="max")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.CompileBudgetWarning)
+        found = []
+        for function in (COMPILED[name], compiled):
+            torch.manual_seed(2**63 + 1)
+            found.append([numbers(function(torch.ones(3))) for _ in range(4)])
+            found.append([torch.get_rng_state().tolist()])
+    assert np.allclose(found[0], found[2], rtol=1e-5, atol=1e-6) and not np.allclose(found[0][0], found[0][1]) and found[1] == found[3]
+    assert not compiled.stats.breaks and compiled.stats.hits
+
+
+def test_followed_words_are_the_words() -> None:
+    for seed, offset in ((0, 0), (7, 2**32 - 2), (2**64 - 1, 2**64 - 2)):
+        as_arrays = np.array([seed], np.uint64), np.array([offset], np.uint64)
+        assert np.array_equal(philox.followed(*as_arrays, 33), philox.words(seed, offset, 33))
 
 
 # -- PyTorch's stream -------------------------------------------------------------------------------------------------

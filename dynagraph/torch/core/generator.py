@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import devices, philox
 from dynagraph.torch.core.batching_random import drawn
 from dynagraph.torch.core.mersenne import STATE_BYTES, Mersenne
@@ -83,9 +84,25 @@ class Generator:
 
     def __init__(self, device: Any = "cpu"):
         self.device = devices.device(device)
-        self._seed, self._offset = DEFAULT_SEED, 0
+        self._position = np.array((DEFAULT_SEED, 0), np.uint64)  # seed and offset: an array, which programs read and write
         self._mersenne: Mersenne | None = None
         self._lock = threading.Lock()
+
+    @property
+    def _seed(self) -> int:
+        return int(self._position[0])
+
+    @_seed.setter
+    def _seed(self, seed: int) -> None:
+        self._position[0] = seed
+
+    @property
+    def _offset(self) -> int:
+        return int(self._position[1])
+
+    @_offset.setter
+    def _offset(self, offset: int) -> None:
+        self._position[1] = offset & 0xFFFFFFFFFFFFFFFF
 
     # -- seeds and states -----------------------------------------------------------------------------------------------
     def manual_seed(self, seed: Any) -> Generator:
@@ -177,14 +194,19 @@ class Generator:
             self._mersenne = Mersenne(self._seed)
         return self._mersenne
 
-    def take(self, words: int) -> tuple[int, int]:
+    def take(self, words: int) -> tuple[Any, Any]:
         """Take so many words of the Philox stream: its seed and offset.  Under `torch_compatible` a new stream for each call."""
         if _stream.compatible:
             return int(self._torch().long_words(1)[0]), 0
+        blocks = -(-words // philox.WORDS)
+        if is_compiling() and self.device.type == "cpu":  # a program computes the words itself, from the state as it finds it
+            seed, before = self._position[:1].copy(), self._position[1:].copy()
+            self._position[1:] += np.uint64(blocks)
+            return seed, before
         with self._lock:
-            offset = self._offset
-            self._offset = (offset + -(-words // philox.WORDS)) & 0xFFFFFFFFFFFFFFFF
-            return self._seed, offset
+            number, offset = self._position.tolist()
+            self._offset = offset + blocks
+            return number, offset
 
     def _library(self) -> Any:
         return devices.library_of(self.device)
@@ -194,6 +216,8 @@ class Generator:
 
     def _philox(self, draw: Callable[..., Any], words: int, *args: Any) -> Any:
         """Numbers of the counter-based stream, on the generator's device."""
+        if self.device.type == "cpu":
+            return draw(*self.take(words), *args)
         with devices.scope(self.device):
             return draw(*self.take(words), *args, self._library())
 

@@ -56,8 +56,28 @@ def rounds(a: Any, b: Any, c: Any, d: Any, seed: int) -> tuple[Any, Any, Any, An
     return a, b, c, d
 
 
-def words(seed: int, offset: int, count: int, library: Any = np) -> Any:
+def followed(seed: Any, offset: Any, count: int) -> Any:
+    """As `words`, as uint64, of a seed and an offset that are arrays of one element: by functions of whole arrays only.
+
+    What captured code computes: the program has the two as inputs, and a loop over blocks in place of the arrays.
+    """
+    low = np.uint64(0xFFFFFFFF)
+    blocks = -(-count // WORDS)
+    counter = np.arange(blocks, dtype=np.uint64) + offset
+    a, b, c, d = counter & low, counter >> _HALF, np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
+    key, other = seed & low, seed >> _HALF
+    for _ in range(10):
+        first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
+        a, b = (second >> _HALF) ^ b ^ key, second & low
+        c, d = (first >> _HALF) ^ d ^ other, first & low
+        key, other = (key + np.uint64(_WEYL[0])) & low, (other + np.uint64(_WEYL[1])) & low
+    return np.stack((a, b, c, d), axis=1).reshape(-1)[:count]
+
+
+def words(seed: Any, offset: Any, count: int, library: Any = np) -> Any:
     """`count` random 32-bit words, from the block `offset` on."""
+    if not isinstance(seed, int):
+        return followed(seed, offset, count)
     blocks = -(-count // WORDS)
     found = library.empty((blocks, WORDS), np.uint32)
     chunk = _CHUNK if library is np else max(blocks, 1)
@@ -79,25 +99,30 @@ def normal_words(count: int, dtype: np.dtype) -> int:
     return (count + count % 2) * (2 if dtype.itemsize == 8 else 1)
 
 
-def uniform(seed: int, offset: int, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
+def uniform(seed: Any, offset: Any, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
     """Numbers in [0, 1): multiples of 2**-53 (float64), 2**-24 (float32), 2**-11 (float16) and 2**-8 (bfloat16)."""
     count = math.prod(shape)
     found = words(seed, offset, uniform_words(count, dtype), library)
     if dtype.itemsize == 8:
         return _double(found).reshape(shape)
     bits = _BITS[dtype.name]
-    made = (found >> np.uint32(32 - bits)).astype(np.float32)
-    made *= np.float32(2.0**-bits)
+    made = (found >> found.dtype.type(32 - bits)).astype(np.float32) * np.float32(2.0**-bits)
     return made.astype(dtype, copy=False).reshape(shape)
 
 
+def _long(found: Any) -> Any:
+    """Pairs of words as uint64: the second is the upper half."""
+    if found.dtype.itemsize == 4:
+        return found.view(np.uint64)
+    pairs = found.reshape(-1, 2)
+    return (pairs[:, 1] << _HALF) | pairs[:, 0]
+
+
 def _double(found: Any) -> Any:
-    made = (found.view(np.uint64) >> np.uint64(11)).astype(np.float64)  # the second word of a pair is the upper half
-    made *= 2.0**-53
-    return made
+    return (_long(found) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def normal(seed: int, offset: int, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
+def normal(seed: Any, offset: Any, shape: tuple[int, ...], dtype: np.dtype, library: Any = np) -> Any:
     """Standard normal numbers, by Box and Muller: two of two uniform numbers.  Halves are rounded from float32."""
     count = math.prod(shape)
     found = words(seed, offset, normal_words(count, dtype), library)
@@ -105,17 +130,10 @@ def normal(seed: int, offset: int, shape: tuple[int, ...], dtype: np.dtype, libr
         part = _double(found)
         size, angle = 1.0 - part[0::2], part[1::2] * (2 * math.pi)
     else:
-        size = found[0::2].astype(np.float32)
-        size *= np.float32(2.0**-32)
-        size += np.float32(2.0**-33)  # in (0, 1]
-        angle = found[1::2].astype(np.float32)
-        angle *= np.float32(2 * math.pi * 2.0**-32)
-    np.log(size, out=size)
-    size *= size.dtype.type(-2)
-    np.sqrt(np.abs(size, out=size), out=size)
-    made = library.empty(2 * size.size, size.dtype)
-    np.multiply(size, np.cos(angle), out=made[0::2])
-    np.multiply(size, np.sin(angle), out=made[1::2])
+        size = found[0::2].astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)  # in (0, 1]
+        angle = found[1::2].astype(np.float32) * np.float32(2 * math.pi * 2.0**-32)
+    radius = np.sqrt(np.abs(np.log(size) * size.dtype.type(-2)))
+    made = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=1).reshape(-1)
     return made[:count].astype(dtype, copy=False).reshape(shape)
 
 
@@ -124,16 +142,16 @@ def integer_words(count: int, limit: int) -> int:
     return count if limit < 1 << 28 else 2 * count
 
 
-def integers(seed: int, offset: int, shape: tuple[int, ...], limit: int, library: Any = np) -> Any:
+def integers(seed: Any, offset: Any, shape: tuple[int, ...], limit: int, library: Any = np) -> Any:
     """Integers from 0 to ``limit - 1`` as uint64; limits are at most 2**64."""
     found = words(seed, offset, integer_words(math.prod(shape), limit), library)
     if limit < 1 << 28:  # the upper half of the product is as even as a remainder would be
         return ((found.astype(np.uint64) * np.uint64(limit)) >> _HALF).reshape(shape)
-    wide = found.view(np.uint64)
+    wide = _long(found)
     return (wide if limit >= 1 << 64 else wide % np.uint64(limit)).reshape(shape)
 
 
-def mask(seed: int, offset: int, shape: tuple[int, ...], p: Any, library: Any = np) -> Any:
+def mask(seed: Any, offset: Any, shape: tuple[int, ...], p: Any, library: Any = np) -> Any:
     """True with probability `p`, a number or an array that broadcasts to the shape; one word each."""
     drawn = words(seed, offset, math.prod(shape), library).reshape(shape)
     if isinstance(p, (int, float)):
@@ -142,30 +160,30 @@ def mask(seed: int, offset: int, shape: tuple[int, ...], p: Any, library: Any = 
     return drawn < np.rint(p.astype(np.float64) * 2.0**32)
 
 
-def permutation(seed: int, offset: int, n: int, library: Any = np) -> Any:
+def permutation(seed: Any, offset: Any, n: int, library: Any = np) -> Any:
     """The numbers from 0 to ``n - 1`` in random order: the order of `n` random 64-bit keys."""
-    keys = words(seed, offset, 2 * n, library).view(np.uint64)
+    keys = _long(words(seed, offset, 2 * n, library))
     return np.argsort(keys, kind="stable").astype(np.int64, copy=False)
 
 
-def pairs(seed: int, offset: int, places: Any, attempt: int) -> tuple[Any, Any]:
+def pairs(seed: Any, offset: Any, places: Any, attempt: int) -> tuple[Any, Any]:
     """Two uniform doubles in [0, 1) for each place (uint64): those of its own block in an attempt at rejection."""
-    a, b, c, d = block(seed, places + np.uint64(offset), attempt)
+    a, b, c, d = block(int(seed), places + np.uint64(int(offset)), attempt)
     upper, rest = 2.0**-32, 2.0**-53
     return a * upper + (b >> np.uint32(11)) * rest, c * upper + (d >> np.uint32(11)) * rest
 
 
-def poisson(seed: int, offset: int, rate: Any) -> Any:
+def poisson(seed: Any, offset: Any, rate: Any) -> Any:
     """Poisson numbers of an array of rates, as float64; one block of the counter for each."""
     return samplers.poisson(rate, lambda places, attempt: pairs(seed, offset, places, attempt))
 
 
-def binomial(seed: int, offset: int, count: Any, p: Any) -> Any:
+def binomial(seed: Any, offset: Any, count: Any, p: Any) -> Any:
     """Binomial numbers of arrays of one shape, as float64; one block of the counter for each."""
     return samplers.binomial(count, p, lambda places, attempt: pairs(seed, offset, places, attempt))
 
 
 __all__ = [
-    "WORDS", "binomial", "block", "integer_words", "integers", "mask", "normal", "normal_words", "permutation", "poisson", "rounds",
-    "uniform", "uniform_words", "words",
+    "WORDS", "binomial", "block", "followed", "integer_words", "integers", "mask", "normal", "normal_words", "permutation",
+    "poisson", "rounds", "uniform", "uniform_words", "words",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,8 @@ _C_NAMES = {
     "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "int64_t",
     "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
 }  # fmt: skip
+_LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38, "float64": sys.float_info.max}
+_TINY = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": sys.float_info.min}
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
@@ -85,14 +88,14 @@ def _limits(dtype: np.dtype) -> tuple[int, int]:
         return int(info.min), int(info.max)
     if dtype.kind == "c":
         raise NotImplementedError(f"\"random_from_to\" not implemented for '{dtypes.scalar_name(dtypes.of_numpy(dtype))}'")
-    most = int(dtypes.finfo(dtypes.of_numpy(dtype)).max)
+    most = int(_LARGEST[dtype.name])
     return max(-most, -(1 << 63)), min(most, (1 << 63) - 1)
 
 
 def _integers(generator: Generator, shape: tuple[int, ...], dtype: np.dtype, low: int, high: int) -> Any:
     _check_range(low, high, dtype)
     drawn = generator.integers(shape, high - low)
-    return (drawn + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).view(np.int64).astype(dtype)  # the sum wraps as it should
+    return (drawn + np.uint64(low & 0xFFFFFFFFFFFFFFFF)).astype(np.int64).astype(dtype)  # sum and cast wrap as they should
 
 
 def _any_integer(generator: Generator, shape: tuple[int, ...], dtype: np.dtype) -> Any:
@@ -303,7 +306,7 @@ def _check_uniform(dtype: np.dtype, low: float, high: float) -> None:
         _floating_only(dtype, "check_uniform_bounds")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
-    largest = dtypes.finfo(dtypes.of_numpy(dtype)).max
+    largest = _LARGEST[f"float{4 * dtype.itemsize}" if dtype.kind == "c" else dtype.name]
     for which, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
             raise RuntimeError(f"{which} is out of bounds for {_C_NAMES[dtype.name]}")
@@ -367,7 +370,7 @@ def _cauchy(g: Generator, shape: Any, dtype: np.dtype, _: bool, median: float, s
 def exponential(g: Generator, shape: tuple[int, ...], dtype: np.dtype, rate: float = 1.0) -> Any:
     """Exponential numbers, which are above zero."""
     found = (np.log1p(-g.uniform(shape, _DOUBLE)) * (-1.0 / rate)).astype(dtype)
-    return np.maximum(found, np.asarray(dtypes.finfo(dtypes.of_numpy(dtype)).tiny).astype(dtype))
+    return np.maximum(found, dtype.type(_TINY[dtype.name]))
 
 
 def _geometric(g: Generator, shape: Any, dtype: np.dtype, _: bool, p: float) -> Any:
