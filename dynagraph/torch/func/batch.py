@@ -261,6 +261,15 @@ def _batched_function(cls: Any, args: tuple[Any, ...]) -> Any:
 functions_of_users.batching = _batched_function
 
 
+def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
+    """What a tensor within `vmap` holds for all examples; other tensors as they are."""
+    while isinstance(tensor._array, BatchedArray):
+        tensor = wrap(tensor._array.physical)
+        if not recurse:
+            break
+    return tensor
+
+
 def spread_over_running(x: Tensor) -> Tensor:
     """The tensor, batched at each level that is running: gradients by it are then those of each example."""
     levels = running_levels()
@@ -268,6 +277,6 @@ def spread_over_running(x: Tensor) -> Tensor:
 
 
 __all__ = [
-    "RANDOMNESS", "VmapInfo", "entered", "flat_in_dims", "into", "out_of", "run_batched", "running_levels",
+    "RANDOMNESS", "VmapInfo", "debug_unwrap", "entered", "flat_in_dims", "into", "out_of", "run_batched", "running_levels",
     "spread_over_running", "vmap",
 ]  # fmt: skip

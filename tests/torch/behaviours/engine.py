@@ -358,6 +358,18 @@ def backward_within_backward(torch: Any) -> Any:
 
 
 @behaviour
+def functions_called_when_backward_has_ended(torch: Any) -> Any:
+    log: list[str] = []
+    queue = torch.autograd.Variable._execution_engine.queue_callback
+    x = fresh(torch)
+    x.register_hook(lambda g: log.append("hook") or queue(lambda: log.append("ended")))
+    y = x * 1
+    y.register_hook(lambda g: queue(lambda: log.append("first")))
+    y.sum().backward()
+    return log, raised(lambda: queue(print))
+
+
+@behaviour
 def dual_tensors(torch: Any) -> Any:
     forward = module_of(torch, "autograd.forward_ad")
     x, t = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 0.5])
