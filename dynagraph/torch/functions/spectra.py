@@ -12,14 +12,16 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.nodes import is_half
-from dynagraph.torch.core.primitives import PRIMITIVES
+from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.fft import fft, ifft, irfft, rfft
+from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.padding import pad
 from dynagraph.torch.functions.pointwise import div, mul
 from dynagraph.torch.functions.shapes import expand, narrow, squeeze, transpose, unsqueeze, view_as_real
+from dynagraph.torch.functions.special_arrays import i0
 
 # -- windows ----------------------------------------------------------------------------------------------------------
 
@@ -57,13 +59,53 @@ def _cosine(n: Any, last: int, k: int = 1) -> Any:
     return np.cos(n * (2 * math.pi * k / last))
 
 
+def _kaiser(n: Any, last: int, beta: float) -> Any:
+    return i0(beta * np.sqrt(1 - (2 * n / last - 1) ** 2)) / i0(np.full((), beta))
+
+
 _window("hann_window", lambda n, last: 0.5 - 0.5 * _cosine(n, last))
 _window("hamming_window", lambda n, last, alpha, beta: alpha - beta * _cosine(n, last), 0.54, 0.46)
 _window("blackman_window", lambda n, last: 0.42 - 0.5 * _cosine(n, last) + 0.08 * _cosine(n, last, 2))
 _window("bartlett_window", lambda n, last: 1 - np.abs(2 * n / last - 1))
-_window("kaiser_window", lambda n, last, beta: np.i0(beta * np.sqrt(1 - (2 * n / last - 1) ** 2)) / np.i0(beta), 12.0)
+_window("kaiser_window", _kaiser, 12.0)
 
 # -- short-time transforms --------------------------------------------------------------------------------------------
+
+
+def _frames(x: Any, size: int, step: int) -> Any:
+    """Pieces of the last dimension, each `step` after the one before."""
+    library = beside(x)
+    starts = library.arange((x.shape[-1] - size) // step + 1) * step
+    return x[..., starts[:, None] + library.arange(size)]
+
+
+def _overlapped(frames: Any, length: int, step: int) -> Any:
+    """The sum of pieces, each where it was taken from."""
+    count, size = frames.shape[-2:]
+    total = beside(frames).zeros((*frames.shape[:-2], length), frames.dtype)
+    if count < size:
+        for k in range(count):
+            total[..., k * step : k * step + size] += frames[..., k, :]
+    else:  # at one place of each piece these do not overlap
+        for k in range(size):
+            total[..., k : k + step * (count - 1) + 1 : step] += frames[..., k]
+    return total
+
+
+FRAMES = define(
+    "frames",
+    _frames,
+    (lambda d, g: g.call("overlapped_frames", length=d.x.shape[-1], step=d.attrs["step"]),),
+    ("",),
+    backward="AsStridedBackward0",
+)
+OVERLAPPED = define(
+    "overlapped_frames",
+    _overlapped,
+    (lambda d, g: g.call("frames", size=d.x.shape[-1], step=d.attrs["step"]),),
+    ("",),
+    backward="UnfoldBackwardBackward0",
+)
 
 
 def _told(x: Tensor) -> str:
@@ -145,7 +187,7 @@ def stft(
     if not 0 < n_fft <= x._array.shape[-1]:
         raise RuntimeError(f"stft({_told(x)}, n_fft={n_fft}): expected 0 < n_fft <= {x._array.shape[-1]}, but got n_fft={n_fft}")
     whole = _whole_window(window, win, n_fft, x) if not align_to_window else window
-    frames = x.unfold(-1, size, hop)  # type: ignore[attr-defined]
+    frames = apply(FRAMES, x, size=size, step=hop)
     if whole is not None:
         frames = mul(frames, whole)
     if align_to_window and size < n_fft:
@@ -208,8 +250,9 @@ def istft(
     else:  # of all frequencies, too, one half is read
         frames = irfft(narrow(frames, -1, 0, n_fft // 2 + 1), n_fft, norm=norm)
     total = n_fft + hop * (count - 1)
-    signal = _overlapped(mul(frames, whole), total, hop)
-    weights = _overlapped(expand(mul(whole, whole.conj()).abs(), (1, count, n_fft)), total, hop)  # type: ignore[attr-defined]
+    signal = apply(OVERLAPPED, mul(frames, whole), length=total, step=hop)
+    squares = expand(mul(whole, whole.conj()).abs(), (1, count, n_fft))  # type: ignore[attr-defined]
+    weights = apply(OVERLAPPED, squares, length=total, step=hop)
     start = n_fft // 2 if center else 0
     end = start + length if length is not None else total - n_fft // 2 if center else total
     kept = min(end, total) - start
@@ -229,13 +272,6 @@ def istft(
         )
         signal = pad(signal, (0, end - total))
     return signal
-
-
-def _overlapped(frames: Tensor, total: int, hop: int) -> Tensor:
-    """The sum of windows, each where it was taken from."""
-    return apply(
-        PRIMITIVES["unfold_backward"], frames, base=(frames._array.shape[0], total), dim=1, size=frames._array.shape[-1], step=hop
-    )
 
 
 __all__ = ["istft", "stft"]
