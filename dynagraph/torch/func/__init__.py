@@ -19,6 +19,6 @@ from dynagraph.torch.missing import getattr_of
 
 __getattr__ = getattr_of(__name__)
 __all__ = [
-    "debug_unwrap", "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "stack_module_state", "vjp",
-    "vmap",
+    "debug_unwrap", "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp",
+    "linearize", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
