@@ -16,13 +16,13 @@ from __future__ import annotations
 import math
 
 from dynagraph.torch import autograd as autograd
-from dynagraph.torch import func as func
 from dynagraph.torch import fft as fft
+from dynagraph.torch import func as func
 from dynagraph.torch import linalg as linalg
 from dynagraph.torch import nn as nn
-from dynagraph.torch import special as special
 from dynagraph.torch import random as random
 from dynagraph.torch import sparse as sparse
+from dynagraph.torch import special as special
 from dynagraph.torch import storage as storage
 from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes
@@ -97,9 +97,10 @@ from dynagraph.torch.functions import (
     sorting,
     statistics,
 )
-from dynagraph.torch.functions import interchange as _interchange
-from dynagraph.torch.functions import legacy as _legacy
-from dynagraph.torch.functions import random as _random
+from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
@@ -118,6 +119,8 @@ from dynagraph.torch.storage import UntypedStorage as UntypedStorage
 from dynagraph.torch.version import __version__ as __version__
 
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
+has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
+legacy_contiguous_format = contiguous_format
 for _dtype in _dtypes.ALL:
     globals()[_dtype.name] = _dtype
     if _dtype.other_name:

@@ -428,7 +428,7 @@ def test_what_else_is_touched() -> None:
 
 
 def test_importing_loads_what_is_needed_only() -> None:
-    lazy = "backends jit library hub accelerator testing onnx distributed profiler overrides _dynamo".split()  # noqa: SIM905
+    lazy = "backends jit library hub accelerator testing onnx distributed overrides _dynamo".split()  # noqa: SIM905
     program = f"import sys, dynagraph.torch; print([n for n in {lazy} if 'dynagraph.torch.' + n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
 
@@ -443,3 +443,24 @@ def test_numpys_names_of_arguments() -> None:
         x.sum(dim=1, axis=1)
     with pytest.raises(TypeError, match="multiple values for argument 'dim'"):
         x.sum(1, axis=1)
+
+
+def test_what_code_for_symbolic_sizes_asks() -> None:
+    assert (own.sym_int(-3.7), own.sym_max(3, 2.5), own.sym_min(1, 2), own.sym_not(0), own.sym_sum([1, 2])) == (-3, 3.0, 1, True, 3)
+    assert not isinstance(3, own.SymInt) and own.sym_ite(True, 1, 2) == 1 and own.sym_sqrt(4) == 2.0 and own.sym_float(3) == 3.0
+    x = own.ones(2)
+    assert own.cond(x.sum() > 1, lambda a: a + 1, lambda a: a - 1, (x,)).tolist() == [2.0, 2.0]
+    assert own.while_loop(lambda n, a: n < 3, lambda n, a: (n + 1, a * 2), (0, x))[1].tolist() == [8.0, 8.0]
+    with pytest.raises(RuntimeError, match="Expected pred to be bool or single-element tensor"):
+        own.cond(x, lambda: 1, lambda: 2)
+
+
+def test_what_code_asks_of_tensors_and_the_process() -> None:
+    x = own.ones(2)
+    assert not any((own.is_conj(x), own.is_neg(x), own.is_inference(x), own.is_distributed(x), own.is_vulkan_available()))
+    assert own.get_device(x) == -1 and own.get_device_module("cpu") is own.cpu and not own.is_autocast_enabled("cpu")
+    assert own.get_autocast_dtype("cuda") is own.float16 and own.has_lapack and not own.has_mkl
+    own.set_anomaly_enabled(True, False)
+    assert own.is_anomaly_enabled() and not own.is_anomaly_check_nan_enabled()
+    own.set_anomaly_enabled(False)
+    assert own.zero_(x).tolist() == [0.0, 0.0] and own.fill_(x, 3).tolist() == [3.0, 3.0] and len(own.unsafe_chunk(x, 2)) == 2
