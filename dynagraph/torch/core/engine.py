@@ -462,7 +462,7 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                     f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of "
                     f"{output.shape}."
                 )
-            if grad._array.dtype.kind == "c" and array.dtype.kind != "c":
+            if (grad._array.dtype.kind == "c") != (array.dtype.kind == "c"):
                 raise RuntimeError(
                     f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                     f"grad_output[{k}] has a dtype of {grad.dtype} and output[{k}] has a dtype of {output.dtype}."
@@ -493,7 +493,7 @@ def run_backward(
             wanted = {}
             for k, tensor in enumerate(inputs):
                 if not isinstance(tensor, Tensor):
-                    raise TypeError(f"all inputs have to be Tensors, but got {type(tensor).__name__}")
+                    raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")
                 edge = edge_of(tensor)
                 if edge is None:
                     if tensor.requires_grad:  # a view made without recording
