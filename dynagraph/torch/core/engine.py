@@ -364,6 +364,8 @@ class _Run:
 
     def leaf(self, variable: Tensor, grad: Any) -> None:
         """Add to a leaf's `grad`: at first a tensor of its own, then in place; anew where gradients are recorded."""
+        if not variable._requires_grad:  # it has been detached since
+            return
         before = variable._grad
         if self.create:
             variable._grad = grad if before is None else apply(primitive("add"), before, grad)

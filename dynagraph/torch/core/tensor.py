@@ -663,7 +663,15 @@ def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
         check_cast(result.dtype, x.dtype)
         if result._requires_grad:
             result = apply(CAST, result, dtype=array.dtype)
-    quiet(np.copyto, (array, values), {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where})
+    if array.size:
+        attrs = {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where}
+        try:
+            quiet(np.copyto, (array, values), attrs)
+        except ValueError:
+            if array.flags.writeable:
+                raise
+            array.flags.writeable = True  # a gradient that NumPy has broadcast
+            quiet(np.copyto, (array, values), attrs)
     written(x)
     if mode.grad:
         if x._base is not None:
