@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -204,6 +205,16 @@ def _bicubic(x: Tensor, positions: list[Tensor], mode: str, align: bool) -> Tens
     return total  # type: ignore[return-value]
 
 
+def _aligned(align_corners: bool | None) -> bool:
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
+            "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.",
+            stacklevel=3,
+        )
+    return bool(align_corners)
+
+
 def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
     shape, given = x._array.shape, grid._array.shape
     if x._array.dtype != grid._array.dtype:
@@ -252,7 +263,7 @@ def grid_sample(
     x, places = check_tensor(input, "grid_sampler", "input"), check_tensor(grid, "grid_sampler", "grid", 2)
     _check_grid(x, places, mode)
     only_floats(x, "grid_sampler_2d_cpu_kernel_impl")
-    align = bool(align_corners)
+    align = _aligned(align_corners)
     shape, points = x._array.shape, places._array.shape[1:-1]
     n = len(points)
     rows = reshape(places, shape[0], math.prod(points), n)
@@ -290,10 +301,10 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
             f"Expected size for first two dimensions of batch2 tensor to be: [{shape[0]}, {n + 1}] but got: "
             f"[{t._array.shape[0]}, {n + 1}]."
         )
-    axes = []
+    axes, align = [], _aligned(align_corners)
     for m in shape[2:]:
         line = np.linspace(-1, 1, m) if m > 1 else np.zeros(1)
-        axes.append(line if align_corners else line * (m - 1) / m)
+        axes.append(line if align else line * (m - 1) / m)
     columns = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(shape[2:])]
     base = np.stack(columns, axis=-1).reshape(1, -1, n + 1).astype(t._array.dtype)
     base = np.ascontiguousarray(np.broadcast_to(base, (shape[0], *base.shape[1:])))
