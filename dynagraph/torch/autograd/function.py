@@ -333,9 +333,12 @@ class Function(_SingleLevelFunction):
 batching: Callable[[Any, Any], Any] | None = None  # set by `torch.func`: applies a Function's `vmap` where inputs are batched
 
 
+_signature = functools.lru_cache(maxsize=1024)(inspect.signature)
+
+
 def _bound(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """All arguments by position, defaults among them."""
-    given = inspect.signature(forward).bind(*args, **kwargs)
+    given = _signature(forward).bind(*args, **kwargs)
     given.apply_defaults()
     return given.args
 
