@@ -786,8 +786,10 @@ _SPLITS = {
 
 
 @function()
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]:
     """Views of parts of one size, the last one smaller, or of the sizes given."""
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
     if not tensor._array.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     k = dim_of(dim, tensor._array.ndim)
