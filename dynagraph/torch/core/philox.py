@@ -168,7 +168,8 @@ def permutation(seed: Any, offset: Any, n: int, library: Any = np) -> Any:
 
 def pairs(seed: Any, offset: Any, places: Any, attempt: int) -> tuple[Any, Any]:
     """Two uniform doubles in [0, 1) for each place (uint64): those of its own block in an attempt at rejection."""
-    a, b, c, d = block(int(seed), places + np.uint64(int(offset)), attempt)
+    key, first = (v if isinstance(v, int) else v.item() for v in (seed, offset))
+    a, b, c, d = block(key, places + np.uint64(first), attempt)
     upper, rest = 2.0**-32, 2.0**-53
     return a * upper + (b >> np.uint32(11)) * rest, c * upper + (d >> np.uint32(11)) * rest
 
