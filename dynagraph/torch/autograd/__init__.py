@@ -53,7 +53,8 @@ def backward(
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
             raise RuntimeError(
-                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use `grad_tensors`."
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors`."
             )
     _engine.backward(_places(tensors), grad_tensors, retain_graph, create_graph, grad_variables, _places(inputs))
 
@@ -75,8 +76,8 @@ def grad(
     """
     if not only_inputs:
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of the "
-            "graph, please use torch.autograd.backward.",
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of "
+            "the graph, please use torch.autograd.backward.",
             FutureWarning,
             stacklevel=2,
         )
