@@ -571,7 +571,7 @@ def permute(input: Tensor, dims: Any) -> Tensor:
     return view(PERMUTE, x, axes=axes)
 
 
-Tensor.permute = lambda self, *given, dims=None: permute(self, sizes_of(given if dims is None else (dims,), "permute"))  # type: ignore[attr-defined]
+Tensor.permute = lambda self, *given, dims=None: permute(self, sizes_of(given if dims is None else (dims,), "permute"))
 
 
 def _all_reversed(x: Tensor) -> Tensor:
@@ -1065,7 +1065,7 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return apply(PRIMITIVES["flip"], input, axes=axes)
 
 
-Tensor.flip = lambda self, *given, dims=None: flip(self, sizes_of(given if dims is None else (dims,), "flip"))  # type: ignore[attr-defined]
+Tensor.flip = lambda self, *given, dims=None: flip(self, sizes_of(given if dims is None else (dims,), "flip"))
 
 
 @function()
@@ -1136,7 +1136,7 @@ def tile(input: Tensor, dims: Any) -> Tensor:
     return repeat(input, (1,) * (input._array.ndim - len(given)) + given)
 
 
-Tensor.tile = lambda self, *given, dims=None: tile(self, sizes_of(given if dims is None else (dims,), "tile"))  # type: ignore[attr-defined]
+Tensor.tile = lambda self, *given, dims=None: tile(self, sizes_of(given if dims is None else (dims,), "tile"))
 
 
 def _triangle(name: str) -> None:
