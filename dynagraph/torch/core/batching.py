@@ -57,6 +57,11 @@ class Unbatchable(RuntimeError):
     """What a batched array cannot do: the operation is then done example by example, and is an error where there is none."""
 
 
+def is_unbatchable(error: Exception) -> bool:
+    """Whether an error is what a batched array raised: NumPy raises others from it, of assignments."""
+    return isinstance(error, Unbatchable) or isinstance(error.__cause__, Unbatchable)
+
+
 class _Pointer:
     """`data.ptr`, as CuPy's arrays have it."""
 
@@ -564,6 +569,6 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
 
 __all__ = [
     "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples",
-    "filled", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
+    "filled", "is_unbatchable", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
     "top_level",
 ]  # fmt: skip
