@@ -14,7 +14,7 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import batching, devices, dtypes, parts
-from dynagraph.torch.core.batching import BatchedArray, Unbatchable
+from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
@@ -45,7 +45,9 @@ def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, 
     token = _error_state.set(_IGNORED)
     try:
         return function(*arrays, **attrs)
-    except Unbatchable:
+    except (Unbatchable, ValueError) as error:
+        if not is_unbatchable(error):
+            raise
         return looped(function, arrays, attrs)
     finally:
         _error_state.reset(token)
