@@ -568,7 +568,7 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
 
 
 __all__ = [
-    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples",
-    "filled", "is_unbatchable", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
+    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples", "filled",
+    "is_unbatchable", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
     "top_level",
 ]  # fmt: skip
