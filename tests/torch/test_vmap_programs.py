@@ -60,7 +60,9 @@ def test_program_of_examples(seed: int) -> None:
                 run(each.clone().requires_grad_(), steps, works, True)
             leaves = [each.clone().requires_grad_() for each in x]
             expected = [run(leaf, steps, works, False) for leaf in leaves]
-            gradients = [torch.autograd.grad(total(found), leaf, materialize_grads=True)[0] for found, leaf in zip(expected, leaves)]
+            gradients = [
+                torch.autograd.grad(total(found), leaf, materialize_grads=True)[0] for found, leaf in zip(expected, leaves)
+            ]  # fmt: skip
         except RuntimeError as error:
             pytest.skip(f"of one example: {error}"[:100])
         batch = x.clone().requires_grad_()

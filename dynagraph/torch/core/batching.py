@@ -404,7 +404,7 @@ def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
         arrays = [k for k, i in enumerate(items) if not isinstance(i, slice)]
     count = x.physical.shape[0]
     shape = np.broadcast_shapes(*(np.shape(items[k]) if not isinstance(items[k], BatchedArray) else items[k].shape for k in arrays))
-    first = np.arange(count).reshape(count, *(1,) * len(shape))
+    first = x.physical.__array_namespace__().arange(count).reshape(count, *(1,) * len(shape))
     key = [first, *items]
     for k, place in zip(arrays, aligned([items[k] for k in arrays], x.level, len(shape))):
         key[k + 1] = place
