@@ -485,7 +485,9 @@ def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; of NaN 0."""
     x = check_tensor(input, "sign", "input")
     if x._array.dtype.kind == "c":
-        raise NotImplementedError("Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead.")
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+        )
     return apply(COPY, x) if x._array.dtype.kind == "b" else apply(PRIMITIVES["sgn"], x)
 
 
@@ -1042,8 +1044,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """``input + value * tensor1 / tensor2``."""
     if all(t._array.dtype.kind in "iub" for t in (tensor1, tensor2)):
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-            "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division "
+            "of "
+            "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
+            "tensor2))"
             ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
             "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
@@ -1146,7 +1150,9 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     if input is None and other is None:
         return tuple(made(np.ascontiguousarray(a)) for a in np.nonzero(condition._array))
     if condition._array.dtype.kind != "b" and condition.dtype is not dtypes.uint8:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}")
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}"
+        )
     chosen = cast(condition, dtypes.bool)
     a, b = (o if isinstance(o, Tensor) else wrap(np.asarray(o, dtypes.of_number(o).numpy)) for o in (input, other))
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):

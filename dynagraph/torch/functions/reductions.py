@@ -263,7 +263,9 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of what is not NaN."""
     if not (input.dtype.is_floating_point or input.dtype.is_complex):
-        raise RuntimeError(f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.scalar_name(input.dtype)}")
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.scalar_name(input.dtype)}"
+        )
     count = sum(made((~np.isnan(input._array)).astype(np.int64)), dim, keepdim)
     return div(nansum(input, dim, keepdim, dtype=dtype), count)
 
@@ -340,7 +342,8 @@ def _extreme_over(p: Primitive, name: str, input: Tensor, dim: Any, keepdim: boo
         if x._array.shape[k] == 0:
             if dim == () or dim is None:
                 raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                    "'dim' "
                     "argument."
                 )
             raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
@@ -388,7 +391,8 @@ def _maximum(name: str) -> Callable[..., Any]:
         if dim is None:
             if not x._array.size:
                 raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                    "'dim' "
                     "argument."
                 )
             return apply(_ALL[name], x, axis=tuple(range(x._array.ndim)), keepdims=False)
