@@ -24,7 +24,7 @@ _CHUNK = 16384  # blocks at a time: what they need stays in the cache
 _FEW, _AHEAD = 128, 1024  # blocks
 _NOTHING = 0, np.empty(0, np.uint32)
 _ahead: dict[int, tuple[int, np.ndarray]] = {}  # by seed: words that were drawn ahead, from an offset on
-_BITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # of a word that a uniform number is made of
+_BITS = {"float16": 11, "bfloat16": 8}  # of a word that a uniform number is made of
 
 
 def block(seed: int, counter: Any, attempt: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -122,7 +122,7 @@ def uniform(seed: Any, offset: Any, shape: tuple[int, ...], dtype: np.dtype, lib
     found = words(seed, offset, uniform_words(count, dtype), library)
     if dtype.itemsize == 8:
         return _double(found).reshape(shape)
-    bits = _BITS[dtype.name]
+    bits = 24 if dtype.itemsize == 4 else _BITS[dtype.name]  # NumPy takes a microsecond to name a dtype
     made = (found >> found.dtype.type(32 - bits)).astype(np.float32) * np.float32(2.0**-bits)
     return made.astype(dtype, copy=False).reshape(shape)
 

@@ -288,8 +288,14 @@ def _filling(
         check(dtype, *numbers)
         check_write(self)
         source = generator_for(generator, self.device)
-        drawn = np.empty_like(self._array)
-        _put(drawn, lambda shape: draw(source, shape, dtype, self._array.flags.c_contiguous, *numbers))
+        array = self._array
+        if type(array) is np.ndarray and array.flags.c_contiguous:
+            drawn = draw(source, array.shape, dtype, True, *numbers)
+        else:
+            drawn = np.empty_like(array)
+            _put(drawn, lambda shape: draw(source, shape, dtype, array.flags.c_contiguous, *numbers))
+        if not self.requires_grad:
+            return write(self, wrap(drawn))
         return write(self, apply(primitive, operand_of_write(self, ()), wrap(drawn)))
 
     compute.__name__ = compute.__qualname__ = f"{name}_"
@@ -306,7 +312,10 @@ def _check_uniform(dtype: np.dtype, low: float, high: float) -> None:
         _floating_only(dtype, "check_uniform_bounds")
     if low > high:
         raise RuntimeError(f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}")
-    largest = _LARGEST[f"float{4 * dtype.itemsize}" if dtype.kind == "c" else dtype.name]
+    if dtype.itemsize == 4:
+        largest = _LARGEST["float32"]  # NumPy takes a microsecond to name a dtype
+    else:
+        largest = _LARGEST[f"float{4 * dtype.itemsize}" if dtype.kind == "c" else dtype.name]
     for which, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
             raise RuntimeError(f"{which} is out of bounds for {_C_NAMES[dtype.name]}")
