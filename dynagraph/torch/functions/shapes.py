@@ -17,7 +17,17 @@ from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
 from dynagraph.torch.core.terms import FORWARD
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_broadcast, check_tensor, dim_of, dims_of, function, promoted, sizes_of
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    cast,
+    check_broadcast,
+    check_tensor,
+    dim_of,
+    dims_of,
+    function,
+    promoted,
+    sizes_of,
+)
 from dynagraph.torch.functions.pointwise import COPY, dense_like
 
 # -- primitives -------------------------------------------------------------------------------------------------------
@@ -417,7 +427,8 @@ def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
         rest = math.prod(n for n in shape if n != -1)
         if rest == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be any value "
+                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be "
+                "any value "
                 "and is ambiguous"
             )
         if count % rest == 0:
@@ -443,10 +454,14 @@ def _view_dtype(x: Tensor, target: DType) -> Tensor:
         return view(ALIAS, x)
     if wanted.itemsize != array.itemsize:
         if not array.ndim:
-            raise RuntimeError(f"self.dim() cannot be 0 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element sizes)")
+            raise RuntimeError(
+                f"self.dim() cannot be 0 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element "
+                "sizes)"
+            )
         if array.strides[-1] != array.itemsize and array.shape[-1] != 1:
             raise RuntimeError(
-                f"self.stride(-1) must be 1 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element sizes), "
+                f"self.stride(-1) must be 1 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different "
+                "element sizes), "
                 f"but got {array.strides[-1] // array.itemsize}"
             )
         if (array.shape[-1] * array.itemsize) % wanted.itemsize:
@@ -509,7 +524,9 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     k = dim_of(dim, input._array.ndim)
     shape, given = input._array.shape, tuple(sizes)
     if -1 not in given and math.prod(given) != shape[k]:
-        raise RuntimeError(f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {k} ({shape[k]}) in the input tensor")
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {k} ({shape[k]}) in the input tensor"
+        )
     return view_(input, (*shape[:k], *_inferred(given, shape[k]), *shape[k + 1 :]))
 
 
@@ -631,7 +648,8 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
     wanted, shape = sizes_of(sizes if size is None else (size,), "expand"), self._array.shape
     if len(wanted) < len(shape):
         raise RuntimeError(
-            f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided "
+            f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes "
+            "provided "
             f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     front = len(wanted) - len(shape)
@@ -647,7 +665,8 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
             n = have
         elif have != 1 and have != n:
             raise RuntimeError(
-                f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  Target "
+                f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  "
+                "Target "
                 f"sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
         result[k] = n
@@ -870,13 +889,16 @@ def _split_along(name: str, axis: int, least: int) -> None:
         indices_or_sections = _parts_of_split(name, indices_or_sections, sections, indices)
         rank = input._array.ndim
         if rank < least:
-            raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions!")
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions!"
+            )
         k = axis if rank > 1 else 0
         if isinstance(indices_or_sections, int):
             size = input._array.shape[k]
             if indices_or_sections <= 0 or size % indices_or_sections:
                 raise RuntimeError(
-                    f"torch.{name} attempted to split along dimension {k}, but the size of the dimension {size} is not divisible by the "
+                    f"torch.{name} attempted to split along dimension {k}, but the size of the dimension {size} is not divisible "
+                    "by the "
                     f"split_size {indices_or_sections}!"
                 )
         return tensor_split(input, indices_or_sections, k)
@@ -942,7 +964,8 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Pairs along the last dimension as complex numbers: a view."""
     if input._array.dtype.kind != "f":
         raise RuntimeError(
-            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {dtypes.scalar_name(input.dtype)}"
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{dtypes.scalar_name(input.dtype)}"
         )
     if not input._array.ndim or input._array.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
@@ -990,7 +1013,8 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         for j in range(rank):
             if j != k and x._array.shape[j] != shape[j]:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size {x._array.shape[j]} for "
+                    f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size "
+                    f"{x._array.shape[j]} for "
                     f"tensor number {n} in the list."
                 )
     return apply(CAT, *given, dim=k)
@@ -1003,7 +1027,10 @@ def stack(tensors: Any, dim: int = 0) -> Tensor:
     shape = given[0]._array.shape
     for k, x in enumerate(given[1:], 1):
         if x._array.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._array.shape)} at entry {k}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._array.shape)} at "
+                f"entry {k}"
+            )
     return apply(STACK, *given, dim=dim_of(dim, len(shape) + 1))
 
 
