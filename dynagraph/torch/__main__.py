@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import multiprocessing.spawn
 import os
 import runpy
 import sys
@@ -122,6 +123,20 @@ def as_main(source: Any, filename: str, attributes: dict[str, Any]) -> None:
         raise
 
 
+class Installing:
+    """When it is unpickled, ``import torch`` gives dynagraph.torch in that process, too."""
+
+    def __reduce__(self) -> Any:
+        return install, ()
+
+
+def install_in_children() -> None:
+    """Have processes that multiprocessing starts anew (spawn, forkserver) install the import hook before they import the script."""
+    prepared = multiprocessing.spawn.get_preparation_data
+    multiprocessing.spawn.get_preparation_data = lambda name: {**prepared(name), "dynagraph.torch": Installing()}
+
+
 if __name__ == "__main__":
     install()
+    install_in_children()
     main(sys.argv[1:])

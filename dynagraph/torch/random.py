@@ -47,6 +47,11 @@ def set_rng_state(new_state: Tensor) -> None:
     default_generator.set_state(new_state)
 
 
+def thread_safe_generator() -> Generator | None:
+    """The generator of its own that a thread of a data loader has; None in others, and here always: generators have locks."""
+    return None
+
+
 @contextlib.contextmanager
 def fork_rng(
     devices: Iterable[Any] | None = None, enabled: bool = True, _caller: str = "fork_rng", _devices_kw: str = "devices",

@@ -464,3 +464,24 @@ def test_what_code_asks_of_tensors_and_the_process() -> None:
     assert own.is_anomaly_enabled() and not own.is_anomaly_check_nan_enabled()
     own.set_anomaly_enabled(False)
     assert own.zero_(x).tolist() == [0.0, 0.0] and own.fill_(x, 3).tolist() == [3.0, 3.0] and len(own.unsafe_chunk(x, 2)) == 2
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x.flip(dims=[0]),
+    lambda x: x.permute(dims=(1, 0)).t(),
+    lambda x: x.tile(dims=(1, 1)),
+    lambda x: x.repeat(repeats=(1, 1)),
+    lambda x: x.reshape(shape=(2, 3)),
+    lambda x: own.reshape(x, shape=(2, 3)),
+    lambda x: x.view(size=(2, 3)),
+    lambda x: x[:1].expand(size=(2, 3)),
+    lambda x: x[:1].broadcast_to(size=(2, 3)),
+    lambda x: x.clone().resize_(size=(2, 3)),
+    lambda x: x.swapaxes(axis0=0, axis1=1).t(),
+    lambda x: own.cat(x.split(split_size=1)),
+    lambda x: own.cat(x.tensor_split(sections=2)),
+    lambda x: own.cat(own.tensor_split(x, indices=(1,))),
+    lambda x: own.cat(x.hsplit(sections=3), dim=1),
+])  # fmt: skip
+def test_sizes_and_parts_may_be_given_by_name(call: Any) -> None:
+    assert call(own.ones(2, 3)).tolist() == own.ones(2, 3).tolist()

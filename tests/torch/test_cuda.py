@@ -105,6 +105,9 @@ def test_streams_and_events(fake: Any) -> None:  # noqa: F811
     end.synchronize()
     assert start.query() and stream.query() and start.elapsed_time(end) >= 0
     assert repr(cuda.Event()) == "<torch.cuda.Event uninitialized>" and "torch.cuda.Stream device=cuda:0" in repr(stream)
+    torch.zeros(3, device="cuda").record_stream(stream)
+    with pytest.raises(NotImplementedError, match="the tensor is on cpu"):
+        torch.zeros(3).record_stream(stream)
     with pytest.raises(RuntimeError, match="events of other processes"):
         cuda.Event(interprocess=True)
 

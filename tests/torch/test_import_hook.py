@@ -86,6 +86,27 @@ def test_programs_modules_and_standard_input(tmp_path: Path) -> None:
     assert run(package, "z", cwd=tmp_path).returncode == 1  # its relative import has no parent, as with python package
 
 
+CHILDREN = """\
+import multiprocessing
+import torch
+
+def work(x):
+    return torch.__name__, (x * 2).tolist()
+
+if __name__ == "__main__":
+    for method in ("fork", "spawn", "forkserver"):
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            print(pool.map(work, [torch.tensor([1.0])]))
+"""
+
+
+def test_processes_that_a_script_starts_use_the_same_torch(tmp_path: Path) -> None:
+    script = tmp_path / "children.py"
+    script.write_text(CHILDREN)
+    done = run(script)
+    assert done.stdout == "[('dynagraph.torch', [2.0])]\n" * 3, done.stderr
+
+
 def test_what_cannot_be_run_is_said(tmp_path: Path) -> None:
     missing = run(tmp_path / "missing.py")
     assert missing.returncode == 2
@@ -166,6 +187,11 @@ def test_installing_again_lasts_until_the_outer_end() -> None:
     outer.uninstall()
     outer.uninstall()
     assert "torch" not in sys.modules
+
+
+def test_the_example_learns() -> None:
+    shown = run(ROOT / "examples" / "spirals.py", "--steps", "100")
+    assert "step  100   loss 0.0" in shown.stdout and "accuracy 100.0%" in shown.stdout, shown.stderr
 
 
 # -- libraries --------------------------------------------------------------------------------------------------------

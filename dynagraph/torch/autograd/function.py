@@ -222,6 +222,7 @@ class FunctionMeta(type):
 
     _backward_cls: type[BackwardCFunction]
     _primitives: dict[int, Primitive]
+    _signature: inspect.Signature
 
     def __init__(cls, name: str, bases: tuple[type, ...], attrs: dict[str, Any]):
         cls._backward_cls = type(f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls})
@@ -307,7 +308,7 @@ class Function(_SingleLevelFunction):
         """The results of `forward`, with the gradient that `backward` gives."""
         has_setup = cls.setup_context is not _SingleLevelFunction.setup_context
         if has_setup:
-            args = _bound(cls.forward, args, kwargs)
+            args = _bound(cls, args, kwargs)
             kwargs = {}
         if cls.vmap is not Function.vmap and batching is not None:
             batched = batching(cls, args)
@@ -333,9 +334,12 @@ class Function(_SingleLevelFunction):
 batching: Callable[[Any, Any], Any] | None = None  # set by `torch.func`: applies a Function's `vmap` where inputs are batched
 
 
-def _bound(forward: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """All arguments by position, defaults among them."""
-    given = inspect.signature(forward).bind(*args, **kwargs)
+def _bound(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments of `forward` by position, defaults among them."""
+    signature = cls.__dict__.get("_signature")
+    if signature is None:
+        signature = cls._signature = inspect.signature(cls.forward)
+    given = signature.bind(*args, **kwargs)
     given.apply_defaults()
     return given.args
 

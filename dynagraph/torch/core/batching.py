@@ -57,6 +57,11 @@ class Unbatchable(RuntimeError):
     """What a batched array cannot do: the operation is then done example by example, and is an error where there is none."""
 
 
+def is_unbatchable(error: Exception) -> bool:
+    """Whether an error is what a batched array raised: NumPy raises others from it, of assignments."""
+    return isinstance(error, Unbatchable) or isinstance(error.__cause__, Unbatchable)
+
+
 class _Pointer:
     """`data.ptr`, as CuPy's arrays have it."""
 
@@ -399,7 +404,7 @@ def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
         arrays = [k for k, i in enumerate(items) if not isinstance(i, slice)]
     count = x.physical.shape[0]
     shape = np.broadcast_shapes(*(np.shape(items[k]) if not isinstance(items[k], BatchedArray) else items[k].shape for k in arrays))
-    first = np.arange(count).reshape(count, *(1,) * len(shape))
+    first = x.physical.__array_namespace__().arange(count).reshape(count, *(1,) * len(shape))
     key = [first, *items]
     for k, place in zip(arrays, aligned([items[k] for k in arrays], x.level, len(shape))):
         key[k + 1] = place
@@ -563,7 +568,7 @@ def _stacked(results: list[Any], level: int, count: int) -> Any:
 
 
 __all__ = [
-    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples",
-    "filled", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
+    "DEPTH", "FUNCTIONS", "RULES", "SHIFTED", "WRITE", "BatchedArray", "Level", "Unbatchable", "aligned", "examples", "filled",
+    "is_unbatchable", "levels_of", "looped_function", "matmul", "padded", "places_of", "running", "shifted_axis", "size_at",
     "top_level",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from dynagraph.torch.core.batching import (
     BatchedArray,
     Unbatchable,
     examples,
+    is_unbatchable,
     looped_function,
     padded,
     shifted_axis,
@@ -42,8 +43,9 @@ def looped(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str,
     if any(a is not b for a, b in zip(alike, arrays)):
         try:
             return function(*alike, **attrs)
-        except Unbatchable:
-            pass
+        except (Unbatchable, ValueError) as error:
+            if not is_unbatchable(error):
+                raise
     return looped_function(lambda *a, **k: attempt(function, a, k), arrays, attrs)
 
 
@@ -51,7 +53,9 @@ def attempt(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str
     """``function(*arrays, **attrs)``, of batched arrays too."""
     try:
         return function(*arrays, **attrs)
-    except Unbatchable:
+    except (Unbatchable, ValueError) as error:
+        if not is_unbatchable(error):
+            raise
         return looped(function, arrays, attrs)
 
 

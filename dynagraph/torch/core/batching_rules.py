@@ -218,14 +218,18 @@ def _share(level: int, a: Any, b: Any, max_work: Any = None) -> Any:
 @rule(np.concatenate)
 def _concatenate(level: int, arrays: Sequence[Any], axis: Any = 0, out: Any = None, **kwargs: Any) -> Any:
     count = size_at((tuple(arrays),), level)
-    if axis is None or out is not None:
+    if out is not None:
+        raise Unbatchable(WRITE)
+    if axis is None:
         return looped_function(np.concatenate, (tuple(arrays),), {"axis": axis, **kwargs})
     each = [examples(a, level, count) for a in arrays]
     return BatchedArray(np.concatenate(each, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
 
 
 @rule(np.stack)
-def _stack(level: int, arrays: Sequence[Any], axis: int = 0, **kwargs: Any) -> Any:
+def _stack(level: int, arrays: Sequence[Any], axis: int = 0, out: Any = None, **kwargs: Any) -> Any:
+    if out is not None:
+        raise Unbatchable(WRITE)
     count = size_at((tuple(arrays),), level)
     each = [examples(a, level, count) for a in arrays]
     return BatchedArray(np.stack(each, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)

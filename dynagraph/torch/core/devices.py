@@ -63,6 +63,7 @@ class device:
         _default = self._before.pop()
 
 
+_device = device
 CPU = device("cpu")
 __dynagraph_mutable__ = ("_default",)  # captured code has it guarded
 _default: device | None = None
@@ -73,10 +74,10 @@ def get_default_device() -> device:
     return _default or CPU
 
 
-def set_default_device(given: Any) -> None:
+def set_default_device(device: Any) -> None:
     """Set where new tensors are made; None: on the CPU."""
     global _default
-    _default = None if given is None else device(given)
+    _default = None if device is None else _device(device)
 
 
 def of_array(array: Any) -> device:

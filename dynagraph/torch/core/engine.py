@@ -391,6 +391,8 @@ class _Run:
 
     def leaf(self, variable: Tensor, grad: Any) -> None:
         """Add to a leaf's `grad`: at first a tensor of its own, then in place; anew where gradients are recorded."""
+        if not variable._requires_grad:  # it has been detached since
+            return
         before = variable._grad
         if self.create:
             variable._grad = grad if before is None else apply(primitive("add"), before, grad)
@@ -489,7 +491,7 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                     f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of "
                     f"{output.shape}."
                 )
-            if grad._array.dtype.kind == "c" and array.dtype.kind != "c":
+            if (grad._array.dtype.kind == "c") != (array.dtype.kind == "c"):
                 raise RuntimeError(
                     f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                     f"grad_output[{k}] has a dtype of {grad.dtype} and output[{k}] has a dtype of {output.dtype}."
@@ -520,7 +522,7 @@ def run_backward(
             wanted = {}
             for k, tensor in enumerate(inputs):
                 if not isinstance(tensor, Tensor):
-                    raise TypeError(f"all inputs have to be Tensors, but got {type(tensor).__name__}")
+                    raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")
                 edge = edge_of(tensor)
                 if edge is None:
                     if tensor.requires_grad:  # a view made without recording

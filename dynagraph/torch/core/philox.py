@@ -21,6 +21,9 @@ _MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _WEYL = 0x9E3779B9, 0xBB67AE85  # what the key grows by in each round
 _HALF = np.uint64(32)
 _CHUNK = 16384  # blocks at a time: what they need stays in the cache
+_FEW, _AHEAD = 128, 1024  # blocks
+_NOTHING = 0, np.empty(0, np.uint32)
+_ahead: dict[int, tuple[int, np.ndarray]] = {}  # by seed: words that were drawn ahead, from an offset on
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}  # of a word that a uniform number is made of
 
 
@@ -79,6 +82,20 @@ def words(seed: Any, offset: Any, count: int, library: Any = np) -> Any:
     if not isinstance(seed, int):
         return followed(seed, offset, count)
     blocks = -(-count // WORDS)
+    if blocks > _FEW or library is not np:
+        return _drawn(seed, offset, blocks, library)[:count]
+    start, ahead = _ahead.get(seed, _NOTHING)  # a few words cost as much as many: they are drawn ahead
+    if not start <= offset <= start + len(ahead) // WORDS - blocks:
+        start, ahead = offset, _drawn(seed, offset, _AHEAD, np)
+        ahead.flags.writeable = False
+        if len(_ahead) > 8:
+            _ahead.clear()
+        _ahead[seed] = start, ahead
+    first = WORDS * (offset - start)
+    return ahead[first : first + count]
+
+
+def _drawn(seed: int, offset: int, blocks: int, library: Any) -> Any:
     found = library.empty((blocks, WORDS), np.uint32)
     chunk = _CHUNK if library is np else max(blocks, 1)
     for start in range(0, blocks, chunk):
@@ -86,7 +103,7 @@ def words(seed: Any, offset: Any, count: int, library: Any = np) -> Any:
         counter = library.arange(stop - start, dtype=np.uint64) + np.uint64((offset + start) & 0xFFFFFFFFFFFFFFFF)
         for lane, values in enumerate(block(seed, counter)):
             found[start:stop, lane] = values
-    return found.reshape(-1)[:count]
+    return found.reshape(-1)
 
 
 def uniform_words(count: int, dtype: np.dtype) -> int:
@@ -168,7 +185,8 @@ def permutation(seed: Any, offset: Any, n: int, library: Any = np) -> Any:
 
 def pairs(seed: Any, offset: Any, places: Any, attempt: int) -> tuple[Any, Any]:
     """Two uniform doubles in [0, 1) for each place (uint64): those of its own block in an attempt at rejection."""
-    a, b, c, d = block(int(seed), places + np.uint64(int(offset)), attempt)
+    key, first = (v if isinstance(v, int) else v.item() for v in (seed, offset))
+    a, b, c, d = block(key, places + np.uint64(first), attempt)
     upper, rest = 2.0**-32, 2.0**-53
     return a * upper + (b >> np.uint32(11)) * rest, c * upper + (d >> np.uint32(11)) * rest
 

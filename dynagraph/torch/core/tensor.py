@@ -15,7 +15,7 @@ import numpy as np
 from dynagraph._core import _dispatch
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import batching, devices, dtypes, parts
-from dynagraph.torch.core.batching import BatchedArray, Unbatchable
+from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
@@ -47,7 +47,9 @@ def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, 
     token = _error_state.set(_IGNORED)
     try:
         return function(*arrays, **attrs)
-    except Unbatchable:
+    except (Unbatchable, ValueError) as error:
+        if not is_unbatchable(error):
+            raise
         return looped(function, arrays, attrs)
     finally:
         _error_state.reset(token)
@@ -665,7 +667,15 @@ def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
         check_cast(result.dtype, x.dtype)
         if result._requires_grad:
             result = apply(CAST, result, dtype=array.dtype)
-    quiet(np.copyto, (array, values), {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where})
+    if array.size:
+        attrs = {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where}
+        try:
+            quiet(np.copyto, (array, values), attrs)
+        except ValueError:
+            if array.flags.writeable:
+                raise
+            array.flags.writeable = True  # a gradient that NumPy has broadcast
+            quiet(np.copyto, (array, values), attrs)
     written(x)
     if mode.grad:
         if x._base is not None:

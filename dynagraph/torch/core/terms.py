@@ -13,7 +13,7 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
-from dynagraph.torch.core.batching import Unbatchable
+from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.markers import at_capture
 
@@ -59,7 +59,9 @@ class ArrayTerm(BaseTerm):
         operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
         try:
             return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
-        except Unbatchable:
+        except (Unbatchable, ValueError) as error:
+            if not is_unbatchable(error):
+                raise
             return ArrayTerm(looped(FORWARD[op], (self.array, *operands), attrs))
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from dynagraph.errors import CudaError as CudaError
 from dynagraph.torch.core.devices import device as _torch_device
 from dynagraph.torch.core.generator import Generator, generator_of
 from dynagraph.torch.cuda import memory as memory

@@ -7,8 +7,9 @@ from typing import Any
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
-from dynagraph.cuda.streams import as_stream
+from dynagraph.cuda.streams import as_stream, hold
 from dynagraph.torch.core import devices
+from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.cuda._devices import index_of
 from dynagraph.torch.missing import getattr_of
 
@@ -170,6 +171,16 @@ def stream(stream: Stream | None) -> StreamContext:
     return StreamContext(stream)
 
 
+def record_stream(self: Tensor, stream: Stream) -> None:
+    """Keep a tensor's memory from being used anew until the work queued on a stream so far is done."""
+    if not self.is_cuda:
+        raise NotImplementedError(f"record_stream: the tensor is on {self.device}; only memory of GPUs is used by streams")
+    hold(stream.record_event()._event._raw, self._array)
+
+
+Tensor.record_stream = record_stream
+
+
 def is_current_stream_capturing() -> bool:
     """Whether the current stream's work is being captured in a graph."""
     return dg.is_available() and bool(dg.current_stream().cupy_stream.is_capturing())
@@ -178,5 +189,5 @@ def is_current_stream_capturing() -> bool:
 __getattr__ = getattr_of(__name__)
 __all__ = [
     "Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream", "is_current_stream_capturing",
-    "set_stream", "stream",
+    "record_stream", "set_stream", "stream",
 ]  # fmt: skip

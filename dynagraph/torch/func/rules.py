@@ -133,7 +133,8 @@ def _embedding_back(forward: Any, level: int, count: int, arrays: Sequence[Any],
         return NotImplemented
     g, places = (examples(a, level, count) for a in arrays)
     rows = attrs["rows"]
-    shifted = places + (np.arange(count) * rows).reshape((count, *(1,) * (places.ndim - 1)))
+    offsets = places.__array_namespace__().arange(count) * rows
+    shifted = places + offsets.reshape((count, *(1,) * (places.ndim - 1)))
     made = attempt(forward, (g, shifted), {**attrs, "rows": count * rows})
     return BatchedArray(made.reshape((count, rows, made.shape[-1])), level)
 

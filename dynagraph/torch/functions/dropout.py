@@ -160,6 +160,8 @@ def rrelu(input: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: b
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution; `hard`: one-hot, with the gradient of the soft one."""
     x = check_tensor(logits, "gumbel_softmax", "logits")
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
     noise = neg(_empty(x._array.shape, x).exponential_().log())  # type: ignore[attr-defined]
     soft = softmax(div(add(x, noise), tau), dim)
     if not hard:

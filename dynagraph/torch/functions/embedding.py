@@ -74,10 +74,17 @@ define(
 )
 
 
+# The padding's rows are in a bag behind the others, which is dropped.
+
+
 def _bag_sum(x: Any, bags: Any, count: int) -> Any:
-    made = np.zeros((count, x.shape[1]), x.dtype)
+    made = np.zeros((count + 1, x.shape[1]), x.dtype)
     np.add.at(made, bags, x)
-    return made
+    return made[:count].copy()
+
+
+def _bag_spread(g: Any, bags: Any, rows: int) -> Any:
+    return np.concatenate((g, np.zeros((1, g.shape[1]), g.dtype)))[bags]
 
 
 BAG_SUM = define(
@@ -86,7 +93,7 @@ BAG_SUM = define(
 )  # fmt: skip
 define(
     "bag_spread",
-    lambda g, bags, rows: g[bags],
+    _bag_spread,
     (lambda d, g: g.call("bag_sum", d.y, count=d.x.shape[0]), _none),
     ("y", ""),
 )
@@ -95,13 +102,14 @@ define(
 def _bag_max(x: Any, bags: Any, count: int) -> tuple[Any, Any]:
     """The greatest of each bag, of none zero; and its row, of none the number of rows."""
     rows = x.shape[0]
-    greatest = np.full((count, x.shape[1]), -np.inf, x.dtype)
+    greatest = np.full((count + 1, x.shape[1]), -np.inf, x.dtype)
     np.maximum.at(greatest, bags, x)
-    where = np.full((count, x.shape[1]), rows)
+    where = np.full((count + 1, x.shape[1]), rows)
     numbers = np.arange(rows)[:, None]
     is_it = (x == greatest[bags]) | np.isnan(x)
     np.minimum.at(where, bags, np.where(is_it, numbers, rows))
-    return np.where(where < rows, greatest, 0).astype(x.dtype), where
+    where = where[:count].copy()
+    return np.where(where < rows, greatest[:count], 0).astype(x.dtype), where
 
 
 def _bag_max_put(g: Any, where: Any, rows: int) -> Any:
@@ -140,7 +148,7 @@ def _check_numbers(places: Tensor, who: str) -> None:
 
 def _check_range(places: Tensor, rows: int) -> None:
     array = places._array
-    if array.size and (int(array.min()) < 0 or int(array.max()) >= rows):
+    if ((array < 0) | (array >= rows)).any():
         raise IndexError("index out of range in self")
 
 
@@ -288,7 +296,7 @@ def embedding_bag(
         )
     _check_numbers(places, "embedding_bag")
     array = places._array
-    if array.size and (int(array.min()) < 0 or int(array.max()) >= rows):
+    if ((array < 0) | (array >= rows)).any():
         raise RuntimeError(f"embedding_bag: every number must be at least 0 and less than {rows}, the number of embeddings")
     if max_norm is not None:
         _renormalize(table, places, max_norm, norm_type)
@@ -300,9 +308,7 @@ def embedding_bag(
             f"torch.{table.dtype.legacy} does not equal torch.{weights.dtype.legacy} (while checking arguments for embedding_bag)"
         )
     if padding_idx is not None:
-        kept = np.flatnonzero(array != padding_idx % rows)
-        bags, places = bags[kept], wrap(array[kept])
-        weights = None if weights is None else weights[wrap(kept)]  # type: ignore[index]
+        bags = np.where(array == padding_idx % rows, count, bags)
     found = apply(EMBEDDING, table, places, padding=-1, by_frequency=bool(scale_grad_by_freq))
     return _bagged(found, wrap(bags), count, mode, weights)
 
@@ -313,7 +319,7 @@ def _bagged(rows: Tensor, bags: Tensor, count: int, mode: str, weights: Tensor |
     if weights is not None:
         rows = mul(rows, unsqueeze(weights, 1))
     elif mode == "mean":
-        sizes = np.bincount(bags._array, minlength=count)
+        sizes = np.bincount(bags._array, minlength=count + 1)
         shares = (1 / np.maximum(sizes, 1)).astype(np.float32 if is_half(rows._array.dtype) else rows._array.dtype)
         return cast(apply(BAG_SUM, mul(rows, wrap(shares[bags._array][:, None])), bags, count=count), rows.dtype)
     return apply(BAG_SUM, rows, bags, count=count)
@@ -330,11 +336,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return made(np.zeros((*array.shape, num_classes), np.int64))
-    if int(array.min()) < 0:
+    if (array < 0).any():
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         num_classes = int(array.max()) + 1
-    elif int(array.max()) >= num_classes:
+    elif (array >= num_classes).any():
         raise RuntimeError("Class values must be smaller than num_classes.")
     return made((array[..., None] == np.arange(num_classes)).astype(np.int64))
 

@@ -11,7 +11,7 @@ import numpy as np
 from dynagraph.torch._utils import _get_obj_state, _set_obj_state, lie_in, reduced, reduced_parameter
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.parameter import Parameter, share
-from dynagraph.torch.core.storage import Storage, extent
+from dynagraph.torch.core.storage import Storage, address_of, extent
 from dynagraph.torch.core.tensor import Tensor, storage_of, wrap, written
 from dynagraph.torch.functions.common import NAMESPACES, function
 from dynagraph.torch.storage import LEGACY, TypedStorage, UntypedStorage, copied, of_memory
@@ -84,7 +84,16 @@ def _share_memory_(self: Tensor) -> Tensor:
     return self
 
 
-Tensor.share_memory_ = _share_memory_
+def _is_set_to(self: Tensor, tensor: Tensor) -> bool:
+    """Whether both are the same view of the same memory."""
+    one, other = self._array, tensor._array
+    return (
+        storage_of(self) is storage_of(tensor) and one.shape == other.shape and one.strides == other.strides
+        and address_of(one) == address_of(other)
+    )  # fmt: skip
+
+
+Tensor.share_memory_, Tensor.is_set_to = _share_memory_, _is_set_to
 Tensor.is_shared = lambda self: storage_of(self).is_shared or not isinstance(self._array, np.ndarray)
 
 

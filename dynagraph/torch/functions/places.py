@@ -38,7 +38,7 @@ def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
 
 def row_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
     """As `flat_places`, of whole slices: a vector of their numbers along a dimension."""
-    whole = (*shape[:dim], index.shape[0], *shape[dim + 1 :])
+    whole = _with(shape, dim, index.shape[0])
     return flat_places(np.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - dim - 1)), whole), shape, dim)
 
 
@@ -56,6 +56,24 @@ def store_flat(array: Any, places: Any, values: Any, combine: Any = None) -> Non
         combine.at(flat, at, given.astype(array.dtype, copy=False))
     if not array.flags.c_contiguous:
         array[...] = flat.reshape(array.shape)
+
+
+_WIDE = 128  # elements of a slice, from which on adding slice after slice costs less than finding all flat places
+
+
+def add_rows(array: Any, index: Any, values: Any, dim: int) -> None:
+    """Add slices to those along a dimension whose numbers are given."""
+    wide = array.size >= _WIDE * max(array.shape[dim], 1) and not is_half(array.dtype)
+    if not wide or is_compiling() or type(array) is not np.ndarray:
+        store_flat(array, row_places(index, array.shape, dim), values, np.add)
+        return
+    rows, given = np.moveaxis(array, dim, 0), np.moveaxis(np.broadcast_to(values, _with(array.shape, dim, index.size)), dim, 0)
+    for k, number in enumerate(index.tolist()):
+        rows[number] += given[k]
+
+
+def _with(shape: tuple[int, ...], dim: int, size: int) -> tuple[int, ...]:
+    return (*shape[:dim], size, *shape[dim + 1 :])
 
 
 def leading(x: Any, shape: tuple[int, ...]) -> Any:
@@ -196,6 +214,6 @@ def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callab
 
 
 __all__ = [
-    "GATHER", "at_slices", "change", "check_complex_gradient", "check_places", "define_store", "elements_added", "elements_at",
-    "flat_places", "is_unknown", "leading", "nothing", "row_places", "store_flat", "storing",
+    "GATHER", "add_rows", "at_slices", "change", "check_complex_gradient", "check_places", "define_store", "elements_added",
+    "elements_at", "flat_places", "is_unknown", "leading", "nothing", "row_places", "store_flat", "storing",
 ]  # fmt: skip

@@ -72,19 +72,14 @@ def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Si
     for k in reversed(range(n)):
         parts = _slices(kernel[k], stride[k], dilation[k], places[k])
         values, where = _maximum_along(values, where, values.ndim - n + k, parts)
-    return _owned(values, x), _full(where, values.shape)
+    return _owned(values, where, math.prod(kernel) > 1)
 
 
-def _full(where: Any, shape: Sizes) -> Any:
-    """Places for all images, in memory of their own."""
-    if where.shape != shape or where.base is not None:
-        return np.array(np.broadcast_to(where, shape), order="C")
-    return np.ascontiguousarray(where)
-
-
-def _owned(values: Any, x: Any) -> Any:
-    """A copy where a window of one element has left a view."""
-    return np.array(values, order="C") if np.may_share_memory(values, x) else np.ascontiguousarray(values)
+def _owned(values: Any, where: Any, computed: bool) -> tuple[Any, Any]:
+    """Both in memory of their own: where all windows have one element, `values` shares the input's."""
+    if computed:
+        return np.ascontiguousarray(values), np.ascontiguousarray(where)
+    return values.copy(), np.broadcast_to(where, values.shape).copy()
 
 
 def _adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
@@ -95,13 +90,14 @@ def _adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
 def _adaptive_max_pool(x: Any, places: Sizes) -> tuple[Any, Any]:
     n = len(places)
     shape = x.shape[x.ndim - n :]
-    values, where = x, _places(shape)
+    values, where, computed = x, _places(shape), False
     for k in reversed(range(n)):
         starts, ends = _adaptive_bounds(shape[k], places[k])
         longest = int((ends - starts).max()) if places[k] else 1
         parts = [np.minimum(starts + j, ends - 1) for j in range(longest)]
+        computed = computed or longest > 1
         values, where = _maximum_along(values, where, values.ndim - n + k, parts)
-    return _owned(values, x), _full(where, values.shape)
+    return _owned(values, where, computed)
 
 
 def _fractional_starts(samples: Any, size: int, kernel: int, count: int) -> Any:

@@ -14,6 +14,7 @@ from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, func
 from dynagraph.torch.functions.index_reductions import INDEX_REDUCE, SCATTER_REDUCE
 from dynagraph.torch.functions.places import (
     GATHER,
+    add_rows,
     at_slices,
     check_complex_gradient,
     check_places,
@@ -21,7 +22,6 @@ from dynagraph.torch.functions.places import (
     flat_places,
     leading,
     nothing,
-    row_places,
     store_flat,
     storing,
 )
@@ -87,7 +87,7 @@ define_store(
 
 
 def _index_add(array: Any, src: Any, index: Any, dim: int) -> None:
-    store_flat(array, row_places(index, array.shape, dim), src, np.add)
+    add_rows(array, index, src, dim)
 
 
 def _index_copy(array: Any, src: Any, index: Any, dim: int) -> None:

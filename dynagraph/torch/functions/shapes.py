@@ -17,6 +17,7 @@ from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
+from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.functions.common import NAMESPACES, cast, check_broadcast, check_tensor, dim_of, dims_of, function, promoted, sizes_of
 from dynagraph.torch.functions.pointwise import COPY, dense_like
 
@@ -76,6 +77,14 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 EXPAND.forward = FORWARD["broadcast_to"] = _expand
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """Of gradients: as np.broadcast_to, but what is not repeated can be written to."""
+    return x.reshape(shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
+
+
+FORWARD["broadcast_to"] = _spread
 
 
 def _slice_forward(x: Any, starts: Any, steps: Any, shape: Any) -> Any:
@@ -423,11 +432,11 @@ def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 @function("view", namespace="")
-def view_(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+def view_(self: Tensor, *shape: Any, dtype: DType | None = None, size: Any = None) -> Tensor:
     """The same memory in another shape, or its bits as another dtype; RuntimeError where that would need a copy."""
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
         return _view_dtype(self, dtype or shape[0])
-    sizes = _inferred(sizes_of(shape, "view"), self._array.size)
+    sizes = _inferred(sizes_of(shape if size is None else (size,), "view"), self._array.size)
     return view(VIEW, self, shape=sizes)
 
 
@@ -455,10 +464,10 @@ def _view_dtype(x: Tensor, target: DType) -> Tensor:
 
 
 @function()
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """In another shape: a view where the memory allows one, otherwise a copy."""
     x = check_tensor(input, "reshape", "input")
-    sizes = _inferred(sizes_of(shape, "reshape"), x._array.size)
+    sizes = _inferred(sizes_of(sizes if shape is None else (shape,), "reshape"), x._array.size)
     array = np.reshape(x._array, sizes)
     p = VIEW if x._array.flags.c_contiguous else _RESHAPE_ALIAS
     return as_view(p, x, array, {"shape": sizes}) if shares(array, x._array) else apply(RESHAPE, x, shape=sizes)
@@ -565,7 +574,7 @@ def permute(input: Tensor, dims: Any) -> Tensor:
     return view(PERMUTE, x, axes=axes)
 
 
-Tensor.permute = lambda self, *dims: permute(self, sizes_of(dims, "permute"))  # type: ignore[attr-defined]
+Tensor.permute = lambda self, *given, dims=None: permute(self, sizes_of(given if dims is None else (dims,), "permute"))
 
 
 def _all_reversed(x: Tensor) -> Tensor:
@@ -584,7 +593,12 @@ def _matrices(x: Tensor, who: str) -> Tensor:
     return x
 
 
-function("swapaxes")(transpose)
+@function()
+def swapaxes(input: Tensor, axis0: Any, axis1: Any) -> Tensor:
+    """As `transpose`."""
+    return transpose(input, axis0, axis1)
+
+
 function("swapdims")(transpose)
 
 
@@ -615,9 +629,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 @function(namespace="")
-def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated without a copy; -1 keeps a size."""
-    wanted, shape = sizes_of(sizes, "expand"), self._array.shape
+    wanted, shape = sizes_of(sizes if size is None else (size,), "expand"), self._array.shape
     if len(wanted) < len(shape):
         raise RuntimeError(
             f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided "
@@ -775,8 +789,10 @@ _SPLITS = {
 
 
 @function()
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]:
     """Views of parts of one size, the last one smaller, or of the sizes given."""
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
     if not tensor._array.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     k = dim_of(dim, tensor._array.ndim)
@@ -817,9 +833,20 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, [0] * chunks, dim) if size == 0 else split(input, each, dim)
 
 
+def _parts_of_split(who: str, *given: Any) -> Any:
+    """How to split, which may be given by one of several names."""
+    found = [value for value in given if value is not None]
+    if len(found) != 1:
+        raise TypeError(f"{who}() received an invalid combination of arguments: expected either sections or indices")
+    return found[0]
+
+
 @function()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts, as equal as can be, or between the places given."""
+    indices_or_sections = _parts_of_split("tensor_split", indices_or_sections, sections, indices)
     if not input._array.ndim:
         raise RuntimeError(f"tensor_split expected at least a 1-dimensional tensor, but got a tensor with {input._array.ndim} dims")
     k = dim_of(dim, input._array.ndim)
@@ -840,7 +867,10 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 def _split_along(name: str, axis: int, least: int) -> None:
-    def compute(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+    def compute(
+        input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+    ) -> tuple[Tensor, ...]:
+        indices_or_sections = _parts_of_split(name, indices_or_sections, sections, indices)
         rank = input._array.ndim
         if rank < least:
             raise RuntimeError(f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions!")
@@ -1038,7 +1068,7 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return apply(PRIMITIVES["flip"], input, axes=axes)
 
 
-Tensor.flip = lambda self, *dims: flip(self, sizes_of(dims, "flip"))  # type: ignore[attr-defined]
+Tensor.flip = lambda self, *given, dims=None: flip(self, sizes_of(given if dims is None else (dims,), "flip"))
 
 
 @function()
@@ -1090,9 +1120,9 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 @function(namespace="")
-def repeat(self: Tensor, *repeats: Any) -> Tensor:
+def repeat(self: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor side by side: so many along each dimension."""
-    given = sizes_of(repeats, "repeat")
+    given = sizes_of(counts if repeats is None else (repeats,), "repeat")
     if len(given) < self._array.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
     if any(n < 0 for n in given):
@@ -1109,7 +1139,7 @@ def tile(input: Tensor, dims: Any) -> Tensor:
     return repeat(input, (1,) * (input._array.ndim - len(given)) + given)
 
 
-Tensor.tile = lambda self, *dims: tile(self, sizes_of(dims, "tile"))  # type: ignore[attr-defined]
+Tensor.tile = lambda self, *given, dims=None: tile(self, sizes_of(given if dims is None else (dims,), "tile"))
 
 
 def _triangle(name: str) -> None:
@@ -1127,9 +1157,9 @@ _triangle("tril")
 _triangle("triu")
 
 
-def _resize(self: Tensor, *sizes: Any) -> Tensor:
+def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Another shape in place; its storage grows where that is needed."""
-    shape = sizes_of(sizes, "resize_")
+    shape = sizes_of(sizes if size is None else (size,), "resize_")
     count = math.prod(shape)
     storage = storage_of(self)
     if count * self._array.itemsize > storage.nbytes():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -72,28 +73,31 @@ NAMESPACES.setdefault("special", {}).update(
 )
 
 
-def _default_dim(x: Any, dim: int | None) -> int:
+def _default_dim(name: str, x: Any, dim: int | None) -> int:
     """Where none is given: the second dimension, of tensors with one or three the first."""
     if dim is not None:
         return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.", stacklevel=3
+    )
     return 0 if check_tensor(x, "softmax", "input")._array.ndim in (0, 1, 3) else 1
 
 
 @function("softmax", method=False, namespace="functional")
 def softmax_(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """Exponentials along a dimension, divided by their sum."""
-    return _over(SOFTMAX, "softmax", input, _default_dim(input, dim), dtype)
+    return _over(SOFTMAX, "softmax", input, _default_dim("softmax", input, dim), dtype)
 
 
 @function("log_softmax", method=False, namespace="functional")
 def log_softmax_(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """The logarithm of `softmax`."""
-    return _over(LOG_SOFTMAX, "log_softmax", input, _default_dim(input, dim), dtype)
+    return _over(LOG_SOFTMAX, "log_softmax", input, _default_dim("log_softmax", input, dim), dtype)
 
 
 @function(method=False, namespace="functional")
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None) -> Tensor:
     """`softmax` of the negated tensor."""
-    return _over(SOFTMAX, "softmax", neg(input), _default_dim(input, dim), dtype)
+    return _over(SOFTMAX, "softmax", neg(input), _default_dim("softmin", input, dim), dtype)
 
 __all__ = ["LOG_SOFTMAX", "SOFTMAX"]

@@ -21,6 +21,7 @@ from dynagraph.torch.functions.shapes import flatten, reshape, squeeze, transpos
 
 # -- primitives -----------------------------------------------------------------------------------------------------------
 
+_LONG = 256
 _SHORT = 16  # rows up to this are sorted by a stable algorithm in any case, as PyTorch sorts them
 
 
@@ -61,15 +62,28 @@ def _topk(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
     n = x.shape[dim]
     keys = np.moveaxis(_keys(x), dim, -1)
     if k * 4 < n:
-        found = np.argpartition(keys, n - k if largest else k - 1, axis=-1) if k else np.zeros(keys.shape, np.int64)
-        found = found[..., n - k :] if largest else found[..., :k]
-        found = found[..., ::-1] if largest else found  # so that equal ones do not stand backwards
+        found = _candidates(keys, k, largest)
         chosen = np.take_along_axis(keys, found, -1)
         places = np.take_along_axis(found, _order(chosen, chosen.ndim - 1, largest, True), -1)
     else:
         places = _order(keys, keys.ndim - 1, largest, False)[..., :k]
     places = np.ascontiguousarray(np.moveaxis(places, -1, dim))
     return np.ascontiguousarray(np.take_along_axis(x, places, dim)), places
+
+
+def _candidates(keys: Any, k: int, largest: bool) -> Any:
+    """Where the `k` greatest or least of each row stand."""
+    n = keys.shape[-1]
+    if not k:
+        return np.zeros((*keys.shape[:-1], 0), np.int64)
+    if n >= _LONG and not is_unknown(keys):
+        # NumPy's partition is several times as fast as its argpartition; with NaN, or several that equal the last, there are not k
+        last = np.partition(keys, n - k if largest else k - 1, axis=-1)[..., n - k if largest else k - 1, None]
+        chosen = keys >= last if largest else keys <= last
+        if np.count_nonzero(chosen) == k * (keys.size // n):
+            return (np.flatnonzero(chosen) % n).reshape(*keys.shape[:-1], k)
+    found = np.argpartition(keys, n - k if largest else k - 1, axis=-1)
+    return found[..., : n - k - 1 : -1] if largest else found[..., :k]
 
 
 def _by_places(d: Any, g: Any) -> Any:
@@ -98,13 +112,17 @@ def _at(x: Any, places: Any, dim: int) -> tuple[Any, Any]:
     return np.ascontiguousarray(values).reshape(values.shape), np.ascontiguousarray(places).reshape(values.shape)
 
 
+def _place_of(keys: Any, values: Any, dim: int) -> Any:
+    """Where along a dimension a value stands first; NaN is found, too."""
+    places = np.argmax(keys == np.expand_dims(values, dim), axis=dim)
+    return places if keys.dtype.kind != "f" else np.where(np.isnan(values), np.argmax(np.isnan(keys), axis=dim), places)
+
+
 def _kth(x: Any, k: int, dim: int) -> tuple[Any, Any]:
     keys = _keys(x)
     if x.shape[dim] <= _SHORT:
-        order = np.argsort(keys, axis=dim, kind="stable")
-    else:
-        order = np.argpartition(keys, k, axis=dim)
-    return _at(x, np.take(order, k, axis=dim), dim)
+        return _at(x, np.take(np.argsort(keys, axis=dim, kind="stable"), k, axis=dim), dim)
+    return _at(x, _place_of(keys, np.take(np.partition(keys, k, axis=dim), k, axis=dim), dim), dim)
 
 
 def _median(x: Any, dim: int, skip: bool) -> tuple[Any, Any]:
@@ -114,14 +132,12 @@ def _median(x: Any, dim: int, skip: bool) -> tuple[Any, Any]:
         return _kth(x, (n - 1) // 2, dim)
     keys = _keys(x)
     absent = np.isnan(keys)
-    order = np.argsort(keys, axis=dim, kind="stable")
     if skip:
         last = np.maximum((n - np.count_nonzero(absent, axis=dim) - 1) // 2, 0)
-        places = np.take_along_axis(order, np.expand_dims(last, dim), dim).squeeze(dim)
-    else:
-        middle = np.take(order, (n - 1) // 2, axis=dim)
-        places = np.where(absent.any(axis=dim), np.argmax(absent, axis=dim), middle)
-    return _at(x, places, dim)
+        values = np.take_along_axis(np.sort(keys, axis=dim), np.expand_dims(last, dim), dim).squeeze(dim)
+        return _at(x, _place_of(keys, values, dim), dim)
+    middle = _kth(keys, (n - 1) // 2, dim)[1]
+    return _at(x, np.where(absent.any(axis=dim), np.argmax(absent, axis=dim), middle), dim)
 
 
 def _median_all(x: Any, skip: bool) -> Any:

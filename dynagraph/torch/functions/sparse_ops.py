@@ -59,7 +59,7 @@ PRODUCT = define(
     ),
     ("yzu", "xzu", "", ""), backward="SparseAddmmBackward0",
 )  # fmt: skip
-define(
+SAMPLED = define(
     "sparse_mm_values", _sampled,
     (
         lambda d, g: g.call("sparse_mm", d.y, *d.operands[2:], count=d.x.shape[0]),
@@ -155,6 +155,39 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
 def _sparse_addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> Any:
     """``beta * mat + alpha * (mat1 @ mat2)``."""
     return addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def sampled_addmm(input: Any, mat1: Tensor, mat2: Tensor, *, beta: Any = 1.0, alpha: Any = 1.0) -> CSRTensor:
+    """``beta * input + alpha * (mat1 @ mat2)`` at the places of a matrix in compressed rows; the rest is not computed."""
+    if not isinstance(input, CSRTensor):
+        raise NotImplementedError(f"sampled_addmm: Expected input tensor to have sparse csr layout, but got {input.layout}")
+    if mat1.shape[0] != input._size[0] or mat2.shape[1] != input._size[1] or mat1.shape[1] != mat2.shape[0]:
+        raise RuntimeError(
+            f"sampled_addmm: shapes {list(mat1.shape)} and {list(mat2.shape)} cannot be multiplied to {list(input._size)}"
+        )
+    product = apply(SAMPLED, mat1, mat2.t().conj(), *map(wrap, _rows_and_columns(input)))
+    return input._like(input._held * beta + product * alpha)
+
+
+def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) -> Any:
+    """A matrix with the rows of another as diagonals: row k, each element in its column, ``offsets[k]`` above the main one."""
+    rows: Any = diagonals if diagonals.dim() == 2 else diagonals.unsqueeze(0)
+    at = offsets._array.reshape(-1)
+    if at.dtype.kind != "i" or at.dtype.itemsize != 8:
+        raise RuntimeError(f"Offset tensor must have dtype Long but got: {dtypes.scalar_name(offsets.dtype)}")
+    if len(at) != rows.shape[0]:
+        raise RuntimeError(f"Number of diagonals ({rows.shape[0]}) does not match the number of offsets ({len(at)})")
+    if len(shape) != 2:
+        raise RuntimeError(f"Output shape must be 2d, but got {len(shape)}d")
+    if len(np.unique(at)) != len(at):
+        raise RuntimeError("Offset tensor contains duplicate values")
+    n, m = shape
+    which, column = np.indices((len(at), min(rows.shape[1], m)))
+    row = column - at[:, None]
+    kept = (row >= 0) & (row < n)
+    values = taken(rows.reshape(-1), (which * rows.shape[1] + column)[kept])
+    made = coo(wrap(np.stack((row[kept], column[kept])).astype(np.int64)), values, (n, m), False)
+    return made.to_sparse(layout=layout) if layout is not None else made
 
 
 # -- sums and products of elements ------------------------------------------------------------------------------------
@@ -465,7 +498,7 @@ SparseTensor.__truediv__, SparseTensor.__floordiv__, SparseTensor.__pow__, Spars
 SparseTensor.__rmatmul__ = lambda self, other: matmul(other, self)
 for _operator, _name in (("__iadd__", "add_"), ("__isub__", "sub_"), ("__imul__", "mul_"), ("__itruediv__", "div_")):
     setattr(SparseTensor, _operator, getattr(SparseTensor, _name))
-SPARSE |= {"mm": mm, "addmm": _sparse_addmm, "sum": _sparse_sum}
+SPARSE |= {"mm": mm, "addmm": _sparse_addmm, "sampled_addmm": sampled_addmm, "spdiags": spdiags, "sum": _sparse_sum}
 for _name in ("softmax", "log_softmax"):
     _TORCH[f"_sparse_{_name}"] = SPARSE[_name]
 

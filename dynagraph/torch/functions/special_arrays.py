@@ -197,10 +197,17 @@ def digamma(x: Any) -> Any:
 
 
 def zeta(x: Any, q: Any) -> Any:
-    """Hurwitz' zeta function, the sum of ``(q + k) ** -x``, by Euler and Maclaurin's formula.  DLMF 25.11."""
+    """Hurwitz' zeta function, the sum of ``(q + k) ** -x``."""
     x, q = np.broadcast_arrays(x, q)
     lowest = np.where(np.isfinite(q), q, 0).min() if q.size else 0
-    terms = 9 + min(int(-math.floor(lowest)), 100_000) if lowest < 0 else 9
+    found = _zeta(x, q, 9 + min(int(-math.floor(lowest)), 100_000) if lowest < 0 else 9)
+    pole = (q <= 0) & (np.floor(q) == q)
+    found = np.where((q <= 0) & ~pole & (np.floor(x) != x), np.nan, found)
+    return np.where(x == 1, np.inf, np.where(x < 1, np.nan, np.where(pole, np.inf, found)))
+
+
+def _zeta(x: Any, q: Any, terms: int) -> Any:
+    """By Euler and Maclaurin's formula, after so many terms; these must reach 9.  DLMF 25.11."""
     total = np.power(q, -x)
     last = total
     for k in range(1, terms + 1):
@@ -213,10 +220,7 @@ def zeta(x: Any, q: Any) -> Any:
         found = found + ratio * factor * power
         factor = factor * (x + (2 * k + 1)) * (x + (2 * k + 2))
         power = power / (w * w)
-    found = np.where(last == 0, total, found)
-    pole = (q <= 0) & (np.floor(q) == q)
-    found = np.where((q <= 0) & ~pole & (np.floor(x) != x), np.nan, found)
-    return np.where(x == 1, np.inf, np.where(x < 1, np.nan, np.where(pole, np.inf, found)))
+    return np.where(last == 0, total, found)
 
 
 def polygamma(x: Any, n: int) -> Any:
@@ -226,7 +230,7 @@ def polygamma(x: Any, n: int) -> Any:
     if n == 1:
         reflected = x < 0.5
         y = np.where(reflected, 1 - x, x)
-        one = zeta(np.full_like(y, 2.0), y)
+        one = _zeta(np.full_like(y, 2.0), y, 9)
         sine = _sine_of_turns(x)
         return np.where(reflected, (math.pi / sine) ** 2 - one, one)
     return (1 if n % 2 else -1) * math.gamma(n + 1) * zeta(np.full_like(x, n + 1.0), x)

@@ -93,10 +93,11 @@ def _unpooled(x: Tensor, places: Tensor, shape: Sizes) -> Tensor:
         )
     only_floats(x, f"max_unpool{n}d")
     size = math.prod(shape)
-    outside = places._array[(places._array < 0) | (places._array >= size)]
-    if outside.size:
+    array = places._array
+    outside = (array < 0) | (array >= size)
+    if outside.any():
         volume = "x".join(map(str, shape))
-        raise RuntimeError(f"Found an invalid max index: {int(outside[0])} (output volumes are of size {volume})")
+        raise RuntimeError(f"Found an invalid max index: {int(array[outside][0])} (output volumes are of size {volume})")
     return apply(PRIMITIVES[f"max_unpool{n}d"], x, places, shape=shape)
 
 

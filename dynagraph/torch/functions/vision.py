@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,11 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, quiet, wrap
 from dynagraph.torch.functions.activations import HARDTANH, only_floats
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.pointwise import add, div, mul, rsub, sub
+from dynagraph.torch.functions.pointwise import add, div, mul, sub
 from dynagraph.torch.functions.products import matmul
+from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.resampling import cubic_weights
-from dynagraph.torch.functions.shapes import reshape, select, transpose, unsqueeze
+from dynagraph.torch.functions.shapes import reshape, select, stack, transpose, unsqueeze
 
 # -- channels and places ----------------------------------------------------------------------------------------------------
 
@@ -163,45 +165,61 @@ def _whole(c: Any) -> Any:
 
 
 def _at(x: Tensor, places: list[Any]) -> Tensor:
-    """Elements at whole places, zeros outside: (N, C, points)."""
+    """Elements at whole places (N, points), zeros outside: (N, C, points)."""
     shape = x._array.shape[2:]
     inside, flat = np.ones((), bool), np.zeros((), np.int64)
     for place, size in zip(places, shape):
         inside = inside & (place >= 0) & (place < size)
         flat = flat * size + np.clip(place, 0, size - 1)
     rows = reshape(x, *x._array.shape[:2], math.prod(shape))
-    found = np.ascontiguousarray(np.broadcast_to(flat[:, None], (*x._array.shape[:2], flat.shape[-1])))
+    found = np.broadcast_to(flat[:, None], (*x._array.shape[:2], flat.shape[-1])).copy()
     values = apply(PRIMITIVES["take_places"], rows, wrap(found), count=1)
     return mul(values, wrap(inside[:, None].astype(x._array.dtype)))
 
 
+def _summed(x: Tensor, places: list[Any], weights: Tensor) -> Tensor:
+    """The sum over corners of elements at places (N, corners, points) times weights."""
+    batch, corners, points = weights._array.shape
+    flat = [place.reshape(batch, corners * points) for place in places]
+    values = reshape(_at(x, flat), batch, x._array.shape[1], corners, points)
+    return total(mul(values, unsqueeze(weights, 1)), 2)
+
+
 def _bilinear(x: Tensor, positions: list[Tensor]) -> Tensor:
-    below = [np.floor(c._array) for c in positions]
-    shares = [sub(c, wrap(b)) for c, b in zip(positions, below)]
-    total: Tensor | None = None
-    for corner in itertools.product((0, 1), repeat=len(positions)):
-        value = _at(x, [_whole(b + step) for b, step in zip(below, corner)])
-        for share, step in zip(shares, corner):
-            value = mul(value, unsqueeze(share if step else rsub(share, 1), 1))
-        total = value if total is None else add(total, value)
-    return total  # type: ignore[return-value]
+    dtype = x._array.dtype
+    steps = np.array(list(itertools.product((0, 1), repeat=len(positions))))
+    weights: Tensor | None = None
+    places = []
+    for k, c in enumerate(positions):
+        below, step = np.floor(c._array), steps[:, k, None]
+        share = unsqueeze(sub(c, wrap(below)), 1)
+        weight = add(mul(share, wrap((2 * step - 1).astype(dtype))), wrap((1 - step).astype(dtype)))
+        weights = weight if weights is None else mul(weights, weight)
+        places.append(_whole(below[:, None] + step))
+    return _summed(x, places, weights)  # type: ignore[arg-type]
 
 
 def _bicubic(x: Tensor, positions: list[Tensor], mode: str, align: bool) -> Tensor:
-    below = [np.floor(c._array) for c in positions]
-    shares = [sub(c, wrap(b)) for c, b in zip(positions, below)]
-    weights = [cubic_weights(share) for share in shares]
-    total: Tensor | None = None
-    for steps in itertools.product(range(4), repeat=2):
-        places = [
-            _whole(_padded(wrap(b + (step - 1)), size, mode, align)._array)
-            for b, step, size in zip(below, steps, x._array.shape[2:])
-        ]
-        value = _at(x, places)
-        for weight, step in zip(weights, steps):
-            value = mul(value, unsqueeze(weight[step], 1))
-        total = value if total is None else add(total, value)
-    return total  # type: ignore[return-value]
+    steps = np.array(list(itertools.product(range(4), repeat=2)))
+    along, places = [], []
+    for k, (c, size) in enumerate(zip(positions, x._array.shape[2:])):
+        below = np.floor(c._array)
+        along.append(stack(cubic_weights(sub(c, wrap(below))), 1))
+        moved = wrap(below[:, None] + (steps[:, k, None] - 1))
+        places.append(_whole(_padded(moved, size, mode, align)._array))
+    batch, _, points = along[0]._array.shape
+    weights = mul(unsqueeze(along[0], 2), unsqueeze(along[1], 1))
+    return _summed(x, places, reshape(weights, batch, 16, points))
+
+
+def _aligned(align_corners: bool | None) -> bool:
+    if align_corners is None:
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify "
+            "align_corners=True if the old behavior is desired. See the documentation of grid_sample for details.",
+            stacklevel=3,
+        )
+    return bool(align_corners)
 
 
 def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
@@ -252,7 +270,7 @@ def grid_sample(
     x, places = check_tensor(input, "grid_sampler", "input"), check_tensor(grid, "grid_sampler", "grid", 2)
     _check_grid(x, places, mode)
     only_floats(x, "grid_sampler_2d_cpu_kernel_impl")
-    align = bool(align_corners)
+    align = _aligned(align_corners)
     shape, points = x._array.shape, places._array.shape[1:-1]
     n = len(points)
     rows = reshape(places, shape[0], math.prod(points), n)
@@ -290,10 +308,10 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
             f"Expected size for first two dimensions of batch2 tensor to be: [{shape[0]}, {n + 1}] but got: "
             f"[{t._array.shape[0]}, {n + 1}]."
         )
-    axes = []
+    axes, align = [], _aligned(align_corners)
     for m in shape[2:]:
         line = np.linspace(-1, 1, m) if m > 1 else np.zeros(1)
-        axes.append(line if align_corners else line * (m - 1) / m)
+        axes.append(line if align else line * (m - 1) / m)
     columns = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(shape[2:])]
     base = np.stack(columns, axis=-1).reshape(1, -1, n + 1).astype(t._array.dtype)
     base = np.ascontiguousarray(np.broadcast_to(base, (shape[0], *base.shape[1:])))

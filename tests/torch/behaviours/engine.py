@@ -155,6 +155,11 @@ def errors(torch: Any) -> Any:
         raised(lambda: torch.ones(2).retain_grad()),
         raised(lambda: (x * 2).requires_grad_(False)),
         raised(lambda: torch.ones(2, dtype=torch.int64).requires_grad_()),
+        raised(lambda: grad((x * 2).sum(), [])),
+        raised(lambda: grad((x * 2).sum(), (x, 3))),
+        raised(lambda: backward((x * 2).sum(), torch.ones(()), grad_variables=torch.ones(()))),
+        raised(lambda: grad(x * 1j, x, torch.ones(3))),
+        raised(lambda: grad((x * 2).sum(), x, only_inputs=False)),
     ]
 
 

@@ -79,6 +79,7 @@ STORAGES: dict[str, Callable[..., Any]] = {
     "set_": lambda torch: torch.empty(0).set_(torch.arange(6.0).untyped_storage(), 1, (2,), (2,)),
     "set_ all": lambda torch: [torch.empty(0).set_(torch.arange(6.0).untyped_storage()), torch.empty(0).set_(typed(torch))],
     "set_ tensor": lambda torch: torch.empty(0).set_(torch.arange(6.0).reshape(2, 3).t()),
+    "is_set_to": lambda torch: (lambda x: [x.is_set_to(y) for y in (x, x.view(-1), x.clone(), x[:], x.T)])(torch.ones(2, 2)),
     "set_ nothing": lambda torch: torch.ones(3).set_(),
     "tensor of storage": lambda torch: [torch.Tensor(torch.ones(2).untyped_storage()), torch.FloatTensor(typed(torch))],
     "share_memory_": lambda torch: (lambda x: [x.is_shared(), x.share_memory_() is x, x.is_shared(), x])(torch.ones(3)),

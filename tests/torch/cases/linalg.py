@@ -34,7 +34,7 @@ def _of_values(name: str, value: float) -> Any:
             found = getattr(torch.linalg, name)(a * value)
         except RuntimeError as error:
             return type(error).__name__, str(error)
-        return found if name in ("inv", "det") else None
+        return found if name in ("inv", "det", "svdvals") else found[1] if name == "svd" else None
 
     return compute
 

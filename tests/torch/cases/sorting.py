@@ -74,6 +74,9 @@ CASES: list[Case] = [
     _values("topk", 3, dim=-1, kind="special"),
     _values("topk", 3, dim=-1, largest=False, kind="special"),
     _values("topk", 2, dim=-1, kind="special", largest=False),
+    case("topk", T(2, 300, **D), 7, _dtypes="float32 float16 int64"),
+    case("topk", T(300, 2, **D), 7, 0, False, _dtypes="float32"),
+    program("topk of rows with ties and NaN", lambda torch, x: x.topk(70)[0], T(3, 300, kind="special"), _grad=False),
     case("topk", T(), 1),
     case("topk", T(0), 0),
     case("topk", T(0, 3), 2),
@@ -126,6 +129,16 @@ CASES: list[Case] = [
             case(name, T(), 0),
             case(name, T(), 0, True),
             case(name, T(0)),
+            program(
+                f"{name} of many with NaN",
+                lambda torch, x, name=name: getattr(torch, name)(x, 1)[0],
+                T(9, 40, kind="special"),
+                _grad=False,
+                _dtypes="float32 bfloat16",
+            ),
+            program(
+                f"{name} of many", lambda torch, x, name=name: getattr(torch, name)(x, 1)[0], T(9, 40, kind="ints"), _grad=False
+            ),
             case(name, T(0, 3), 1),
             error(name, T(0, 3), 0, _text=True),
             error(name, T(3), 1),

@@ -79,6 +79,12 @@ COMPUTING: dict[str, Callable[..., Any]] = {
     "times sparse": lambda torch: [coo(torch) @ coo(torch).t(), torch.sparse.mm(coo(torch), coo(torch).t())],
     "mm of dense": lambda torch: torch.sparse.mm(torch.ones(2, 2), torch.ones(2, 2)),
     "mm of dtypes": lambda torch: [coo(torch).long() @ dense(torch, 3, 2).long(), coo(torch).half() @ dense(torch, 3, 2).half()],
+    "sampled_addmm": lambda torch: torch.sparse.sampled_addmm(csr(torch), dense(torch, 2, 4), dense(torch, 4, 3), beta=2.0, alpha=0.5),
+    "spdiags": lambda torch: [
+        torch.sparse.spdiags(dense(torch, 3, 3), torch.tensor([0, -1, 2]), (3, 3)),
+        torch.sparse.spdiags(dense(torch, 2, 4), torch.tensor([1, -2]), (3, 5)),
+        torch.sparse.spdiags(torch.arange(4.0), torch.tensor(1), (5, 5), layout=torch.sparse_csr),
+    ],
     "addmm": lambda torch: [
         torch.sparse.addmm(torch.ones(2, 2), coo(torch), dense(torch, 3, 2), beta=2, alpha=3),
         torch.addmm(torch.ones(2, 2), coo(torch), dense(torch, 3, 2)),
@@ -143,6 +149,9 @@ ERRORS: dict[str, Callable[..., Any]] = {
     "sum of strided": lambda torch: torch.sparse.sum(torch.ones(2)),
     "to_sparse of dims": lambda torch: torch.ones(2, 3).to_sparse(3),
     "to_sparse of others": lambda torch: coo(torch).to_sparse(1),
+    "sampled_addmm of strided": lambda torch: torch.sparse.sampled_addmm(torch.ones(2, 2), torch.ones(2, 2), torch.ones(2, 2)),
+    "spdiags twice": lambda torch: torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([1, 1]), (3, 3)),
+    "spdiags of another count": lambda torch: torch.sparse.spdiags(torch.ones(2, 3), torch.tensor([1]), (3, 3)),
     "leaf in place": lambda torch: coo(torch, requires_grad=True).mul_(2),
 }
 
@@ -167,9 +176,12 @@ GRADIENTS: dict[str, Callable[..., Any]] = {  # of torch, three values, and a ma
     "sparse times sparse": lambda torch, v, d: torch.sparse.mm(twice(torch, v), twice(torch, v)).to_dense(),
     "addmm": lambda torch, v, d: torch.sparse.addmm(d, twice(torch, v), d, beta=2, alpha=3),
     "csr": lambda torch, v, d: torch.sparse_csr_tensor([0, 1, 3], [1, 0, 1], v, (2, 2)) @ d,
+    "sampled_addmm": lambda torch, v, d: torch.sparse.sampled_addmm(
+        torch.sparse_csr_tensor([0, 1, 3], [1, 0, 1], v, (2, 2)), d, d.t(), alpha=2.0
+    ).to_dense(),
 }
 NO_SECOND = {  # PyTorch's second gradients are zero, or missing; tests/torch/test_sparse.py checks these by differences
-    "csr", "sparse times sparse", "addmm", "plus dense", "values", "mm", "matmul", "transposed", "mv",
+    "csr", "sampled_addmm", "sparse times sparse", "addmm", "plus dense", "values", "mm", "matmul", "transposed", "mv",
 }  # fmt: skip
 
 
