@@ -340,6 +340,11 @@ def set_reducer(reducer: Callable[[CompiledFunction], Any], carrier: Callable[[C
 def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
     """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's bailing out."""
 
+def set_tensor_calls(
+    tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
+) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:
+    """`apply`, `made` and `wrap` of dynagraph.torch, in C: over its classes' slots, with the functions in Python for what is not plain."""
+
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""
 

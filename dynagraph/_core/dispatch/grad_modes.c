@@ -1,9 +1,9 @@
 /* What dynagraph.torch records: a state of each thread, which its tensors ask for with every operation. */
 #include "core.h"
 
-enum { GRAD = 1, INFERENCE = 2, ANOMALY = 4, CHECK_NAN = 8, HOOKED = 16 };
+static _Thread_local unsigned char modes = DG_GRAD | DG_CHECK_NAN;
 
-static _Thread_local unsigned char modes = GRAD | CHECK_NAN;
+int dg_grad_modes(void) { return modes; }
 
 static PyObject *get_flag(PyObject *self, void *flag) { return PyBool_FromLong(modes & (unsigned char)(intptr_t)flag); }
 
@@ -22,11 +22,11 @@ static int set_flag(PyObject *self, PyObject *value, void *flag)
 static PyObject *get_flags(PyObject *self, PyObject *ignored) { return PyLong_FromLong(modes); }
 
 static PyGetSetDef flags[] = {
-    {"grad", get_flag, set_flag, "Whether operations on tensors that require gradients are recorded.", (void *)GRAD},
-    {"inference", get_flag, set_flag, "Whether inference_mode is on.", (void *)INFERENCE},
-    {"anomaly", get_flag, set_flag, "Whether nodes keep where they were made.", (void *)ANOMALY},
-    {"check_nan", get_flag, set_flag, "Whether anomaly detection looks for NaN.", (void *)CHECK_NAN},
-    {"hooked", get_flag, set_flag, "Whether saved tensors go through hooks.", (void *)HOOKED},
+    {"grad", get_flag, set_flag, "Whether operations on tensors that require gradients are recorded.", (void *)DG_GRAD},
+    {"inference", get_flag, set_flag, "Whether inference_mode is on.", (void *)DG_INFERENCE},
+    {"anomaly", get_flag, set_flag, "Whether nodes keep where they were made.", (void *)DG_ANOMALY},
+    {"check_nan", get_flag, set_flag, "Whether anomaly detection looks for NaN.", (void *)DG_CHECK_NAN},
+    {"hooked", get_flag, set_flag, "Whether saved tensors go through hooks.", (void *)DG_HOOKED},
     {0},
 };
 

@@ -23,7 +23,17 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
 from dynagraph.torch.core.primitives import primitive
-from dynagraph.torch.core.tensor import CAST, Tensor, apply, edge_of, unpacked_tensor, wrap, written
+from dynagraph.torch.core.tensor import (
+    _IGNORED,
+    CAST,
+    Tensor,
+    _error_state,
+    apply,
+    edge_of,
+    unpacked_tensor,
+    wrap,
+    written,
+)
 from dynagraph.torch.core.terms import ir_dtype
 
 # -- gradients that are recorded themselves ---------------------------------------------------------------------------
@@ -203,31 +213,48 @@ class _Run:
                     heapq.heappush(waiting, (target.sequence, pushed, target))
                 else:
                     self.arrive(target)
+        buffers, simple = self.buffers, not (self.create or self.wanted is not None or mode.anomaly)
         while waiting:
             node = waiting.pop()[2] if len(waiting) == 1 else heapq.heappop(waiting)[2]
-            grads = self.buffers.pop(node, None)
-            results: Sequence[Any] = ()
-            if grads is not None:
-                if needed is None or node in needed:
-                    results = self.step(node, grads)
-                elif any((node, number) in self.wanted for number in range(len(grads))):  # type: ignore[operator]
-                    self.capture(node, grads)
-            k = 0
-            for edge in node.edges:
-                if edge is not None:
-                    target = edge[0]
-                    left = counts[target] = counts[target] - 1
+            while node is not None:
+                grads = buffers.pop(node, None)
+                results: Sequence[Any] = ()
+                if grads is not None:
+                    if simple and not (node.hooked or node.posthooks):
+                        results = node.pull(grads)
+                    elif needed is None or node in needed:
+                        results = self.step(node, grads)
+                    elif any((node, number) in self.wanted for number in range(len(grads))):  # type: ignore[operator]
+                        self.capture(node, grads)
+                following: Node | None = None  # the next one, where no other waits
+                for k, edge in enumerate(node.edges):
+                    if edge is None:
+                        continue
+                    target, number = edge
                     if results and results[k] is not None:
-                        self.add(target, edge[1], results[k])
-                    if not left:
-                        if isinstance(target, Node):
-                            pushed += 1
-                            heapq.heappush(waiting, (target.sequence, pushed, target))
+                        if target in buffers:
+                            self.add(target, number, results[k])
+                        elif isinstance(target, Node) and len(target.output_metas) > 1:
+                            self.add(target, number, results[k])
                         else:
-                            self.arrive(target)
-                k += 1
-            if results and not self.keep:
-                node.release()
+                            buffers[target] = [results[k]]
+                    left = counts[target] = counts[target] - 1
+                    if left:
+                        continue
+                    if not isinstance(target, Node):
+                        self.arrive(target)
+                    elif following is None and not waiting:
+                        following = target
+                    else:
+                        if following is not None:
+                            pushed += 1
+                            heapq.heappush(waiting, (following.sequence, pushed, following))
+                            following = None
+                        pushed += 1
+                        heapq.heappush(waiting, (target.sequence, pushed, target))
+                if results and not self.keep:
+                    node.release()
+                node = following  # type: ignore[assignment]
 
     def add(self, target: Any, number: int, grad: Any) -> None:
         """Add to the gradients that have come for a node or a leaf."""
@@ -567,8 +594,14 @@ def will_run(targets: Sequence[Any]) -> list[bool]:
 
 
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:
-    with np.errstate(all="ignore"):
+    if _error_state is None:
+        with np.errstate(all="ignore"):
+            return function(*args)
+    token = _error_state.set(_IGNORED)
+    try:
         return function(*args)
+    finally:
+        _error_state.reset(token)
 
 
 def backward(

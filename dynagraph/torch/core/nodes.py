@@ -134,6 +134,11 @@ class Node:
         if entry is None:
             shape, dtype = self.metas[k]
             return Unsaved(shape, np.dtype(np.float32) if is_half(dtype) else dtype)
+        if type(entry) is tuple and len(entry) == 2:
+            tensor, version = entry
+            array = tensor._array
+            if tensor._storage.version == version and array.itemsize != 2:
+                return ArrayTerm(array)
         return _wide(self.unpacked(entry))
 
     def result(self, k: int) -> ArrayTerm:
@@ -177,22 +182,26 @@ class Node:
     # -- running --
     def pull(self, grads: Sequence[Any]) -> list[Any]:
         """The gradients by the operands, as arrays, from those of the outputs; None is zero."""
-        primitive, edges, metas = self.primitive, self.edges, self.metas
+        primitive, metas = self.primitive, self.metas
         if primitive.outputs == 1:
-            g: Any = ArrayTerm(grads[0])
-            if is_half(grads[0].dtype):
-                g = ArrayTerm(grads[0].astype(np.float32))
+            array = grads[0]
+            g: Any = ArrayTerm(array) if array.itemsize != 2 else _wide(array)
         else:
             g = tuple(None if a is None else _wide(a) for a in grads)
         vjps = primitive.vjps
         terms = primitive.vjp(self, g) if vjps is None else None
         found: list[Any] = []
-        for k, edge in enumerate(edges):
+        for k, edge in enumerate(self.edges):
             if edge is None:
                 found.append(None)
                 continue
             term = vjps[k](self, g) if terms is None else terms[k]
-            found.append(None if term is None else fitted(term.array, *metas[k]))
+            if term is not None:
+                shape, dtype = metas[k]
+                term = term.array
+                if type(term) is not np.ndarray or term.dtype is not dtype or term.shape != shape:
+                    term = fitted(term, shape, dtype)
+            found.append(term)
         return found
 
     def release(self) -> None:

@@ -29,7 +29,7 @@ class Primitive:
     """
 
     __dynagraph_constant__ = True  # to captured code
-    __slots__ = ("backward", "differentiable", "forward", "is_view", "name", "node_class", "outputs", "saves", "vjp", "vjps")
+    __slots__ = ("backward", "differentiable", "forward", "is_view", "large", "name", "node_class", "outputs", "saves", "vjp", "vjps")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class Primitive:
         self.backward = backward or f"{name.title().replace('_', '')}Backward0"
         self.differentiable = tuple(range(outputs)) if differentiable is None else differentiable
         self.node_class: Any = None  # made with the first node
+        self.large: Any = None  # what computes large arrays, once there were some
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

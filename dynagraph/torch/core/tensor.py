@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import batching, devices, dtypes, parts
 from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
+from dynagraph.torch.core.large import LARGE, compile_large
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define, primitive
 from dynagraph.torch.core.storage import Storage, address_of
@@ -746,6 +748,18 @@ CAST = define(
     ("",),
     backward="ToCopyBackward0",
 )
+
+
+if _error_state is not None:
+    # what most operations are, in C; these functions in Python are for the rest, and for NumPy that keeps its error state elsewhere
+    apply_in_python, made_in_python, wrap_in_python = apply, made, wrap
+    apply, made, wrap = _dispatch.set_tensor_calls(
+        Tensor, Storage, Node, Primitive, NUMBERS,
+        {
+            "apply": apply, "record": record, "attach": _attach, "edge_of": edge_of, "entry": _entry, "node_class": node_class,
+            "as_array": _as_array, "large_of": compile_large, "large_size": LARGE, "error_state": _error_state, "ignored": _IGNORED,
+        },
+    )  # fmt: skip
 
 
 def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

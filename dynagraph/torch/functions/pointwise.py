@@ -1248,7 +1248,7 @@ for _name, _method in (
     setattr(Tensor, f"__r{_name}__", _reversed(_torch[_method].__wrapped__))
 for _name in _COMPARISONS:
     setattr(Tensor, f"__{_name}__", _plain(_torch[_name].__wrapped__))
-Tensor.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 Tensor.__neg__ = neg  # type: ignore[attr-defined]
 Tensor.__pos__ = positive  # type: ignore[attr-defined]
 Tensor.__abs__ = abs  # type: ignore[attr-defined]

@@ -25,6 +25,8 @@ from dynagraph.torch.functions.shapes import unsqueeze
 
 def spread(d: Any, reduced: Any) -> Any:
     """What belongs to a result, at each of the elements that it was made of."""
+    if not reduced.ndim:
+        return reduced.call("broadcast_to", shape=d.x.shape)
     axis = d.attrs["axis"]
     kept = tuple(1 if k in axis else size for k, size in enumerate(d.x.shape))
     return reduced.reshape(kept).call("broadcast_to", shape=d.x.shape)

@@ -15,6 +15,7 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.storage import address_of
+from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
 from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.functions.common import (
@@ -78,12 +79,14 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
         return np.broadcast_to(x, shape)
     if x.shape == tuple(shape):
         return x[...]
+    if not x.ndim and type(x) is np.ndarray:
+        return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
     added = len(shape) - x.ndim
     strides = (0,) * added + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[added:], x.strides))
     return np.lib.stride_tricks.as_strided(x, shape, strides)
 
 
-EXPAND.forward = _expand
+EXPAND.forward = FORWARD["broadcast_to"] = _expand
 
 
 def _spread(x: Any, shape: tuple[int, ...]) -> Any:
