@@ -10,7 +10,7 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
-from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.core.tensor import Tensor, apply, made, wrap
 from dynagraph.torch.functions.activations import only_floats
 from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.indexing import MASKED_FILL
@@ -178,10 +178,10 @@ def _smoothed(
     flat = apply(MASKED_FILL, flat, zero, wrap(~kept))
     if mode == "mean":
         if weight is None:
-            flat = div(total(flat), cast(wrap(np.asarray(kept.sum())), scores.dtype))
+            flat = div(total(flat), cast(made(kept.sum()), scores.dtype))
         else:
             chosen = weight._array[np.where(kept, y._array.reshape(kept.shape), 0)]
-            flat = div(total(flat), wrap(np.asarray(np.where(kept, chosen, 0).sum(), weight._array.dtype)))
+            flat = div(total(flat), cast(made(np.where(kept, chosen, 0).sum()), weight.dtype))
     elif mode == "sum":
         flat = total(flat)
     return add(mul(sharp, 1 - smoothing), mul(flat, smoothing / scores._array.shape[axis]))
