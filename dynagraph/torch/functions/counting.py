@@ -13,6 +13,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_tensor, dim_of, function, result_type_of
+from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import check_places, is_unknown
 
 # -- distinct elements ----------------------------------------------------------------------------------------------------
@@ -27,12 +28,12 @@ def _no_gradient(kernel: str) -> Any:
 
 def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, Any]:
     """Of elements in order, and of where new ones begin: the number of each element's run, where it stood; the runs' lengths."""
-    nothing = np.empty(0, np.int64)
+    nothing = beside(begins).empty(0, np.int64)
     number = nothing
     if inverse:
         number = np.cumsum(begins) - 1
         if order is not None:
-            back = np.empty(number.shape, np.int64)
+            back = beside(begins).empty(number.shape, np.int64)
             back[order] = number
             number = back
     lengths = np.diff(np.append(np.flatnonzero(begins), begins.size)) if counts else nothing
@@ -41,7 +42,7 @@ def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, An
 
 def _begins(x: Any) -> Any:
     """Where the elements of a vector, or the rows of a matrix, are others than the ones before."""
-    begins = np.ones(x.shape[0], bool)
+    begins = beside(x).ones(x.shape[0], bool)
     changed = x[1:] != x[:-1]
     begins[1:] = changed if changed.ndim == 1 else changed.any(axis=1)
     return begins
@@ -64,12 +65,12 @@ def _unique(x: Any, inverse: bool, counts: bool, consecutive: bool) -> tuple[Any
 
 def _unique_along(x: Any, dim: int, inverse: bool, counts: bool, consecutive: bool) -> tuple[Any, Any, Any]:
     moved = np.moveaxis(x, dim, 0)
-    rows = np.ascontiguousarray(moved).reshape(x.shape[dim], -1) if x.size else np.zeros((x.shape[dim], 0), x.dtype)
+    rows = np.ascontiguousarray(moved).reshape(x.shape[dim], -1) if x.size else beside(x).zeros((x.shape[dim], 0), x.dtype)
     if is_half(rows.dtype):
         rows = rows.astype(np.float32)
     order = None
     if not consecutive:
-        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(rows.shape[0])
+        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else beside(x).arange(rows.shape[0])
         rows, moved = rows[order], moved[order]
     begins = _begins(rows)
     number, lengths = _runs(begins, order, inverse, counts)
@@ -157,7 +158,7 @@ def _histc(x: Any, bins: int, low: float | None, high: float | None) -> Any:
     first, last = (kind(low), kind(high)) if low is not None and high is not None else _widened(values.min(), values.max(), 1)
     inside = (values >= first) & (values <= last)
     place = np.where(inside, (values - first) * kind(bins) / (last - first), 0).astype(np.int64)
-    counts = np.zeros(bins, np.int64)
+    counts = beside(x).zeros(bins, np.int64)
     np.add.at(counts, np.minimum(place, bins - 1), inside.astype(np.int64))
     return counts.astype(x.dtype)
 
@@ -199,14 +200,15 @@ def _histogram(x: Any, *weights_and_edges: Any, weighted: bool, density: bool) -
     weights = weights_and_edges[0] if weighted else None
     edges = weights_and_edges[1:] if weighted else weights_and_edges
     sizes = tuple(e.shape[0] - 1 for e in edges)
-    inside = np.ones(x.shape[0], bool)
-    flat = np.zeros(x.shape[0], np.int64)
+    library = beside(x)
+    inside = library.ones(x.shape[0], bool)
+    flat = library.zeros(x.shape[0], np.int64)
     for k, bounds in enumerate(edges):
         column = x[:, k]
         inside &= (column >= bounds[0]) & (column <= bounds[-1])
         place = np.minimum(np.searchsorted(bounds, column, "right") - 1, sizes[k] - 1)
         flat = flat * sizes[k] + place
-    total = np.zeros(math.prod(sizes), np.float64)
+    total = library.zeros(math.prod(sizes), np.float64)
     given = 1.0 if weights is None else weights.reshape(-1).astype(np.float64)
     np.add.at(total, np.where(inside, flat, 0), np.where(inside, given, 0.0))
     counts = total.reshape(sizes).astype(x.dtype)
@@ -359,7 +361,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if x._array.ndim == 1 and not x._array.size:
-        return made(np.zeros(minlength, np.int64))
+        return made(beside(x._array).zeros(minlength, np.int64))
     refusal = "bincount only supports 1-d non-negative integral inputs."
     if x._array.ndim != 1:
         raise RuntimeError(refusal)

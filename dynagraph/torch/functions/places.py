@@ -19,6 +19,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, quiet, write, written
 from dynagraph.torch.functions.common import function
+from dynagraph.torch.functions.lapack import beside
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
@@ -30,7 +31,7 @@ def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
     offsets: Any = 0
     for k, n in enumerate(index.shape):
         if k != dim and n > 1:
-            offsets = offsets + (np.arange(n) * strides[k]).reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
+            offsets = offsets + (beside(index).arange(n) * strides[k]).reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
     places = index.astype(np.int64, copy=False)
     places = places * strides[dim] if strides and strides[dim] != 1 else places
     return np.broadcast_to(places + offsets, index.shape)
@@ -102,7 +103,7 @@ def elements_at(x: Any, index: Any, dim: int) -> Any:
 
 def elements_added(g: Any, index: Any, shape: tuple[int, ...], dim: int) -> Any:
     """Zeros, with elements added at an index along a dimension."""
-    made = np.zeros(shape, g.dtype)
+    made = beside(g).zeros(shape, g.dtype)
     store_flat(made, flat_places(index, shape, dim), g, np.add)
     return made
 

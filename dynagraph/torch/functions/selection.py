@@ -12,6 +12,7 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, function
 from dynagraph.torch.functions.index_reductions import INDEX_REDUCE, SCATTER_REDUCE
+from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import (
     GATHER,
     add_rows,
@@ -99,13 +100,13 @@ def _index_zero(array: Any, index: Any, dim: int) -> None:
 
 
 def _index_add_zeros(g: Any, index: Any, shape: Any, dim: int) -> Any:
-    made = np.zeros(shape, g.dtype)
+    made = beside(g).zeros(shape, g.dtype)
     _index_add(made, g, index, dim)
     return made
 
 
 def _index_mask(index: Any, shape: Any, dim: int) -> Any:
-    made = np.zeros(shape, bool)
+    made = beside(index).zeros(shape, bool)
     made[at_slices(dim, index)] = True
     return made
 
@@ -191,7 +192,11 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 define(
-    "new_zeros", lambda x, shape: np.zeros(shape, x.dtype), (lambda d, g: g.full(0, d.x.shape),), ("",), backward="GatherBackward0"
+    "new_zeros",
+    lambda x, shape: beside(x).zeros(shape, x.dtype),
+    (lambda d, g: g.full(0, d.x.shape),),
+    ("",),
+    backward="GatherBackward0",
 )
 
 

@@ -14,6 +14,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
+from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import GATHER, check_places, is_unknown
 from dynagraph.torch.functions.pointwise import COPY, lerp
 from dynagraph.torch.functions.reductions import along, at_index
@@ -75,7 +76,7 @@ def _candidates(keys: Any, k: int, largest: bool) -> Any:
     """Where the `k` greatest or least of each row stand."""
     n = keys.shape[-1]
     if not k:
-        return np.zeros((*keys.shape[:-1], 0), np.int64)
+        return beside(keys).zeros((*keys.shape[:-1], 0), np.int64)
     if n >= _LONG and not is_unknown(keys):
         # NumPy's partition is several times as fast as its argpartition; with NaN, or several that equal the last, there are not k
         last = np.partition(keys, n - k if largest else k - 1, axis=-1)[..., n - k if largest else k - 1, None]
@@ -92,7 +93,7 @@ def _by_places(d: Any, g: Any) -> Any:
 
 def _put_sorted(g: Any, places: Any, shape: Any, dim: int) -> Any:
     """Zeros, with elements at places along a dimension, of which no two are the same."""
-    result = np.zeros(shape, g.dtype)
+    result = beside(g).zeros(shape, g.dtype)
     np.put_along_axis(result, places, g, dim)
     return result
 
@@ -144,7 +145,7 @@ def _median_all(x: Any, skip: bool) -> Any:
     flat = x.reshape(-1)
     if not flat.size:
         least = np.nan if x.dtype.kind in "fV" else True if x.dtype.kind == "b" else np.iinfo(x.dtype).min
-        return np.asarray(least).astype(x.dtype)
+        return beside(x).asarray(least).astype(x.dtype)
     keys = _keys(flat)
     middle: Any = (flat.size - 1) // 2
     if x.dtype.kind not in "fV":
@@ -168,8 +169,8 @@ def _mode(x: Any, dim: int) -> tuple[Any, Any]:
     order = np.argsort(keys, axis=-1, kind="stable")
     rows = np.take_along_axis(keys, order, -1)
     n = rows.shape[-1]
-    numbers = np.arange(n)
-    begins = np.ones(rows.shape, bool)
+    numbers = beside(x).arange(n)
+    begins = beside(x).ones(rows.shape, bool)
     begins[..., 1:] = rows[..., 1:] != rows[..., :-1]
     length = numbers - np.maximum.accumulate(np.where(begins, numbers, 0), axis=-1)
     last = np.argmax(length, axis=-1)  # the first to be reached of the longest: its values are the least
@@ -204,7 +205,7 @@ def _sorted(x: Tensor, dim: Any, descending: bool, stable: bool | None) -> Any:
     if x._array.dtype.kind == "c":
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     if not x._array.ndim:
-        return apply(COPY, x), made(np.zeros((), np.int64))
+        return apply(COPY, x), made(beside(x._array).zeros((), np.int64))
     return apply(SORT, x, dim=k, descending=bool(descending), stable=bool(stable))
 
 
@@ -239,7 +240,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     if x._array.dtype.kind == "b":
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not x._array.ndim:
-        return _TOPPED(apply(COPY, x), made(np.zeros((), np.int64)))
+        return _TOPPED(apply(COPY, x), made(beside(x._array).zeros((), np.int64)))
     return _TOPPED(*apply(TOPK, x, k=k, dim=axis, largest=bool(largest)))
 
 
@@ -353,7 +354,7 @@ def _share(x: Tensor, q: Any) -> Tensor:
             raise TypeError(f"quantile() received an invalid combination of arguments - got (Tensor, {type(q).__name__})")
         if not 0 <= q <= 1:
             raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
-        return made(np.asarray(q, x._array.dtype))
+        return made(beside(x._array).asarray(q, x._array.dtype))
     if q._array.ndim > 1:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if q._array.dtype != x._array.dtype:
@@ -403,7 +404,8 @@ def _search(sequence: Any, values: Any, right: bool) -> Any:
             found = np.where(np.isnan(values), sequence.shape[0], found)
         return found
     n = sequence.shape[-1]
-    low, high = np.zeros(values.shape, np.int64), np.full(values.shape, n, np.int64)
+    library = beside(values)
+    low, high = library.zeros(values.shape, np.int64), library.full(values.shape, n, np.int64)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
         there = np.take_along_axis(sequence, np.minimum(middle, n - 1), -1)
@@ -418,7 +420,7 @@ SEARCH = define("searchsorted", lambda sequence, values, right, dtype: np.asarra
 
 def _searched(sequence: Tensor, values: Any, right: bool, out_int32: bool) -> Tensor:
     common = dtypes.result_dtype((sequence, values))
-    given = values if isinstance(values, Tensor) else made(np.asarray(values))
+    given = values if isinstance(values, Tensor) else made(beside(sequence._array).asarray(values))
     both = [_wide(cast(t.detach(), common)) for t in (sequence, given)]
     if given._array.size:
         _refuse(both[0], "searchsorted_out_cpu", "bc")
