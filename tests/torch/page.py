@@ -132,7 +132,9 @@ def uses(function: types.FunctionType, own: str, seen: set[int]) -> Iterator[str
     for opname, name in _names(function.__code__):
         value = function.__globals__.get(name) if opname == "LOAD_GLOBAL" else None
         if opname == "LOAD_GLOBAL":
-            if isinstance(value, types.FunctionType):
+            if any(value is computes for computes in COMPUTES):  # some are in C
+                yield "primitive"
+            elif isinstance(value, types.FunctionType):
                 yield from _uses_of(value, own, seen)
         elif not of_module and isinstance(vars(Tensor).get(name), types.FunctionType) and name not in _OF_CONTAINERS:
             yield "function"
@@ -140,9 +142,7 @@ def uses(function: types.FunctionType, own: str, seen: set[int]) -> Iterator[str
 
 
 def _uses_of(called: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
-    if called in COMPUTES:
-        yield "primitive"
-    elif is_of_torch(called) and called.__name__ not in (own, own.rstrip("_")):
+    if is_of_torch(called) and called.__name__ not in (own, own.rstrip("_")):
         yield "function"
     elif called.__module__.startswith("dynagraph.torch.") and not called.__module__.startswith(_CHECKS):
         yield from uses(called, own, seen)

@@ -1,7 +1,7 @@
-"""Random programs of tensors: views, writes in place, indexing, gradients, run under real torch and under dynagraph.torch.
+"""Random programs of tensors: views, writes in place, indexing, gradients, under both torches.
 
-A program is a list of steps, plain data: a name and random numbers.  What a step does depends on the tensors that there are by then,
-so any part of a program is a program, which is how a failing one is made small:
+A program is a list of steps, plain data: a name and random numbers.  What a step does depends on the tensors that there are
+by then, so any part of a program is a program, which is how a failing one is made small:
 
     python -m tests.torch.programs 1234      a program by its number, made small if it fails
     python -m tests.torch.programs 0 5000    those from one number to another
@@ -117,7 +117,10 @@ def _like(s: State, x: Any, a: int, b: int) -> Any:
     return fits[a % len(fits)] if fits and b % 3 else s.fresh(tuple(x.shape)[a % (x.ndim + 1) :], a)
 
 
-UNARY = ("sin", "cos", "tanh", "sigmoid", "neg", "abs", "exp", "square", "clone", "floor", "sign", "reciprocal", "relu", "detach", "contiguous")
+UNARY = (
+    "sin", "cos", "tanh", "sigmoid", "neg", "abs", "exp", "square", "clone", "floor", "sign", "reciprocal", "relu", "detach",
+    "contiguous",
+)  # fmt: skip
 CHANGES = ("sin_", "tanh_", "neg_", "abs_", "zero_", "square_", "sigmoid_", "floor_", "exp_")
 REDUCTIONS = ("sum", "mean", "amax", "prod", "cumsum", "cumprod", "logsumexp")
 
@@ -167,17 +170,23 @@ def _other(s: State, a: int, b: int, c: int) -> Any:
     return _apart(s.pick(a), _like(s, s.pick(a), b, c))
 
 
+def _set_apart(s: State, x: Any, key: Any, d: int) -> None:
+    _set(x, key, _apart(x.detach(), s.pick(d)))
+
+
 def _set(x: Any, key: Any, value: Any) -> None:
     x[key] = value
 
 
+_BINARY: list[Callable[..., Any]] = [lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x - y, lambda x, y: x / (y * y + 1)]
+_WITH_NUMBER: list[Callable[..., Any]] = [
+    lambda x, n: x + n, lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x / 3, lambda x, n: x**2, lambda x, n: x.clamp(-1, n),
+]  # fmt: skip
 STEPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "leaf": (6, _leaf),
     "unary": (6, lambda s, a, b: getattr(s.pick(a), UNARY[b % len(UNARY)])()),
-    "binary": (8, lambda s, a, b, c, d: [lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x - y, lambda x, y: x / (y * y + 1), s.torch.maximum][c % 5](
-        s.pick(a), _like(s, s.pick(a), b, d))),
-    "number": (4, lambda s, a, b, c: [lambda x, n: x + n, lambda x, n: x * n, lambda x, n: n - x, lambda x, n: x / 3, lambda x, n: x**2, lambda x, n: x.clamp(-1, n)][c % 6](
-        s.pick(a), s.number(b))),
+    "binary": (8, lambda s, a, b, c, d: [*_BINARY, s.torch.maximum][c % 5](s.pick(a), _like(s, s.pick(a), b, d))),
+    "number": (4, lambda s, a, b, c: _WITH_NUMBER[c % 6](s.pick(a), s.number(b))),
     "where": (2, lambda s, a, b, c: s.torch.where(s.pick(a) > s.number(b), s.pick(a), _like(s, s.pick(a), c, b))),
     "reduce": (4, lambda s, a, b, c: _reduce(s.pick(a), REDUCTIONS[b % len(REDUCTIONS)], _dim(s.pick(a), c))),
     "sum": (3, lambda s, a: s.pick(a).sum()),
@@ -213,7 +222,7 @@ STEPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "clamp_": (1, lambda s, a, b: s.pick(a).clamp_(max=s.number(b))),
     "masked_fill_": (2, lambda s, a, b: s.pick(a).masked_fill_(s.pick(a) > s.number(b), 2.0)),
     "set key": (6, lambda s, a, b, c, d: _set(s.pick(a), _key(s, s.pick(a), b, c, d), s.number(d))),
-    "set key to a tensor": (6, lambda s, a, b, c, d: _set(s.pick(a), _key(s, s.pick(a), b, c, d), _apart(s.pick(a).detach(), s.pick(d)))),
+    "set key to a tensor": (6, lambda s, a, b, c, d: _set_apart(s, s.pick(a), _key(s, s.pick(a), b, c, d), d)),
     "set places": (4, lambda s, a, b, c: _set(s.pick(a), _places(s, s.pick(a), b, c), s.number(c))),
     "set places to a tensor": (3, lambda s, a, b, c, d: _set(s.pick(a), _places(s, s.pick(a), b, c), _apart(s.pick(a), s.pick(d)))),
     "geometry": (1, lambda s, a, b: [lambda x: x.unsqueeze_(0), lambda x: x.squeeze_(), lambda x: x.t_()][b % 3](s.pick(a))),
@@ -234,7 +243,8 @@ def _reduce(x: Any, name: str, dim: int) -> Any:
     return getattr(x, name)(dim)
 
 
-WRITES = {name for name in STEPS if name.endswith("_") or name.startswith(("set", "change", "mul_"))} - {"requires_grad_", "detach_"}
+WRITES = {name for name in STEPS if name.endswith("_") or name.startswith(("set", "change", "mul_"))}
+WRITES -= {"requires_grad_", "detach_"}
 
 
 def _overlaps(x: Any) -> bool:
@@ -316,8 +326,8 @@ def _run(torch: Any, steps: list[Step]) -> list[Any]:
     return trace
 
 
-# Errors that depend on strides: PyTorch looks at those of dimensions of one element, too, and results of operands that lie in memory in
-# different orders are in that of the first, not in NumPy's.  From there on the two differ.
+# Errors that depend on strides: PyTorch looks at those of dimensions of one element, too, and results of operands that lie in
+# memory in different orders are in that of the first, not in NumPy's.  From there on the two differ.
 _LAYOUTS = ("some elements of the input tensor and", "view size is not compatible")
 
 
@@ -362,7 +372,8 @@ def _same(a: Any, b: Any) -> bool:
             return False
         tolerance = 1e-3 if a.dtype == np.float32 else 1e-5  # what was computed from float32 is in float64, too
         with np.errstate(all="ignore"):
-            return bool(np.allclose(a, b, tolerance, tolerance, equal_nan=True)) or (a.dtype.kind == "f" and bool((np.abs(a) > 1e12).any()))
+            is_huge = a.dtype.kind == "f" and bool((np.abs(a) > 1e12).any())
+            return is_huge or bool(np.allclose(a, b, tolerance, tolerance, equal_nan=True))
     return not isinstance(b, np.ndarray) and bool(a == b)
 
 

@@ -101,7 +101,8 @@ def record(torch: Any) -> tuple[int, int]:
             outcome = run(torch, case, form, dtype)
             if _sizes(outcome) > LARGEST or "not implemented for" in outcome.get("text", ""):
                 continue
-            outcomes.append([family, name, form, dtype, packer.packed(outcome if case.option("text", False) else _without_texts(outcome))])
+            kept = outcome if case.option("text", False) else _without_texts(outcome)
+            outcomes.append([family, name, form, dtype, packer.packed(kept)])
     text = json.dumps({"torch": torch.__version__, "outcomes": outcomes}, separators=(",", ":")).encode()
     with zipfile.ZipFile(PATH, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name, raw in (("numbers", bytes(packer.bytes)), ("outcomes", text)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 from typing import Any
 
@@ -15,6 +16,8 @@ class device:
     """Where a tensor is: ``device("cpu")``, ``device("cuda:1")``, ``device("cuda", 1)``; a context that new tensors are made in."""
 
     __slots__ = ("_before", "index", "type")
+    type: str
+    index: int | None
 
     def __init__(self, type: Any, index: int | None = None):
         if isinstance(type, device):
@@ -94,13 +97,10 @@ def library_of(where: device) -> Any:
         return np
     if where.type == "meta":
         raise RuntimeError("the meta device holds no data, and is not supported")
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        try:
-            import cupy
-        except ImportError:
-            raise RuntimeError("device 'cuda' needs CuPy: pip install 'dynagraph[cuda12]', or [cuda13]") from None
-    return cupy
+    try:
+        return sys.modules.get("cupy") or importlib.import_module("cupy")
+    except ImportError:
+        raise RuntimeError("device 'cuda' needs CuPy: pip install 'dynagraph[cuda12]', or [cuda13]") from None
 
 
 def scope(where: device) -> Any:

@@ -100,7 +100,8 @@ def of_numpy(given: np.dtype) -> dtype:
         native = given.newbyteorder("=")
         if native != given and native in _OF_NUMPY:
             raise ValueError(
-                "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently "
+                "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+                "currently "
                 "not supported."
             )
         for known, answer in list(_OF_NUMPY.items()):

@@ -75,7 +75,7 @@ class Hooks(OrderedDict):
 class Node:
     """An operation that was recorded: `grad_fn` of its results.
 
-    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None where an operand needs none.
+    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None for operands that need none.
     `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 

@@ -58,6 +58,9 @@ def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, 
 class _TensorMeta(type):
     """`isinstance` of torch.Tensor and of its kin by dtype (torch.FloatTensor)."""
 
+    def __repr__(cls) -> str:
+        return "<class 'torch.Tensor'>" if cls is Tensor else super().__repr__()
+
 
 class Tensor(metaclass=_TensorMeta):
     """A multi-dimensional array of one dtype, which can record what is computed with it.
@@ -183,7 +186,8 @@ class Tensor(metaclass=_TensorMeta):
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._array.shape != self._array.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: expected {list(self._array.shape)}, got {list(value._array.shape)}"
+                    f"attempting to assign a gradient of size '{list(value._array.shape)}' to a tensor of size "
+                    f"'{list(self._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
             if value._array.dtype != self._array.dtype:
                 raise RuntimeError(
@@ -611,7 +615,7 @@ def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> 
 
 
 def check_overlap(x: Tensor, others: Iterable[Any], full: bool = False) -> None:
-    """RuntimeError where a tensor that will be written to shares memory with an operand, but for the same elements (unless `full`)."""
+    """RuntimeError where what will be written to shares memory with an operand, but for the same elements (unless `full`)."""
     storage = x._storage
     for other in others:
         if isinstance(other, Tensor) and other._storage is storage and (other is not x or full):

@@ -136,9 +136,11 @@ def store_out(target: Tensor, result: Tensor) -> None:
     if target._array.shape != result._array.shape:
         if target._array.size:
             warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
+                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match "
+                "the "
                 f"required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
-                "will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, "
+                "will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, "
+                "inplace, "
                 "to zero elements with t.resize_(0).",
                 UserWarning,
                 stacklevel=4,
@@ -273,7 +275,7 @@ def check_broadcast(*operands: Any) -> tuple[int, ...]:
 
 
 def dim_of(dim: Any, ndim: int) -> int:
-    """A dimension counted from the front; IndexError where there is none.  A tensor without dimensions has the dimensions 0 and -1."""
+    """A dimension counted from the front; IndexError where there is none.  Without dimensions there are 0 and -1."""
     rank = ndim or 1
     if isinstance(dim, Tensor):
         dim = int(dim._array)

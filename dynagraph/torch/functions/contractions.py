@@ -13,7 +13,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor, made
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, promoted
 from dynagraph.torch.functions.lapack import beside, check_same_dtype
-from dynagraph.torch.functions.pointwise import add, mul, sub
+from dynagraph.torch.functions.pointwise import mul, sub
 from dynagraph.torch.functions.products import bmm, dot, matmul, mm
 from dynagraph.torch.functions.reductions import sum
 from dynagraph.torch.functions.shapes import diagonal, expand, permute, reshape, roll, squeeze, unsqueeze
@@ -457,22 +457,4 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     return NAMESPACES["torch"]["cat"]([ones, powers], -1)
 
 
-@function("bilinear", method=False)
-def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """``x1 @ weight[k] @ x2 + bias[k]`` for each row of the inputs and each k."""
-    if input1._array.shape[:-1] != input2._array.shape[:-1]:
-        raise RuntimeError(
-            "bilinear(): input batch dimensions do not match: got "
-            f"{list(input1._array.shape[:-1])} and {list(input2._array.shape[:-1])}"
-        )
-    for k, x in ((1, input1), (2, input2)):
-        if x._array.shape[-1] != weight._array.shape[k]:
-            raise RuntimeError(
-                f"bilinear(): input{k} size does not match weight size: got {x._array.shape[-1]} but expected "
-                f"{weight._array.shape[k]}"
-            )
-    result = einsum("...i,kij,...j->...k", input1, weight, input2)
-    return result if bias is None else add(result, bias)
-
-
-__all__ = ["bilinear", "einsum", "kron", "multi_dot", "tensordot"]
+__all__ = ["einsum", "kron", "multi_dot", "tensordot"]

@@ -267,7 +267,9 @@ Tensor.nbytes = property(lambda self: self._array.nbytes)  # type: ignore[attr-d
 Tensor.itemsize = property(lambda self: self._array.itemsize)  # type: ignore[attr-defined]
 Tensor.is_cuda = property(lambda self: self.device.type == "cuda")  # type: ignore[attr-defined]
 Tensor.is_cpu = property(lambda self: self.device.type == "cpu")  # type: ignore[attr-defined]
-for _name in ("is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_mps", "is_sparse_csr", "is_nested", "is_xla", "is_xpu", "is_ipu"):
+for _name in (
+    "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_mps", "is_sparse_csr", "is_nested", "is_xla", "is_xpu", "is_ipu",
+):  # fmt: skip
     setattr(Tensor, _name, property(lambda self: False))
 
 

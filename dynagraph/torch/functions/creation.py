@@ -146,7 +146,9 @@ def _check_lengths(data: Any, dim: int = 0) -> None:
 
 
 @function(method=False)
-def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new tensor with a copy of the data: numbers, nested sequences, arrays."""
     _check_dtype(dtype, "tensor")
     if isinstance(data, Tensor) and device is None:
@@ -185,7 +187,8 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     dtypes.of_numpy(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently "
+            "supported. "
             "(You can probably work around this by making a copy of your array  with array.copy().) "
         )
     result = made(ndarray)
@@ -204,10 +207,14 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     if count == 0:
         raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
     if count < 0 and (size - offset) % dtype.itemsize:
-        raise ValueError(f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({dtype.itemsize})")
+        raise ValueError(
+            f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({dtype.itemsize})"
+        )
     if count > 0 and offset + count * dtype.itemsize > size:
         raise ValueError(
-            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than actual buffer "
+            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than "
+            "actual buffer "
             f"length ({size} bytes)"
         )
     result = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
@@ -349,7 +356,9 @@ for _made in ("zeros", "ones", "empty", "full", "tensor", "empty_strided"):
 
 
 @function(method=False)
-def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def empty_strided(
+    size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
     """A new tensor of any numbers, with strides."""
     shape, strides = tuple(size), tuple(stride)
     count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
@@ -431,7 +440,8 @@ def _spaced(low: Any, high: Any, steps: int, given: DType | None) -> np.ndarray:
 
 @function(method=False)
 def linspace(
-    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` numbers at equal distances, both ends among them."""
@@ -444,7 +454,8 @@ def linspace(
 
 @function(method=False)
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: DType | None = None,
+    layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Powers of `base`, whose exponents are at equal distances."""
@@ -471,7 +482,9 @@ def eye(
 
 
 def _indices(name: str, find: Any) -> None:
-    def compute(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Any = None, layout: Any = None) -> Tensor:
+    def compute(
+        row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Any = None, layout: Any = None
+    ) -> Tensor:
         rows, columns = find(row, offset, col)
         return finish(np.stack((rows, columns)).astype(_numpy_dtype(dtype, dtypes.int64)), device)
 
@@ -512,7 +525,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
 
 def as_subclass(x: Tensor, cls: type) -> Any:
     """The same tensor as one of a subclass."""
-    other = object.__new__(cls)
+    other: Any = object.__new__(cls)
     other._array, other._base, other._grad_fn, other._requires_grad = x._array, x._base, x._grad_fn, x._requires_grad
     other._output_nr = x._output_nr
     other._storage = storage_of(x)

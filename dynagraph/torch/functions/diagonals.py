@@ -273,6 +273,8 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         x = flatten(x)
     k = dim_of(0 if dim is None else dim, x._array.ndim)
     if not x._array.ndim:
+        if isinstance(repeats, NUMBERS):
+            dim_of(1, 0)
         x = reshape(x, 1)
     if isinstance(repeats, NUMBERS):
         count = int(repeats)

@@ -31,7 +31,7 @@ def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _in_order_of(x: Any, places: Any, axes: tuple[int, ...], found: Any) -> Any:
-    """What was found in an operand whose elements do not stand in order, in memory as PyTorch lays it out: in the operand's order."""
+    """What was found in an operand whose elements do not stand in order, in the memory order that PyTorch gives it."""
     first = places[0]
     if first.dtype.kind == "b" or not found.size:
         return np.ascontiguousarray(found)
@@ -131,7 +131,10 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
             places.append(wrap(np.zeros(1 if item else 0, np.int64)))
             dim += 1
         elif isinstance(item, (int, np.integer)) or (
-            isinstance(item, Tensor) and not item._array.ndim and item._array.dtype.kind in "iu" and type(item._array) is not BatchedArray
+            isinstance(item, Tensor)
+            and not item._array.ndim
+            and item._array.dtype.kind in "iu"
+            and type(item._array) is not BatchedArray
         ):
             x = _selected(x, dim, int(item), dim + selected)
             selected += 1
@@ -193,7 +196,8 @@ def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
         return x
     if item.step is not None and int(item.step) < 0:
         raise ValueError("step must be greater than zero")
-    start, stop, step = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step))).indices(x._array.shape[dim])
+    whole = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step)))
+    start, stop, step = whole.indices(x._array.shape[dim])
     length = len(range(start, stop, step))
     if length == x._array.shape[dim] and step == 1:
         return x
@@ -269,7 +273,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     x, found, axes, shape = _places_of(x, places)
     if value.dtype is not self.dtype and not is_fill:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination and "
+            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the "
+            "destination and "
             f"{dtypes.scalar_name(value.dtype)} for the source."
         )
     value = cast(value, self.dtype)
@@ -303,7 +308,8 @@ def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
         if len(values._array.shape) <= len(shape):
             raise
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape "
+            f"{list(shape)}"
         ) from None
 
 

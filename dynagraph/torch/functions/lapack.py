@@ -180,6 +180,15 @@ def _substituted(a: Any, b: Any, unit: bool) -> Any:
         return x
 
 
+def eliminated(a: Any, b: Any) -> Any:
+    """X of AX = B by elimination; of singular matrices infinities and NaNs, where LAPACK gives up."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    lu, pivots, _ = factored(np.broadcast_to(a, batch + a.shape[-2:]))
+    order = permutation_of(pivots, a.shape[-1])
+    rows = np.take_along_axis(np.broadcast_to(b, batch + b.shape[-2:]), order[..., None], -2)
+    return solved_triangular(lu, solved_triangular(lu, rows, upper=False, unit=True), upper=True)
+
+
 # -- gradients of external calls --------------------------------------------------------------------------------------
 
 
@@ -249,7 +258,14 @@ def _called(*operands: Any, call: FunctionCall, result: int | None, dtype: Any, 
     for part in call.function.split("."):  # type: ignore[union-attr]
         function = getattr(function, part)
     arguments = [operands[value.position] if isinstance(value, Slot) else value for value in call.args]
-    found = function(*arguments, **dict(call.kwargs))
+    try:
+        found = function(*arguments, **dict(call.kwargs))
+    except np.linalg.LinAlgError:  # a gradient is infinite then
+        if call.function == "linalg.inv":
+            return eliminated(operands[0], beside(operands[0]).eye(operands[0].shape[-1], dtype=operands[0].dtype))
+        if call.function == "linalg.solve":
+            return eliminated(*operands)
+        raise
     return found if result is None else found[result]
 
 
@@ -257,5 +273,5 @@ EXTERNAL_CALL = define("external_call", _called, OPS["external_call"].vjp, "*o",
 
 __all__ = [
     "BLOCK", "EXTERNAL_CALL", "LinAlgError", "adjoint", "batch_of", "beside", "by_rule", "check_floats", "check_matrices",
-    "check_same_dtype", "factored", "in_columns", "of_call", "permutation_of", "raise_where", "solved_triangular",
+    "check_same_dtype", "eliminated", "factored", "in_columns", "of_call", "permutation_of", "raise_where", "solved_triangular",
 ]  # fmt: skip

@@ -359,6 +359,8 @@ def _places(x: Tensor, indices: Any) -> list[Tensor]:
             found.append(array.astype(np.int64, copy=False))
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if not found:
+        raise RuntimeError("index_put(): at least one index is needed")
     if len(found) > x._array.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x._array.ndim} (got {len(found)})")
     try:

@@ -99,7 +99,9 @@ def _arctan2_share(d: Any, g: Any) -> Any:
 
 def _pow_by_exponent(d: Any, g: Any) -> Any:
     """Zero where the base is zero and the exponent not negative."""
-    zero = d.x.equals(0).call("logical_and", d.y.call("greater_equal", d.y.number(0))) if not d.y.dtype.is_complex else d.x.equals(0)
+    zero = d.x.equals(0)
+    if not d.y.dtype.is_complex:
+        zero = zero.call("logical_and", d.y.call("greater_equal", d.y.number(0)))
     found = g * (d.out * d.x.call("log")).conj
     return found.full(0, ()).where(zero, found)
 
@@ -342,9 +344,7 @@ define(
 
 
 def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
-    """A function of one tensor.  `kinds`: "float" has integers as the default dtype first; "keep" leaves these alone as they are, and
-    "any" computes them.
-    """
+    """A function of one tensor.  `kinds`: "float" has integers as the default dtype first; "keep" leaves these as they are."""
     row = PRIMITIVES[p]
 
     def compute(input: Tensor) -> Tensor:
@@ -417,10 +417,12 @@ def dense_copy(x: Any) -> Any:
 COPY = define("copy", dense_copy, (lambda d, g: g,), ("",), backward="CloneBackward0")
 
 for _name, _row_name, _aliases in (
-    ("exp", "exp", ()), ("exp2", "exp2", ()), ("expm1", "expm1", ()), ("log", "log", ()), ("log2", "log2", ()), ("log10", "log10", ()),
+    ("exp", "exp", ()), ("exp2", "exp2", ()), ("expm1", "expm1", ()), ("log", "log", ()), ("log2", "log2", ()),
+    ("log10", "log10", ()),
     ("log1p", "log1p", ()), ("sin", "sin", ()), ("cos", "cos", ()), ("tan", "tan", ()), ("asin", "arcsin", ("arcsin",)),
     ("acos", "arccos", ("arccos",)), ("atan", "arctan", ("arctan",)), ("sinh", "sinh", ()), ("cosh", "cosh", ()),
-    ("tanh", "tanh", ()), ("asinh", "arcsinh", ("arcsinh",)), ("acosh", "arccosh", ("arccosh",)), ("atanh", "arctanh", ("arctanh",)),
+    ("tanh", "tanh", ()), ("asinh", "arcsinh", ("arcsinh",)), ("acosh", "arccosh", ("arccosh",)),
+    ("atanh", "arctanh", ("arctanh",)),
     ("sqrt", "sqrt", ()), ("rsqrt", "rsqrt", ()), ("sigmoid", "sigmoid", ()), ("reciprocal", "reciprocal", ()),
 ):  # fmt: skip
     _unary(_name, _row_name, aliases=_aliases)
@@ -444,8 +446,10 @@ def neg(input: Tensor) -> Tensor:
     """With the other sign."""
     x = check_tensor(input, "neg", "input")
     if x._array.dtype.kind == "b":
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
-                           "`~` or `logical_not()` operator instead.")  # fmt: skip
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
+        )
     return apply(PRIMITIVES["negative"], x)
 
 
@@ -776,7 +780,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     """``input ** exponent`` in double precision."""
     wide = _power_dtype(input, exponent)
     a, b = (cast(o, wide) if isinstance(o, Tensor) else o for o in (input, exponent))
-    return pow(a, b if isinstance(a, Tensor) or wide is dtypes.complex128 else b)
+    return pow(a, b)
 
 
 def _float_power_(self: Tensor, exponent: Any) -> Tensor:
@@ -1166,13 +1170,17 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-exp, log, sqrt, rsqrt, reciprocal, cos, sin, tanh, sigmoid, trunc, floor, lt, le, gt, ge, eq, ne, maximum, minimum, isnan, isfinite = (
-    NAMESPACES["torch"][n].__wrapped__ if hasattr(NAMESPACES["torch"][n], "__wrapped__") else NAMESPACES["torch"][n]
-    for n in (
-        "exp", "log", "sqrt", "rsqrt", "reciprocal", "cos", "sin", "tanh", "sigmoid", "trunc", "floor", "lt", "le", "gt", "ge", "eq", "ne", "maximum",
-        "minimum", "isnan", "isfinite",
-    )
-)  # fmt: skip
+
+
+def _written_once(*names: str) -> list[Any]:
+    """Functions of this module without their ``out=`` form."""
+    return [getattr(NAMESPACES["torch"][name], "__wrapped__", NAMESPACES["torch"][name]) for name in names]
+
+
+exp, log, sqrt, rsqrt, reciprocal = _written_once("exp", "log", "sqrt", "rsqrt", "reciprocal")
+cos, sin, tanh, sigmoid, trunc, floor = _written_once("cos", "sin", "tanh", "sigmoid", "trunc", "floor")
+lt, le, gt, ge, eq, ne = _written_once("lt", "le", "gt", "ge", "eq", "ne")
+maximum, minimum, isnan, isfinite = _written_once("maximum", "minimum", "isnan", "isfinite")
 
 
 def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> Callable[..., Any]:

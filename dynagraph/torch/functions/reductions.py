@@ -304,7 +304,9 @@ std = function("std", out=True)(_moments(STD, "std"))
 
 
 def _two_moments(name: str, moment: Callable[..., Tensor]) -> None:
-    def compute(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    def compute(
+        input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    ) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
         return moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,6 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
 from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.functions.common import (
@@ -194,7 +194,8 @@ def _unfold_backward(g: Any, base: Any, dim: int, size: int, step: int) -> Any:
 
 
 UNFOLD = define(
-    "unfold_windows", _unfold, (lambda d, g: g.call("unfold_backward", base=d.x.shape, **d.attrs),), ("",), backward="UnfoldBackward0",
+    "unfold_windows", _unfold, (lambda d, g: g.call("unfold_backward", base=d.x.shape, **d.attrs),), ("",),
+    backward="UnfoldBackward0",
     is_view=True,
 )  # fmt: skip
 define(
@@ -221,7 +222,8 @@ def _view_as_complex(x: Any) -> Any:
 
 
 define(
-    "view_as_complex", _view_as_complex, (lambda d, g: g.call("view_as_real"),), ("",), backward="ViewAsComplexBackward0", is_view=True
+    "view_as_complex", _view_as_complex, (lambda d, g: g.call("view_as_real"),), ("",), backward="ViewAsComplexBackward0",
+    is_view=True,
 )  # fmt: skip
 
 
@@ -881,7 +883,7 @@ def tensor_split(
     else:
         cuts = [0, *(min(max(c + size if c < 0 else c, 0), size) for c in indices_or_sections), size]
         starts = cuts[:-1]
-        sizes = [max(b - a, 0) for a, b in zip(cuts, cuts[1:])]
+        sizes = [max(b - a, 0) for a, b in itertools.pairwise(cuts)]
     return tuple(slice_along(input, k, start, n) for start, n in zip(starts, sizes))
 
 
@@ -1239,8 +1241,10 @@ def _copy_of(name: str) -> None:
     function(f"{name}_copy", method=name == "narrow", out=name not in ("split", "unbind", "narrow"))(copied)
 
 
-for _name in ("narrow", "view", "permute", "squeeze", "unsqueeze", "expand", "transpose", "t", "select", "diagonal", "split", "unbind", "detach",
-              "as_strided"):  # fmt: skip
+for _name in (
+    "narrow", "view", "permute", "squeeze", "unsqueeze", "expand", "transpose", "t", "select", "diagonal", "split", "unbind",
+    "detach", "as_strided",
+):  # fmt: skip
     _copy_of(_name)
 
 

@@ -22,6 +22,7 @@ from dynagraph.torch.functions.lapack import (
     check_floats,
     check_matrices,
     check_same_dtype,
+    eliminated,
     factored,
     in_columns,
     of_call,
@@ -91,7 +92,7 @@ def _solved(A: Tensor, B: Tensor, left: bool, who: str, check: bool) -> tuple[Te
             says = "The solver failed because the input matrix is singular."
             raise_where(zeros, "torch.linalg.solve", lambda k: says)
         info = made(zeros)
-        x = made(np.full(batch + right._array.shape[-2:], np.nan, right._array.dtype))
+        x = made(in_columns(eliminated(matrix._array, right._array)))
     if not left:
         x = transpose(x, -2, -1)
     return (squeeze(x, -1) if is_vector else x), info
@@ -282,8 +283,8 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
         info = _zero_of(A._array)
         if check_errors:
             raise_where(info, "linalg.inv_ex", _no_inverse)
-        factors = factored(A._array)[0]
-        return _INV_EX(made(in_columns(factors)), made(info))
+        one = beside(A._array).eye(A._array.shape[-1], dtype=A._array.dtype)
+        return _INV_EX(made(in_columns(eliminated(A._array, one))), made(info))
 
 
 @function("inverse", out=True)

@@ -353,7 +353,7 @@ def _share(x: Tensor, q: Any) -> Tensor:
         if not isinstance(q, NUMBERS):
             raise TypeError(f"quantile() received an invalid combination of arguments - got (Tensor, {type(q).__name__})")
         if not 0 <= q <= 1:
-            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
+            raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
         return made(beside(x._array).asarray(q, x._array.dtype))
     if q._array.ndim > 1:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")

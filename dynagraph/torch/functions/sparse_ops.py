@@ -456,7 +456,7 @@ def _dispatched(name: str, dense: Callable[..., Any], sparse: Callable[..., Any]
 def _dispatched_cat(dense: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(dense)
     def public(tensors: Any = (), *args: Any, **kwargs: Any) -> Any:
-        if tensors and isinstance(tensors[0], SparseTensor):
+        if isinstance(tensors, (tuple, list)) and tensors and isinstance(tensors[0], SparseTensor):
             return concatenated(tensors, *args, **kwargs)
         return dense(tensors, *args, **kwargs)
 

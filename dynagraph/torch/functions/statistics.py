@@ -9,6 +9,7 @@ import numpy as np
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, floating, function
+from dynagraph.torch.functions.places import is_unknown
 from dynagraph.torch.functions.pointwise import COPY, add, div, mul, pow, sub
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import CUMSUM, mean, sum
@@ -27,7 +28,8 @@ def _logcumsumexp(x: Any, axis: int) -> Any:
 def _logcumsumexp_vjp(d: Any, g: Any) -> Any:
     """From behind, the sum of the gradients of all sums that an element is in: each by its share."""
     axis = d.attrs["axis"]
-    top = d.out.real.call("max", axis=(axis,), keepdims=True) if d.out.dtype.is_complex else d.out.call("max", axis=(axis,), keepdims=True)
+    size = d.out.real if d.out.dtype.is_complex else d.out
+    top = size.call("max", axis=(axis,), keepdims=True)
     share = g * (top - d.out).call("exp").conj
     steps = tuple(-1 if k == axis else 1 for k in range(share.ndim))
     starts = tuple(n - 1 if k == axis else 0 for k, n in enumerate(share.shape))
@@ -60,6 +62,13 @@ def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None
     for other in (prepend, append):
         if other is not None and other._array.ndim != x._array.ndim:
             raise RuntimeError("diff expects prepend or append to be the same dimension as input")
+        if other is not None:
+            for axis, (own, given) in enumerate(zip(x._array.shape, other._array.shape)):
+                if axis != k and own != given:
+                    raise RuntimeError(
+                        "diff expects the shape of tensor to prepend or append to match that of input except along the "
+                        f"differencing dimension; input.size({axis}) = {own}, but got tensor.size({axis}) = {given}"
+                    )
     if prepend is not None or append is not None:
         x = cat([part for part in (prepend, x, append) if part is not None], k)
     if not n:
@@ -78,7 +87,9 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     """The covariances of the rows; columns are observations, which may have frequencies and weights."""
     x = check_tensor(input, "cov", "input")
     if x._array.ndim > 2:
-        raise RuntimeError(f"cov(): expected input to have two or fewer dimensions but got an input with {x._array.ndim} dimensions")
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {x._array.ndim} dimensions"
+        )
     if x._array.dtype.kind == "b":
         raise RuntimeError("cov(): bool dtype is not supported for input")
     rows = x if x._array.ndim == 2 else view_(x, 1, -1)
@@ -109,13 +120,21 @@ def _weights(fweights: Tensor | None, aweights: Tensor | None, count: int) -> Te
         if given is None:
             continue
         if given._array.ndim > 1:
-            raise RuntimeError(f"cov(): expected {name} to have one or fewer dimensions but got {name} with {given._array.ndim} dimensions")
+            raise RuntimeError(
+                f"cov(): expected {name} to have one or fewer dimensions but got {name} with {given._array.ndim} dimensions"
+            )
         if whole and given._array.dtype.kind not in "iu":
             raise RuntimeError("cov(): expected fweights to have integral dtype but got fweights with "
+                               f"{given.dtype.legacy.removesuffix('Tensor')} dtype")  # fmt: skip
+        if not whole and given._array.dtype.kind not in "fV":
+            raise RuntimeError("cov(): expected aweights to have floating point dtype but got aweights with "
                                f"{given.dtype.legacy.removesuffix('Tensor')} dtype")  # fmt: skip
         if given._array.size != count:
             raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got "
                                f"{given._array.size} != {count}")  # fmt: skip
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is not None and not is_unknown(given._array) and given._array.size and (given._array < 0).any():
+            raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None:
         return aweights
     return fweights if aweights is None else mul(fweights, aweights)
@@ -125,7 +144,9 @@ def _weights(fweights: Tensor | None, aweights: Tensor | None, count: int) -> Te
 def corrcoef(input: Tensor) -> Tensor:
     """The correlations of the rows; columns are observations."""
     if input._array.ndim > 2:
-        raise RuntimeError(f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input._array.ndim} dimensions")
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input._array.ndim} dimensions"
+        )
     c = cov(input)
     if not c._array.ndim:
         return div(c, c)

@@ -66,6 +66,7 @@ CASES = [
     case("linalg.solve", T(0, 3, 3), T(0, 3, 2), **REAL),
     case("linalg.solve_ex", T(*M), T(3, 2), **ALL),
     case("linalg.solve_ex", T(*M, kind="ones"), T(3, 2), _grad=False, _dtypes="", _strides=False, _compare="meta"),
+    case("linalg.solve_ex", T(2, 2, kind="ones"), T(2, 2), _grad=False, _dtypes="", _strides=False),
     error("linalg.solve", T(*M, kind="ones"), T(3, 2), _text=True),
     error("linalg.solve", T(2, 3), T(3, 2), _text=True),
     error("linalg.solve", T(*M), T(2, 2), _text=True),
@@ -96,6 +97,7 @@ CASES = [
     case("linalg.inv", T(0, 0), **ALL),
     case("inverse", T(*B), **ALL),
     case("linalg.inv_ex", T(*B), **ALL),
+    case("linalg.inv_ex", T(2, 2, 2, kind="ones"), _grad=False, _strides=False, _dtypes=""),
     error("linalg.inv", T(*M, kind="zeros"), _text=True),
     error("linalg.inv", T(*B, kind="ones"), _text=True),
     error("linalg.inv", T(2, 3), _text=True),
@@ -139,6 +141,7 @@ CASES = [
     case("slogdet", T(*M), **ALL),
     case("slogdet", T(*M, kind="zeros"), _grad=False, _dtypes=""),
     case("logdet", T(*B, kind="psd"), **REAL),
+    program("slogdet of a singular matrix", lambda torch, a: torch.linalg.slogdet(a)[1], T(2, 2, kind="ones"), _second=False, _dtypes=""),
     case("logdet", T(*B), _grad=False, **REAL),
     # powers
     *(case("linalg.matrix_power", T(*B), n, _strides=False, **ALL) for n in (0, 1, 2, 3, 5, -1, -2)),
