@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
@@ -25,7 +24,7 @@ def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
     for axis, place in zip(axes, places):
         key[axis] = place
     found = x[tuple(key)]
-    if x.flags.c_contiguous or not isinstance(x, np.ndarray) or is_compiling():
+    if x.flags.c_contiguous or not isinstance(x, np.ndarray):
         return found if found.flags.c_contiguous else np.ascontiguousarray(found)
     return _in_order_of(x, places, axes, found)
 
@@ -183,6 +182,10 @@ def _check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
             )
 
 
+def _beyond(low: int, high: int, size: int, axis: int) -> str:
+    return f"index {high if high >= size else low} is out of bounds for dimension {axis} with size {size}"
+
+
 def _selected(x: Tensor, dim: int, index: int, given: int | None = None) -> Tensor:
     """One place along a dimension; `given` is the dimension's number as the user counts."""
     size = x._array.shape[dim]
@@ -216,9 +219,9 @@ def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tupl
     for axis, place in zip(axes, found):
         size, array = x._array.shape[axis], place._array
         if array.size:
-            low, high = int(array.min()), int(array.max())
-            if high >= size or low < -size:
-                raise IndexError(f"index {high if high >= size else low} is out of bounds for dimension {axis} with size {size}")
+            low, high = array.min(), array.max()
+            if (high >= size) | (low < -size):
+                raise IndexError(_beyond(int(low), int(high), size, axis))
     found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
     return x, [wrap(np.broadcast_to(p._array, shape)) for p in found], axes, shape
 

@@ -114,12 +114,12 @@ def is_unknown(array: Any) -> bool:
 
 
 def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Exception]) -> None:
-    """Raise what `refuse` makes of the first number that is below `low`, or not below `size`; compiled code does not look."""
-    if is_compiling():
+    """Raise what `refuse` makes of the first number that is below `low`, or not below `size`."""
+    if not is_compiling() and (not index.size or (int(index.min()) >= low and int(index.max()) < size)):
         return
-    if index.size and (int(index.min()) < low or int(index.max()) >= size):
-        flat = index.reshape(-1)
-        raise refuse(int(flat[np.argmax((flat < low) | (flat >= size))]))
+    outside = (index < low) | (index >= size)
+    if outside.any():
+        raise refuse(int(index.reshape(-1)[np.argmax(outside.reshape(-1))]))
 
 
 def nothing(d: Any, g: Any) -> None:
@@ -161,7 +161,7 @@ def define_store(name: str, store: Callable[..., None], vjps: Any, saves: Any, o
 def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     """Store in a tensor, in place: without a copy of it where nothing is recorded.  `check_write` has been called."""
     for other in others:
-        if isinstance(other, Tensor) and not is_compiling():
+        if isinstance(other, Tensor) and other._storage is x._storage:
             check_overlap(x._array, other._array)
     array = x._array
     arrays = [o._array if isinstance(o, Tensor) else o for o in others]
