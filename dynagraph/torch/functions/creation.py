@@ -375,7 +375,7 @@ def empty_permuted(
     """A new tensor of any numbers, whose dimensions lie in memory in the order given, the slowest first."""
     shape, order = tuple(size), tuple(physical_layout)
     if sorted(order) != list(range(len(shape))):
-        raise RuntimeError(f"Number of dimensions in size does not match the length of the physical_layout, or it repeats one: {order}")
+        raise RuntimeError(f"physical_layout {order} does not name each of the {len(shape)} dimensions once")
     array = np.empty([shape[k] for k in order], _numpy_dtype(dtype))
     return finish(array.transpose([order.index(k) for k in range(len(shape))]), device, requires_grad)
 

@@ -16,7 +16,17 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, dims_of, floating, function, result_type_of, sizes_of
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    cast,
+    check_tensor,
+    dim_of,
+    dims_of,
+    floating,
+    function,
+    result_type_of,
+    sizes_of,
+)
 from dynagraph.torch.functions.pointwise import COPY, div, where
 from dynagraph.torch.functions.shapes import unsqueeze, view_
 
