@@ -336,6 +336,13 @@ def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
     return _from_numbers(self, [callable(a, b) for a, b in zip(self._array.reshape(-1).tolist(), other.reshape(-1).tolist())])
 
 
+@function(namespace="")
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:
+    """As `map_`, with the elements of two others."""
+    others = [np.broadcast_to(other._array, self._array.shape).reshape(-1).tolist() for other in (x, y)]
+    return _from_numbers(self, [callable(a, b, c) for a, b, c in zip(self._array.reshape(-1).tolist(), *others)])
+
+
 def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
     if x.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")

@@ -368,6 +368,18 @@ def empty_strided(
     return result
 
 
+@function(method=False)
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
+    """A new tensor of any numbers, whose dimensions lie in memory in the order given, the slowest first."""
+    shape, order = tuple(size), tuple(physical_layout)
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(f"physical_layout {order} does not name each of the {len(shape)} dimensions once")
+    array = np.empty([shape[k] for k in order], _numpy_dtype(dtype))
+    return finish(array.transpose([order.index(k) for k in range(len(shape))]), device, requires_grad)
+
+
 # -- ranges and grids -------------------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,19 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, dims_of, floating, function, result_type_of
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    cast,
+    check_tensor,
+    dim_of,
+    dims_of,
+    floating,
+    function,
+    result_type_of,
+    sizes_of,
+)
 from dynagraph.torch.functions.pointwise import COPY, div, where
-from dynagraph.torch.functions.shapes import unsqueeze
+from dynagraph.torch.functions.shapes import unsqueeze, view_
 
 # -- primitives: `axis` is a sorted tuple of dimensions, as the rows have it ------------------------------------------
 
@@ -229,6 +239,17 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType |
 SUM_ALL = define("sum_all", SUM.forward, SUM.vjps, ("",), backward="SumBackward0")
 PROD_ALL = define("prod_all", PROD.forward, PROD.vjps, PROD.saves, backward="ProdBackward0")
 MEAN_ALL = define("mean_all", MEAN.forward, MEAN.vjps, ("",), backward="MeanBackward0")
+
+
+@function(namespace="")
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Summed to a shape that broadcasts to the tensor's."""
+    shape, own = sizes_of(size, "sum_to_size"), self._array.shape
+    front = len(own) - len(shape)
+    if front < 0 or any(n not in (1, m) for n, m in zip(shape, own[front:])):
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(own)}}}.")
+    dims = [*range(front), *(k + front for k, n in enumerate(shape) if n == 1 != own[k + front])]
+    return view_(sum(self, dims, True), shape) if dims else self
 
 
 @function(out=True)

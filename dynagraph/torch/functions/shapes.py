@@ -1203,6 +1203,28 @@ def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
 Tensor.resize_ = _resize  # type: ignore[attr-defined]
 
 
+def _unsafe(compute: Any) -> None:
+    """``torch.unsafe_split`` and its kin: parts that may be written to; here they have memory of their own."""
+
+    def parts(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        return tuple(map(clone, compute(input, *args, **kwargs)))
+
+    parts.__name__ = parts.__qualname__ = f"unsafe_{compute.__name__}"
+    parts.__doc__ = f"As `{compute.__name__}`, but with memory of their own."
+    function(parts.__name__)(parts)
+
+
+for _compute in (split, split_with_sizes, chunk):
+    _unsafe(_compute)
+
+
+@function(namespace="")
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The dimensions by their strides, the greatest first."""
+    strides = self._array.strides
+    return tuple(sorted(range(len(strides)), key=lambda k: -strides[k]))
+
+
 def _geometry_in_place(compute: Any, name: str) -> None:
     """``x.squeeze_()`` and its kin: the tensor itself takes another shape."""
 
@@ -1238,12 +1260,12 @@ def _copy_of(name: str) -> None:
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"As `{name}`, but with memory of its own."
-    function(f"{name}_copy", method=name == "narrow", out=name not in ("split", "unbind", "narrow"))(copied)
+    function(f"{name}_copy", method=name == "narrow", out=name not in ("split", "split_with_sizes", "unbind", "narrow"))(copied)
 
 
 for _name in (
     "narrow", "view", "permute", "squeeze", "unsqueeze", "expand", "transpose", "t", "select", "diagonal", "split", "unbind",
-    "detach", "as_strided",
+    "detach", "as_strided", "unfold", "view_as_real", "view_as_complex", "split_with_sizes",
 ):  # fmt: skip
     _copy_of(_name)
 

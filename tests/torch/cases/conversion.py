@@ -100,6 +100,7 @@ CASES: list[Case] = [
     program("versions", lambda torch, x: _versions(torch, x), T(3, grad=False), _dtypes=""),
     case("Tensor.apply_", T(2, 3, grad=False), abs, _dtypes=""),
     case("Tensor.map_", T(2, 3, grad=False), T(2, 3, grad=False), max, _dtypes=""),
+    case("Tensor.map2_", T(2, grad=False), T(2, grad=False), T(2, grad=False), max, _dtypes=""),
     program("float and int of tensors that require gradients", lambda torch, x: (float(x), int(x)), T(kind="positive"), _dtypes=""),
 ]
 
