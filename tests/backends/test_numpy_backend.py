@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dynagraph as dg
-import dynagraph.ir.optable  # noqa: F401  (fills OPS)
+import dynagraph.ir.optable
 from dynagraph.backends.numpy import compile_graph, make_plan
 from dynagraph.backends.reference import reference
 from dynagraph.errors import GraphError

@@ -16,11 +16,24 @@ from dynagraph.doors.numpy.table import DISPATCHER
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
-from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_library, is_numpys, is_own, source_of_function
+from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_library, is_own, source_of_function
 from dynagraph.frontend.executor.state import Lazy
 from dynagraph.frontend.guards.guards import Is
 from dynagraph.frontend.guards.sources import Trusted
-from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Opaque, Partial, Sequence, Value
+from dynagraph.frontend.kinds.values import (
+    Array,
+    Const,
+    Dict,
+    Function,
+    Masked,
+    Method,
+    Number,
+    Object,
+    Opaque,
+    Partial,
+    Sequence,
+    Value,
+)
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
 from dynagraph.ir.external_calls import function_of
 from dynagraph.ir.shapes import SymInt

@@ -102,5 +102,15 @@ def is_numpys_class(cls: type) -> bool:
 
 
 __all__ = [
-    "DEFINITIONS", "NO_VALUE", "is_followed_library", "is_unchanging_here", "is_numpys", "is_numpys_class", "is_own", "is_trusted", "is_unchanging", "is_value", "source_of_function",
+    "DEFINITIONS",
+    "NO_VALUE",
+    "is_followed_library",
+    "is_numpys",
+    "is_numpys_class",
+    "is_own",
+    "is_trusted",
+    "is_unchanging",
+    "is_unchanging_here",
+    "is_value",
+    "source_of_function",
 ]  # fmt: skip

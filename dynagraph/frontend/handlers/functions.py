@@ -14,9 +14,9 @@ from dynagraph.frontend.kinds.values import Dict, Function
 from dynagraph.frontend.library import (  # noqa: F401  (importing them registers meanings)
     copy,
     definitions,
-    heapq,
     errstate,
     functools,
+    heapq,
     itertools,
     lru_cache,
     numpy_functions,

@@ -18,8 +18,8 @@ from dynagraph.frontend.kinds.iterators import Items
 from dynagraph.frontend.kinds.lookup import TUPLE_GETTER, call_special, in_mro, special
 from dynagraph.frontend.kinds.slots import (
     binary,
-    key_of,
     items_of,
+    key_of,
     known_number,
     length,
     own_method,

@@ -101,8 +101,7 @@ def of_numpy(given: np.dtype) -> dtype:
         if native != given and native in _OF_NUMPY:
             raise ValueError(
                 "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
-                "currently "
-                "not supported."
+                "currently not supported."
             )
         for known, answer in list(_OF_NUMPY.items()):
             if known == given:  # longlong is int64 by another name

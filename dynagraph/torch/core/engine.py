@@ -232,9 +232,7 @@ class _Run:
                         continue
                     target, number = edge
                     if results and results[k] is not None:
-                        if target in buffers:
-                            self.add(target, number, results[k])
-                        elif isinstance(target, Node) and len(target.output_metas) > 1:
+                        if target in buffers or (isinstance(target, Node) and len(target.output_metas) > 1):
                             self.add(target, number, results[k])
                         else:
                             buffers[target] = [results[k]]

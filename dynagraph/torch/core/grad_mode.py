@@ -10,7 +10,6 @@ from typing import Any
 
 from dynagraph._core._dispatch import GradModes
 
-
 mode = GradModes()  # attributes of the current thread: grad, inference, anomaly, check_nan, hooked
 Hook = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 

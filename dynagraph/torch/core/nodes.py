@@ -16,7 +16,6 @@ from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
 
 
-
 class _Numbers:
     """Counts nodes downward: backward runs the latest first."""
 
@@ -31,8 +30,8 @@ NUMBERS = _Numbers()
 _HALF = np.dtype(np.float16)
 SECOND_TIME = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
-    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you "
-    "need to backward through the graph a second time or if you need to access saved tensors after calling backward."
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
 )
 
 

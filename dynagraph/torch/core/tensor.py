@@ -130,8 +130,8 @@ class Tensor(metaclass=_TensorMeta):
         if self._grad_fn is not None:
             if not on:
                 raise RuntimeError(
-                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
-                    "that doesn't require differentiation use var_no_grad = var.detach()."
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                    "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
             return
         if on and self._array.dtype.kind not in "fcV":
@@ -232,10 +232,10 @@ class Tensor(metaclass=_TensorMeta):
         """Make it a leaf that requires no gradient."""
         if self._base is not None:
             raise RuntimeError(
-                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
-                "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
-                "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py "
-                "as a solution."
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
+                "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be "
+                "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in "
+                "torch/optim/optimizer.py as a solution."
             )
         self._grad_fn, self._requires_grad, self._output_nr = None, False, 0
         return self
@@ -432,8 +432,8 @@ def _entry(operand: Any, out: Any, hooks: Any) -> Any:
         return np.asarray(operand, operand.dtype if isinstance(operand, _ndarray) else out.dtype), None, 0
     if operand._inference:
         raise RuntimeError(
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked "
-            "by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
+            "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
             "`torch.no_grad()` instead of `torch.inference_mode()`."
         )
     if hooks:
@@ -565,18 +565,18 @@ def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: st
 
 
 _NO_GRAD_VIEW = (
-    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and error-prone, it is "
-    "forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
-    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and error-prone, it "
+    "is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you "
+    "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
 )
 
 
 def _multi_view(tensor: Tensor, what: str) -> str:
     name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
     return (
-        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple views. "
-        "Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an "
-        "out-of-place one."
+        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple "
+        "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by "
+        "an out-of-place one."
     )
 
 
@@ -587,8 +587,8 @@ def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> 
     """RuntimeError where a tensor must not be written to by an operation of it and others."""
     if x._inference and not mode.inference:
         raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before "
-            "doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor "
+            "before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
     if mode.grad:
         base = x._base
@@ -609,8 +609,8 @@ def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> 
         for n, s in zip(array.shape, array.strides):
             if s == 0 and n > 1 and array.size:
                 raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
-                    "clone() the tensor before performing the operation."
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                    "Please clone() the tensor before performing the operation."
                 )
 
 

@@ -141,8 +141,7 @@ def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: 
     if k._array.ndim != ndim or v._array.ndim != ndim:
         raise AssertionError(
             f"For {what} `query`, expected `key` and `value` to be {ndim}-D but found {k._array.ndim}-D and {v._array.ndim}-D "
-            "tensors "
-            "respectively"
+            "tensors respectively"
         )
     if padding is not None and padding._array.ndim != ndim - 1:
         raise AssertionError(

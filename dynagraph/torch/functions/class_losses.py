@@ -144,9 +144,8 @@ def _along_classes(weight: Tensor, scores: Tensor, axis: int) -> Tensor:
     classes = scores._array.shape[axis]
     if weight._array.shape != (classes,):
         raise RuntimeError(
-            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got weight "
-            "tensor of "
-            f"shape: {list(weight._array.shape)}"
+            f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes but got weight tensor "
+            f"of shape: {list(weight._array.shape)}"
         )
     return reshape(weight, *(classes if k == axis else 1 for k in range(scores._array.ndim)))
 

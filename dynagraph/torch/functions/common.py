@@ -137,11 +137,9 @@ def store_out(target: Tensor, result: Tensor) -> None:
         if target._array.size:
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match "
-                "the "
-                f"required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
-                "will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, "
-                "inplace, "
-                "to zero elements with t.resize_(0).",
+                f"the required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
+                "it, inplace, to zero elements with t.resize_(0).",
                 UserWarning,
                 stacklevel=4,
             )

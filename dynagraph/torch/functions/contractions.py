@@ -80,15 +80,13 @@ def _numbered(inputs: list[list[Any]], operands: Sequence[Tensor]) -> tuple[list
             hidden = ndim - named
             if hidden < 0:
                 raise RuntimeError(
-                    f"einsum(): the number of subscripts in the equation ({named}) is more than the number of "
-                    f"dimensions ({ndim}) for "
-                    f"operand {k}"
+                    f"einsum(): the number of subscripts in the equation ({named}) is more than the number of dimensions ({ndim}) "
+                    f"for operand {k}"
                 )
         elif named != ndim:
             raise RuntimeError(
-                f"einsum(): the number of subscripts in the equation ({named}) does not match the number of "
-                f"dimensions ({ndim}) for "
-                f"operand {k} and no ellipsis was given"
+                f"einsum(): the number of subscripts in the equation ({named}) does not match the number of dimensions ({ndim}) "
+                f"for operand {k} and no ellipsis was given"
             )
         else:
             hidden = 0
@@ -140,9 +138,8 @@ def _sizes(operands: Sequence[tuple[Tensor, list[int]]]) -> dict[int, int]:
             seen = sizes.get(label, 1)
             if n not in (1, seen) and seen != 1:
                 raise RuntimeError(
-                    f"einsum(): subscript {_name(label)} has size {n} for operand {k} which does not broadcast with "
-                    "previously seen size "
-                    f"{seen}"
+                    f"einsum(): subscript {_name(label)} has size {n} for operand {k} which does not broadcast with previously "
+                    f"seen size {seen}"
                 )
             sizes[label] = n if seen == 1 else seen
     return sizes
@@ -297,8 +294,8 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         return mul(input, other)
     if input._array.shape[-1] != other._array.shape[-1]:
         raise RuntimeError(
-            "inner() the last dimension must match on both input tensors but got shapes "
-            f"{list(input._array.shape)} and {list(other._array.shape)}"
+            f"inner() the last dimension must match on both input tensors but got shapes {list(input._array.shape)} and "
+            f"{list(other._array.shape)}"
         )
     return tensordot(input, other, [[-1], [-1]])
 
@@ -337,9 +334,8 @@ def _check_chain(tensors: Any, who: str) -> list[Tensor]:
         before, after = found[k - 1], found[k]
         if before._array.shape[-1] != after._array.shape[0]:
             raise RuntimeError(
-                f"{who}(): tensors {k - 1} and {k} with shapes {list(before._array.shape)} and "
-                f"{list(after._array.shape)} cannot be "
-                "multiplied"
+                f"{who}(): tensors {k - 1} and {k} with shapes {list(before._array.shape)} and {list(after._array.shape)} cannot "
+                "be multiplied"
             )
     return found
 

@@ -163,8 +163,7 @@ def sizes(value: Any, count: int, what: str, who: str = "convolution") -> Sizes:
     if len(given) != count:
         raise RuntimeError(
             f"expected {what} to be a single integer value or a list of {count} values to match the convolution dimensions, but "
-            "got "
-            f"{what}={list(given)}"
+            f"got {what}={list(given)}"
         )
     return given
 
@@ -233,8 +232,7 @@ def _check_bias(w: Tensor, bias: Tensor | None, given: str, wanted: int) -> None
     if bias is not None and bias._array.shape != (wanted,):
         raise RuntimeError(
             f"Given {given}weight of size {list(w._array.shape)}, expected bias to be 1-dimensional with {wanted} elements, but "
-            "got "
-            f"bias of size {list(bias._array.shape)} instead"
+            f"got bias of size {list(bias._array.shape)} instead"
         )
 
 
@@ -285,8 +283,7 @@ def _convolution(count: int) -> Callable[..., Tensor]:
         if any(n < k for n, k in zip(whole, extents)):
             raise RuntimeError(
                 f"Calculated padded input size per channel: {_across(whole)}. Kernel size: {_across(extents)}. Kernel size can't "
-                "be "
-                "greater than actual input size"
+                "be greater than actual input size"
             )
         operands = (x, weight) if bias is None else (x, weight, bias)
         result = apply(CONV, *operands, stride=steps, padding=pads, dilation=gaps, groups=groups)
@@ -332,8 +329,7 @@ def _transposed(count: int) -> Callable[..., Tensor]:
         if any(n <= 0 for n in shape):
             raise RuntimeError(
                 f"Given input size per channel: {_across(x._array.shape[2:])}. Calculated output size per channel: "
-                f"{_across(shape)}. "
-                "Output size is too small"
+                f"{_across(shape)}. Output size is too small"
             )
         operands = (x, weight) if bias is None else (x, weight, bias)
         result = apply(CONV_TRANSPOSE, *operands, shape=shape, stride=steps, padding=pads, dilation=gaps, groups=groups)
@@ -444,8 +440,7 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
     if x._array.ndim not in (2, 3) or 0 in x._array.shape[-2:]:
         raise RuntimeError(
             "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and non-zero dimensions for input, but "
-            "got: "
-            f"{list(x._array.shape)}"
+            f"got: {list(x._array.shape)}"
         )
     rows, columns = x._array.shape[-2:]
     if rows % math.prod(about["kernel"]):
@@ -458,10 +453,8 @@ def fold(input: Tensor, output_size: Any, kernel_size: Any, dilation: Any = 1, p
         pads = tuple(a for a, _ in about["padding"])
         raise RuntimeError(
             f"Given output_size={_tuple(shape)}, kernel_size={_tuple(about['kernel'])}, dilation={_tuple(about['dilation'])}, "
-            "padding="
-            f"{_tuple(pads)}, stride={_tuple(about['stride'])}, expected size of input's dimension 2 to match the calculated "
-            "number "
-            f"of sliding blocks {places[0]} * {places[1]} = {math.prod(places)}, but got input.size(2)={columns}."
+            f"padding={_tuple(pads)}, stride={_tuple(about['stride'])}, expected size of input's dimension 2 to match the "
+            f"calculated number of sliding blocks {places[0]} * {places[1]} = {math.prod(places)}, but got input.size(2)={columns}."
         )
     if x._array.ndim == 3:
         return apply(COL2IM, x, shape=shape, **about)

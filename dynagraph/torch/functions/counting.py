@@ -318,8 +318,7 @@ def histogram(input: Tensor, bins: Any, *, range: Any = None, weight: Tensor | N
     if weight is not None and weight._array.shape != x._array.shape:
         raise RuntimeError(
             f"{_WHO} if weight tensor is provided it should have the same shape as the input tensor excluding its innermost "
-            f"dimension, "
-            f"but got input with shape {[x._array.size, 1]} and weight with shape {list(weight._array.shape)}"
+            f"dimension, but got input with shape {[x._array.size, 1]} and weight with shape {list(weight._array.shape)}"
         )
     counts, (edges,) = _binned(x.reshape(-1, 1), [bins], range, weight, density)  # type: ignore[attr-defined]
     return _HISTOGRAM(counts, edges.clone() if edges is bins else edges)  # type: ignore[attr-defined]

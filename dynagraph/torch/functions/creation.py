@@ -188,8 +188,7 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently "
-            "supported. "
-            "(You can probably work around this by making a copy of your array  with array.copy().) "
+            "supported. (You can probably work around this by making a copy of your array  with array.copy().) "
         )
     result = made(ndarray)
     result._storage = Storage(ndarray)
@@ -214,8 +213,7 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     if count > 0 and offset + count * dtype.itemsize > size:
         raise ValueError(
             f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than "
-            "actual buffer "
-            f"length ({size} bytes)"
+            f"actual buffer length ({size} bytes)"
         )
     result = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
     if requires_grad:

@@ -134,8 +134,7 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
         if array.size != int(lengths.sum()):
             raise RuntimeError(
                 f"Expected tensor to have size {int(lengths.sum())} at dimension 0, but got size {array.size} for argument #2 "
-                "'targets' "
-                "(while checking arguments for ctc_loss_allocate_outputs)"
+                "'targets' (while checking arguments for ctc_loss_allocate_outputs)"
             )
         for k, n in enumerate(lengths.tolist()):
             rows[k, :n] = array[start : start + n]
@@ -143,15 +142,13 @@ def _padded_targets(targets: Tensor, lengths: Any) -> Any:
         return rows
     if array.shape[0] != lengths.size:
         raise RuntimeError(
-            f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 "
-            "'targets' (while "
-            "checking arguments for ctc_loss_allocate_outputs)"
+            f"Expected tensor to have size {lengths.size} at dimension 0, but got size {array.shape[0]} for argument #2 'targets' "
+            "(while checking arguments for ctc_loss_allocate_outputs)"
         )
     if array.shape[1] < longest:
         raise RuntimeError(
             f"Expected tensor to have size at least {longest} at dimension 1, but got size {array.shape[1]} for argument #2 "
-            "'targets' "
-            "(while checking arguments for ctc_loss_allocate_outputs)"
+            "'targets' (while checking arguments for ctc_loss_allocate_outputs)"
         )
     return array[:, :longest]
 
@@ -182,8 +179,7 @@ def ctc_loss(
     if lengths.size and int(lengths.max()) > steps:
         raise RuntimeError(
             f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments "
-            "for "
-            "ctc_loss_allocate_outputs)"
+            "for ctc_loss_allocate_outputs)"
         )
     rows = _padded_targets(y, labels)
     loss = apply(CTC, x, wrap(rows), wrap(lengths), wrap(labels), blank=blank)[0]

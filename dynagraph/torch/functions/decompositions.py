@@ -298,8 +298,7 @@ def _qr_vjp(d: Any, g: Any) -> Any:
     if mode == "r" or (mode == "complete" and m > n):
         raise RuntimeError(
             "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. Please use linalg.qr(A, "
-            "mode='reduced') if "
-            "you are going to differentiate through linalg.qr."
+            "mode='reduced') if you are going to differentiate through linalg.qr."
             if mode == "r"
             else "The QR decomposition is not differentiable when mode='complete' and nrows > ncols"
         )

@@ -134,8 +134,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     if reach > array.size:
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {offset}, and itemsize {item} requiring a "
-            f"storage "
-            f"size of {reach * item} are out of bounds for storage of size {array.nbytes}"
+            f"storage size of {reach * item} are out of bounds for storage of size {array.nbytes}"
         )
     _check_part(check_tensor(src, "as_strided_scatter", "src", 2), shape)
     base = tuple(s // item for s in array.strides)
@@ -292,8 +291,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     elif counts._array.ndim == 1 and counts._array.size != size:
         raise RuntimeError(
             f"repeats must have the same size as input along dim, but got repeats.size(0) = {counts._array.size} and "
-            f"input.size({k}) = "
-            f"{size}"
+            f"input.size({k}) = {size}"
         )
     return index_select(x, k, _repeated_places(counts, output_size))
 

@@ -98,17 +98,15 @@ def _of_channels(n: int) -> None:
         if ndim not in (n + 1, n + 2):
             if n == 1:
                 raise RuntimeError(
-                    f"{who}: Expected 2D or 3D input, but received a {ndim}D input. Note that {who} exists to provide "
-                    "channel-wise dropout "
-                    "on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D "
-                    "inputs)."
+                    f"{who}: Expected 2D or 3D input, but received a {ndim}D input. Note that {who} exists to provide channel-wise "
+                    "dropout on inputs with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or "
+                    "3D inputs)."
                 )
             warnings.warn(
-                f"{who}: Received a {ndim}-D input to {who}, which is deprecated and will result in an error in a future "
-                "release. To "
-                "retain the behavior and silence this warning, please use dropout instead. Note that "
-                f"{who} exists to provide channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an "
-                f"optional batch dimension (i.e. {n + 1}D or {n + 2}D inputs).",
+                f"{who}: Received a {ndim}-D input to {who}, which is deprecated and will result in an error in a future release. "
+                f"To retain the behavior and silence this warning, please use dropout instead. Note that {who} exists to provide "
+                f"channel-wise dropout on inputs with {n} spatial dimensions, a channel dimension, and an optional batch dimension "
+                f"(i.e. {n + 1}D or {n + 2}D inputs).",
                 stacklevel=2,
             )
         single = ndim == n + 1 and n != 2  # two dimensions: the first is that of the batch, as it was before

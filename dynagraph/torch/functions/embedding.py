@@ -252,8 +252,7 @@ def _check_bag_arguments(x: Tensor, mode: str, by_frequency: bool, sparse: bool,
     if weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
-            f"mode='{mode}'). "
-            "Please open a feature request on GitHub."
+            f"mode='{mode}'). Please open a feature request on GitHub."
         )
     _no_sparse("embedding_bag", sparse)
 
@@ -279,8 +278,7 @@ def embedding_bag(
         if offsets is not None:
             raise ValueError(
                 "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. "
-                "However, "
-                f"found offsets of type {type(offsets)}"
+                f"However, found offsets of type {type(offsets)}"
             )
         count, length = x._array.shape
         bags = np.repeat(np.arange(count), length)
@@ -304,8 +302,8 @@ def embedding_bag(
     if weights is not None and weights._array.dtype != table._array.dtype:
         raise RuntimeError(
             "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 'per_sample_weights'; but "
-            "type "
-            f"torch.{table.dtype.legacy} does not equal torch.{weights.dtype.legacy} (while checking arguments for embedding_bag)"
+            f"type torch.{table.dtype.legacy} does not equal torch.{weights.dtype.legacy} (while checking arguments for "
+            "embedding_bag)"
         )
     if padding_idx is not None:
         bags = np.where(array == padding_idx % rows, count, bags)

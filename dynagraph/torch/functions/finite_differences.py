@@ -86,8 +86,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     if not isinstance(spacing, (*NUMBERS, list, tuple)):
         raise TypeError(
             f"gradient() received an invalid combination of arguments - got (Tensor, spacing={type(spacing).__name__}), but "
-            f"expected a "
-            "Number, or a sequence of Numbers or of Tensors"
+            "expected a Number, or a sequence of Numbers or of Tensors"
         )
     axes = _axes(x, dim)
     steps = [spacing] * len(axes) if isinstance(spacing, NUMBERS) else list(spacing)
@@ -99,8 +98,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
             )
         raise RuntimeError(
             "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments to have the same "
-            "length, but "
-            f"got a spacing argument of length {len(steps)} and a dim argument of length {len(axes)}."
+            f"length, but got a spacing argument of length {len(steps)} and a dim argument of length {len(axes)}."
         )
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
@@ -110,9 +108,8 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     for k, step in zip(axes, steps):
         if isinstance(step, Tensor) and step._array.shape != (x._array.shape[k],):
             raise RuntimeError(
-                f"torch.gradient expected a coordinate for each of the {x._array.shape[k]} elements along dimension {k}, but got "
-                f"a tensor "
-                f"of shape {list(step._array.shape)}"
+                f"torch.gradient expected a coordinate for each of the {x._array.shape[k]} elements along dimension {k}, but got a "
+                f"tensor of shape {list(step._array.shape)}"
             )
     return tuple(
         _given_places(x, k, step, edge_order) if isinstance(step, Tensor) else _equal_steps(x, k, step, edge_order)

@@ -276,9 +276,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     x, found, axes, shape = _places_of(x, places)
     if value.dtype is not self.dtype and not is_fill:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the "
-            "destination and "
-            f"{dtypes.scalar_name(value.dtype)} for the source."
+            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination "
+            f"and {dtypes.scalar_name(value.dtype)} for the source."
         )
     value = cast(value, self.dtype)
     chosen = _chosen_shape(x, axes, shape)

@@ -275,8 +275,7 @@ def binary_cross_entropy(
     if x._array.shape != y._array.shape:
         raise ValueError(
             f"Using a target size ({y.shape}) that is different to the input size ({x.shape}) is deprecated. Please ensure they "
-            "have "
-            "the same size."
+            "have the same size."
         )
     _check_dtype(x, y)
     only_floats(x, "binary_cross_entropy")
@@ -363,10 +362,9 @@ def kl_div(
     """``target * (log(target) - input)``; with `log_target` targets are logarithms, too."""
     if size_average is None and reduce is None and reduction == "mean":
         warnings.warn(
-            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by "
-            "the batch "
-            "size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next "
-            "major release.",
+            "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the "
+            "batch size, and aligns with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in "
+            "the next major release.",
             stacklevel=2,
         )
     by_batch = reduction == "batchmean" and size_average is None and reduce is None

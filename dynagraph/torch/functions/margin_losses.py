@@ -154,8 +154,7 @@ def cosine_embedding_loss(
     if a._array.ndim != y._array.ndim + 1:
         raise RuntimeError(
             f"{'1D' if y._array.ndim else '0D'} target tensor expects {'2D' if y._array.ndim else '1D'} input tensors, but found "
-            "inputs "
-            f"with sizes {list(a._array.shape)} and {list(b._array.shape)}."
+            f"inputs with sizes {list(a._array.shape)} and {list(b._array.shape)}."
         )
     axis = y._array.ndim
     product = total(mul(a, b), axis)
@@ -262,9 +261,8 @@ def multi_margin_loss(
     count, classes = rows._array.shape
     if y._array.size != count or y._array.ndim > 1:
         raise RuntimeError(
-            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). "
-            "Expected target "
-            f"size [{count}], but got {list(y._array.shape)}. Input has shape {list(x._array.shape)}."
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input samples (batch size). Expected "
+            f"target size [{count}], but got {list(y._array.shape)}. Input has shape {list(x._array.shape)}."
         )
     if weight is not None and weight._array.shape != (classes,):
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight._array.shape)}")

@@ -156,8 +156,7 @@ def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     if any(s == 0 and n > 1 for n, s in zip(self._array.shape, self._array.strides)):
         warnings.warn(
             "Use of masked_fill_ on expanded tensors is deprecated. Please clone() the tensor before performing this operation. "
-            "This also "
-            "applies to advanced indexing e.g. tensor[mask] = scalar",
+            "This also applies to advanced indexing e.g. tensor[mask] = scalar",
             UserWarning,
             stacklevel=2,
         )
@@ -276,9 +275,8 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     check_tensor(source, "put", "source", 3)
     if index._array.size != source._array.size:
         raise IndexError(
-            f"put_(): Expected source and index to have the same number of elements, but got source.numel() = "
-            f"{source._array.size}, "
-            f"index.numel() = {index._array.size}"
+            "put_(): Expected source and index to have the same number of elements, but got source.numel() = "
+            f"{source._array.size}, index.numel() = {index._array.size}"
         )
     if source._array.dtype != x._array.dtype:
         raise RuntimeError(
@@ -326,8 +324,7 @@ def _index_put_operands(x: Tensor, indices: Any, values: Any, accumulate: bool) 
     if values._array.dtype != x._array.dtype:
         raise RuntimeError(
             f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(x.dtype)} for the destination "
-            f"and "
-            f"{dtypes.scalar_name(values.dtype)} for the source."
+            f"and {dtypes.scalar_name(values.dtype)} for the source."
         )
     places = _places(x, indices)
     chosen = (*places[0]._array.shape, *x._array.shape[len(places) :])

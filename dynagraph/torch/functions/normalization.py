@@ -225,8 +225,7 @@ def _check_normalized_shape(x: Tensor, shape: Sizes, comma: str, **parameters: T
     if given[len(given) - len(shape) :] != shape or len(given) < len(shape):
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [*{comma}{', '.join(map(str, shape))}], but got "
-            "input of "
-            f"size{list(given)}"
+            f"input of size{list(given)}"
         )
 
 
@@ -270,8 +269,7 @@ def group_norm(
     if shape[1] % num_groups:
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and "
-            "num_groups="
-            f"{num_groups}"
+            f"num_groups={num_groups}"
         )
     for name, p in (("weight", weight), ("bias", bias)):
         if p is not None and p._array.shape != (shape[1],):

@@ -90,9 +90,8 @@ def _vector_norm(x: Tensor, ord: Any, dim: Any, keepdim: bool, dtype: DType | No
             )
         if any(x._array.shape[k] == 0 for k in axis):
             raise RuntimeError(
-                f"{who} cannot compute the {ord:g} norm on the dimension {axis[0]} because this dimension is empty "
-                "and the operation "
-                "does not have an identity"
+                f"{who} cannot compute the {ord:g} norm on the dimension {axis[0]} because this dimension is empty and the "
+                "operation does not have an identity"
             )
     return apply(VECTOR_NORM, x, ord=ord, axis=axis, keepdims=keepdim and bool(x._array.ndim))
 

@@ -127,8 +127,7 @@ def _check_not_empty(x: Tensor, n: int) -> None:
     if 0 in shape[len(shape) - n - (1 if len(shape) > n else 0) :]:
         raise RuntimeError(
             f"Expected {n + 1}D or {n + 2}D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for "
-            "input, but "
-            f"got: {list(shape)}"
+            f"input, but got: {list(shape)}"
         )
 
 

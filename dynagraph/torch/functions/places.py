@@ -180,9 +180,8 @@ def check_overlap(array: Any, other: Any) -> None:
         return
     if all(a.flags.forc or a.transpose(np.argsort(a.strides)[::-1]).flags.c_contiguous for a in (array, other)):
         raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-            "location. Please "
-            "clone() the tensor before performing the operation."
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+            "Please clone() the tensor before performing the operation."
         )
 
 

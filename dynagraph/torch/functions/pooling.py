@@ -325,9 +325,8 @@ def _checked_windows(
     if any(count < 1 for count in places):
         channels = shape[len(shape) - n - 1]
         raise RuntimeError(
-            f"Given input size: {_across((channels, *inner))}. Calculated output size: {_across((channels, *places))}. Output "
-            "size is "
-            "too small"
+            f"Given input size: {_across((channels, *inner))}. Calculated output size: {_across((channels, *places))}. Output size "
+            "is too small"
         )
     return {"kernel": kernel, "stride": steps, "padding": pads, "dilation": gaps, "places": places}
 
@@ -340,8 +339,7 @@ def _check_rank_1(x: Tensor, who: str) -> None:
     if x._array.ndim not in (2, 3):
         raise RuntimeError(
             f"Expected 2 to 3 dimensions, but got {x._array.ndim}-dimensional tensor for argument #1 'self' (while checking "
-            "arguments "
-            f"for {who})"
+            f"arguments for {who})"
         )
 
 
@@ -499,8 +497,7 @@ def _outputs(who: str, x: Tensor, output_size: Any, n: int) -> Sizes:
         if shape[k] == 0:
             raise RuntimeError(
                 f"{who}(): Expected input to have non-zero size for non-batch dimensions, but input has sizes {_listed(shape)} "
-                "with "
-                f"dimension {k} being empty"
+                f"with dimension {k} being empty"
             )
     if any(m < 0 for m in found):
         if "max" in who:

@@ -113,8 +113,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     if input._array.shape != tensor._array.shape:
         raise RuntimeError(
             f"inconsistent tensor size, expected tensor [{input._array.shape[0]}] and src [{tensor._array.shape[0]}] to have the "
-            "same "
-            f"number of elements, but got {input._array.shape[0]} and {tensor._array.shape[0]} elements respectively"
+            f"same number of elements, but got {input._array.shape[0]} and {tensor._array.shape[0]} elements respectively"
         )
     return apply(DOT, input, tensor)
 

@@ -368,8 +368,7 @@ def _extreme_over(p: Primitive, name: str, input: Tensor, dim: Any, keepdim: boo
             if dim == () or dim is None:
                 raise RuntimeError(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
-                    "'dim' "
-                    "argument."
+                    "'dim' argument."
                 )
             raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
     return apply(p, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
@@ -417,8 +416,7 @@ def _maximum(name: str) -> Callable[..., Any]:
             if not x._array.size:
                 raise RuntimeError(
                     f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
-                    "'dim' "
-                    "argument."
+                    "'dim' argument."
                 )
             return apply(_ALL[name], x, axis=tuple(range(x._array.ndim)), keepdims=False)
         if x._array.ndim and x._array.shape[dim_of(dim, x._array.ndim)] == 0:

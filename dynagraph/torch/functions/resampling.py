@@ -236,9 +236,8 @@ def _sizes(x: Tensor, size: Any, scale_factor: Any, recompute: bool | None) -> t
         if len(given) != n:
             raise ValueError(
                 "Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of "
-                f"{list(inner)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and "
-                "output size in "
-                "(o1, o2, ...,oK) format."
+                f"{list(inner)} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output "
+                "size in (o1, o2, ...,oK) format."
             )
         if recompute:
             raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
@@ -249,9 +248,8 @@ def _sizes(x: Tensor, size: Any, scale_factor: Any, recompute: bool | None) -> t
     if len(factors) != n:
         raise ValueError(
             "Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of "
-            f"{list(inner)} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
-            "format and "
-            "scale_factor in (s1, s2, ...,sK) format."
+            f"{list(inner)} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format "
+            "and scale_factor in (s1, s2, ...,sK) format."
         )
     counts = tuple(math.floor(m * float(f)) for m, f in zip(inner, factors))
     return counts, (None,) * n if recompute else tuple(float(f) for f in factors)
@@ -288,8 +286,7 @@ def interpolate(
     if ndim not in (3, 4, 5) or not known or (rank == 4 and mode != "bilinear" and ndim != 4):
         raise NotImplementedError(
             f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {ndim}D) for the modes: nearest | linear | bilinear | "
-            "bicubic "
-            f"| trilinear | lanczos | area | nearest-exact (got {mode})"
+            f"bicubic | trilinear | lanczos | area | nearest-exact (got {mode})"
         )
     if mode == "area":
         return NAMESPACES["functional"][f"adaptive_avg_pool{n}d"](x, counts)

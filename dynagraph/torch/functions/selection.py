@@ -276,8 +276,7 @@ def scatter(input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: A
         if is_tensor:
             warnings.warn(
                 "The reduce argument of torch.scatter with Tensor src is deprecated and will be removed in a future PyTorch "
-                "release. Use "
-                "torch.scatter_reduce instead for more reduction options.",
+                "release. Use torch.scatter_reduce instead for more reduction options.",
                 UserWarning,
                 stacklevel=3,
             )
@@ -444,8 +443,7 @@ def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     if x._array.dtype != source._array.dtype:
         raise RuntimeError(
             f"index_copy_(): self and source expected to have the same dtype, but got (self) {dtypes.scalar_name(x.dtype)} and "
-            f"(source) "
-            f"{dtypes.scalar_name(source.dtype)}"
+            f"(source) {dtypes.scalar_name(source.dtype)}"
         )
     rest, given_rest = own[:k] + own[k + 1 :], given[:k] + given[k + 1 :]
     if rest != given_rest:

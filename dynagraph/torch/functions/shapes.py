@@ -433,8 +433,7 @@ def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
         if rest == 0:
             raise RuntimeError(
                 f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be "
-                "any value "
-                "and is ambiguous"
+                "any value and is ambiguous"
             )
         if count % rest == 0:
             return tuple(count // rest if n == -1 else n for n in shape)
@@ -466,8 +465,7 @@ def _view_dtype(x: Tensor, target: DType) -> Tensor:
         if array.strides[-1] != array.itemsize and array.shape[-1] != 1:
             raise RuntimeError(
                 f"self.stride(-1) must be 1 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different "
-                "element sizes), "
-                f"but got {array.strides[-1] // array.itemsize}"
+                f"element sizes), but got {array.strides[-1] // array.itemsize}"
             )
         if (array.shape[-1] * array.itemsize) % wanted.itemsize:
             raise RuntimeError(
@@ -654,8 +652,7 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
     if len(wanted) < len(shape):
         raise RuntimeError(
             f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes "
-            "provided "
-            f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
+            f"provided ({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     front = len(wanted) - len(shape)
     result = list(wanted)
@@ -671,8 +668,7 @@ def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) 
         elif have != 1 and have != n:
             raise RuntimeError(
                 f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  "
-                "Target "
-                f"sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
+                f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
         result[k] = n
     return view(EXPAND, self, shape=tuple(result))
@@ -903,8 +899,7 @@ def _split_along(name: str, axis: int, least: int) -> None:
             if indices_or_sections <= 0 or size % indices_or_sections:
                 raise RuntimeError(
                     f"torch.{name} attempted to split along dimension {k}, but the size of the dimension {size} is not divisible "
-                    "by the "
-                    f"split_size {indices_or_sections}!"
+                    f"by the split_size {indices_or_sections}!"
                 )
         return tensor_split(input, indices_or_sections, k)
 
@@ -1019,8 +1014,7 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
             if j != k and x._array.shape[j] != shape[j]:
                 raise RuntimeError(
                     f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size "
-                    f"{x._array.shape[j]} for "
-                    f"tensor number {n} in the list."
+                    f"{x._array.shape[j]} for tensor number {n} in the list."
                 )
     return apply(CAT, *given, dim=k)
 

@@ -237,9 +237,8 @@ def cholesky_solve(B: Tensor, L: Tensor, upper: bool = False) -> Tensor:
     if B._array.shape[-2] != L._array.shape[-1]:
         n = L._array.shape[-1]
         raise RuntimeError(
-            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {n} by {n} but each b matrix is "
-            f"{B._array.shape[-2]} by "
-            f"{B._array.shape[-1]}"
+            f"Incompatible matrix sizes for cholesky_solve: each A matrix is {n} by {n} but each b matrix is {B._array.shape[-2]} "
+            f"by {B._array.shape[-1]}"
         )
     batch_of(L, B, "cholesky_solve")
     return apply(CHOLESKY_SOLVE, B, L, upper=upper)

@@ -456,8 +456,7 @@ def searchsorted(
         if len(own) != len(given) or own[:-1] != given[:-1]:
             raise RuntimeError(
                 f"{who} boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries tensor and input value "
-                f"tensor "
-                f"must match, but we got boundaries tensor {list(own)} and input value tensor {list(given)}"
+                f"tensor must match, but we got boundaries tensor {list(own)} and input value tensor {list(given)}"
             )
     if sorter is not None:
         sequence = _resorted(who, sequence, sorter)

@@ -173,10 +173,9 @@ def stft(
     hop, win = _lengths(x, n_fft, hop_length, win_length, window, "stft")
     if window is None:
         warnings.warn(
-            "A window was not provided. A rectangular window will be applied,which is known to cause spectral "
-            "leakage. Other windows "
-            "such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this warning "
-            "and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`.",
+            "A window was not provided. A rectangular window will be applied,which is known to cause spectral leakage. Other "
+            "windows such as torch.hann_window or torch.hamming_window are recommended to reduce spectral leakage.To suppress this "
+            "warning and use a rectangular window, explicitly set `window=torch.ones(n_fft, device=<device>)`.",
             UserWarning,
             stacklevel=2,
         )
@@ -264,9 +263,8 @@ def istft(
         signal = squeeze(signal, 0)
     if end > total:
         warnings.warn(
-            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the "
-            "tail. Please check "
-            "your center and hop_length settings.",
+            "The length of signal is shorter than the length parameter. Result is being padded with zeros in the tail. Please "
+            "check your center and hop_length settings.",
             UserWarning,
             stacklevel=2,
         )

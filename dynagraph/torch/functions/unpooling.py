@@ -88,8 +88,7 @@ def _unpooled(x: Tensor, places: Tensor, shape: Sizes) -> Tensor:
     if x._array.shape != places._array.shape:
         raise RuntimeError(
             f"Expected shape of indices to be same as that of the input tensor ({list(x._array.shape)}) but got indices tensor "
-            "with "
-            f"shape: {list(places._array.shape)}"
+            f"with shape: {list(places._array.shape)}"
         )
     only_floats(x, f"max_unpool{n}d")
     size = math.prod(shape)

@@ -95,8 +95,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
         if shape[k] % downscale_factor:
             raise RuntimeError(
                 f"pixel_unshuffle expects {what} to be divisible by downscale_factor, but input.size({k})={shape[k]} is not "
-                "divisible "
-                f"by {downscale_factor}"
+                f"divisible by {downscale_factor}"
             )
     return apply(PRIMITIVES["pixel_unshuffle"], x, factor=downscale_factor)
 
@@ -230,8 +229,7 @@ def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
     if not shape or not given or shape[0] != given[0]:
         raise RuntimeError(
             f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes {list(shape)} and grid "
-            "with sizes "
-            f"{list(given)}"
+            f"with sizes {list(given)}"
         )
     if given[-1] != len(shape) - 2:
         raise RuntimeError(
@@ -246,8 +244,7 @@ def _check_grid(x: Tensor, grid: Tensor, mode: str) -> None:
         if shape[k] == 0:
             raise RuntimeError(
                 f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(shape)} with "
-                "dimension "
-                f"{k} being empty"
+                f"dimension {k} being empty"
             )
     if mode == "bicubic" and len(shape) != 4:
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")

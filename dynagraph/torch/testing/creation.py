@@ -24,8 +24,8 @@ def make_tensor(
         raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got {dtype=}")
     if noncontiguous and memory_format is not None:
         raise ValueError(
-            "The parameters `noncontiguous` and `memory_format` are mutually exclusive, "
-            f"but got {noncontiguous=} and {memory_format=}"
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got {noncontiguous=} and "
+            f"{memory_format=}"
         )
     doubled = noncontiguous and math.prod(sizes) > 1
     result = _values((*sizes[:-1], 2 * sizes[-1]) if doubled else sizes, dtype, low, high)
