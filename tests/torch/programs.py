@@ -51,6 +51,20 @@ class State:
         values = rng.integers(-4, 5, shape) if dtype == "int64" else rng.integers(-16, 17, shape) / 8
         return self.torch.from_numpy(np.asarray(values)).to(getattr(self.torch, dtype))
 
+    # What test_compiled_programs.py replaces: choices that are no part of a program of tensors.
+
+    def key(self, x: Any, a: int, b: int, c: int) -> Any:
+        return _key(x, a, b, c)
+
+    def places(self, x: Any, a: int, b: int) -> Any:
+        return _places(self, x, a, b)
+
+    def like(self, x: Any, a: int, b: int) -> Any:
+        return _like(self, x, a, b)
+
+    def apart(self, x: Any, other: Any) -> Any:
+        return _apart(x, other)
+
 
 def _dim(x: Any, number: int) -> int:
     return number % (2 * max(x.ndim, 1)) - max(x.ndim, 1)
@@ -65,7 +79,7 @@ def _leaf(s: State, a: int, b: int, c: int) -> Any:
     return x.requires_grad_() if c % 3 and dtype != "int64" else x
 
 
-def _key(s: State, x: Any, a: int, b: int, c: int) -> Any:
+def _key(x: Any, a: int, b: int, c: int) -> Any:
     """A key that is all views."""
     rng = random.Random(a * 7919 + b * 31 + c)
     key: list[Any] = []
@@ -167,11 +181,11 @@ def _reach(x: Any) -> tuple[int, int]:
 
 
 def _other(s: State, a: int, b: int, c: int) -> Any:
-    return _apart(s.pick(a), _like(s, s.pick(a), b, c))
+    return s.apart(s.pick(a), s.like(s.pick(a), b, c))
 
 
 def _set_apart(s: State, x: Any, key: Any, d: int) -> None:
-    _set(x, key, _apart(x.detach(), s.pick(d)))
+    _set(x, key, s.apart(x.detach(), s.pick(d)))
 
 
 def _set(x: Any, key: Any, value: Any) -> None:
@@ -185,14 +199,14 @@ _WITH_NUMBER: list[Callable[..., Any]] = [
 STEPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "leaf": (6, _leaf),
     "unary": (6, lambda s, a, b: getattr(s.pick(a), UNARY[b % len(UNARY)])()),
-    "binary": (8, lambda s, a, b, c, d: [*_BINARY, s.torch.maximum][c % 5](s.pick(a), _like(s, s.pick(a), b, d))),
+    "binary": (8, lambda s, a, b, c, d: [*_BINARY, s.torch.maximum][c % 5](s.pick(a), s.like(s.pick(a), b, d))),
     "number": (4, lambda s, a, b, c: _WITH_NUMBER[c % 6](s.pick(a), s.number(b))),
-    "where": (2, lambda s, a, b, c: s.torch.where(s.pick(a) > s.number(b), s.pick(a), _like(s, s.pick(a), c, b))),
+    "where": (2, lambda s, a, b, c: s.torch.where(s.pick(a) > s.number(b), s.pick(a), s.like(s.pick(a), c, b))),
     "reduce": (4, lambda s, a, b, c: _reduce(s.pick(a), REDUCTIONS[b % len(REDUCTIONS)], _dim(s.pick(a), c))),
     "sum": (3, lambda s, a: s.pick(a).sum()),
     "extreme": (1, lambda s, a, b: s.pick(a).max(_dim(s.pick(a), b))[0]),
-    "key": (8, lambda s, a, b, c, d: s.pick(a)[_key(s, s.pick(a), b, c, d)]),
-    "places": (4, lambda s, a, b, c: s.pick(a)[_places(s, s.pick(a), b, c)]),
+    "key": (8, lambda s, a, b, c, d: s.pick(a)[s.key(s.pick(a), b, c, d)]),
+    "places": (4, lambda s, a, b, c: s.pick(a)[s.places(s.pick(a), b, c)]),
     "transpose": (3, lambda s, a, b, c: s.pick(a).transpose(_dim(s.pick(a), b), _dim(s.pick(a), c))),
     "permute": (1, lambda s, a: s.pick(a).permute(tuple(range(s.pick(a).ndim))[::-1])),
     "view": (3, lambda s, a, b: s.pick(a).view(_reshaped(s.pick(a), b))),
@@ -221,10 +235,10 @@ STEPS: dict[str, tuple[int, Callable[..., Any]]] = {
     "fill_": (2, lambda s, a, b: s.pick(a).fill_(s.number(b))),
     "clamp_": (1, lambda s, a, b: s.pick(a).clamp_(max=s.number(b))),
     "masked_fill_": (2, lambda s, a, b: s.pick(a).masked_fill_(s.pick(a) > s.number(b), 2.0)),
-    "set key": (6, lambda s, a, b, c, d: _set(s.pick(a), _key(s, s.pick(a), b, c, d), s.number(d))),
-    "set key to a tensor": (6, lambda s, a, b, c, d: _set_apart(s, s.pick(a), _key(s, s.pick(a), b, c, d), d)),
-    "set places": (4, lambda s, a, b, c: _set(s.pick(a), _places(s, s.pick(a), b, c), s.number(c))),
-    "set places to a tensor": (3, lambda s, a, b, c, d: _set(s.pick(a), _places(s, s.pick(a), b, c), _apart(s.pick(a), s.pick(d)))),
+    "set key": (6, lambda s, a, b, c, d: _set(s.pick(a), s.key(s.pick(a), b, c, d), s.number(d))),
+    "set key to a tensor": (6, lambda s, a, b, c, d: _set_apart(s, s.pick(a), s.key(s.pick(a), b, c, d), d)),
+    "set places": (4, lambda s, a, b, c: _set(s.pick(a), s.places(s.pick(a), b, c), s.number(c))),
+    "set places to a tensor": (3, lambda s, a, b, c, d: _set(s.pick(a), s.places(s.pick(a), b, c), s.apart(s.pick(a), s.pick(d)))),
     "geometry": (1, lambda s, a, b: [lambda x: x.unsqueeze_(0), lambda x: x.squeeze_(), lambda x: x.t_()][b % 3](s.pick(a))),
     # gradients
     "backward": (6, _backward),

@@ -14,7 +14,7 @@ from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_tensor, dim_of, function, result_type_of
 from dynagraph.torch.functions.lapack import beside
-from dynagraph.torch.functions.places import check_places, is_unknown
+from dynagraph.torch.functions.places import check_places, is_batched, is_unknown
 
 # -- distinct elements ----------------------------------------------------------------------------------------------------
 
@@ -170,6 +170,12 @@ def _widened(low: Any, high: Any, by: float) -> tuple[Any, Any]:
     return np.where(low == high, low - by, low).astype(low.dtype), np.where(low == high, high + by, high).astype(high.dtype)
 
 
+def _check_finite(values: Any, which: str) -> None:
+    """Refuse a range that is known only where a program runs."""
+    if not is_batched(values) and not np.isfinite(values).all():
+        raise RuntimeError(f"{which} range of [{values.min():g}, {values.max():g}] is not finite")
+
+
 HISTC = define("histc", _histc)
 
 
@@ -184,6 +190,7 @@ def histc(input: Tensor, bins: int = 100, min: Any = 0, max: Any = 0) -> Tensor:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
     low, high = float(min), float(max)
     if low == high and x._array.size and is_unknown(x._array):
+        _check_finite(x._array, "torch.histc:")
         return apply(HISTC, x, bins=bins, low=None, high=None)
     if low == high and x._array.size:
         low, high = float(x._array.min()), float(x._array.max())
@@ -243,6 +250,7 @@ def _edges(rows: Tensor, bins: Sequence[Any], range_: Any) -> tuple[Tensor, ...]
             raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {given} for dimension {k}")
         low, high = (float(v) for v in range_[2 * k : 2 * k + 2]) if range_ is not None else (0.0, 0.0)
         if range_ is None and rows._array.size and is_unknown(rows._array):
+            _check_finite(rows._array[:, k], f"{_WHO} dimension {k}'s")
             found.append(made(_spread(rows._array[:, k], int(given))))
             continue
         if range_ is None and rows._array.size:

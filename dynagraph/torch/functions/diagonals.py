@@ -15,7 +15,7 @@ from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, storage_of
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
 from dynagraph.torch.functions.lapack import beside
-from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_unknown
+from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_batched
 from dynagraph.torch.functions.selection import index_select, number_as
 from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, store_diagonal, unsqueeze
 
@@ -312,7 +312,7 @@ def _repeated_places(repeats: Tensor, output_size: int | None) -> Tensor:
         raise NotImplementedError(f"\"repeat_interleave_cpu\" not implemented for '{dtypes.scalar_name(repeats.dtype)}'")
     check_places(array, 0, 1 << 62, lambda found: RuntimeError("repeats can not be negative"))
     if output_size is not None:
-        if not is_unknown(array) and int(array.sum()) != output_size:
+        if not is_batched(array) and array.sum() != output_size:
             raise RuntimeError("allocated size does not match required size")
         return made(np.searchsorted(np.cumsum(array), beside(array).arange(output_size), "right").astype(array.dtype))
     return made(np.repeat(beside(array).arange(array.size, dtype=array.dtype), array))

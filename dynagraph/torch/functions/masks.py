@@ -15,7 +15,7 @@ from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operan
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function
 from dynagraph.torch.functions.indexing import INDEX_PUT
 from dynagraph.torch.functions.lapack import beside
-from dynagraph.torch.functions.places import change, check_places, define_store, is_unknown, nothing, store_flat, storing
+from dynagraph.torch.functions.places import change, check_places, define_store, is_batched, nothing, store_flat, storing
 from dynagraph.torch.functions.selection import gather, number_as
 from dynagraph.torch.functions.shapes import expand, flatten
 
@@ -190,7 +190,7 @@ def _check_source(x: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def _check_enough(shape: tuple[int, ...], mask: Tensor, source: Tensor) -> None:
-    if not is_unknown(mask._array) and np.count_nonzero(np.broadcast_to(mask._array, shape)) > source._array.size:
+    if not is_batched(mask._array) and np.count_nonzero(np.broadcast_to(mask._array, shape)) > source._array.size:
         raise RuntimeError("Number of elements of source < number of ones in mask")
 
 

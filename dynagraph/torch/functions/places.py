@@ -113,6 +113,11 @@ def is_unknown(array: Any) -> bool:
     return is_compiling() or type(array) is BatchedArray
 
 
+def is_batched(array: Any) -> bool:
+    """Whether an array is of examples under `vmap`, whose values nothing is asked about."""
+    return type(array) is BatchedArray
+
+
 def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Exception]) -> None:
     """Raise what `refuse` makes of the first number that is below `low`, or not below `size`."""
     if not is_compiling() and (not index.size or (int(index.min()) >= low and int(index.max()) < size)):
@@ -215,5 +220,5 @@ def storing(name: str = "", *, method: bool = True, out: bool = False) -> Callab
 
 __all__ = [
     "GATHER", "add_rows", "at_slices", "change", "check_complex_gradient", "check_places", "define_store", "elements_added",
-    "elements_at", "flat_places", "is_unknown", "leading", "nothing", "row_places", "store_flat", "storing",
+    "elements_at", "flat_places", "is_batched", "is_unknown", "leading", "nothing", "row_places", "store_flat", "storing",
 ]  # fmt: skip

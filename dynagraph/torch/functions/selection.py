@@ -234,6 +234,8 @@ def _of_rank(index: Tensor, x: Tensor) -> Tensor:
 
 def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
     """A number in a dtype; RuntimeError where it is beyond it."""
+    if isinstance(value, np.generic):
+        value = value.item()
     limit = True
     if target.kind != "c" and isinstance(value, (complex, np.complexfloating)) and value.imag != 0:
         limit = False

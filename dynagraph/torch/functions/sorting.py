@@ -15,7 +15,7 @@ from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
 from dynagraph.torch.functions.lapack import beside
-from dynagraph.torch.functions.places import GATHER, check_places, is_unknown
+from dynagraph.torch.functions.places import GATHER, check_places, is_batched, is_unknown
 from dynagraph.torch.functions.pointwise import COPY, lerp
 from dynagraph.torch.functions.reductions import along, at_index
 from dynagraph.torch.functions.shapes import flatten, reshape, squeeze, transpose, unsqueeze
@@ -359,7 +359,7 @@ def _share(x: Tensor, q: Any) -> Tensor:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if q._array.dtype != x._array.dtype:
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
-    if not is_unknown(q._array) and not np.all((q._array >= 0) & (q._array <= 1)):
+    if not is_batched(q._array) and not np.all((q._array >= 0) & (q._array <= 1)):
         raise RuntimeError("quantile() q values must be in the range [0, 1]")
     return q
 

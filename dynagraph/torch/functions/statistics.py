@@ -9,7 +9,7 @@ import numpy as np
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, floating, function
-from dynagraph.torch.functions.places import is_unknown
+from dynagraph.torch.functions.places import is_batched
 from dynagraph.torch.functions.pointwise import COPY, add, div, mul, pow, sub
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import CUMSUM, mean, sum
@@ -133,7 +133,7 @@ def _weights(fweights: Tensor | None, aweights: Tensor | None, count: int) -> Te
             raise RuntimeError(f"cov(): expected {name} to have the same numel as there are observations in the input but got "
                                f"{given._array.size} != {count}")  # fmt: skip
     for name, given in (("fweights", fweights), ("aweights", aweights)):
-        if given is not None and not is_unknown(given._array) and given._array.size and (given._array < 0).any():
+        if given is not None and not is_batched(given._array) and given._array.size and (given._array < 0).any():
             raise RuntimeError(f"cov(): {name} cannot be negative")
     if fweights is None:
         return aweights
