@@ -102,5 +102,6 @@ def marked_axes(array: Any) -> frozenset[int]:
 
 
 __all__ = [
-    "AT_CAPTURE", "FOLLOWED", "OPEN_MODULES", "allow_in_graph", "at_capture", "graph_break", "is_compiling", "mark_dynamic", "marked_axes", "thread",
+    "AT_CAPTURE", "FOLLOWED", "OPEN_MODULES", "allow_in_graph", "at_capture", "graph_break", "is_compiling", "mark_dynamic",
+    "marked_axes", "thread",
 ]  # fmt: skip

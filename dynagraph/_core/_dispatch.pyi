@@ -343,7 +343,10 @@ def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:
-    """`apply`, `made` and `wrap` of dynagraph.torch, in C: over its classes' slots, with the functions in Python for what is not plain."""
+    """`apply`, `made` and `wrap` of dynagraph.torch, in C.
+
+    They work over its classes' slots, with the functions in Python for what is not plain.
+    """
 
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""

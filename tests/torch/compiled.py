@@ -74,7 +74,8 @@ def check(case: Case, form: str, dtype: str = "float64", backend: str = BACKEND)
         got = outcome(compiled, case, form, dtype)
         if "error" in expected:
             if got.get("error") != expected["error"] or got["text"] != expected["text"]:
-                found.append(f"{time} call: plain raises {expected['error']}: {expected['text'][:150]}; got {got.get('error')} {got.get('text', '')[:150]}")
+                raised = f"plain raises {expected['error']}: {expected['text'][:150]}"
+                found.append(f"{time} call: {raised}; got {got.get('error')} {got.get('text', '')[:150]}")
         else:
             found += [f"{time} call: {text}" for text in outcomes.differences(case, expected, got, form, dtype)]
     failed = [f"compiler failed: {compiled.stats.last_error!r:.300}"] if compiled.stats.fallbacks else []

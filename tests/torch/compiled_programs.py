@@ -76,7 +76,7 @@ class Noted(State):
 def step_done(state: State, step: Step) -> None:
     with torch.set_grad_enabled(not step.no_grad):
         result = STEPS[step.name][1](state, *step.numbers)
-    if isinstance(result, torch.Tensor) and not any([result is t for t in state.tensors]):
+    if isinstance(result, torch.Tensor) and not any(result is t for t in state.tensors):
         state.tensors.append(result)
         if len(state.tensors) > MOST:
             del state.tensors[0]

@@ -22,7 +22,8 @@ VALUES = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), np.
 UNCHANGING = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, np.ufunc, DISPATCHER)
 NOT_FOLLOWED = ("numpy.testing", "numpy.f2py", "numpy.distutils", "numpy.ma", "numpy.matrixlib", "numpy.ctypeslib", "numpy._utils")
 
-DEFINITIONS = ("dynagraph.frontend.library.definitions", "dynagraph.frontend.library.heapq")  # Python functions of ours, for C functions
+# Python functions of ours, for C functions
+DEFINITIONS = ("dynagraph.frontend.library.definitions", "dynagraph.frontend.library.heapq")
 
 FOLLOWED_PACKAGES = ("dynagraph.torch", "dynagraph.ir.")
 

@@ -1,7 +1,7 @@
 """Counters of objects: ints that classes declare in ``__dynagraph_counters__``, which captured code adds to and compares.
 
-What they hold is not guarded: a program serves any count.  Two readings of one counter compare by what was added in between.  Anything
-else that asks for the number has it guarded.
+What they hold is not guarded: a program serves any count.  Two readings of one counter compare by what was added in between.
+Anything else that asks for the number has it guarded.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def _set(frame: Frame, value: Object, name: str, new: Any) -> None:
     outside = _outside(frame, name)
     frame.ex.grad_modes[name] = on
     effects = frame.ex.effects
-    effects[:] = [e for e in effects if not (e[0] is set_mode and e[1][0].value == name)]
+    effects[:] = [e for e in effects if not (e[0] is set_mode and isinstance(e[1][0], Const) and e[1][0].value == name)]
     if on is not outside:
         frame.ex.effect(set_mode, Const(name), Const(on))
 

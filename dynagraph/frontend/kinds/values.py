@@ -318,7 +318,7 @@ class Iterator:
 
 Value = Union[
     Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object,
-    Identity, Super, Opaque, Slice, Iterator,
+    Identity, Super, Opaque, Slice, Iterator, Count,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
 Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python

@@ -34,7 +34,7 @@ def _register() -> None:
 
     @meaning(tensors.quiet)
     def quiet(frame: Frame, function: Any, arrays: Any, attrs: Any) -> Value:
-        given = {key: item for key, item in frame.ex.resolve(attrs).items.items()}
+        given = dict(frame.ex.resolve(attrs).items)
         return call(frame, function, items_of(frame, arrays), given)
 
     @meaning(tensors.wrap)

@@ -52,15 +52,15 @@ class TensorTerm(BaseTerm):
         return self.tensor._array
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.tensor._array.shape
 
     @property
-    def ndim(self) -> int:  # type: ignore[override]
+    def ndim(self) -> int:
         return self.tensor._array.ndim
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:
         return ir_dtype(self.tensor._array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> TensorTerm:

@@ -22,7 +22,7 @@ _hooks = _Hooks()
 
 
 def saved_hooks() -> tuple[Hook, ...]:
-    """The (pack, unpack) hooks that saved tensors go through in this thread, innermost last; `mode.hooked`: whether there are any."""
+    """The (pack, unpack) hooks of saved tensors in this thread, innermost last; `mode.hooked`: whether there are any."""
     return _hooks.pairs if mode.hooked else ()
 
 

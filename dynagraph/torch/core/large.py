@@ -28,6 +28,7 @@ def compile_large(p: Primitive) -> None:
     p.large = compile(large, dynamic=True)
 
 
-_MOVES = frozenset({"copy", "cat", "stack", "index", "index_put", "matmul", "bmm", "to_device"})  # memory or BLAS is all they wait for
+# memory or BLAS is all that these wait for
+_MOVES = frozenset({"copy", "cat", "stack", "index", "index_put", "matmul", "bmm", "to_device"})
 
 __all__ = ["LARGE", "compile_large"]

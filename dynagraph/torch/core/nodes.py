@@ -74,13 +74,21 @@ class Hooks(OrderedDict):
 class Node:
     """An operation that was recorded: `grad_fn` of its results.
 
-    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None for operands that need none.
+    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None for operands that
+    need none.
     `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 
     __slots__ = (
         "__dict__", "__weakref__", "attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence",
     )  # fmt: skip
+    attrs: dict[str, Any]
+    edges: Sequence[Any]
+    metas: Sequence[tuple[tuple[int, ...], np.dtype]]
+    output_metas: Sequence[tuple[tuple[int, ...], np.dtype]]
+    saved: Any  # a list of what was saved of each operand; () of nothing; None: freed
+    saved_out: dict[int, Any] | None
+    sequence: int
     primitive: Primitive
     hooked = False  # whether there are hooks other than `posthooks`, or `retainers`
     prehooks: Hooks | None = None

@@ -5,6 +5,7 @@ A geometry says where a view lies: `shape`, `strides` and `offset` of the view, 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ def geometry_of(array: Any, base: Any) -> dict[str, Any]:
 def place_of(base_shape: Any, base: Any, shape: Any, strides: Any, offset: int) -> tuple[Any, Any] | None:
     """A view as an index and an order of axes: ``base[index].transpose(axes).reshape(shape)``; None where slices do not say it."""
     axes = sorted((k for k, n in enumerate(base_shape) if n > 1), key=lambda k: -base[k])
-    if 0 in base_shape or 0 in shape or any(base[a] < base[b] * base_shape[b] for a, b in zip(axes, axes[1:])):
+    if 0 in base_shape or 0 in shape or any(base[a] < base[b] * base_shape[b] for a, b in itertools.pairwise(axes)):
         return None
     if axes and base[axes[-1]] < 1:
         return None

@@ -29,7 +29,8 @@ class Storage:
             array = array.transpose(np.argsort([-s for s in array.strides], kind="stable"))
         if not array.flags.c_contiguous:  # made of an array with gaps: the row covers these too
             length = extent(array.shape, array.strides, array.itemsize) // array.itemsize
-            return np.lib.stride_tricks.as_strided(array[(slice(0, 1),) * array.ndim].reshape(-1), (length,), (array.itemsize,)).view(dtype)
+            first = array[(slice(0, 1),) * array.ndim].reshape(-1)
+            return np.lib.stride_tricks.as_strided(first, (length,), (array.itemsize,)).view(dtype)
         return array.reshape(-1).view(dtype)
 
     def nbytes(self) -> int:

@@ -75,6 +75,12 @@ class Tensor(metaclass=_TensorMeta):
     __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad", "_storage")
     __dynagraph_by_identity__ = True  # captured code may have it as a key without depending on which tensor it is
 
+    _array: Any
+    _base: Any  # of views: the tensor that all of them are of; None of others
+    _grad_fn: Node | None
+    _requires_grad: bool
+    _storage: Storage
+
     # what few tensors have stands in their `__dict__`; these are what the others have
     _grad: Tensor | None = None
     _output_nr = 0
@@ -664,9 +670,8 @@ def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
     `where`: a mask of the elements that the operation has changed, where elements share memory.
     """
     array, values = x._array, result._array
-    if values.shape != array.shape:
-        if np.broadcast_shapes(values.shape, array.shape) != array.shape:
-            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(values.shape)}")
+    if values.shape != array.shape and np.broadcast_shapes(values.shape, array.shape) != array.shape:
+        raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(values.shape)}")
     if values.dtype != array.dtype:
         check_cast(result.dtype, x.dtype)
         if result._requires_grad:
@@ -733,7 +738,7 @@ define("zero_part", parts.zero_part, (lambda d, g: g.call("zero_part", **d.attrs
 define("take_part", parts.take_part, (_put_part,), ("",))
 COPY_SLICES = define(
     "copy_slices",
-    None,  # type: ignore[arg-type]  (the write itself has computed it)
+    None,  # the write itself has computed it
     (lambda d, g: g.call("zero_part", **d.attrs), lambda d, g: g.call("take_part", **d.attrs)),
     ("", ""),
     backward="CopySlices",

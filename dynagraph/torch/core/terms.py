@@ -44,15 +44,15 @@ class ArrayTerm(BaseTerm):
         self.array = array
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.array.shape
 
     @property
-    def ndim(self) -> int:  # type: ignore[override]
+    def ndim(self) -> int:
         return self.array.ndim
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:
         return ir_dtype(self.array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
