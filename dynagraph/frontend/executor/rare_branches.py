@@ -19,9 +19,10 @@ ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
 
 
 def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:
-    """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next one is."""
+    """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next instruction stands."""
     value = frame.ex.resolve(value)
-    if isinstance(value, Array) and jump.op in CONDITIONAL and is_followed_library(frame.function.globals) and _is_data(frame, value):
+    followed = isinstance(value, Array) and jump.op in CONDITIONAL and is_followed_library(frame.function.globals)
+    if followed and _is_data(frame, value):
         taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
         for outcome, arm in ((taken, jump.value), (not taken, behind)):
             if _raises_or_warns(frame.program, arm):
