@@ -261,8 +261,11 @@ def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bo
         if result is own:
             return owner
         if np.may_share_memory(result, own):
-            if not result.flags.writeable:  # np.broadcast_to's; CuPy has no such arrays
-                result = np.lib.stride_tricks.as_strided(own, result.shape, result.strides)
+            if not result.flags.writeable:  # np.diagonal's and np.broadcast_to's; CuPy has no such arrays
+                try:
+                    result.flags.writeable = True
+                except ValueError:
+                    result = np.lib.stride_tricks.as_strided(own, result.shape, result.strides)
             return view(owner, result)
     return fresh(result, device, "K" if keeps_order else "C") if isinstance(result, (np.ndarray, *SCALARS)) else result
 
@@ -447,6 +450,7 @@ def module() -> types.ModuleType:
             setattr(mine, own, _function(own, parameters, numpys))
     made.asnumpy = lambda array: array.get() if isinstance(array, ndarray) else np.asarray(array)
     made.get_array_module = lambda *args: made if any(isinstance(a, ndarray) for a in args) else np
+    made.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
     made.array = _array
     made.asarray = lambda a, dtype=None, order=None, *, copy=None, blocking=False: (
         a if isinstance(a, ndarray) and dtype in (None, a.dtype) else _array(a, dtype)
@@ -455,6 +459,10 @@ def module() -> types.ModuleType:
     made.random = types.ModuleType("cupy.random")
     made.random.rand = lambda *shape: fresh(np.random.rand(*shape))
     return made
+
+
+def _as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
+    return view(x, np.lib.stride_tricks.as_strided(held(x), shape, strides))
 
 
 def _array(

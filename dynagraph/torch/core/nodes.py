@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import at_capture
+from dynagraph.torch.core.arrays import as_array, ufunc_reduce
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
@@ -103,8 +104,9 @@ class Node:
         return type(self).__name__
 
     def short_name(self) -> str:
-        """As errors name it: Mul."""
-        return self.name().rstrip("0123456789").removesuffix("Backward")
+        """As errors name it: Mul of MulBackward0, Prod1 of ProdBackward1."""
+        name = self.name()
+        return name.removesuffix("0").removesuffix("Backward") if name.endswith("Backward0") else name.replace("Backward", "")
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -231,7 +233,7 @@ def fitted(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         if array.dtype.kind == "c" and dtype.kind != "c":
             array = array.real
         array = array.astype(dtype)
-    return array if isinstance(array, np.ndarray) or not isinstance(array, np.generic) else np.asarray(array)
+    return as_array(array)
 
 
 def reduced(array: Any, shape: tuple[int, ...]) -> Any:
@@ -241,7 +243,7 @@ def reduced(array: Any, shape: tuple[int, ...]) -> Any:
         array = np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
         missing = array.ndim - len(shape)
     axes = tuple(range(missing)) + tuple(k + missing for k, n in enumerate(shape) if n == 1 and array.shape[k + missing] != 1)
-    return np.add.reduce(array, axis=axes, keepdims=True).reshape(shape) if axes else array
+    return ufunc_reduce(np.add, array, axis=axes, keepdims=True).reshape(shape) if axes else array
 
 
 class AccumulateGrad(Node):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import put_beside, ufunc_reduce
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single
@@ -29,10 +30,10 @@ def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
     """Softmax; zeros where all is masked."""
     if not x.size:
         return x.copy()
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    top = ufunc_reduce(np.maximum, x, axis=axis, keepdims=True)
     masked = top == -np.inf
     shares = np.exp(x - np.where(masked, x.dtype.type(0), top))
-    return shares / np.where(masked, x.dtype.type(1), np.add.reduce(shares, axis=axis, keepdims=True))
+    return shares / np.where(masked, x.dtype.type(1), ufunc_reduce(np.add, shares, axis=axis, keepdims=True))
 
 
 WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
@@ -79,7 +80,7 @@ def _later(rows: int, columns: int) -> Any:
 
 
 def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
-    hidden = wrap(np.asarray(-np.inf, scores._array.dtype))
+    hidden = wrap(put_beside(np.asarray(-np.inf, scores._array.dtype), scores._array))
     if mask is not None:
         if mask._array.dtype.kind == "b":
             scores = apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))

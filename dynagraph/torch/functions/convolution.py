@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
@@ -59,7 +60,7 @@ def unwindowed(columns: Any, shape: Sizes, stride: Sizes, dilation: Sizes, paddi
         at = tuple(slice(o * d, o * d + s * (n - 1) + 1, s) for o, d, s, n in zip(offset, dilation, stride, places))
         made[(Ellipsis, *at)] += columns[(slice(None),) * front + offset]
     if any(a or b for a, b in padding):
-        made = np.ascontiguousarray(made[(Ellipsis, *(slice(a, a + n) for n, (a, _) in zip(shape, padding)))])
+        made = in_c_order(made[(Ellipsis, *(slice(a, a + n) for n, (a, _) in zip(shape, padding)))])
     return made
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_at, ufunc_reduce
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.common import check_tensor, function
@@ -19,7 +20,7 @@ from dynagraph.torch.functions.shapes import squeeze, unsqueeze
 
 
 def _logsumexp(*terms: Any) -> Any:
-    top = np.maximum.reduce(terms)
+    top = ufunc_reduce(np.maximum, terms)
     shift = np.where(np.isfinite(top), top, 0)
     return np.log(np.add.reduce([np.exp(t - shift) for t in terms])) + shift
 
@@ -82,7 +83,7 @@ def _ctc(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, 
         first[numbers, np.maximum(2 * target_lengths - 1, 0)] = 0
         back = np.where((input_lengths - 1 == t)[:, None], first, np.where((t < input_lengths - 1)[:, None], on, -np.inf))
         share = np.exp(ways[t] + back + loss[:, None])
-        np.add.at(gradient[t], (numbers[:, None], labels), -np.where(np.isnan(share), 0, share))
+        ufunc_at(np.add, gradient[t], (numbers[:, None], labels), -np.where(np.isnan(share), 0, share))
     gradient = np.where(np.isinf(loss)[None, :, None], np.nan, gradient)
     exp = np.exp(log_probs) if steps else log_probs  # PyTorch's gradient is that by scores before a log_softmax
     inside = (np.arange(steps)[:, None] < input_lengths)[:, :, None]

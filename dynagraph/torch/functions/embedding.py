@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_at
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
@@ -39,7 +40,7 @@ def _put_rows(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) 
     made = np.zeros((rows, g.shape[-1]), g.dtype)
     if not _is_plain(padding, by_frequency):
         g = g * _factor(places, rows, padding, by_frequency, g.dtype)
-    np.add.at(made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))
+    ufunc_at(np.add, made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))
     return made
 
 
@@ -79,7 +80,7 @@ define(
 
 def _bag_sum(x: Any, bags: Any, count: int) -> Any:
     made = np.zeros((count + 1, x.shape[1]), x.dtype)
-    np.add.at(made, bags, x)
+    ufunc_at(np.add, made, bags, x)
     return made[:count].copy()
 
 
@@ -103,18 +104,18 @@ def _bag_max(x: Any, bags: Any, count: int) -> tuple[Any, Any]:
     """The greatest of each bag, of none zero; and its row, of none the number of rows."""
     rows = x.shape[0]
     greatest = np.full((count + 1, x.shape[1]), -np.inf, x.dtype)
-    np.maximum.at(greatest, bags, x)
+    ufunc_at(np.maximum, greatest, bags, x)
     where = np.full((count + 1, x.shape[1]), rows)
     numbers = np.arange(rows)[:, None]
     is_it = (x == greatest[bags]) | np.isnan(x)
-    np.minimum.at(where, bags, np.where(is_it, numbers, rows))
+    ufunc_at(np.minimum, where, bags, np.where(is_it, numbers, rows))
     where = where[:count].copy()
     return np.where(where < rows, greatest[:count], 0).astype(x.dtype), where
 
 
 def _bag_max_put(g: Any, where: Any, rows: int) -> Any:
     made = np.zeros((rows + 1, g.shape[1]), g.dtype)
-    np.add.at(made, (where, np.arange(g.shape[1])), g)
+    ufunc_at(np.add, made, (where, np.arange(g.shape[1])), g)
     return made[:rows]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_reduce
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single, only_floats
@@ -57,7 +58,7 @@ def reduced(loss: Tensor, mode: str) -> Tensor:
 def reduce_array(values: Any, mode: str) -> Any:
     if mode == "none":
         return values
-    return np.add.reduce(values, axis=None) if mode == "sum" else np.mean(values)
+    return ufunc_reduce(np.add, values, axis=None) if mode == "sum" else np.mean(values)
 
 
 def pair_loss(name: str, compute: Callable[..., Any], *slopes: Callable[[Any], Any], saves: str, backward: str = "") -> Primitive:

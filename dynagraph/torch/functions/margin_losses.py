@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_accumulate
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import only_floats
@@ -300,7 +301,7 @@ def multilabel_margin_loss(
     classes = rows._array.shape[1]
     if np.any((places < -1) | (places >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
-    given = np.logical_and.accumulate(places >= 0, axis=1)
+    given = ufunc_accumulate(np.logical_and, places >= 0, axis=1)
     chosen = np.where(given, places, 0)
     is_target = np.any((np.arange(classes) == chosen[:, :, None]) & given[:, :, None], axis=1)
     own = unsqueeze(apply(PRIMITIVES["gather_along"], rows, wrap(chosen), dim=1), 2)

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
+from dynagraph.torch.core.arrays import library_of_array, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, quiet, write, written
 from dynagraph.torch.functions.common import function
-from dynagraph.torch.functions.lapack import beside
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,8 @@ def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
     offsets: Any = 0
     for k, n in enumerate(index.shape):
         if k != dim and n > 1:
-            offsets = offsets + (beside(index).arange(n) * strides[k]).reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
+            steps = library_of_array(index).arange(n) * strides[k]
+            offsets = offsets + steps.reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
     places = index.astype(np.int64, copy=False)
     places = places * strides[dim] if strides and strides[dim] != 1 else places
     return np.broadcast_to(places + offsets, index.shape)
@@ -51,10 +52,10 @@ def store_flat(array: Any, places: Any, values: Any, combine: Any = None) -> Non
         flat[at] = given
     elif is_half(array.dtype):  # accumulated as float32, rounded once
         wide = flat.astype(np.float32)
-        combine.at(wide, at, given.astype(np.float32))
+        ufunc_at(combine, wide, at, given.astype(np.float32))
         flat[...] = wide.astype(array.dtype)
     else:
-        combine.at(flat, at, given.astype(array.dtype, copy=False))
+        ufunc_at(combine, flat, at, given.astype(array.dtype, copy=False))
     if not array.flags.c_contiguous:
         array[...] = flat.reshape(array.shape)
 
@@ -103,7 +104,7 @@ def elements_at(x: Any, index: Any, dim: int) -> Any:
 
 def elements_added(g: Any, index: Any, shape: tuple[int, ...], dim: int) -> Any:
     """Zeros, with elements added at an index along a dimension."""
-    made = beside(g).zeros(shape, g.dtype)
+    made = library_of_array(g).zeros(shape, g.dtype)
     store_flat(made, flat_places(index, shape, dim), g, np.add)
     return made
 

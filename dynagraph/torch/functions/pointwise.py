@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, put_beside
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
@@ -25,6 +26,7 @@ from dynagraph.torch.functions.common import (
     pointwise,
     promoted,
     result_type_of,
+    tensor_of,
     wrapped_number,
 )
 
@@ -1039,6 +1041,22 @@ def frexp(input: Tensor) -> Any:
 @function(inplace=True, out=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    return _rounded_once(_addcmul, input, tensor1, tensor2, value)
+
+
+def _rounded_once(compute: Callable[..., Tensor], *operands: Any) -> Tensor:
+    """A formula of several steps; halves are computed as float32 and rounded at the end."""
+    for operand in operands:
+        if isinstance(operand, Tensor) and is_half(operand._array.dtype):
+            common = dtypes.result_dtype([o for o in operands if isinstance(o, Tensor)])
+            if common.itemsize == 2:
+                wide = (cast(o, dtypes.float32) if isinstance(o, Tensor) else o for o in operands)
+                return cast(compute(*wide), common)
+            break
+    return compute(*operands)
+
+
+def _addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     product = mul(tensor1, tensor2)
     return add(input, product if value == 1 else mul(product, value))
 
@@ -1053,6 +1071,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
             "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
             "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
+    return _rounded_once(_addcdiv, input, tensor1, tensor2, value)
+
+
+def _addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     quotient = div(tensor1, tensor2)
     return add(input, quotient if value == 1 else mul(quotient, value))
 
@@ -1064,6 +1086,10 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
         raise RuntimeError(
             f"expected dtype {_old_name(input.dtype)} for `end` but got dtype {_old_name(end.dtype)}"
         )
+    return _rounded_once(_lerp, input, end, weight)
+
+
+def _lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     difference = sub(end, input)
     if isinstance(weight, Tensor):
         near = add(input, mul(difference, weight))
@@ -1090,7 +1116,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         low, high = (None if b is None else wrapped_number(b, x._array.dtype) for b in (min, max))
         return apply(CLAMP, x, low=low, high=high)
     if min is not None and max is not None:
-        low_t, high_t = (b if isinstance(b, Tensor) else wrap(np.asarray(b)) for b in (min, max))
+        low_t, high_t = (b if isinstance(b, Tensor) else wrap(put_beside(np.asarray(b), x._array)) for b in (min, max))
         return pointwise(CLAMP_BOTH, "clamp", x, cast(low_t, x.dtype), cast(high_t, x.dtype))
     if min is not None:
         return pointwise(CLAMP_MIN, "clamp", x, cast(min, x.dtype))
@@ -1150,13 +1176,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition holds, `other` elsewhere; of the condition alone, where it holds: indices."""
     check_tensor(condition, "where", "condition")
     if input is None and other is None:
-        return tuple(made(np.ascontiguousarray(a)) for a in np.nonzero(condition._array))
+        return tuple(made(in_c_order(a)) for a in np.nonzero(condition._array))
     if condition._array.dtype.kind != "b" and condition.dtype is not dtypes.uint8:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}"
         )
     chosen = cast(condition, dtypes.bool)
-    a, b = (o if isinstance(o, Tensor) else wrap(np.asarray(o, dtypes.of_number(o).numpy)) for o in (input, other))
+    a, b = (tensor_of(o, condition) for o in (input, other))
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         target = dtypes.result_dtype((input, other))
     else:

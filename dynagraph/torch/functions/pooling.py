@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single, only_floats, relu
@@ -78,7 +79,7 @@ def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Si
 def _owned(values: Any, where: Any, computed: bool) -> tuple[Any, Any]:
     """Both in memory of their own: where all windows have one element, `values` shares the input's."""
     if computed:
-        return np.ascontiguousarray(values), np.ascontiguousarray(where)
+        return in_c_order(values), in_c_order(where)
     return values.copy(), np.broadcast_to(where, values.shape).copy()
 
 
@@ -141,7 +142,7 @@ def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
     made = np.zeros(rows * columns, g.dtype)
     offsets = (np.arange(rows) * columns).reshape(rows, 1)
     found = places.reshape(rows, math.prod(places.shape[len(front) :]))
-    np.add.at(made, (found + offsets).reshape(-1), g.reshape(-1))
+    ufunc_at(np.add, made, (found + offsets).reshape(-1), g.reshape(-1))
     return made.reshape(shape)
 
 
@@ -226,7 +227,7 @@ def _avg_pool_back(
         for part in _slices(kernel[k], stride[k], 1, places[k]):
             made[(Ellipsis, part, *(slice(None),) * (n - k - 1))] += share
         share = made[(Ellipsis, slice(padding[k], padding[k] + shape[k]), *(slice(None),) * (n - k - 1))]
-    return np.ascontiguousarray(share)
+    return in_c_order(share)
 
 
 def _adaptive_avg_pool(x: Any, places: Sizes, shape: Any = None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, quiet, wrap
 from dynagraph.torch.functions.activations import HARDTANH, only_floats
@@ -28,7 +29,7 @@ def _pixel_shuffle(x: Any, factor: int) -> Any:
     n = len(batch)
     parts = x.reshape(*batch, channels // factor**2, factor, factor, height, width)
     moved = parts.transpose(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return np.ascontiguousarray(moved).reshape(*batch, channels // factor**2, height * factor, width * factor)
+    return in_c_order(moved).reshape(*batch, channels // factor**2, height * factor, width * factor)
 
 
 def _pixel_unshuffle(x: Any, factor: int) -> Any:
@@ -36,13 +37,13 @@ def _pixel_unshuffle(x: Any, factor: int) -> Any:
     n = len(batch)
     parts = x.reshape(*batch, channels, height // factor, factor, width // factor, factor)
     moved = parts.transpose(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return np.ascontiguousarray(moved).reshape(*batch, channels * factor**2, height // factor, width // factor)
+    return in_c_order(moved).reshape(*batch, channels * factor**2, height // factor, width // factor)
 
 
 def _channel_shuffle(x: Any, groups: int) -> Any:
     batch, channels, *inner = x.shape
     parts = x.reshape(batch, groups, channels // groups, *inner)
-    return np.ascontiguousarray(parts.swapaxes(1, 2)).reshape(x.shape)
+    return in_c_order(parts.swapaxes(1, 2)).reshape(x.shape)
 
 
 define(
@@ -311,5 +312,5 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         axes.append(line if align else line * (m - 1) / m)
     columns = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(shape[2:])]
     base = np.stack(columns, axis=-1).reshape(1, -1, n + 1).astype(t._array.dtype)
-    base = np.ascontiguousarray(np.broadcast_to(base, (shape[0], *base.shape[1:])))
+    base = in_c_order(np.broadcast_to(base, (shape[0], *base.shape[1:])))
     return reshape(matmul(wrap(base), transpose(t, 1, 2)), shape[0], *shape[2:], n)
