@@ -16,6 +16,7 @@ from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
+from dynagraph.torch.core.relocation import is_alone, relocate
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
 from dynagraph.torch.core.terms import FORWARD
@@ -1190,7 +1191,8 @@ def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         grown = np.zeros(count, self._array.dtype)
         flat = storage.flat(self._array.dtype)
         grown[: flat.size] = flat
-        storage.array = grown
+        only = self if is_alone(self, 1) else None
+        relocate(storage, grown, only)
     self._array = storage.flat(self._array.dtype)[:count].reshape(shape)
     return self
 
