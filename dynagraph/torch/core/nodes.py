@@ -47,12 +47,13 @@ class Removable:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: OrderedDict[int, Any]):
-        self._hooks = weakref.ref(hooks)
-        self.id = next(Removable._ids)
+    def __init__(self, hooks: OrderedDict[int, Any], number: int | None = None):
+        self._hooks: Any = weakref.ref(hooks)
+        self.id = next(Removable._ids) if number is None else number
 
     def remove(self) -> None:
-        hooks = self._hooks()
+        hooks = None if self._hooks is None else self._hooks()
+        self._hooks = None  # the number may be another hook's from now on
         if hooks is not None:
             hooks.pop(self.id, None)
 
@@ -67,8 +68,11 @@ class Hooks(OrderedDict):
     """Hooks in the order in which they were put on."""
 
     def put(self, hook: Any) -> Removable:
-        handle = Removable(self)
-        self[handle.id] = hook
+        number = len(self)
+        while number in self:
+            number += 1
+        handle = Removable(self, number)
+        self[number] = hook
         return handle
 
 
