@@ -432,7 +432,10 @@ def test_a_hook_put_on_by_a_program_is_taken_off_outside():
             "Number of elements of source < number of ones in mask",
         ),
         (torch.quantile, torch.tensor([0.5]), torch.tensor([1.5]), "q values must be in the range"),
-        (lambda x, w: torch.cov(x, fweights=w), torch.tensor([1, 2, 3, 4]), torch.tensor([1, -2, 3, 4]), "fweights cannot be negative"),
+        (
+            lambda x, w: torch.cov(x, fweights=w), torch.tensor([1, 2, 3, 4]), torch.tensor([1, -2, 3, 4]),
+            "fweights cannot be negative",
+        ),
         (
             lambda x, r: torch.repeat_interleave(x, r, output_size=6), torch.tensor([1, 2, 3, 0]), torch.tensor([1, 2, 3, 4]),
             "allocated size does not match required size",
@@ -454,3 +457,22 @@ def test_values_are_checked(function, good, bad, error):
 def test_limits_of_dtypes_are_constants():
     agrees(lambda x: x.half().masked_fill(x > 0, torch.finfo(torch.float16).min).softmax(0), plain)
     agrees(lambda x: x.masked_fill(x > 0, -1e9).softmax(0), plain)
+
+
+def test_history_from_outside_is_part_of_the_graph():
+    def function(y: Any, w: Any) -> Any:
+        (first,) = torch.autograd.grad((y * w).sum(), w, retain_graph=True)
+        y.sum().backward()
+        return first, w.grad
+
+    def made(w: Any) -> Any:
+        return (w * 2).sin() * w.cos() + w.exp()
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for _ in range(5):
+        a, b = row(), row()
+        y = made(a)
+        same(compiled(y, a), function(made(b), b))
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            y.sum().backward()
+    assert compiled.stats.compiles == 2 and not compiled.stats.breaks and compiled.stats.fallbacks == 0

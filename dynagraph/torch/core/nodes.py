@@ -16,6 +16,8 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
 
+FIRST = (1 << 31) - 1  # captures take positive numbers below 2**31 as ones that change
+
 
 class _Numbers:
     """Counts nodes downward: backward runs the latest first."""
@@ -24,7 +26,7 @@ class _Numbers:
     __dynagraph_counters__ = ("last",)
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last = FIRST
 
 
 NUMBERS = _Numbers()
@@ -84,6 +86,7 @@ class Node:
     `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 
+    __dynagraph_by_identity__ = True
     __slots__ = (
         "__dict__", "__weakref__", "attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence",
     )  # fmt: skip
@@ -133,7 +136,7 @@ class Node:
         return self.prehooks.put(hook)
 
     def _sequence_nr(self) -> int:
-        return -self.sequence
+        return FIRST - self.sequence
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -258,7 +261,7 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Any):
         self.variable = variable
         self.edges: tuple[Any, ...] = ()
-        self.sequence = 1 - (1 << 64)
+        self.sequence = FIRST + 1 - (1 << 64)
 
 
 def node_of(target: Any) -> Node:
