@@ -357,8 +357,10 @@ class ufunc:
         given = _arrays((*args, out))
         _same_device(given)
         with np.errstate(all="ignore"):
+            own = getattr(np, self.name)
             more = {} if dtype is None else {"dtype": dtype}
-            result = getattr(np, self.name)(*_with_weak_floats([_open(a) for a in args[: self.nin]]), casting=casting, **more)
+            more |= {"casting": casting} if isinstance(own, np.ufunc) else {}  # sinc, i0 and fix are none of NumPy's
+            result = own(*_with_weak_floats([_open(a) for a in args[: self.nin]]), **more)
             if out is None:
                 return _close(result, given, False)
             held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)

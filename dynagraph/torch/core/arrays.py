@@ -31,8 +31,10 @@ def library_of_array(x: Any) -> Any:
     return sys.modules["cupy"] if physical is None else library_of_array(physical)
 
 
-def put_beside(array: np.ndarray, like: Any) -> Any:
-    """An array of NumPy's where another one is."""
+def put_beside(array: Any, like: Any) -> Any:
+    """An array of NumPy's, or a number, where another array is."""
+    if type(like) is np.ndarray or hasattr(array, "physical"):
+        return array
     library = library_of_array(like)
     return array if library is np else library.asarray(array)
 
@@ -63,7 +65,7 @@ def ufunc_at(ufunc: Any, array: Any, places: Any, values: Any) -> None:
         ufunc.at(array, places, values)
         return
     own, dtype = getattr(library_of_array(array), ufunc.__name__), array.dtype
-    values = values.astype(dtype, copy=False) if hasattr(values, "astype") else dtype.type(values)
+    values = library_of_array(array).asarray(values, dtype)
     if dtype.char in _SUMMED_AT_PLACES or dtype == np.int32:
         own.at(array, places, values)
     elif dtype.kind == "i" and dtype.itemsize == 8:  # bits of unsigned numbers; for extremes with the signs' places exchanged
@@ -99,5 +101,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at", "ufunc_reduce",
+    "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
+    "ufunc_reduce",
 ]  # fmt: skip

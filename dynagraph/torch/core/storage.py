@@ -28,7 +28,7 @@ class Storage:
         """All of its memory as one row of elements, which shares it."""
         array = self.array
         if not array.flags.c_contiguous:
-            array = array.transpose(np.argsort([-s for s in array.strides], kind="stable"))
+            array = array.transpose(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
         if not array.flags.c_contiguous:  # made of an array with gaps: the row covers these too
             length = extent(array.shape, array.strides, array.itemsize) // array.itemsize
             first = array[(slice(0, 1),) * array.ndim].reshape(-1)

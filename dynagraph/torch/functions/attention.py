@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import put_beside, ufunc_reduce
+from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_reduce
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single
@@ -88,7 +88,7 @@ def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p
             _broadcast(mask._array, scores)
             scores = add(scores, cast(mask, scores.dtype))
     if is_causal:
-        scores = apply(MASKED_FILL, scores, hidden, wrap(_later(*scores._array.shape[-2:])))
+        scores = apply(MASKED_FILL, scores, hidden, wrap(put_beside(_later(*scores._array.shape[-2:]), scores._array)))
     weights = apply(WEIGHTS, scores, axis=(scores._array.ndim - 1,))
     return matmul(dropout(weights, p) if p > 0 else weights, v)
 
@@ -308,7 +308,7 @@ def multi_head_attention_forward(
     k = _by_head(k, batch, num_heads, size) if static_k is None else _static(static_k, "static_k", batch, num_heads, size)
     v = _by_head(v, batch, num_heads, size) if static_v is None else _static(static_v, "static_v", batch, num_heads, size)
     if add_zero_attn:
-        zeros = wrap(np.zeros((batch, num_heads, 1, size), k._array.dtype))
+        zeros = wrap(library_of_array(k._array).zeros((batch, num_heads, 1, size), k._array.dtype))
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
         mask, padding = (None if t is None else pad(t, (0, 1)) for t in (mask, padding))
     merged = _merged(mask, padding, batch, num_heads, k._array.shape[2])

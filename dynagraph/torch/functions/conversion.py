@@ -294,7 +294,7 @@ Tensor.is_pinned = lambda self, device=None: False  # type: ignore[attr-defined]
 
 COPY_ = define(
     "overwrite",
-    lambda x, values: np.broadcast_to(values, x.shape).astype(x.dtype),
+    lambda x, values: np.broadcast_to(put_beside(values, x), x.shape).astype(x.dtype),
     (constant, lambda d, g: g),
     ("", ""),
     backward="CopyBackwards",
@@ -347,7 +347,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:
 def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
     if x.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
-    x._array[...] = np.array(numbers).astype(x._array.dtype).reshape(x._array.shape)
+    x._array[...] = put_beside(np.array(numbers).astype(x._array.dtype).reshape(x._array.shape), x._array)
     written(x)
     return x
 

@@ -391,7 +391,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     found = []
     for k, n in enumerate(sizes):
         behind = math.prod(sizes[k + 1 :])
-        found.append(made(np.asarray((x._array // max(behind, 1)) % max(n, 1))))
+        found.append(made(as_array((x._array // max(behind, 1)) % max(n, 1))))
     return tuple(found)
 
 

@@ -209,7 +209,7 @@ def _diagonal_places(shape: tuple[int, ...], wrap: bool) -> tuple[np.ndarray, ..
 
 
 def _fill_diagonal(array: Any, value: Any, wrap: bool) -> None:
-    array[_diagonal_places(array.shape, wrap)] = value
+    array[tuple(put_beside(places, array) for places in _diagonal_places(array.shape, wrap))] = value
 
 
 FILL_DIAGONAL = define_store(

@@ -57,7 +57,7 @@ def _masked_scatter(array: Any, source: Any, mask: Any) -> None:
         given = source.reshape(-1)[_ranks(mask, array.shape, source.size)].reshape(array.shape)
         array[...] = np.where(mask, given, array)
     elif source.size:
-        array[mask] = source.reshape(-1)[: np.count_nonzero(mask)]
+        array[mask] = source.reshape(-1)[: int(np.count_nonzero(mask))]
 
 
 def _masked_source(g: Any, mask: Any, shape: Any) -> Any:

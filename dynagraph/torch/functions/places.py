@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
-from dynagraph.torch.core.arrays import library_of_array, ufunc_at
+from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
@@ -47,7 +47,7 @@ def row_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
 def store_flat(array: Any, places: Any, values: Any, combine: Any = None) -> None:
     """Store at places of an array in C order, or combine with what is there by a ufunc."""
     flat = array.reshape(-1)
-    at, given = places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1)
+    at, given = places.reshape(-1), np.broadcast_to(put_beside(values, array), places.shape).reshape(-1)
     if combine is None:
         flat[at] = given
     elif is_half(array.dtype):  # accumulated as float32, rounded once
@@ -174,7 +174,7 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     recorded = mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others))
     if recorded or is_compiling() or any(type(a) is BatchedArray for a in (array, *arrays)):
         return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
-    own = [a.copy() if isinstance(a, np.ndarray) and np.may_share_memory(a, array) else a for a in arrays]
+    own = [a.copy() if hasattr(a, "strides") and np.may_share_memory(a, array) else a for a in arrays]
     quiet(_STORES[p.name], (array, *own), attrs)
     written(x)
     return x
@@ -182,7 +182,7 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
 
 def check_overlap(array: Any, other: Any) -> None:
     """RuntimeError where what is written to and what is read are the same memory; masks may be."""
-    if not isinstance(array, np.ndarray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
+    if isinstance(array, BatchedArray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
         return
     if all(a.flags.forc or a.transpose(np.argsort(a.strides)[::-1]).flags.c_contiguous for a in (array, other)):
         raise RuntimeError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core.arrays import library_of_array, strided
+from dynagraph.torch.core.arrays import library_of_array, put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.generator import Generator, generator_of
 from dynagraph.torch.core.grad_mode import mode
@@ -297,7 +297,7 @@ def _filling(
             _put(drawn, lambda shape: draw(source, shape, dtype, array.flags.c_contiguous, *numbers))
         if not self.requires_grad:
             return write(self, wrap(drawn))
-        return write(self, apply(primitive, operand_of_write(self, ()), wrap(drawn)))
+        return write(self, apply(primitive, operand_of_write(self, ()), wrap(put_beside(drawn, array))))
 
     compute.__name__ = compute.__qualname__ = f"{name}_"
     compute.__doc__ = f"``Tensor.{name}_``: fill with random numbers."

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import in_c_order, ufunc_reduce
+from dynagraph.torch.core.arrays import in_c_order, put_beside, ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -157,12 +157,14 @@ def _whole_table(spec: Spec) -> tuple[Any, Any, int]:
 
 def _along_bytes(x: Any, axis: int, spec: Spec) -> Any:
     places, weights, bits = _whole_table(spec)
+    places, weights = put_beside(places, x), put_beside(weights, x)
     return np.clip((_weighted(x.astype(np.int32), axis, places, weights) + (1 << (bits - 1))) >> bits, 0, 255)
 
 
 def _along(x: Any, axis: int, spec: Spec) -> Any:
     places, weights = _table(spec, x.dtype.name)
-    return np.take(x, places[:, 0], axis=axis) if weights is None else _weighted(x, axis, places, weights)
+    places = put_beside(places, x)
+    return np.take(x, places[:, 0], axis=axis) if weights is None else _weighted(x, axis, places, put_beside(weights, x))
 
 
 def _weighted(x: Any, axis: int, places: Any, weights: Any) -> Any:
@@ -186,7 +188,7 @@ def _resample(x: Any, specs: tuple[Spec, ...]) -> Any:
         if size != count or scale not in (None, 1.0) or kind.endswith("antialiased"):
             x = along(x, x.ndim - len(specs) + k, specs[k])
     if x.dtype == given:
-        return np.array(x) if all(s[1] == s[2] for s in specs) else in_c_order(x)
+        return x.copy(order="K") if all(s[1] == s[2] for s in specs) else in_c_order(x)
     return x.astype(given)
 
 

@@ -245,13 +245,13 @@ def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
         low = -int(bounds.max) if target.kind == "u" else int(bounds.min)
         limit = bool(np.isfinite(real)) and low <= int(real) <= int(bounds.max)
         if limit:
-            return np.asarray(int(real)).astype(target)
+            return np.asarray(int(real)).astype(target)[()]
     elif target.kind in "fV" and limit:
         limit = not np.isfinite(real) or abs(real) <= dtypes.finfo(kind).max
     if not limit:
         name = _C_NAMES.get(kind.name, kind.name)
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return np.asarray(real).astype(target)
+    return np.asarray(real).astype(target)[()]
 
 
 _C_NAMES = {

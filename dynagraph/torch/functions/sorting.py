@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import in_c_order, library_of_array, ufunc_accumulate
+from dynagraph.torch.core.arrays import as_array, in_c_order, library_of_array, ufunc_accumulate
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
@@ -415,7 +415,7 @@ def _search(sequence: Any, values: Any, right: bool) -> Any:
     return low
 
 
-SEARCH = define("searchsorted", lambda sequence, values, right, dtype: np.asarray(_search(sequence, values, right)).astype(dtype))
+SEARCH = define("searchsorted", lambda sequence, values, right, dtype: as_array(_search(sequence, values, right)).astype(dtype))
 
 
 def _searched(sequence: Tensor, values: Any, right: bool, out_int32: bool) -> Tensor:
