@@ -221,6 +221,8 @@ def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tupl
         size, array = x._array.shape[axis], place._array
         if array.size:
             low, high = array.min(), array.max()
+            if type(array) is BatchedArray:
+                low, high = int(low), int(high)  # of all examples
             if (high >= size) | (low < -size):
                 raise IndexError(_beyond(int(low), int(high), size, axis))
     found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
