@@ -476,3 +476,20 @@ def test_history_from_outside_is_part_of_the_graph():
         with pytest.raises(RuntimeError, match="backward through the graph a second time"):
             y.sum().backward()
     assert compiled.stats.compiles == 2 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+class Named:
+    def __repr__(self) -> str:
+        return "Named()"
+
+
+def test_tensors_in_containers_are_printed_as_they_are(capsys):
+    def function() -> None:
+        x = torch.tensor([1, 2])
+        print((x, x), [x], {"x": x}, x, [Named(), "text"])
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    compiled()
+    printed = capsys.readouterr().out
+    function()
+    assert printed == capsys.readouterr().out
