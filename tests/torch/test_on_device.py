@@ -101,3 +101,19 @@ def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     row.function = lambda own, x: own.ones(3, device="cpu")
     with pytest.raises(AssertionError):
         check(row, monkeypatch)
+
+
+def test_gradients_of_gradients_and_matrices_of_them() -> None:
+    with installed(stand_in.module()):
+        x = torch.tensor([1.0, 2.0], device="cuda", requires_grad=True)
+        (x * x * x).sum().backward()
+        assert x.grad.is_cuda and x.grad.tolist() == [3, 12]
+        (first,) = torch.autograd.grad((x * x * x).sum(), x, create_graph=True)
+        first.sum().backward()
+        assert x.grad.tolist() == [9, 24]
+        jacobian = torch.autograd.functional.jacobian(lambda v: v * v, x.detach())
+        assert jacobian.is_cuda and jacobian.tolist() == [[2, 0], [0, 4]]
+        rows = torch.func.jacrev(lambda v: v * v)(x.detach())
+        assert rows.is_cuda and rows.tolist() == [[2, 0], [0, 4]]
+        mapped = torch.func.vmap(lambda v: v.sum() + v.amax())(torch.ones(2, 3, device="cuda"))
+        assert mapped.is_cuda and mapped.tolist() == [4, 4]

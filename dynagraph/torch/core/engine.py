@@ -484,7 +484,7 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if array.dtype.kind not in "fV":
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
-            seed: Any = np.ones(array.shape, array.dtype)
+            seed: Any = library_of_array(array).ones(array.shape, array.dtype)
             seed = wrap(seed) if create else seed
         else:
             if not isinstance(grad, Tensor):

@@ -80,8 +80,8 @@ def primitive(name: str) -> Primitive:
     found = PRIMITIVES.get(name)
     if found is None:
         op = OPS[name]
-        arity = op.arity or 0
-        everything = "xyzuvw"[:arity] + "o"
+        arity = op.arity or 0  # None: any number
+        everything = "xyzuvw"[:arity] + "o" if arity else "*o"
         found = from_row(name, (everything,) * arity if op.vjps else everything)
     return found
 

@@ -189,7 +189,7 @@ def ctc_loss(
     rows = _padded_targets(y, labels)
     loss = apply(CTC, x, wrap(rows), wrap(lengths), wrap(labels), blank=blank)[0]
     if zero_infinity:
-        zero = wrap(np.zeros((), x._array.dtype))
+        zero = wrap(library_of_array(x._array).zeros((), x._array.dtype))
         loss = apply(MASKED_FILL, loss, zero, wrap(np.isposinf(loss._array)))
     if single:
         loss = squeeze(loss, 0)

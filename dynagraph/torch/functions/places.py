@@ -184,7 +184,7 @@ def check_overlap(array: Any, other: Any) -> None:
     """RuntimeError where what is written to and what is read are the same memory; masks may be."""
     if isinstance(array, BatchedArray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
         return
-    if all(a.flags.forc or a.transpose(np.argsort(a.strides)[::-1]).flags.c_contiguous for a in (array, other)):
+    if all(a.transpose(sorted(range(a.ndim), key=lambda k: -a.strides[k])).flags.c_contiguous for a in (array, other)):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
             "Please clone() the tensor before performing the operation."

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import in_c_order, put_beside
+from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, put_beside
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply, made, view, wrap
+from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.functions.common import (
     NAMESPACES,
     NUMBERS,
@@ -174,6 +175,18 @@ for _name, (_reads, _vjp, _node) in _UNARY_ROWS.items():
 CONJ_PHYSICAL = define("conj_physical", np.conjugate, (lambda d, g: g.conj,), ("",), backward="ConjPhysicalBackward0")
 from_row("real", ("",), "RealBackward0", vjps=(lambda d, g: g.cast(g.dtype.complex),), is_view=True)
 from_row("imag", ("",), "ImagBackward0", vjps=(lambda d, g: g.full(0, ()).call("complex", g),), is_view=True)
+_complex_on_host = FORWARD["complex"]
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    if not is_on_gpu(real):
+        return _complex_on_host(real, imag)
+    result = library_of_array(real).empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    result.real[...], result.imag[...] = real, imag
+    return result
+
+
+FORWARD["complex"] = _complex
 from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lambda d, g: g.imag))
 
 _MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
@@ -1219,6 +1232,8 @@ def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> C
                 except ValueError:
                     check_broadcast(self, other)
                     raise
+                except TypeError:  # of other devices
+                    return compute(self, other)
         elif type(other) is float and self._array.dtype.kind == "f" and self._array.dtype.itemsize > 2:
             return apply(p, self, other)  # type: ignore[arg-type]
         elif not isinstance(other, (Tensor, *NUMBERS)):

@@ -434,7 +434,7 @@ def along(p: Primitive, x: Tensor, dim: Any, keepdim: bool, kind: Any) -> Any:
     """A primitive with values and places along a dimension."""
     if not x._array.ndim:
         dim_of(dim, 0)
-        return kind(apply(COPY, x), made(np.zeros((), np.int64)))
+        return kind(apply(COPY, x), made(library_of_array(x._array).zeros((), np.int64)))
     k = dim_of(dim, x._array.ndim)
     values, places = apply(p, x, dim=k)
     return kind(unsqueeze(values, k), unsqueeze(places, k)) if keepdim else kind(values, places)
@@ -486,7 +486,7 @@ def _places(name: str, find: Any) -> Callable[..., Tensor]:
             return result if not keepdim else made(result._array.reshape((1,) * x._array.ndim))
         k = dim_of(dim, x._array.ndim)
         if not x._array.ndim:
-            return made(np.zeros((), np.int64))
+            return made(library_of_array(x._array).zeros((), np.int64))
         if x._array.shape[k] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
         return apply(p, x, dim=k, keepdims=keepdim)
