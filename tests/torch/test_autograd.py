@@ -283,6 +283,13 @@ class TestTerms:
         (term * term).tensor.sum().backward()
         assert x.grad.tolist() == [[4, 4, 4], [4, 4, 4]]
 
+    def test_a_row_of_any_number_of_operands_keeps_them(self) -> None:
+        x, values = torch.ones(4, requires_grad=True), torch.tensor([2.0, 3.0], requires_grad=True)
+        places = TensorTerm(torch.tensor([1, 3]))
+        y = TensorTerm(x).call("scatter", TensorTerm(values), places, axes=(0,), at=0).tensor
+        (y * y).sum().backward()
+        assert x.grad.tolist() == [2, 0, 2, 0] and values.grad.tolist() == [4, 6]
+
 
 def test_documentation_of_contexts_runs() -> None:
     for module in (forward_ad, function, functional, graph, batch, transforms):
