@@ -138,3 +138,25 @@ def test_no_guard_computes_with_numbers_beyond_64_bits(large: int) -> None:
     with dg.config.override(strict=True):
         for n in (3, 2**30, 2**61, 2**62, 5, 3):
             np.testing.assert_array_equal(compiled(X, n), plain(X, n))
+
+
+TEXTS = {
+    "f-string": lambda x, t, texts: texts.append(f"step {t}"),
+    "percent": lambda x, t, texts: texts.append("%d" % t),  # noqa: UP031
+    "size": lambda x, t, texts: texts.append(f"{x[:t].shape}"),
+    "str": lambda x, t, texts: texts.append(str(t + 1)),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_of_numbers_that_change_make_few_programs(name: str) -> None:
+    def plain(x, t, texts):
+        y = x[:t] * 2
+        TEXTS[name](x, t, texts)
+        return y + 1
+
+    compiled = dg.compile(plain, backend="reference")
+    found, expected = [], []
+    for t in range(2, 32):
+        np.testing.assert_array_equal(compiled(np.arange(40.0), t, found), plain(np.arange(40.0), t, expected))
+    assert found == expected and compiled.stats.compiles <= 24 and compiled.stats.fallbacks == 0

@@ -168,7 +168,7 @@ def capture(
         if on_loop is not None:
             on_loop.begin()
         ex = Executor(target.function, target.program, values, profile, stop_at, on_loop, do_natively)
-        ex.steps_from_start, ex.wanted_device = first is not None, device
+        ex.steps_from_start, ex.wanted_device, ex.may_break = first is not None, device, resumes is not None
         try:
             native = None
             try:

@@ -236,6 +236,7 @@ class Executor(CaptureState):
         self.iterations = 0  # of the user's loops, one after the other
         self.checked = 1  # steps until the deadline is looked at
         self.steps_from_start = False  # they may begin with functions, too
+        self.may_break = False  # whether Python can do what is not captured
         self.wanted_device: str | None = None  # where graphs of NumPy arrays run
         self.elsewhere = ""  # what of loops' is placed there: "all" operations of whole arrays, or "products" of matrices
         self.open_levels: list[list[Node]] = []  # of gradients that are being taken: the variables of each

@@ -26,6 +26,7 @@ class Profile:
         self.changing: set[Source] = set()
         self.specialised: set[Source] = set()  # numbers that turned out to be needed as they are
         self.constants: dict[Source, int] = {}  # how many values of these came
+        self.texts: dict[Any, set[int]] = {}  # by a place of the code: the numbers that were made text there
 
     def symbolic_axes(self, source: Source, array: Any) -> list[bool]:
         """Which axes of an array get a symbol."""
@@ -59,6 +60,12 @@ class Profile:
         elif seen != value and value == value:
             self.changing.add(source)
         return source in self.changing and (type(value) in (float, complex) or SMALLEST <= value < LARGEST)
+
+    def is_restless_text(self, place: Any, number: int) -> bool:
+        """Whether ever other numbers are made text at a place of the code."""
+        seen = self.texts.setdefault(place, set())
+        seen.add(number)
+        return len(seen) > MOST_CONSTANTS
 
     def restless(self) -> set[Source]:
         """Numbers that take ever other values: where they are needed as they are, Python had better do that."""

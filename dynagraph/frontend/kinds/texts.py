@@ -13,8 +13,9 @@ from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.wrapping import held_value
 from dynagraph.frontend.kinds.lookup import call_special, in_mro
-from dynagraph.frontend.kinds.slots import PURE, known_number, own_method, plain, slots_of
+from dynagraph.frontend.kinds.slots import PURE, own_method, plain, slots_of
 from dynagraph.frontend.kinds.values import Const, Object
+from dynagraph.ir.shapes import SymInt
 
 
 class Shown:
@@ -65,7 +66,16 @@ def shown(frame: Frame, value: Any, done: dict[int, Any] | None = None) -> Any:
     if _has_own_text(value):
         return Shown(frame, value)
     made = slots_of(value).shown(frame, value, done)
-    return _with_text(known_number(plain(frame, value))) if made is NotImplemented else made
+    return _with_text(_number_known(frame, plain(frame, value))) if made is NotImplemented else made
+
+
+def _number_known(frame: Frame, value: Any) -> Any:
+    """A symbolic number as it is now, guarded; where ever other ones are made text, Python had better do that."""
+    if not isinstance(value, SymInt):
+        return value
+    if frame.ex.profile.is_restless_text((frame.code, frame.ip), value.hint) and frame.ex.may_break:
+        refuse("UNSUPPORTED_VALUE", "the text of a number that changes")
+    return int(value)
 
 
 def _has_own_text(value: Any) -> bool:
