@@ -231,8 +231,8 @@ class Generator:
             return found
         wide = found if dtype.itemsize >= 4 and dtype.kind == "f" else found.astype(np.float32)
         scaled = (wide * wide.dtype.type(high - low) + wide.dtype.type(low)).astype(dtype)
-        last = np.asarray(high).astype(dtype)
-        return np.where(scaled >= last, np.asarray(low).astype(dtype), scaled) if low < high else scaled
+        last = np.asarray(high).astype(dtype)[()]
+        return np.where(scaled >= last, np.asarray(low).astype(dtype)[()], scaled) if low < high else scaled
 
     @drawn
     def normal(self, shape: tuple[int, ...], dtype: np.dtype, mean: float = 0.0, std: float = 1.0) -> Any:

@@ -160,7 +160,10 @@ def check_out_dtype(target: Tensor, wanted: dtype) -> None:
 def store_out(target: Tensor, result: Tensor) -> None:
     """Store a result in a tensor that was given for it; it takes the result's shape."""
     check_cast(result.dtype, target.dtype)
-    if target._array.shape != result._array.shape:
+    if is_on_gpu(result._array) and type(target._array) is np.ndarray:
+        raise RuntimeError(f"Expected out tensor to have device {result.device}, but got {target.device} instead")
+    values = put_beside(result._array, target._array)
+    if target._array.shape != values.shape:
         if target._array.size:
             warnings.warn(
                 f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match "
@@ -170,9 +173,9 @@ def store_out(target: Tensor, result: Tensor) -> None:
                 UserWarning,
                 stacklevel=4,
             )
-        target._array = np.empty_like(result._array, target._array.dtype)
+        target._array = np.empty_like(values, target._array.dtype)
         storage_of(target).array = target._array
-    np.copyto(target._array, result._array, casting="unsafe")
+    np.copyto(target._array, values, casting="unsafe")
     written(target)
 
 

@@ -163,7 +163,7 @@ def as_tensor(data: Any, dtype: DType | None = None, device: Any = None) -> Tens
     if isinstance(data, Tensor):
         return data.to(device=device, dtype=dtype)  # type: ignore[attr-defined]
     if isinstance(data, np.ndarray) and data.flags.writeable and (dtype is None or data.dtype == dtype.numpy):
-        return to_device(from_numpy(data), device)
+        return to_device(from_numpy(data), devices.get_default_device() if device is None else device)
     if isinstance(data, (np.ndarray, np.generic)) or not hasattr(data, "__cuda_array_interface__"):
         return tensor(data, dtype=dtype, device=device)
     return wrap(data)

@@ -939,7 +939,7 @@ _predicate("isinf", np.isinf, False)
 _predicate("isfinite", np.isfinite, True)
 _predicate("isposinf", lambda x: _not_complex(x, "isposinf") == np.inf, False, out=True)
 _predicate("isneginf", lambda x: _not_complex(x, "isneginf") == -np.inf, False, out=True)
-_predicate("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool), None)
+_predicate("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else library_of_array(x).ones(x.shape, bool), None)
 _predicate("signbit", lambda x: np.signbit(x) if x.dtype.kind in "fV" else x < 0, None, out=True)
 define("logical_not", np.logical_not)
 
