@@ -370,6 +370,8 @@ class ufunc:
         raise NotImplementedError(f"`{self.name}.reduce` is not supported yet")
 
     def at(self, a: Any, indices: Any, b: Any) -> None:
+        if self.name not in ("add", "subtract", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor"):
+            raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         own = held(a)
         getattr(np, self.name).at(own, _key(own.shape, indices), _open(b))
 

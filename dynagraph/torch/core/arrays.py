@@ -60,9 +60,12 @@ def ufunc_accumulate(ufunc: Any, x: Any, axis: int) -> Any:
 
 
 def ufunc_at(ufunc: Any, array: Any, places: Any, values: Any) -> None:
-    """``ufunc.at(array, places, values)`` of add, maximum and minimum."""
+    """``ufunc.at(array, places, values)`` of add, maximum and minimum; of multiply at places in a row."""
     if type(array) is np.ndarray or not is_on_gpu(array):
         ufunc.at(array, places, values)
+        return
+    if ufunc is np.multiply:
+        _multiply_at(array, places, values)
         return
     own, dtype = getattr(library_of_array(array), ufunc.__name__), array.dtype
     values = library_of_array(array).asarray(values, dtype)
@@ -77,6 +80,17 @@ def ufunc_at(ufunc: Any, array: Any, places: Any, values: Any) -> None:
         wide = array.astype(np.int32 if dtype.kind in "iub" else np.float32)
         own.at(wide, places, values.astype(wide.dtype))
         array[...] = wide.astype(dtype)
+
+
+def _multiply_at(array: Any, places: Any, values: Any) -> None:
+    """CuPy has no such function: the first factors of all places, then the second ones, and so on."""
+    order = np.argsort(places, kind="stable")
+    ranked = places[order]
+    numbers = library_of_array(array).arange(ranked.size)
+    rank = numbers - np.searchsorted(ranked, ranked)
+    for k in range(int(rank.max()) + 1 if ranked.size else 0):
+        chosen = order[rank == k]
+        array[places[chosen]] *= values[chosen]
 
 
 def in_c_order(x: Any) -> Any:
