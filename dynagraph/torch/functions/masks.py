@@ -10,7 +10,7 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import in_c_order, library_of_array, ufunc_at
+from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function
@@ -136,6 +136,8 @@ def _fill_operands(x: Tensor, mask: Tensor, value: Any) -> tuple[Any, tuple[Any,
             raise RuntimeError(
                 f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value._array.ndim} dimension(s)."
             )
+        if is_on_gpu(x._array):
+            value = value.to(x.device)  # type: ignore[attr-defined]
         return MASKED_FILL_TENSOR, (x, cast(value, x.dtype), mask), {}
     return MASKED_FILL_NUMBER, (x, mask), {"value": number_as(value, x._array.dtype, x.dtype)}
 

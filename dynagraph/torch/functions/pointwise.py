@@ -920,7 +920,7 @@ def _predicate(name: str, real: Callable[[Any], Any], of_integers: bool | None, 
     def compute(input: Tensor) -> Tensor:
         x = check_tensor(input, name, "input")
         if of_integers is not None and x._array.dtype.kind in "iub":
-            return made(np.full(x._array.shape, of_integers))
+            return made(library_of_array(x._array).full(x._array.shape, of_integers))
         return apply(p, x)
 
     compute.__name__ = compute.__qualname__ = name
