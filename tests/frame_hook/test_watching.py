@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -16,11 +16,13 @@ from dynagraph.frontend.bytecode.assemble import call_instead
 
 
 @pytest.fixture
-def offered() -> list:
-    """The names of the functions that were offered; all frames run as they are."""
+def offered() -> Iterator[list]:
+    """The names of the functions that were offered; all frames run as they are, and no garbage collection calls others meanwhile."""
     seen: list = []
     set_watcher(lambda function, code, values: seen.append(function.__name__))
-    return seen
+    gc.disable()
+    yield seen
+    gc.enable()
 
 
 def fresh(body: str, name: str = "f", **names: Any) -> Any:
