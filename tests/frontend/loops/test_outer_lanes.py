@@ -1,4 +1,4 @@
-"""Nests whose outer turns run as lanes of vectors: every size, layout and overlap, what variables are after them, errors, signals."""
+"""Nests whose outer turns run as lanes of vectors: all sizes, layouts and overlaps, errors, signals."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def arrays(n: int, layout: int) -> list[np.ndarray]:
 
 
 def overlapping(n: int, how: str) -> list[np.ndarray]:
-    (a, b, c), memory = arrays(n, 0), np.random.default_rng(5).standard_normal((n + 2) * (n + 2))
+    (a, b, _), memory = arrays(n, 0), np.random.default_rng(5).standard_normal((n + 2) * (n + 2))
     if how == "same":
         return [a, a, a]
     if how == "transposed":
