@@ -22,7 +22,8 @@ from dynagraph.ir.expr import Expr
 POINTER = "pointer"  # the type of a variable that holds an address
 OWNED = "owned"  # of one that holds the memory of an array which the region makes: freed when no variable holds it any more
 LANES = "lanes"  # of one that holds a float64 for each of WIDTH turns of a loop
-WIDTH = 16
+FEW_LANES = "few lanes"  # and of FEW turns
+WIDTH, FEW = 16, 4
 VariableType = Union[DType, str]
 T = TypeVar("T")
 
@@ -298,10 +299,11 @@ class Unfolded:
 
 @dataclass(frozen=True, eq=False)
 class SetLanes:
-    """``name = value`` of lanes; where an operand is no lanes, it is the same in each."""
+    """``name = value`` of `width` lanes; where an operand is no lanes, it is the same in each."""
 
     name: str
     value: Expr
+    width: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,6 +313,7 @@ class LoadLanes:
     name: str
     place: Place
     step: Expr | None
+    width: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,6 +323,7 @@ class StoreLanes:
     place: Place
     value: Expr
     step: Expr | None
+    width: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,8 @@ from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
 from dynagraph.ir.regions import (
     CHECKED,
+    FEW,
+    FEW_LANES,
     LANES,
     OWNED,
     POINTER,
@@ -66,6 +68,7 @@ from dynagraph.ir.regions import (
     StoreSlot,
     Touched,
     Unfolded,
+    VariableType,
     slots_of,
     substituted,
 )
@@ -156,9 +159,9 @@ def _ints(texts: Iterable[str]) -> str:
     return f"(const int64_t[]){{{', '.join(texts)}}}"
 
 
-def _parts_of(name: str) -> list[str]:
+def _parts_of(name: str, kind: VariableType) -> list[str]:
     """The vectors of a variable that has lanes."""
-    return [f"{name}_{k}" for k in range(WIDTH // VECTOR)]
+    return [f"{name}_{k}" for k in range((WIDTH if kind == LANES else FEW) // VECTOR)]
 
 
 class _Style(CStyle):
@@ -172,7 +175,7 @@ class _Style(CStyle):
         if e.op == "has_lanes":
             return "DG_HAS_LANES"
         if e.op == "last_lane":
-            return f"{args[0]}_{WIDTH // VECTOR - 1}[{VECTOR - 1}]"
+            return f"{args[0]}_{int(e.args[1].value) // VECTOR - 1}[{VECTOR - 1}]"  # type: ignore[call-overload]
         if e.op == "matmul":
             return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
         if e.op == "search":
@@ -294,13 +297,13 @@ class _Printer:
             for k in range(0, len(names), 12):
                 given = (f"{star}{n}{' = 0' if n in self.owned else ''}" for n in names[k : k + 12])
                 if base == "dg_lanes":
-                    given = (part for n in names[k : k + 12] for part in _parts_of(n))
+                    given = (part for n in names[k : k + 12] for part in _parts_of(n, self.region.variables[n]))
                 self.out.line(f"{base} {', '.join(given)};")
         if self.cleans_up:
             self.out.line("int32_t number;")
 
     def _type(self, kind: DType | str) -> str:
-        if kind == LANES:
+        if kind in (LANES, FEW_LANES):
             return "dg_lanes"
         return "char *" if kind in (POINTER, OWNED) else self.c.type(kind)  # type: ignore[arg-type]
 
@@ -441,26 +444,27 @@ class _Printer:
 
     def _lanes(self, i: SetLanes | LoadLanes | StoreLanes) -> None:
         """A statement for each vector."""
-        lanes = [name for name, kind in self.region.variables.items() if kind == LANES]
+        kind = LANES if i.width == WIDTH else FEW_LANES
+        lanes = [name for name, its in self.region.variables.items() if its == kind]
         if not isinstance(i, SetLanes):
             step = str(i.place.dtype.itemsize) if i.step is None else self.text(i.step)
             width = "" if i.step is None else f", {step}"
-        for k in range(WIDTH // VECTOR):
+        for k in range(i.width // VECTOR):
             value = None
             if not isinstance(i, LoadLanes):
-                of = substituted({name: Expr("var", (), dtypes.float64, _parts_of(name)[k]) for name in lanes})
+                of = substituted({name: Expr("var", (), dtypes.float64, f"{name}_{k}") for name in lanes})
                 value = self.text(of(i.value))
                 if not any(part.op == "var" and part.value in lanes for part in i.value.walk()):
                     value = f"DG_IN_ALL_LANES({value})"
             if isinstance(i, SetLanes):
-                self.out.line(f"{_parts_of(i.name)[k]} = {value};")
+                self.out.line(f"{i.name}_{k} = {value};")
                 continue
             at = self._place(i.place) + (f" + {k * VECTOR} * {step}" if k else "")
-            kind = "strided_" * (i.step is not None)
+            strided = "strided_" * (i.step is not None)
             if isinstance(i, LoadLanes):
-                self.out.line(f"{_parts_of(i.name)[k]} = dg_load_{kind}lanes({at}{width});")
+                self.out.line(f"{i.name}_{k} = dg_load_{strided}lanes({at}{width});")
             else:
-                self.out.line(f"dg_store_{kind}lanes({at}{width}, {value});")
+                self.out.line(f"dg_store_{strided}lanes({at}{width}, {value});")
 
     def _or_pauses(self, turns: int) -> str:
         """What else Python is to do now and then: free lists, give other threads their turn."""

@@ -271,12 +271,13 @@ class _Nest:
         """
         region, header = self.region, lanes.loop.header
         may = guard.fresh(dtypes.bool_)
-        start, made, headers = lanes.link(copies, may, live.at(header))
+        number = max(b.number for b in region.blocks) + 1
+        start, made, headers = lanes.link(copies[header], number, may, live.at(header))
         inside = {copies[b] for b in lanes.loop.blocks}
         for block in copies.values():
             if block not in inside:
                 redirect(block, {copies[header]: start})
-        n = made[-1].number + 1
+        n = number + len(made)
         asks, behind = Block(n, header.line), Block(n + 1, header.line)
         last.body.append(Set(may, const(False, dtypes.bool_)))
         last.end = Jump(asks)

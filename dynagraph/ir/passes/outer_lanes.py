@@ -2,7 +2,8 @@
 
 As in ``for j ...: for k ...: c[i, j] += a[i, k] * b[k, j]``: the additions of one element have to wait for one another, those of
 neighbours need not.  The copy of a nest without checks gets strips of WIDTH turns of the outer loop, each of which does the loops
-within once, for all its lanes; what is left over is done turn by turn.  Each element's operations keep their order.
+within once, for all its lanes, and strips of FEW turns for what is left over; the last ones are done turn by turn.  Each element's
+operations keep their order.
 
 A variable of such a loop is the same in all lanes, or a float64 for each lane, or an int that grows from lane to lane by a
 constant, of which the first lane's is kept.  Turns may not depend on one another, neither through variables nor through memory:
@@ -27,6 +28,8 @@ from dynagraph.ir.passes.turns import moderate, predecessors_within
 from dynagraph.ir.region_liveness import NONE, Names, Reads
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
+    FEW,
+    FEW_LANES,
     LANES,
     WIDTH,
     Block,
@@ -266,21 +269,28 @@ class Lanes(LaneKinds):
         for one, two in self.apart:
             guard.block.body.append(Separate(one, two, guard.otherwise))
 
-    def link(self, copies: dict[Block, Block], may: str, live: Names) -> tuple[Block, list[Block], set[Block]]:
-        """Its strips: the block that they begin with, all blocks, and the headers of innermost loops.
+    def link(self, rest: Block, number: int, may: str, live: Names) -> tuple[Block, list[Block], set[Block]]:
+        """Its strips: the block that they begin with, all blocks, from `number` on, and the headers of innermost loops.
 
-        `copies`: of the nest's blocks, which do what is left; `may`: the variable that says whether the guard held; `live`: what is
-        read where a turn begins, or behind the loop.
+        `rest`: where a turn of the nest's copy begins, which does what is left; `may`: the variable that says whether the guard
+        held; `live`: what is read where a turn begins, or behind the loop.
         """
-        self.n = max(b.number for b in (*self.region.blocks, *copies.values())) + 1
+        self.n = number
         self.made: list[Block] = []
+        few, made, headers = self._strips_of(FEW, rest, may, live)
+        start, more, others = self._strips_of(WIDTH, few, may, live)
+        return start, made + more, headers | others
+
+    def _strips_of(self, width: int, rest: Block, may: str, live: Names) -> tuple[Block, list[Block], set[Block]]:
+        self.width, self.made = width, []
+        kind = LANES if width == WIDTH else FEW_LANES
         of_latches = NONE.union(*(self._left_by(latch) for latch in self.loop.latches))
         self.needed = sorted((live | of_latches | set(self.counters)) & self.assigned)
-        self.lanes = {name: self._fresh("w", LANES) for name in sorted(self.assigned) if self.varies(name)}
+        self.lanes = {name: self._fresh("w", kind) for name in sorted(self.assigned) if self.varies(name)}
         self.of = substituted({name: var(lanes, F64) for name, lanes in self.lanes.items()})
         for held in (h for found in self.held.values() for h in found.values()):
-            held.name = self._fresh("w", LANES)
-        rest, start = copies[self.loop.header], self._block(self.loop.header)
+            held.name = self._fresh("w", kind)
+        start = self._block(self.loop.header)
         strip = self._begin(start, rest, may)
         self.strips = {b: self._block(b) for b in self.loop.blocks[1:]}
         self.strips[self.loop.header] = start
@@ -317,12 +327,12 @@ class Lanes(LaneKinds):
         return made
 
     def _begin(self, start: Block, rest: Block, may: str) -> Block:
-        """Strips go on while WIDTH turns are left."""
+        """Strips go on while there are turns left for one."""
         start.body.append(Require(var(may, BOOL), rest))
         last: dict[str, Expr] = {}
         for part in self.test.args:
             if part.op == "var" and self.counters.get(str(part.value)):
-                by = const(self.counters[str(part.value)] * (WIDTH - 1), I64)
+                by = const(self.counters[str(part.value)] * (self.width - 1), I64)
                 name = self._fresh("w", I64)
                 start.body.append(Checked(name, "int_add", (part, by), rest))
                 last[str(part.value)] = var(name, I64)
@@ -332,7 +342,7 @@ class Lanes(LaneKinds):
         always = ends[0].intersection(*ends[1:])
         for name in self.needed:
             if name not in always and self.varies(name):
-                strip.body.append(SetLanes(self.lanes[name], var(name, F64)))
+                strip.body.append(self._set(self.lanes[name], var(name, F64)))
         for i in self.body[self.loop.header]:
             strip.body += self._translated(i, {})
         return strip
@@ -357,9 +367,9 @@ class Lanes(LaneKinds):
         first, left = (end.then, end.otherwise) if end.then in inside else (end.otherwise, end.then)
         entry, loads, stores = self.entered[header], self._block(header), self._block(header)
         entry.body = [j for i in self.body[header] for j in self._translated(i, {})]
-        loads.body = [LoadLanes(h.name, h.place, h.step) for h in found.values()]
+        loads.body = [LoadLanes(h.name, h.place, h.step, self.width) for h in found.values()]
         loads.end = Jump(self.strips[first])
-        stores.body = [StoreLanes(h.place, var(h.name, F64), h.step) for h in found.values()]
+        stores.body = [StoreLanes(h.place, var(h.name, F64), h.step, self.width) for h in found.values()]
         entry.end = self._branch(end, {first: loads, left: self._target(header, left)})
         stores.end = Jump(self._target(header, left))
         self.strips[header].end = self._branch(end, {first: self.strips[first], left: stores})
@@ -377,7 +387,7 @@ class Lanes(LaneKinds):
             copy.body += self._finished()
             look = self.body[block][-1]
             assert isinstance(look, Interruptible)
-            copy.body.append(Interruptible(look.exit, look.turns * WIDTH, look.within))
+            copy.body.append(Interruptible(look.exit, look.turns * self.width, look.within))
         if copy.end is None:
             copy.end = block.end
             redirect(copy, {b: self._target(block, b) for b in block.successors()})
@@ -387,30 +397,33 @@ class Lanes(LaneKinds):
         for name in self.needed:
             kind = self.kinds[name]
             if kind == VARIES:
-                yield Set(name, Expr("last_lane", (var(self.lanes[name], F64),), F64))
+                yield Set(name, Expr("last_lane", (var(self.lanes[name], F64), const(self.width, I64)), F64))
             elif kind:
                 assert isinstance(kind, int)
-                yield Set(name, Expr("exact_add", (var(name, I64), const(kind * (WIDTH - 1), I64)), I64))
+                yield Set(name, Expr("exact_add", (var(name, I64), const(kind * (self.width - 1), I64)), I64))
 
     def _translated(self, i: Instruction, held: dict[str, Held]) -> list[Instruction]:
         if isinstance(i, (Interruptible, OneByOne)):
             return []
         if isinstance(i, Set):
-            return [SetLanes(self.lanes[i.name], self.of(i.value)) if self.varies(i.name) else i]
+            return [self._set(self.lanes[i.name], self.of(i.value)) if self.varies(i.name) else i]
         assert isinstance(i, (Load, Store))
         its = held.get(str(i.place.base.value))
         if isinstance(i, Store):
             if its is not None:
-                return [SetLanes(its.name, self.of(i.value))]
-            return [StoreLanes(i.place, self.of(i.value), self.step_of(i.place))]
+                return [self._set(its.name, self.of(i.value))]
+            return [StoreLanes(i.place, self.of(i.value), self.step_of(i.place), self.width)]
         if its is not None:
-            return [SetLanes(self.lanes[i.name], var(its.name, F64))]
+            return [self._set(self.lanes[i.name], var(its.name, F64))]
         if self.is_of_lanes(i.place):
-            return [LoadLanes(self.lanes[i.name], i.place, self.step_of(i.place))]
+            return [LoadLanes(self.lanes[i.name], i.place, self.step_of(i.place), self.width)]
         if not self.varies(i.name):
             return [i]
         name = self._fresh("w", F64)
-        return [Load(name, i.place), SetLanes(self.lanes[i.name], var(name, F64))]
+        return [Load(name, i.place), self._set(self.lanes[i.name], var(name, F64))]
+
+    def _set(self, name: str, value: Expr) -> SetLanes:
+        return SetLanes(name, value, self.width)
 
 
 def _settled(e: Expr, known: dict[str, Expr | None]) -> Expr | None:

@@ -205,12 +205,13 @@ def test_signals_are_seen_between_strips() -> None:
                 for k in range(m):
                     c[j] += a[k, j]
 
-    compiled, a, c = dg.compile(many), np.ones((300, 300)), np.zeros(300)
-    compiled(a, c, 2, 300)
+    compiled, a, c = dg.compile(many, dynamic=True, mode="max"), np.ones((300, 300)), np.zeros(300)
+    for n in (2, 3, 2**10):
+        compiled(a, c, n, 300)
     assert any("lanes of vectors" in loop for loop in compiled.programs[0].loops)
     c[:] = 0.0
-    with pytest.raises(Handled), on_alarm():
+    with pytest.raises(Handled), on_alarm(), dg.config.override(stay_eager=False):
         compiled(a, c, 2**40, 300)
     done = c[0]
-    assert done > 300 and set(c) <= {done, done - 300} and done % 300 == 0
-    assert list(c) == sorted(c, reverse=True)
+    assert done > 300 and done % 300 == 0 and list(c) == sorted(c, reverse=True)
+    assert len(set(c) - {done, done - 300}) <= 1  # the element that turns by themselves were at
