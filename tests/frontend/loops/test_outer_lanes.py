@@ -209,9 +209,11 @@ def test_signals_are_seen_between_strips() -> None:
     for n in (2, 3, 2**10):
         compiled(a, c, n, 300)
     assert any("lanes of vectors" in loop for loop in compiled.programs[0].loops)
-    c[:] = 0.0
-    with pytest.raises(Handled), on_alarm(), dg.config.override(stay_eager=False):
-        compiled(a, c, 2**40, 300)
+    for _ in range(2):  # the first call may still have to be compiled
+        c[:] = 0.0
+        with pytest.raises(Handled), on_alarm(after=0.5), dg.config.override(stay_eager=False):
+            compiled(a, c, 2**40, 300)
     done = c[0]
-    assert done > 300 and done % 300 == 0 and list(c) == sorted(c, reverse=True)
+    assert done > 300 and done % 300 == 0, sorted(set(c))
+    assert list(c) == sorted(c, reverse=True)
     assert len(set(c) - {done, done - 300}) <= 1  # the element that turns by themselves were at
