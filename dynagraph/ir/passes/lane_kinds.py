@@ -12,7 +12,7 @@ from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.turns import Holds, predecessors_within
-from dynagraph.ir.region_dependences import PURE
+from dynagraph.ir.region_dependences import LARGEST_STEP, PURE
 from dynagraph.ir.region_liveness import Names, Reads
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
@@ -74,7 +74,8 @@ class LaneKinds:
         (symbol,) = start.symbols()
         closed = self.values.closed.get(symbol.name)
         factor = None if closed is None else closed.coefficient(self.turn)
-        return None if factor is None else factor.constant
+        step = None if factor is None else factor.constant
+        return step if step is not None and abs(step) <= LARGEST_STEP else None
 
     def _check_instructions(self) -> None:
         for block in self.loop.blocks:
@@ -184,11 +185,17 @@ class LaneKinds:
 
     def _affine(self, e: Expr, found: list[int]) -> int:
         if e.op in ("exact_add", "exact_sub"):
-            return found[0] + (found[1] if e.op == "exact_add" else -found[1])
+            return self._moderate(found[0] + (found[1] if e.op == "exact_add" else -found[1]))
         for x, y in ((0, 1), (1, 0)):
             if e.op == "exact_mul" and e.args[x].op == "const":
-                return int(e.args[x].value) * found[y]  # type: ignore[call-overload]
+                return self._moderate(int(e.args[x].value) * found[y])  # type: ignore[call-overload]
         raise Refused(f"its counters are put into {e.op}")
+
+    @staticmethod
+    def _moderate(step: int) -> int:
+        if abs(step) > LARGEST_STEP:
+            raise Refused("its counters grow by too much")
+        return step
 
     def varies(self, name: str | None) -> bool:
         return self.kinds.get(name or "") == VARIES
