@@ -9,7 +9,7 @@ import pytest
 from tests import sampling
 from tests.loops.nests import Nest, difference
 
-PROGRAMS, CHUNK = 400, 10
+PROGRAMS, CHUNK = 400, 20
 
 
 def failures(seeds: range, used: list[int]) -> list[str]:
