@@ -9,7 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # worksteal: files that take long do not end up with one worker
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal -m "not fuzz and not soak"
 
-.PHONY: demo test test-all test-zig test-frontend contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check extensions asan clean
+.PHONY: demo test test-all test-zig test-frontend conformance contract lint types imports fuzz soak bench wheels wheel-cp312 gpu-check \
+	extensions asan clean
 
 demo: $(VENV)/.installed
 	$(BIN)/python examples/digits.py
@@ -32,6 +33,11 @@ test-zig: $(VENV)/.installed
 test-frontend: $(VENV)/.installed
 	$(PYTEST) tests/core tests/frame_hook tests/frontend tests/behaviours tests/cpython tests/programs tests/cuda/test_launch.py \
 		tests/test_end_to_end.py tests/test_public_api.py
+
+# dynagraph.torch against PyTorch itself, which is installed for it: all rows of the table and all random programs
+conformance: $(VENV)/.installed
+	$(BIN)/python -c "import torch" 2>/dev/null || $(BIN)/python -m pip install --quiet --editable ".[conformance]"
+	$(BIN)/python -m pytest -n auto --dist worksteal -o faulthandler_timeout=0 --all-cases tests/torch
 
 # which class each behaviour of Python and NumPy reaches: one graph, break and resume, eager
 contract: $(VENV)/.installed

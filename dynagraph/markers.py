@@ -21,9 +21,11 @@ OPEN_MODULES = frozenset(
         "dynagraph.autodiff.mapping",
         "dynagraph.autodiff.transforms",
         "dynagraph.frontend.library.definitions",
+        "dynagraph.frontend.library.heapq",
         "dynagraph.pytree",
     }
 )
+AT_CAPTURE: set[Any] = set()  # functions of this package that captures call: the same result for the same arguments, for ever
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
 thread = threading.local()  # `compiling`: set while this thread captures, or loads the compiler
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +63,12 @@ def allow_in_graph(fn: F) -> F:
     return fn
 
 
+def at_capture(fn: F) -> F:
+    """Have captures call a function of this package, with arguments that are known, and take what it gives as a constant."""
+    AT_CAPTURE.add(fn)
+    return fn
+
+
 def is_compiling() -> bool:
     """Whether this thread is capturing or compiling a function just now; in captured code the constant True."""
     return getattr(thread, "compiling", False)
@@ -94,5 +102,6 @@ def marked_axes(array: Any) -> frozenset[int]:
 
 
 __all__ = [
-    "FOLLOWED", "OPEN_MODULES", "allow_in_graph", "graph_break", "is_compiling", "mark_dynamic", "marked_axes", "thread",
+    "AT_CAPTURE", "FOLLOWED", "OPEN_MODULES", "allow_in_graph", "at_capture", "graph_break", "is_compiling", "mark_dynamic",
+    "marked_axes", "thread",
 ]  # fmt: skip

@@ -188,6 +188,17 @@ class Tail:
     def args(self) -> tuple[Any, ...]: ...
 
 @final
+class GradModes:
+    """What `dynagraph.torch` records in the current thread; all instances tell the same."""
+
+    grad: bool
+    inference: bool
+    anomaly: bool
+    check_nan: bool
+    hooked: bool
+    def flags(self) -> int:
+        """All of them as one int, for guards."""
+
 class HostLoop:
     """Calls `body` again and again with what it gave before, without Python between the calls.
 
@@ -328,6 +339,14 @@ def type_version(type: type, /) -> int:
 def set_reducer(reducer: Callable[[CompiledFunction], Any], carrier: Callable[[CompiledFunction], Any], /) -> None: ...
 def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
     """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's bailing out."""
+
+def set_tensor_calls(
+    tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
+) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:
+    """`apply`, `made` and `wrap` of dynagraph.torch, in C.
+
+    They work over its classes' slots, with the functions in Python for what is not plain.
+    """
 
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""

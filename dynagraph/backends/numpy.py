@@ -17,7 +17,7 @@ from dynagraph.backends.executable import Executable
 from dynagraph.backends.reference import own_results
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.interpreter import bind_sizes, concrete, concrete_attrs
-from dynagraph.ir.ops import Elementwise, Library, Movement
+from dynagraph.ir.ops import Elementwise, Library, may_be_view
 from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.shapes import same_shape
 
@@ -107,7 +107,7 @@ def _owners(plan: Plan, nodes: Sequence[Node]) -> list[set[int]]:
     """For each value the values whose memory it may lie in."""
     owners: list[set[int]] = [{k} for k in range(len(nodes))]
     for step in plan.steps:
-        if isinstance(step.node.op.lowering, Movement):  # NumPy's result may be a view
+        if may_be_view(step.node):
             owners[step.result] = set().union({step.result}, *(owners[k] for k in step.operands))
     return owners
 
@@ -120,7 +120,7 @@ def _last_uses(plan: Plan, owners: Sequence[set[int]]) -> dict[int, int]:
             for owner in owners[operand]:
                 last[owner] = position
     kept = {*plan.inputs, *plan.constants, *(o for k in plan.outputs for o in owners[k])}
-    kept |= {step.result for step in plan.steps if isinstance(step.node.op.lowering, Movement)}
+    kept |= {step.result for step in plan.steps if may_be_view(step.node)}
     return {owner: position for owner, position in last.items() if owner not in kept}
 
 

@@ -151,6 +151,7 @@ class Composite:
 Lowering = Union[Elementwise, Reduction, Scan, Movement, Gather, Scatter, Creation, Library, Composite]
 # (terms.Differentiated, terms.Term of the result's gradient) -> a Term for each operand; None: its gradient is zero
 VJP = Callable[[Any, Any], Sequence[Any]]
+Gradient = VJP | tuple[Callable[[Any, Any], Any], ...]  # of all operands at once, or one function for each
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,6 +306,7 @@ __all__ = [
     "Creation",
     "Elementwise",
     "Gather",
+    "Gradient",
     "Graph",
     "Index",
     "Library",

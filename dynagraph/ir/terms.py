@@ -32,9 +32,18 @@ class BaseTerm:
     """
 
     __slots__ = ()
-    shape: Shape
-    ndim: int
-    dtype: DType
+
+    @property
+    def shape(self) -> Shape:
+        raise NotImplementedError
+
+    @property
+    def ndim(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:
+        raise NotImplementedError
 
     def call(self, op: str, *others: Operand, **attrs: Any) -> Any:
         """``op(self, *others, **attrs)``; numbers are constants of this dtype."""
@@ -135,15 +144,15 @@ class Term(BaseTerm):
     node: Node
 
     @property
-    def shape(self) -> Shape:  # type: ignore[override]
+    def shape(self) -> Shape:
         return self.node.shape
 
     @property
-    def ndim(self) -> int:  # type: ignore[override]
+    def ndim(self) -> int:
         return self.node.ndim
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:
         return self.node.dtype
 
     @property

@@ -14,9 +14,17 @@ tensor([2., 4.])
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from dynagraph.torch import autograd as autograd
+from dynagraph.torch import fft as fft
+from dynagraph.torch import func as func
+from dynagraph.torch import linalg as linalg
+from dynagraph.torch import nn as nn
+from dynagraph.torch import random as random
+from dynagraph.torch import sparse as sparse
+from dynagraph.torch import special as special
+from dynagraph.torch import storage as storage
+from dynagraph.torch.compiler import compile as compile
 from dynagraph.torch.core import dtypes as _dtypes
 from dynagraph.torch.core.devices import device as device
 from dynagraph.torch.core.devices import get_default_device as get_default_device
@@ -45,6 +53,8 @@ from dynagraph.torch.core.dtypes import (
 from dynagraph.torch.core.dtypes import (
     set_default_dtype as set_default_dtype,
 )
+from dynagraph.torch.core.generator import Generator as Generator
+from dynagraph.torch.core.generator import default_generator as default_generator
 from dynagraph.torch.core.grad_mode import (
     enable_grad as enable_grad,
 )
@@ -63,36 +73,60 @@ from dynagraph.torch.core.grad_mode import (
 from dynagraph.torch.core.grad_mode import (
     set_grad_enabled as set_grad_enabled,
 )
+from dynagraph.torch.core.layouts import layout as layout
+from dynagraph.torch.core.layouts import sparse_coo as sparse_coo
+from dynagraph.torch.core.layouts import sparse_csr as sparse_csr
+from dynagraph.torch.core.layouts import strided as strided
 from dynagraph.torch.core.tensor import Tensor as Tensor
+from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.functions import (
     conversion,
+    counting,
     creation,
+    diagonals,
+    finite_differences,
     indexing,
+    masks,
     pointwise,
     printing,
     products,
     reductions,
+    selection,
+    settings,
     shapes,
+    sorting,
+    statistics,
 )
+from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import queries as _queries  # noqa: F401  (declares its functions)
+from dynagraph.torch.functions import random as _random  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions.common import NAMESPACES as _NAMESPACES
 from dynagraph.torch.functions.shapes import channels_last as channels_last
 from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3d
 from dynagraph.torch.functions.shapes import contiguous_format as contiguous_format
 from dynagraph.torch.functions.shapes import memory_format as memory_format
 from dynagraph.torch.functions.shapes import preserve_format as preserve_format
+from dynagraph.torch.import_hook import install as install
+from dynagraph.torch.missing import getattr_of as _getattr_of
+from dynagraph.torch.random import get_rng_state as get_rng_state
+from dynagraph.torch.random import initial_seed as initial_seed
+from dynagraph.torch.random import manual_seed as manual_seed
+from dynagraph.torch.random import seed as seed
+from dynagraph.torch.random import set_rng_state as set_rng_state
+from dynagraph.torch.storage import TypedStorage as TypedStorage
+from dynagraph.torch.storage import UntypedStorage as UntypedStorage
+from dynagraph.torch.version import __version__ as __version__
 
-__version__ = "2.13.0+dynagraph"
 inf, nan, pi, e, newaxis = math.inf, math.nan, math.pi, math.e, None
+has_lapack, has_mkl, has_openmp, has_spectral = True, False, False, True
+legacy_contiguous_format = contiguous_format
 for _dtype in _dtypes.ALL:
     globals()[_dtype.name] = _dtype
     if _dtype.other_name:
         globals()[_dtype.other_name] = _dtype
-del conversion, creation, indexing, pointwise, printing, products, reductions, shapes
+del conversion, creation, indexing, pointwise, printing, products, reductions, settings, shapes, statistics
+del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(
-        f"module 'dynagraph.torch' has no attribute {name!r}; docs/torch.md lists which of PyTorch's names there are"
-    )
+__getattr__ = _getattr_of(__name__)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dynagraph.ir.optable  # noqa: F401  (fills OPS)
+import dynagraph as dg
+import dynagraph.ir.optable
 from dynagraph.backends.numpy import compile_graph, make_plan
 from dynagraph.backends.reference import reference
 from dynagraph.errors import GraphError
@@ -179,3 +180,11 @@ def test_the_plan_can_be_read() -> None:
         == "sin = sin(x) : float64[2]\ncos = cos(sin) : float64[2]   # in the memory of sin"
     )
     assert compile_graph(graph).native is None
+
+
+def test_parts_of_complex_arrays_are_not_written_over():
+    """`.imag` is a view of the caller's array, whose memory no temporary takes."""
+    x = np.array([1 + 0.5j, 2 - 1j])
+    before = x.copy()
+    np.testing.assert_array_equal(dg.compile(lambda z: np.arctan2(z.imag, z.real), backend="numpy")(x), np.angle(before))
+    np.testing.assert_array_equal(x, before)

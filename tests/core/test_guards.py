@@ -479,6 +479,23 @@ def test_identity() -> None:
     assert holds(("not_same", 0, 1), thing, object()) and not holds(("not_same", 0, 1), thing, thing)
 
 
+def test_objects_that_are_distinct() -> None:
+    """The first ones stand nowhere else; the others may be one object."""
+    a, b, c = object(), object(), object()
+    listed = np.arange(4, dtype=np.uint16).tobytes()
+    assert holds(("distinct", listed, 2), a, b, c, c)
+    assert not holds(("distinct", listed, 2), a, a, b, c)
+    assert not holds(("distinct", listed, 2), a, b, c, a)
+    assert holds(("distinct", listed, 0), a, a, a, a)
+    many = [object() for _ in range(300)]
+    numbers = np.arange(300, dtype=np.uint16).tobytes()
+    assert holds(("distinct", numbers, 300), *many, n_registers=300)
+    assert not holds(("distinct", numbers, 300), *many[:-1], many[7], n_registers=300)
+    for wrong in (b"x", np.array([9], np.uint16).tobytes(), "0"):
+        with pytest.raises(TypeError, match="distinct takes"):
+            entry(("distinct", wrong, 1), a)
+
+
 VALUES = [
     0,
     1,
@@ -1063,6 +1080,7 @@ NAMES = [
     "is_not",
     "same",
     "not_same",
+    "distinct",
     "equal",
     "value",
     "array",

@@ -25,7 +25,7 @@ __name__ = "cupy.stand_in"  # its code is left alone, as CuPy's is
 NAMES = json.loads((HERE / "names.json").read_text())
 VIEWS = (
     "reshape", "ravel", "transpose", "swapaxes", "moveaxis", "expand_dims", "squeeze", "broadcast_to", "asarray", "real", "imag",
-    "diagonal",
+    "diagonal", "view",
 )  # fmt: skip
 KEEP_ORDER = ("astype", "copy", "array", "zeros_like", "ones_like", "full_like", "empty_like", "roll")  # as order="K" has it
 PYTHON_VALUES = ("shape", "ndim", "size", "result_type", "can_cast", "isscalar", "iscomplexobj", "isrealobj")

@@ -211,6 +211,14 @@ extern PyTypeObject dg_NativeLoopType;
 /* -- host_loop.c -- */
 extern PyTypeObject dg_HostLoopType;
 
+/* -- grad_modes.c -- */
+enum { DG_GRAD = 1, DG_INFERENCE = 2, DG_ANOMALY = 4, DG_CHECK_NAN = 8, DG_HOOKED = 16 };
+extern PyTypeObject dg_GradModesType;
+int dg_grad_modes(void); /* of this thread */
+
+/* -- tensor_calls.c -- */
+PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
+
 /* -- loop_rests.c -- */
 extern PyTypeObject dg_RestType;
 int dg_rests_ready(void); /* -1: an exception is set */

@@ -38,6 +38,19 @@ static int take_other_register(dg_guard *g, PyObject *given, dg_guard_program *o
     return as_index(given, of->n_registers, "register", &g->dst);
 }
 
+/* several registers, as numbers of 16 bits */
+static int take_registers(dg_guard *g, PyObject *given, dg_guard_program *of)
+{
+    if (!PyBytes_Check(given) || PyBytes_GET_SIZE(given) % sizeof(uint16_t) || PyBytes_GET_SIZE(given) / 2 > DG_MAX_REGISTERS)
+        return wrong(of, "the numbers of registers as bytes", given);
+    const uint16_t *listed = (const uint16_t *)PyBytes_AS_STRING(given);
+    for (Py_ssize_t k = 0; k < PyBytes_GET_SIZE(given) / (Py_ssize_t)sizeof *listed; ++k)
+        if (listed[k] >= of->n_registers)
+            return wrong(of, "registers that guards before it have loaded", given);
+    g->object = Py_NewRef(given);
+    return 0;
+}
+
 static int take_symbol(dg_guard *g, PyObject *given, dg_guard_program *of)
 {
     if (as_index(given, of->n_symbols, "symbol", &g->dst) < 0)
@@ -407,6 +420,7 @@ static int (*const TAKE[128])(dg_guard *g, PyObject *given, dg_guard_program *of
     ['m'] = take_method_descriptor, ['b'] = take_builtin, ['v'] = take_value, ['e'] = take_elements, ['x'] = take_scalar_type,
     ['a'] = take_dtype, ['A'] = take_device_dtype, ['N'] = take_rank, ['['] = take_dims, [']'] = take_strides, ['w'] = take_writeable,
     ['W'] = take_written_inputs, ['='] = take_comparison, ['z'] = take_left, ['Z'] = take_right, ['h'] = take_truth,
+    ['U'] = take_registers,
 };
 
 int dg_guard_take(dg_guard *g, char letter, PyObject *given, dg_guard_program *of) { return TAKE[(int)letter](g, given, of); }

@@ -120,6 +120,29 @@ int dg_is_same(dg_guard *g, dg_frame *frame) { return dg_guarded(g, frame) == fr
 
 int dg_is_not_same(dg_guard *g, dg_frame *frame) { return dg_guarded(g, frame) != frame->registers[g->dst]; }
 
+/* Of the registers that the guard lists the first `number` hold objects that stand in no other of them. */
+int dg_are_distinct(dg_guard *g, dg_frame *frame)
+{
+    enum { PLACES = 2 * DG_MAX_REGISTERS }; /* a power of two */
+    const uint16_t *listed = (const uint16_t *)PyBytes_AS_STRING(g->object);
+    size_t n = (size_t)PyBytes_GET_SIZE(g->object) / sizeof *listed, places = 8;
+    while (places < 2 * n)
+        places *= 2;
+    PyObject *seen[PLACES];
+    memset(seen, 0, places * sizeof *seen);
+    for (size_t k = 0; k < n; ++k) {
+        PyObject *object = frame->registers[listed[k]];
+        size_t place = ((uintptr_t)object >> 4) * 0x9E3779B97F4A7C15u >> 32 & (places - 1);
+        while (seen[place] && seen[place] != object)
+            place = (place + 1) & (places - 1);
+        if (seen[place])
+            return 0;
+        if (k < (size_t)g->number)
+            seen[place] = object;
+    }
+    return 1;
+}
+
 /* whether an object of this type, or of a subclass, has the value; what the subclass redefines is not asked */
 static int has_value(const dg_guard *g, PyObject *object, PyTypeObject *type)
 {

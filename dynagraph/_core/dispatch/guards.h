@@ -21,6 +21,7 @@ typedef struct dg_guard dg_guard;
     ROW("is_not", "ro", dg_is_not_object) \
     ROW("same", "rR", dg_is_same) \
     ROW("not_same", "rR", dg_is_not_same) \
+    ROW("distinct", "Un", dg_are_distinct) \
     ROW("equal", "rv", dg_is_equal) \
     ROW("value", "rv", dg_is_of_value) \
     ROW("type", "rt", dg_is_of_type) \

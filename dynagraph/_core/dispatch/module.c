@@ -191,6 +191,8 @@ static PyMethodDef methods[] = {
     {"set_clock", py_set_clock, METH_O, "set_clock(function or None): what gives the seconds by which calls are timed, for tests"},
     {"note_compiling", py_note_compiling, METH_O,
      "note_compiling(seconds): so much of the time of the calls under way in this thread went into compiling"},
+    {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
+     "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},
@@ -206,7 +208,7 @@ PyMODINIT_FUNC PyInit__dispatch(void)
     import_array();
     PyTypeObject *types[] = {&dg_EntryType, &dg_CompiledFunctionType, &dg_NativePlanType, &dg_PythonPlanType,
                              &dg_LauncherType, &dg_ProductType, &dg_TailType, &dg_LibraryType, &dg_NativeLoopType,
-                             &dg_RestType, &dg_HostLoopType};
+                             &dg_RestType, &dg_HostLoopType, &dg_GradModesType};
     PyObject *module = PyModule_Create(&definition);
     if (!module)
         return NULL;

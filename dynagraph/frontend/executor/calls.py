@@ -16,16 +16,32 @@ from dynagraph.doors.numpy.table import DISPATCHER
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
-from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_numpys, source_of_function
+from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_library, is_own, source_of_function
 from dynagraph.frontend.executor.state import Lazy
+from dynagraph.frontend.guards.guards import Is
 from dynagraph.frontend.guards.sources import Trusted
-from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Masked, Method, Number, Object, Partial, Sequence, Value
+from dynagraph.frontend.kinds.values import (
+    Array,
+    Const,
+    Dict,
+    Function,
+    Masked,
+    Method,
+    Number,
+    Object,
+    Opaque,
+    Partial,
+    Sequence,
+    Value,
+)
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
 from dynagraph.ir.external_calls import function_of
-from dynagraph.markers import FOLLOWED, OPEN_MODULES
+from dynagraph.ir.shapes import SymInt
+from dynagraph.markers import AT_CAPTURE, FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
+UNKNOWN = Opaque("an argument that depends on inputs")
 DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  # reasons of doors that others may do without
 
 # Their functions are called, not followed: they lean on C, on locks, on frames, or there is nothing to gain.
@@ -150,7 +166,12 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
         return by_code(frame, function, args, kwargs)
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
-    if is_numpys(function.globals):
+    if function.object in AT_CAPTURE:
+        given = [_known_at_capture(frame, value) for value in (*args, *kwargs.values())]
+        if not any(value is UNKNOWN for value in given):
+            found = function.object(*given)
+            return frame.ex.wrap(found, Trusted(found, function.name))
+    if is_followed_library(function.globals):
         return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES and module not in OPEN_MODULES and function.object not in FOLLOWED:
@@ -158,14 +179,31 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
 
 
+def _known_at_capture(frame: Frame, value: Any) -> Any:
+    """What an argument is that stays as it is, or is guarded to; UNKNOWN for any other."""
+    value = frame.ex.resolve(value)
+    if isinstance(value, Sequence) and value.kind is tuple:
+        items = tuple(_known_at_capture(frame, item) for item in value.items)
+        return UNKNOWN if any(i is UNKNOWN for i in items) else items
+    if isinstance(value, Object) and value.source is not None:
+        if value.source.is_trusted:
+            return value.value
+        if getattr(value.kind, "__dynagraph_constant__", False):
+            frame.ex.guards.require(Is(value.source, value.value, called=repr(value.value)))
+            return value.value
+    return value.value if isinstance(value, Const) and not isinstance(value.value, SymInt) else UNKNOWN
+
+
 # -- NumPy's own source -------------------------------------------------------------------------------------------------------
 
 
 def follow(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
     """A call of a function of NumPy's that is written in Python: what stops inside of it is a break at the user's call."""
-    if is_numpys(frame.function.globals):
+    if is_followed_library(frame.function.globals):
         return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
     name = f"{function.globals['__name__']}.{function.name}"
+    if is_own(function.globals):
+        return _inlined_whole(frame, function, bind(function, args, kwargs), name)
     if function.source is not None and function.object not in FOLLOWED and source_of_function(function.object) is None:
         refuse("UNSUPPORTED_FUNCTION", name)
     if any(_takes_over(frame.ex.resolve(a)) for a in [*args, *kwargs.values()]):
@@ -174,6 +212,10 @@ def follow(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) 
         bound = bind(function, args, kwargs)
     except Raised as error:  # NumPy's own error tells the parameters of its dispatcher
         refuse("WOULD_RAISE", said(error.value))
+    return _inlined_whole(frame, function, bound, name)
+
+
+def _inlined_whole(frame: Frame, function: Function, bound: dict[str, Any], name: str) -> Value:
     try:
         return frame.ex.inline(function, bound, frame.depth + 1)
     except Break as stop:

@@ -37,7 +37,9 @@ from dynagraph.frontend.guards.sources import Source
 from dynagraph.frontend.kinds import (  # noqa: F401  (importing them registers what values do)
     arrays,
     constants,
+    counters,
     functions,
+    grad_modes,
     instances,
     mappings,
     methods,

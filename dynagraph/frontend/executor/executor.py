@@ -25,7 +25,7 @@ from dynagraph.frontend.bytecode.liveness import loop_heads, start_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.numpy_errors import numpy_error_of
-from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys
+from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys, is_own
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.executor.wrapping import (
     MAX_DIMS,
@@ -36,7 +36,7 @@ from dynagraph.frontend.executor.wrapping import (
     held_value,
     wrap,
 )
-from dynagraph.frontend.guards.guards import Is, NotSame, describe_value
+from dynagraph.frontend.guards.guards import Distinct, Is, describe_value
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Closure, Contents, Local, Returned, Source
 from dynagraph.frontend.kinds import array_writes, masks
@@ -65,6 +65,7 @@ from dynagraph.markers import OPEN_MODULES
 Handler = Callable[["Frame", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
+STEPS_BETWEEN_CHECKS = 16  # of the deadline
 MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 
@@ -100,8 +101,8 @@ class Frame:
         self.ip = 0
         self.jumps_back = 0
         module = function.globals.get("__name__")
-        self.is_ours = depth > 0 and module in OPEN_MODULES  # the user's line is its caller's
-        self.is_hidden = module == DEFINITIONS  # the function that is called is written in C, and has no frame
+        self.is_ours = depth > 0 and (module in OPEN_MODULES or is_own(function.globals))  # the user's line is its caller's
+        self.is_hidden = module in DEFINITIONS  # the function that is called is written in C, and has no frame
         is_of_numpy = is_numpys(function.globals)
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
@@ -124,44 +125,51 @@ class Frame:
     def run(self) -> Value:
         """Run to the return, or to the next yield."""
         self.result, self.suspended = None, False
+        ex, counts = self.ex, self.depth == 0
+        looks = counts or bool(self.heads) or bool(self.step_heads)
         while self.result is None:
-            if self.depth == 0:
-                self.ex.count_step()
-            if self.ip in self.heads and self.ex.on_loop is not None and (reason := self.ex.on_loop(self)):
-                raise Break(reason, Location(self.code.co_filename, self.instructions[self.ip].line))
-            if self.ip in self.step_heads and self.ex.do_natively is not None and self.ex.do_natively(self):
-                continue
+            if looks:
+                if counts:
+                    ex.count_step()
+                if self.ip in self.heads and ex.on_loop is not None and (reason := ex.on_loop(self)):
+                    raise Break(reason, Location(self.code.co_filename, self.instructions[self.ip].line))
+                if self.ip in self.step_heads and ex.do_natively is not None and ex.do_natively(self):
+                    continue
             index = self.ip
-            self.ip += 1
-            self.step(index)
+            self.ip = index + 1
+            ex.checked -= 1
+            if not ex.checked:
+                ex.checked = STEPS_BETWEEN_CHECKS
+                deadline.check()
+            instruction = self.instructions[index]
+            if not self.is_ours:
+                ex.graph.location = Location(self.code.co_filename, instruction.line)
+            found = HANDLERS.get(instruction.op)
+            try:
+                if found is None:
+                    raise Break("UNKNOWN_OPCODE", None, instruction.op)
+                found(self, instruction)
+            except Raised as raised:
+                if not self._handles(index, raised):
+                    raise  # here, where no variable stays with it: a cycle would keep the caller's objects
+            except Unsupported as refusal:
+                raise Break(refusal.reason, ex.graph.location, refusal.detail) from None
+            except Break as stop:
+                if stop.location is None:
+                    raise Break(stop.reason.name, ex.graph.location, stop.detail) from None
+                raise
         return self.result
 
-    def step(self, index: int) -> None:
-        deadline.check()
+    def _handles(self, index: int, raised: Raised) -> bool:
+        """Whether the code goes on in a handler of the exception that an instruction raised."""
         instruction = self.instructions[index]
-        graph = self.ex.graph
-        location = graph.location if self.is_ours else Location(self.code.co_filename, instruction.line)
-        graph.location = location
-        found = HANDLERS.get(instruction.op)
-        if found is None:
-            raise Break("UNKNOWN_OPCODE", location, instruction.op)
-        try:
-            found(self, instruction)
-        except Raised as raised:
-            again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.value == 0)
-            if raised.value.source is None and not again and not self.is_hidden:
-                raised.value.raised_at.append((self.code, instruction.line, self.function.globals))
-            if not raised.chained:
-                raised.chained = True
-                self.ex.chain(raised.value)
-            if not self.unwind(raised.value, self.program.handlers[index]):
-                raise  # here, where no variable stays with it: a cycle would keep the caller's objects
-        except Unsupported as refusal:
-            raise Break(refusal.reason, location, refusal.detail) from None
-        except Break as stop:
-            if stop.location is None:
-                raise Break(stop.reason.name, location, stop.detail) from None
-            raise
+        again = instruction.op == "RERAISE" or (instruction.op == "RAISE_VARARGS" and instruction.value == 0)
+        if raised.value.source is None and not again and not self.is_hidden:
+            raised.value.raised_at.append((self.code, instruction.line, self.function.globals))
+        if not raised.chained:
+            raised.chained = True
+            self.ex.chain(raised.value)
+        return self.unwind(raised.value, self.program.handlers[index])
 
     def unwind(self, error: Object, region: Region | None) -> bool:
         """Go on in the handler of the region that an exception was raised in; False where there is none."""
@@ -226,6 +234,7 @@ class Executor(CaptureState):
         self.on_loop = on_loop
         self.do_natively = do_natively
         self.iterations = 0  # of the user's loops, one after the other
+        self.checked = 1  # steps until the deadline is looked at
         self.steps_from_start = False  # they may begin with functions, too
         self.wanted_device: str | None = None  # where graphs of NumPy arrays run
         self.elsewhere = ""  # what of loops' is placed there: "all" operations of whole arrays, or "products" of matrices
@@ -319,11 +328,14 @@ class Executor(CaptureState):
 
     def separate_written(self) -> None:
         """Guard that what effects change is none of the other objects that the capture has looked at."""
+        changed = [*self.written.values(), *self.keys]
+        for kind in {type(v) for v in changed} - {Cell}:
+            followed = [v for v in self.by_identity.values() if type(v) is kind and _is_followed(v)]
+            written = [v for v in dict.fromkeys(changed) if type(v) is kind and _is_followed(v)]
+            others = [v for v in followed if v not in written]
+            if written and len(written) + len(others) > 1:
+                self.guards.require(Distinct(tuple(map(source_of, written)), tuple(map(source_of, others))))
         for value in self.written.values():
-            for other in self.by_identity.values():
-                both_followed = all(v.source is not None and type(v.source) is not Returned for v in (value, other))
-                if other is not value and both_followed and type(other) is type(value):
-                    self.guards.require(NotSame(source_of(value), source_of(other)))
             if isinstance(value, Cell):
                 for cell in self.cells.values():
                     if cell is not value:
@@ -452,6 +464,10 @@ class Executor(CaptureState):
         if node in self.builder.warning:
             self.warning[array.node] = self.steps
         return array
+
+
+def _is_followed(value: Any) -> bool:
+    return value.source is not None and type(value.source) is not Returned
 
 
 class Generator(Iterator):

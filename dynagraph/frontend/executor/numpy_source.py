@@ -7,6 +7,7 @@ NumPy's is guarded as ever.
 
 from __future__ import annotations
 
+import functools
 import sys
 import types
 from typing import Any
@@ -21,9 +22,13 @@ VALUES = (int, float, complex, str, bytes, bool, type(None), type(Ellipsis), np.
 UNCHANGING = (types.FunctionType, types.BuiltinFunctionType, type, types.ModuleType, np.ufunc, DISPATCHER)
 NOT_FOLLOWED = ("numpy.testing", "numpy.f2py", "numpy.distutils", "numpy.ma", "numpy.matrixlib", "numpy.ctypeslib", "numpy._utils")
 
-DEFINITIONS = "dynagraph.frontend.library.definitions"  # Python functions of ours that stand for those of the standard library
+# Python functions of ours, for C functions
+DEFINITIONS = ("dynagraph.frontend.library.definitions", "dynagraph.frontend.library.heapq")
+
+FOLLOWED_PACKAGES = ("dynagraph.torch", "dynagraph.ir.")
 
 _namespaces: dict[int, Any] = {}  # of NumPy's modules, by identity
+_own_namespaces: dict[int, Any] = {}
 
 
 def is_numpys(namespace: dict[str, Any]) -> bool:
@@ -39,7 +44,35 @@ def is_numpys(namespace: dict[str, Any]) -> bool:
 
 def is_trusted(namespace: dict[str, Any]) -> bool:
     """Whether what a module names is taken as unchanging."""
-    return is_numpys(namespace) or namespace.get("__name__") == DEFINITIONS
+    return is_numpys(namespace) or namespace.get("__name__") in DEFINITIONS or is_own(namespace)
+
+
+def is_own(namespace: dict[str, Any]) -> bool:
+    """Whether these globals are those of a module of dynagraph.torch, or of the op table."""
+    if id(namespace) in _own_namespaces:
+        return True
+    name = namespace.get("__name__")
+    if type(name) is not str or not name.startswith(FOLLOWED_PACKAGES) or vars(sys.modules.get(name, np)) is not namespace:
+        return False
+    _own_namespaces[id(namespace)] = namespace
+    return True
+
+
+def is_unchanging_here(namespace: dict[str, Any], name: str) -> bool:
+    """Whether what one of these modules names stays as it is: what it is says so, or its class.
+
+    Names that a module sets again are listed in its ``__dynagraph_mutable__``.
+    """
+    found = namespace[name]
+    if name in namespace.get("__dynagraph_mutable__", ()):
+        return False
+    stays = is_value(found) or is_unchanging(found) or type(found) in (dict, tuple, functools.partial)
+    return stays or getattr(type(found), "__dynagraph_constant__", False)
+
+
+def is_followed_library(namespace: dict[str, Any]) -> bool:
+    """Whether a function of these globals is followed as part of the call of the user's that led there."""
+    return is_numpys(namespace) or is_own(namespace)
 
 
 def is_value(obj: Any) -> bool:
@@ -70,5 +103,15 @@ def is_numpys_class(cls: type) -> bool:
 
 
 __all__ = [
-    "DEFINITIONS", "NO_VALUE", "is_numpys", "is_numpys_class", "is_trusted", "is_unchanging", "is_value", "source_of_function",
+    "DEFINITIONS",
+    "NO_VALUE",
+    "is_followed_library",
+    "is_numpys",
+    "is_numpys_class",
+    "is_own",
+    "is_trusted",
+    "is_unchanging",
+    "is_unchanging_here",
+    "is_value",
+    "source_of_function",
 ]  # fmt: skip

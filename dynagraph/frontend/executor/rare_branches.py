@@ -1,6 +1,6 @@
-"""Branches on data in NumPy's own code, if one arm raises or warns: assumed not taken, and checked.
+"""Branches on data in NumPy's own code and in dynagraph.torch, if one arm raises or warns: assumed not taken, and checked.
 
-The program assumes the other, and bails out of calls where that is wrong: they run eagerly, and NumPy itself raises or warns.
+The program assumes the other, and bails out of calls where that is wrong: they run eagerly, which raises or warns.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 from dynagraph.frontend.bytecode.decode import CONDITIONAL, JUMPS, Instruction, Program
 from dynagraph.frontend.executor.executor import Frame
-from dynagraph.frontend.executor.numpy_source import is_numpys
+from dynagraph.frontend.executor.numpy_source import is_followed_library
 from dynagraph.frontend.kinds.slots import truth
 from dynagraph.frontend.kinds.values import Array
 from dynagraph.ir import dtypes
@@ -21,7 +21,8 @@ ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
 def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:
     """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next instruction stands."""
     value = frame.ex.resolve(value)
-    if isinstance(value, Array) and jump.op in CONDITIONAL and is_numpys(frame.function.globals) and _is_data(frame, value):
+    followed = isinstance(value, Array) and jump.op in CONDITIONAL and is_followed_library(frame.function.globals)
+    if followed and _is_data(frame, value):
         taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
         for outcome, arm in ((taken, jump.value), (not taken, behind)):
             if _raises_or_warns(frame.program, arm):

@@ -21,7 +21,7 @@ from dynagraph.doors.numpy import lookup
 from dynagraph.doors.numpy import method as method_of_arrays
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import refuse, throw
-from dynagraph.frontend.executor.numpy_source import is_trusted, is_unchanging, is_value
+from dynagraph.frontend.executor.numpy_source import is_own, is_trusted, is_unchanging, is_unchanging_here, is_value
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.guards.guards import (
     Elements,
@@ -305,7 +305,7 @@ def complete(ex: CaptureState, value: Dict) -> dict[Any, Any]:
     if not value.complete:
         assert value.object is not None and value.source is not None
         keys = tuple(value.object)
-        if not all(type(k) in KEYS for k in keys):
+        if not value.source.is_trusted and not all(type(k) in KEYS for k in keys):
             refuse("UNSUPPORTED_VALUE", f"{value.source} has keys that are neither strings nor numbers")
         ex.guards.require(Keys(value.source, keys))
         known = value.items
@@ -322,7 +322,7 @@ def complete(ex: CaptureState, value: Dict) -> dict[Any, Any]:
 
 
 def _set(ex: CaptureState, obj: Any, source: Source) -> Set:
-    if not all(type(k) in KEYS for k in obj):
+    if not source.is_trusted and not all(type(k) in KEYS for k in obj):
         refuse("UNSUPPORTED_INPUT", f"{source} is a set of things that are neither strings nor numbers nor classes")
     ex.guards.require(HasType(source, type(obj)))
     ex.guards.require(Elements(source, frozenset(obj)))
@@ -453,6 +453,9 @@ def function(ex: CaptureState, obj: types.FunctionType, source: Source) -> Funct
     """A function of the user's.  One of a namespace is guarded by identity, others by what they are made of: a lambda that is
     made anew at each call is the same program."""
     code = obj.__code__
+    if is_own(obj.__globals__) and not source.is_trusted:
+        ex.guards.require(Is(source, obj, called=f"the function {obj.__qualname__}"))
+        source = Trusted(obj, obj.__qualname__)
     stays = isinstance(source, (DictEntry, Known, CellSource))
     if stays:
         ex.guards.require(Is(source, obj, called=f"the function {obj.__qualname__}"))
@@ -491,6 +494,8 @@ def _keyword_defaults(ex: CaptureState, defaults: dict | None, source: Source, s
 
 def _cell_of(ex: CaptureState, obj: types.FunctionType, k: int, name: str, source: Source, stays: bool) -> Cell:
     cell = (obj.__closure__ or ())[k]
+    if source.is_trusted:
+        return cell_value(ex, cell, Trusted(cell.cell_contents, name))
     if stays:
         return cell_value(ex, cell, CellSource(cell, name))
     place = Item(Attribute(source, "__closure__"), k)
@@ -519,7 +524,8 @@ def guard_cells(ex: CaptureState, known: Cell, real: types.CellType, owner: Sour
 
 def class_function(ex: CaptureState, found: types.FunctionType, owner: type, name: str) -> Function:
     """A function that stands in a class whose version is guarded: its code and defaults may still be replaced."""
-    value = wrap(ex, found, Known(found, f"{owner.__name__}.{name}"))
+    known = Trusted if is_own(found.__globals__) else Known
+    value = wrap(ex, found, known(found, f"{owner.__name__}.{name}"))
     assert isinstance(value, Function)
     return value
 
@@ -544,9 +550,11 @@ def load_global(ex: CaptureState, owner: dict[str, Any], name: str) -> Value:
 def load_entry(ex: CaptureState, owner: dict[str, Any], name: str, kind: str, by_numpy: bool) -> Value:
     """What a namespace holds; `by_numpy`: to NumPy's own code its functions, classes, modules and values are constants."""
     found = owner[name]
+    if by_numpy and is_own(owner) and not is_unchanging_here(owner, name):
+        return wrap(ex, found, DictEntry(owner, name, kind))
     if by_numpy and is_value(found):
         return ex.constant(found)
-    if by_numpy and is_unchanging(found):
+    if by_numpy and (is_unchanging(found) or is_own(owner)):
         return wrap(ex, found, Trusted(found, name))
     return wrap(ex, found, DictEntry(owner, name, kind))
 

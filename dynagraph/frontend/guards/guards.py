@@ -5,6 +5,7 @@ One class a guard: its instruction for `_dispatch.Entry`, whose operands are its
 
 from __future__ import annotations
 
+import array
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass, field
 from types import MemberDescriptorType
@@ -122,6 +123,29 @@ class Same(SourceGuard):
 
 class NotSame(Same):
     instruction, says = "not_same", "is not {other}"
+
+
+@dataclass(eq=False)
+class Distinct(Guard):
+    """Each of the first sources holds another object than all the rest of them, and than all of the others."""
+
+    written: tuple[Source, ...]
+    others: tuple[Source, ...]
+    instruction, says = "distinct", "objects that are changed are several"
+
+    def check(self, register_of: Callable[[Source], int]) -> Instruction:
+        registers = array.array("H", map(register_of, (*self.written, *self.others)))
+        return (self.instruction, registers.tobytes(), len(self.written))
+
+    def explain(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> str:
+        seen: dict[int, Source] = {}
+        for k, source in enumerate((*self.written, *self.others)):
+            now = value_at(source, values, closure)
+            if id(now) in seen:
+                return f"{source}: expected another object than {seen[id(now)]}, got the same"
+            if k < len(self.written):
+                seen[id(now)] = source
+        return super().explain(values, closure)
 
 
 @dataclass(eq=False)

@@ -16,11 +16,13 @@ from dynagraph.frontend.library import (  # noqa: F401  (importing them register
     definitions,
     errstate,
     functools,
+    heapq,
     itertools,
     lru_cache,
     numpy_functions,
     operators,
     random,
+    tensors,
 )
 
 

@@ -17,6 +17,7 @@ from dynagraph.frontend.bytecode.decode import CONDITIONAL, Program
 from dynagraph.frontend.bytecode.liveness import reachable
 from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
+from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
 from dynagraph.frontend.executor.wrapping import acts_as_array, held_value
 from dynagraph.frontend.kinds import array_writes, masks
@@ -157,6 +158,9 @@ def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
         return _attribute_of_device_array(frame, array, name)
     if name == "flags" and not array.is_scalar:
         return Flags(array)
+    if name == "strides" and is_own(frame.function.globals) and not array.is_scalar:
+        node = frame.ex.memories.present(array)  # whatever they are along axes of one element: nothing here depends on these
+        return frame.ex.constant(tuple(s * node.dtype.itemsize for s in frame.ex.builder.layout(node).strides))
     reader = ATTRIBUTES.get(name)
     if name == "flat" and not array.is_scalar:
         return Flat(array, frame.ex.steps)

@@ -16,7 +16,7 @@ from dynagraph.errors import ShapeError
 from dynagraph.frontend.executor.calls import Arguments, Keywords, call, call_meaning, call_numpy, is_of_numpy
 from dynagraph.frontend.executor.exceptions import is_exception, refuse, throw
 from dynagraph.frontend.executor.executor import Frame
-from dynagraph.frontend.executor.numpy_source import is_numpys, is_numpys_class
+from dynagraph.frontend.executor.numpy_source import is_followed_library, is_numpys_class
 from dynagraph.frontend.executor.wrapping import class_function, held_value, load_entry
 from dynagraph.frontend.guards.guards import NoGlobal
 from dynagraph.frontend.guards.profile import LARGEST
@@ -71,6 +71,8 @@ class ConstantSlots(Slots):
             return texts_of(frame, left.value.__mod__, [right], {})
         if not isinstance(right, Const):
             return NotImplemented
+        if symbol in ("==", "!=") and any(v.value is Ellipsis for v in (left, right)):
+            return Const((left.value is right.value) is (symbol == "=="))
         if makes_changing_float(frame.ex, symbol, left, right):
             return arithmetic(frame.ex, symbol, left, right)
         return frame.ex.constant(pure(symbol, left.value, right.value))
@@ -198,7 +200,7 @@ def load_from_module(frame: Frame, module: types.ModuleType, name: str) -> Value
     if stored is not None and stored is not DELETED:
         return frame.ex.resolve(stored)
     if name in entries and stored is None:
-        by_numpy = is_numpys(frame.function.globals) and is_numpys(entries)
+        by_numpy = is_followed_library(frame.function.globals) and is_followed_library(entries)
         return load_entry(frame.ex, entries, name, _name_of_module(module), by_numpy)
     if "__getattr__" in entries:
         refuse("ATTRIBUTE", f"module {_name_of_module(module)} computes .{name} when asked")

@@ -23,6 +23,7 @@ from dynagraph.frontend.kinds.lookup import (
     bound,
     call_special,
     delete_from_instance,
+    guard_type,
     in_mro,
     is_plain_value,
     load_from_instance,
@@ -83,8 +84,12 @@ class ObjectSlots(Slots):
         return super().to_python(frame, value)
 
     def key(self, frame: Frame, value: Object) -> Any:
+        if getattr(value.kind, "__dynagraph_by_identity__", False) and not isinstance(value.source, Returned):
+            return _identity_key(frame, value)
         if isinstance(in_mro(value.kind, "__hash__"), types.FunctionType) and not is_immutable(value):
             return _object_key(frame, value)
+        if value.value is None and value.source is None and in_mro(value.kind, "__hash__") is object.__hash__:
+            return _identity_key(frame, value)
         held = held_value(frame.ex, value)
         return super().key(frame, value) if held is None else _value_key(frame, value, held.value)
 
@@ -240,6 +245,15 @@ def _object_key(frame: Frame, value: Object) -> ObjectKey:
     if not isinstance(hashed, int) or not isinstance(equals, types.FunctionType) or _writes(equals.__code__):
         refuse("UNSUPPORTED_VALUE", f"a {value.kind.__name__} as a key")
     return ObjectKey(value, hashed, lambda key, other: _is_key(frame, key, other), frame.ex.steps)
+
+
+def _identity_key(frame: Frame, value: Object) -> Any:
+    """An object that is equal to itself only: of the caller's such objects those that are keys are known to be several."""
+    if value.source is not None:
+        guard_type(frame, value)
+        if value not in frame.ex.keys:
+            frame.ex.keys.append(value)
+    return ObjectKey(value, id(value), lambda key, other: isinstance(other, ObjectKey) and other.value is key.value, frame.ex.steps)
 
 
 def _value_key(frame: Frame, value: Object, held: Any) -> ObjectKey:

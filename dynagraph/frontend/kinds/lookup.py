@@ -25,6 +25,7 @@ from dynagraph.frontend.kinds.values import (
     DELETED,
     Array,
     Const,
+    Count,
     Dict,
     Instance,
     Method,
@@ -37,6 +38,7 @@ from dynagraph.frontend.kinds.values import (
 )
 
 MISSING = object()
+ATTRIBUTES_IN_C: dict[type, tuple[Any, Any]] = {}  # of types of dynagraph's own, what reads and writes them: (get, set)
 TUPLE_GETTER: Any = type(collections.namedtuple("_", "field").field)  # type: ignore[attr-defined]
 CACHED: Any = type(functools.lru_cache(len))
 WRAPPERS = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
@@ -191,6 +193,8 @@ def own_attribute(frame: Frame, value: Instance, name: str, in_slot: bool) -> Va
     obj = frame.ex.objects[value.source]
     found = _in_slot(obj, in_mro(value.kind, name)) if in_slot else namespace(obj).get(name, MISSING)
     if found is not MISSING:
+        if name in getattr(value.kind, "__dynagraph_counters__", ()):
+            return Count(Attribute(value.source, name), found)
         return frame.ex.wrap(found, Attribute(value.source, name))
     if in_slot:
         frame.ex.guards.require(EmptySlot(value.source, in_mro(value.kind, name)))
@@ -319,6 +323,9 @@ OF_EXCEPTION = ("args", "__cause__", "__context__", "__suppress_context__")
 
 
 def _computed_in_c(frame: Frame, value: Any, name: str) -> Value:
+    own = ATTRIBUTES_IN_C.get(value.kind)
+    if own is not None:
+        return own[0](frame, value, name)
     fields = value.fields
     if value.source is None and hasattr(value, "remade") and name in fields:
         return frame.ex.resolve(fields[name])
@@ -360,7 +367,9 @@ def generic_store(frame: Frame, value: Instance, name: str, new: Value) -> None:
             throw(AttributeError(f"property {name!r} of {value.kind.__qualname__!r} object has no setter"))
         call(frame, known(frame, found.fset, f"{value.kind.__name__}.{name}"), [value, new], {})
     elif found is not MISSING and is_data_descriptor(found) and not isinstance(found, types.MemberDescriptorType):
-        if isinstance(found, types.GetSetDescriptorType) and is_exception(value):
+        if value.kind in ATTRIBUTES_IN_C:
+            ATTRIBUTES_IN_C[value.kind][1](frame, value, name, new)
+        elif isinstance(found, types.GetSetDescriptorType) and is_exception(value):
             if not _fits_exception(name, new):
                 refuse("WOULD_RAISE", f".{name} of an exception cannot be this")
             if name == "__traceback__" and value.source is None:

@@ -17,9 +17,10 @@ from dynagraph.doors.numpy.elementwise import product_of_scalars
 from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
-from dynagraph.frontend.executor.wrapping import input_slot
+from dynagraph.frontend.executor.wrapping import base_of_value, input_slot
+from dynagraph.frontend.kinds.instances import binary_protocol
 from dynagraph.frontend.kinds.slots import Slots, slots
-from dynagraph.frontend.kinds.values import Array, Const, Number, Value
+from dynagraph.frontend.kinds.values import Array, Const, Number, Object, Value
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Meta, Node
 from dynagraph.ir.shapes import SymInt, settled
@@ -51,6 +52,9 @@ class NumberSlots(Slots):
         return 7
 
     def binary(self, frame: Frame, symbol: str, left: Any, right: Any) -> Any:
+        other = right if isinstance(left, Number) else left
+        if isinstance(other, Object) and base_of_value(other.kind) is None and not hasattr(other.kind, "__members__"):
+            return binary_protocol(frame, symbol, left, right)  # of a class that knows numbers, not of a number's subclass
         return arithmetic(frame.ex, symbol, left, right)
 
     def unary(self, frame: Frame, name: str, value: Number) -> Value:

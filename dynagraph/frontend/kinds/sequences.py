@@ -17,7 +17,9 @@ from dynagraph.frontend.kinds.containers import ContainerSlots
 from dynagraph.frontend.kinds.iterators import Items
 from dynagraph.frontend.kinds.lookup import TUPLE_GETTER, call_special, in_mro, special
 from dynagraph.frontend.kinds.slots import (
+    binary,
     items_of,
+    key_of,
     known_number,
     length,
     own_method,
@@ -37,6 +39,11 @@ MAX_ITEMS = 100000  # of lists and tuples that are followed
 class SequenceSlots(ContainerSlots):
     rank_of_builtin = 3
     written_in_place = ((list, "+*"), (deque, "+*"))
+
+    def key(self, frame: Frame, value: Sequence) -> Any:
+        if value.kind is not tuple:
+            return super().key(frame, value)
+        return tuple(key_of(frame, item) for item in value.items)
 
     def length(self, ex: Executor, value: Sequence) -> int:
         guard_length(ex, value)
@@ -128,8 +135,8 @@ def _operator_of_sequences(frame: Frame, symbol: str, left: Any, right: Any) -> 
             return Sequence(base_of(left), items, maxlen=left.maxlen)
         if symbol in ("==", "!="):
             return Const(_equal(frame, left, right) is (symbol == "=="))
-        if symbol in COMPARISONS:
-            return Const(pure(symbol, tuple(plain(frame, left)), tuple(plain(frame, right))))
+        if symbol in COMPARISONS and base_of(left) is base_of(right):
+            return _ordered(frame, symbol, left, right)
     if symbol == "*":
         sequence, count = (left, right) if isinstance(left, Sequence) else (right, left)
         if isinstance(count, Const) and isinstance(count.value, int):
@@ -158,6 +165,15 @@ def last_of(items: list[Any], maxlen: int | None) -> list[Any]:
 def base_of(value: Sequence) -> type:
     """The built-in type that + and * of a named tuple give."""
     return tuple if issubclass(value.kind, tuple) else list if issubclass(value.kind, list) else value.kind
+
+
+def _ordered(frame: Frame, symbol: str, left: Sequence, right: Sequence) -> Value:
+    """By the first items that differ; where none do, by the lengths."""
+    sizes = length(frame.ex, left), length(frame.ex, right)
+    for mine, other in zip(list(left.items), list(right.items)):
+        if not same_or_equal(frame, mine, other):
+            return binary(frame, symbol, frame.ex.resolve(mine), frame.ex.resolve(other))
+    return Const(pure(symbol, *sizes))
 
 
 def _equal(frame: Frame, left: Sequence, right: Sequence) -> bool:

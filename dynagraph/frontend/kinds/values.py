@@ -259,6 +259,15 @@ UNKNOWN_KEYS = (Identity, ObjectKey)
 
 
 @dataclass(eq=False)
+class Count:
+    """What a counter of the caller's held when the call began, and what was added since (counters.py)."""
+
+    counter: Source
+    held: int
+    added: int = 0
+
+
+@dataclass(eq=False)
 class Super:
     """``super()``: attribute lookup after `cls` in the MRO of the owner's type."""
 
@@ -309,7 +318,7 @@ class Iterator:
 
 Value = Union[
     Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object,
-    Identity, Super, Opaque, Slice, Iterator,
+    Identity, Super, Opaque, Slice, Iterator, Count,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
 Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python

@@ -20,7 +20,8 @@ from dynagraph.frontend.kinds.array_writes import as_array
 from dynagraph.frontend.kinds.slots import items_of, load_attribute, plain, subscript
 from dynagraph.frontend.kinds.values import Array, Const, Number, Object, Sequence, Value
 from dynagraph.frontend.library.registry import meaning
-from dynagraph.ir.shapes import SymInt, broadcast_shapes
+from dynagraph.ir.ops import memory_of
+from dynagraph.ir.shapes import SymInt, broadcast_shapes, numel, same_dim
 
 ARRAY_CONVERTER: Any = _multiarray_umath._array_converter
 NONE = Const(None)
@@ -44,6 +45,24 @@ def _is_python_scalar(value: Any) -> bool:
 
 def _is_scalar(value: Any) -> bool:
     return _is_python_scalar(value) or (isinstance(value, Array) and value.is_scalar)
+
+
+@meaning(np.may_share_memory, np.shares_memory)
+def _shares_memory(frame: Frame, a: Any, b: Any, max_work: Any = NONE) -> Value:
+    """Of arrays that captured code made; whether two of the caller's overlap, no guard says exactly."""
+    given = [frame.ex.resolve(v) for v in (a, b)]
+    if not all(isinstance(v, Array) and not v.is_scalar for v in given):
+        refuse("UNSUPPORTED_ARGUMENT", "np.shares_memory of what is no array")
+    (first, one), (second, other) = (memory_of(v.node) or (v.node, None) for v in given)
+    if any(same_dim(d, 0) for v in given for d in v.node.shape):
+        return Const(False)
+    if first is not second:
+        if all(n.kind == "placeholder" for n in (first, second)):
+            refuse("UNSUPPORTED_ARGUMENT", "np.shares_memory of two arrays of the caller's")
+        return Const(False)
+    if not any(strided is None or same_dim(numel(v.node.shape), numel(first.shape)) for v, strided in zip(given, (one, other))):
+        refuse("UNSUPPORTED_ARGUMENT", "np.shares_memory of two parts of one array")
+    return Const(True)
 
 
 @meaning(ARRAY_CONVERTER)

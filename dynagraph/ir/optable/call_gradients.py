@@ -15,7 +15,7 @@ from dynagraph.errors import GradientError
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.shapes import Shape
-from dynagraph.ir.terms import Differentiated, Term
+from dynagraph.ir.terms import BaseTerm, Differentiated, Term
 
 Rule = Callable[..., Sequence["Term | None"]]
 _Rule = TypeVar("_Rule", bound=Rule)
@@ -42,7 +42,10 @@ def refusal(d: Differentiated, why: str) -> GradientError:
 
 
 def sibling(d: Differentiated, result: int, shape: Shape, dtype: DType) -> Term:
-    """Another result of the call: the program makes it once."""
+    """Another result of the call: the program makes it once; eager gradients have it in `results`."""
+    results = getattr(d, "results", None)
+    if results is not None:
+        return results[result]
     return _node(replace(d.attrs["call"], optional=True), d.operands, result, shape, dtype)
 
 
@@ -54,15 +57,16 @@ def called(
 
     Calls that are written alike are made once, the user's among them.
     """
-    operands = [a for a in arguments if isinstance(a, Term)]
-    given = tuple(Slot(operands.index(a)) if isinstance(a, Term) else a for a in arguments)
+    operands = [a for a in arguments if isinstance(a, BaseTerm)]
+    given = tuple(Slot(operands.index(a)) if isinstance(a, BaseTerm) else a for a in arguments)
     call = FunctionCall(function, given, tuple(sorted(more.items())), takes_out=out, optional=True)
     return _node(call, operands, result, shape, dtype or operands[0].dtype)
 
 
-def _node(call: FunctionCall, operands: Sequence[Term], result: int | None, shape: Shape, dtype: DType) -> Term:
+def _node(call: FunctionCall, operands: Sequence[Any], result: int | None, shape: Shape, dtype: DType) -> Term:
     first, *others = operands
-    return first.call("external_call", *others, call=call, result=result, dtype=dtype, shape=shape)
+    made: Term = first.call("external_call", *others, call=call, result=result, dtype=dtype, shape=shape)
+    return made
 
 
 __all__ = ["GRADIENTS", "OnlyOnce", "called", "gradient_of", "refusal", "sibling"]

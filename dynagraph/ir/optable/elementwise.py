@@ -19,7 +19,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr, call, cast, const, define
 from dynagraph.ir.graph import Meta, Node
-from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Elementwise, Metas, define_op
+from dynagraph.ir.ops import REQUIRED, VJP, Attrs, Elementwise, Gradient, Metas, define_op
 from dynagraph.ir.optable.rules import (
     ANY,
     BITS,
@@ -78,7 +78,7 @@ def _row(
     part: int | None = None,
     exact: bool = True,
     slope: Slope | None = None,
-    vjp: VJP | None = None,
+    vjp: Gradient | None = None,
     **row: Any,
 ) -> None:
     """A ufunc of NumPy's, or what is shaped like one, of dtypes of `kinds`.

@@ -30,7 +30,7 @@ def _fitted(x: Term, shape: Shape) -> Term:
         if want < have:
             x = x.part((0,) * x.ndim, (*x.shape[:axis], want, *x.shape[axis + 1 :]))
         else:
-            x = x.call("pad", widths=tuple((0, want - have if k == axis else 0) for k in range(x.ndim)))
+            x = x.call("pad", widths=tuple((0, want - have if k == axis else 0) for k in range(x.ndim)), value=0)
     return x
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from typing import Any
 
@@ -14,6 +16,8 @@ class device:
     """Where a tensor is: ``device("cpu")``, ``device("cuda:1")``, ``device("cuda", 1)``; a context that new tensors are made in."""
 
     __slots__ = ("_before", "index", "type")
+    type: str
+    index: int | None
 
     def __init__(self, type: Any, index: int | None = None):
         if isinstance(type, device):
@@ -62,7 +66,9 @@ class device:
         _default = self._before.pop()
 
 
+_device = device
 CPU = device("cpu")
+__dynagraph_mutable__ = ("_default",)  # captured code has it guarded
 _default: device | None = None
 
 
@@ -71,15 +77,18 @@ def get_default_device() -> device:
     return _default or CPU
 
 
-def set_default_device(given: Any) -> None:
+def set_default_device(device: Any) -> None:
     """Set where new tensors are made; None: on the CPU."""
     global _default
-    _default = None if given is None else device(given)
+    _default = None if device is None else _device(device)
 
 
 def of_array(array: Any) -> device:
     """Where an array is."""
-    return CPU if type(array) is np.ndarray else device("cuda", int(array.device.id))
+    if type(array) is np.ndarray:
+        return CPU
+    physical = getattr(array, "physical", None)  # of examples: see batching.py
+    return device("cuda", int(array.device.id)) if physical is None else of_array(physical)
 
 
 def library_of(where: device) -> Any:
@@ -88,13 +97,26 @@ def library_of(where: device) -> Any:
         return np
     if where.type == "meta":
         raise RuntimeError("the meta device holds no data, and is not supported")
-    cupy = sys.modules.get("cupy")
-    if cupy is None:
-        try:
-            import cupy
-        except ImportError:
-            raise RuntimeError("device 'cuda' needs CuPy: pip install 'dynagraph[cuda12]', or [cuda13]") from None
-    return cupy
+    try:
+        return sys.modules.get("cupy") or importlib.import_module("cupy")
+    except ImportError:
+        raise RuntimeError("device 'cuda' needs CuPy: pip install 'dynagraph[cuda12]', or [cuda13]") from None
 
 
-__all__ = ["CPU", "device", "get_default_device", "library_of", "of_array", "set_default_device"]
+def scope(where: device) -> Any:
+    """A context in which new arrays of a device's library lie there; "cuda" is the current GPU."""
+    if where.type == "cpu" or where.index is None:
+        return contextlib.nullcontext()
+    return library_of(where).cuda.Device(where.index)
+
+
+def place(array: Any, where: device) -> Any:
+    """An array on a device: the array itself where it lies there."""
+    library = library_of(where)
+    if library is np:
+        return array if isinstance(array, np.ndarray) else array.get()
+    with scope(where):
+        return library.asarray(array)
+
+
+__all__ = ["CPU", "device", "get_default_device", "library_of", "of_array", "place", "scope", "set_default_device"]

@@ -6,6 +6,7 @@ decide first, and tensors without dimensions and Python's numbers count only fro
 
 from __future__ import annotations
 
+import builtins
 import copyreg
 import importlib
 import math
@@ -14,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
+
 
 class dtype:
     """One element type; `torch.float32` and its kin are all there are."""
 
+    __dynagraph_constant__ = True
+    _numpy: np.dtype | None
     __slots__ = ("_numpy", "category", "is_complex", "is_floating_point", "is_signed", "itemsize", "legacy", "name", "other_name")
 
     def __init__(self, name: str, category: int, itemsize: int, legacy: str, other_name: str = "", numpy: Any = None):
@@ -99,8 +104,8 @@ def of_numpy(given: np.dtype) -> dtype:
         native = given.newbyteorder("=")
         if native != given and native in _OF_NUMPY:
             raise ValueError(
-                "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently "
-                "not supported."
+                "given numpy array has byte order different from the native byte order. Conversion between byte orders is "
+                "currently not supported."
             )
         for known, answer in list(_OF_NUMPY.items()):
             if known == given:  # longlong is int64 by another name
@@ -119,6 +124,7 @@ def _type_text(given: np.dtype) -> str:
 
 # -- the default ------------------------------------------------------------------------------------------------------
 
+__dynagraph_mutable__ = ("_default",)  # captured code has it guarded
 _default = float32
 
 
@@ -152,7 +158,7 @@ def of_number(value: Any) -> dtype:
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
-_python_bool = type(True)
+_python_bool = builtins.bool
 
 # -- promotion --------------------------------------------------------------------------------------------------------
 
@@ -257,6 +263,15 @@ def can_cast(from_: dtype, to: dtype) -> _python_bool:
     return not (from_.category == _INT and to.category == _BOOL)
 
 
+@at_capture
+def _limits(name: str) -> tuple[float, float, float, float, float]:
+    if name == "bfloat16":
+        info: Any = importlib.import_module("ml_dtypes").finfo("bfloat16")
+    else:
+        info = np.finfo(name)
+    return float(info.eps), float(info.max), float(info.min), float(info.tiny), float(f"{float(info.resolution):.0e}")
+
+
 class finfo:
     """Limits of a floating point dtype, or of the parts of a complex one."""
 
@@ -265,13 +280,9 @@ class finfo:
         if not isinstance(given, dtype) or given.category < _FLOAT:
             raise TypeError(f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{given}'")
         part = given.to_real()
-        if part is bfloat16:
-            info: Any = importlib.import_module("ml_dtypes").finfo("bfloat16")
-        else:
-            info = np.finfo(part.numpy)
-        self.bits = part.itemsize * 8
-        self.eps, self.max, self.min, self.tiny = float(info.eps), float(info.max), float(info.min), float(info.tiny)
-        self.smallest_normal, self.resolution, self.dtype = self.tiny, float(info.resolution), part.name
+        self.bits, self.dtype = part.itemsize * 8, part.name
+        self.eps, self.max, self.min, self.tiny, self.resolution = _limits(part.name)
+        self.smallest_normal = self.tiny
 
     def __repr__(self) -> str:
         return (
@@ -292,7 +303,7 @@ class iinfo:
         self.bits, self.min, self.max, self.dtype = info.bits, int(info.min), int(info.max), type.name
 
     def __repr__(self) -> str:
-        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
+        return f"iinfo(min={self.min:g}, max={self.max:g}, dtype={self.dtype})"
 
 
 class Size(tuple):

@@ -7,6 +7,8 @@ arrays.  With `create_graph` they are tensors, and what computes them is recorde
 from __future__ import annotations
 
 import heapq
+import itertools
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,11 +18,22 @@ import numpy as np
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.nodes import SECOND_TIME, AccumulateGrad, Hooks, Node, is_half
+from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
 from dynagraph.torch.core.primitives import primitive
-from dynagraph.torch.core.tensor import CAST, Tensor, apply, edge_of, unpacked_tensor, wrap, written
+from dynagraph.torch.core.tensor import (
+    _IGNORED,
+    CAST,
+    Tensor,
+    _error_state,
+    apply,
+    edge_of,
+    unpacked_tensor,
+    wrap,
+    written,
+)
 from dynagraph.torch.core.terms import ir_dtype
 
 # -- gradients that are recorded themselves ---------------------------------------------------------------------------
@@ -39,15 +52,15 @@ class TensorTerm(BaseTerm):
         return self.tensor._array
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.tensor._array.shape
 
     @property
-    def ndim(self) -> int:  # type: ignore[override]
+    def ndim(self) -> int:
         return self.tensor._array.ndim
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
+    def dtype(self) -> DType:
         return ir_dtype(self.tensor._array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> TensorTerm:
@@ -173,108 +186,165 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 
 
 class _Run:
-    """One backward.  `wanted`: the places (node, output) whose gradients are returned; None: all go to the leaves."""
+    """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Node, int], list[int]] | None, accumulate: bool):
+    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "wanted")
+
+    def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
-        self.buffers: dict[Node, list[Any]] = {}
-        self.found: dict[tuple[Node, int], Any] = {}
-        self.own: set[int] = set()  # ids of arrays that were made by adding up: nobody else has them
+        self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
+        self.found: dict[tuple[Any, int], Any] = {}
+        self.callbacks: list[Callable[[], None]] = []
+        self.counts: dict[Any, int] = {}  # how many gradients are still to come
+        self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
-    def run(self, roots: Sequence[tuple[Node, int, Any]]) -> None:
-        nodes = [node for node, _, _ in roots]
-        counts, needed = _counted(nodes, None if self.wanted is None else {node for node, _ in self.wanted})
-        for node, k, grad in roots:
-            self.add(node, k, grad)
-        waiting: list[tuple[int, int, Node]] = []
-        queued: set[Node] = set()
-        for node in nodes:
-            if not counts[node] and node not in queued:
-                queued.add(node)
-                heapq.heappush(waiting, (-node.sequence, len(queued), node))
-        order = len(queued)
+    def run(self, roots: Sequence[tuple[Any, int, Any]]) -> None:
+        targets = [target for target, _, _ in roots]
+        counts, needed = _counted(targets, None if self.wanted is None else {target for target, _ in self.wanted})
+        self.counts, self.needed = counts, needed
+        for target, number, grad in roots:
+            self.add(target, number, grad)
+        waiting: list[tuple[int, int, Node]] = []  # nodes whose gradients have all come, a heap: latest first
+        pushed = 0
+        for target in dict.fromkeys(targets):
+            if not counts[target]:
+                if isinstance(target, Node):
+                    pushed += 1
+                    heapq.heappush(waiting, (target.sequence, pushed, target))
+                else:
+                    self.arrive(target)
+        buffers, simple = self.buffers, not (self.create or self.wanted is not None or mode.anomaly)
         while waiting:
-            node = heapq.heappop(waiting)[2]
-            grads = self.buffers.pop(node, None)
-            results: Sequence[Any]
-            if (needed is not None and node not in needed) or grads is None:
-                results = ()
-            else:
-                results = self.step(node, grads)
-            for k, edge in enumerate(node.edges):
-                if edge is None:
-                    continue
-                target, number = edge
-                if target not in counts:
-                    continue
-                grad = results[k] if results else None
-                if grad is not None:
-                    self.add(target, number, grad)
-                counts[target] -= 1
-                if not counts[target] and target not in queued:
-                    queued.add(target)
-                    order += 1
-                    heapq.heappush(waiting, (-target.sequence, order, target))
-            if not self.keep and results:
-                node.release()
+            node = waiting.pop()[2] if len(waiting) == 1 else heapq.heappop(waiting)[2]
+            while node is not None:
+                grads = buffers.pop(node, None)
+                results: Sequence[Any] = ()
+                if grads is not None:
+                    if simple and not (node.hooked or node.posthooks):
+                        results = node.pull(grads)
+                    elif needed is None or node in needed:
+                        results = self.step(node, grads)
+                    elif any((node, number) in self.wanted for number in range(len(grads))):  # type: ignore[operator]
+                        self.capture(node, grads)
+                following: Node | None = None  # the next one, where no other waits
+                for k, edge in enumerate(node.edges):
+                    if edge is None:
+                        continue
+                    target, number = edge
+                    if results and results[k] is not None:
+                        if target in buffers or (isinstance(target, Node) and len(target.output_metas) > 1):
+                            self.add(target, number, results[k])
+                        else:
+                            buffers[target] = [results[k]]
+                    left = counts[target] = counts[target] - 1
+                    if left:
+                        continue
+                    if not isinstance(target, Node):
+                        self.arrive(target)
+                    elif following is None and not waiting:
+                        following = target
+                    else:
+                        if following is not None:
+                            pushed += 1
+                            heapq.heappush(waiting, (following.sequence, pushed, following))
+                            following = None
+                        pushed += 1
+                        heapq.heappush(waiting, (target.sequence, pushed, target))
+                if results and not self.keep:
+                    node.release()
+                node = following  # type: ignore[assignment]
 
-    def add(self, node: Node, k: int, grad: Any) -> None:
-        """Add to the gradients that have come for a node."""
-        buffer = self.buffers.get(node)
+    def add(self, target: Any, number: int, grad: Any) -> None:
+        """Add to the gradients that have come for a node or a leaf."""
+        buffer = self.buffers.get(target)
         if buffer is None:
-            buffer = self.buffers[node] = [None] * (1 if type(node) is AccumulateGrad else len(node.output_metas))
-        before = buffer[k]
+            buffer = self.buffers[target] = [None] * (len(target.output_metas) if isinstance(target, Node) else 1)
+        before = buffer[number]
         if before is None:
-            buffer[k] = grad
+            buffer[number] = grad
         elif self.create:
-            buffer[k] = apply(primitive("add"), before, grad)
+            buffer[number] = apply(primitive("add"), before, grad)
         else:
             total = np.add(before, grad)
-            buffer[k] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
+            buffer[number] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
+
+    def capture(self, node: Node, grads: list[Any]) -> None:
+        """Note what is wanted of the gradients of a node that is not run: nothing behind it is asked for."""
+        if node.hooked:
+            grads = self.hook_outputs(node, grads)
+        for k, grad in enumerate(grads):
+            if (node, k) in self.wanted:  # type: ignore[operator]
+                self.found[node, k] = grad
 
     def step(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         """The gradients by a node's operands; its hooks are called, and what is wanted is noted."""
-        leaf = type(node) is AccumulateGrad
-        hooks = node.variable._hooks if leaf else node.output_hooks  # type: ignore[attr-defined]
-        if hooks:
-            for k, own in {0: hooks}.items() if leaf else hooks.items():
-                if grads[k] is not None:
-                    for hook in list(own.values()):
-                        grads[k] = self.replaced(hook(self.tensor(grads[k])), grads[k])
-        if node.retainers and not leaf:
-            for k, reference in node.retainers.items():
-                tensor = reference()
-                if tensor is not None and grads[k] is not None:
-                    tensor._grad = self.tensor(grads[k])
         wanted = self.wanted
         if wanted is not None:
             for k, grad in enumerate(grads):
                 if (node, k) in wanted:
                     self.found[node, k] = grad
-        if node.prehooks:
-            for hook in list(node.prehooks.values()):
-                given = tuple(None if g is None else self.tensor(g) for g in grads)
-                changed = hook(given)
-                if changed is not None:
-                    grads = [self.value(g) for g in (changed if isinstance(changed, tuple) else (changed,))]
-        if leaf:
-            if self.accumulate and (wanted is None or (node, 0) in wanted):
-                self.leaf(node.variable, grads[0])  # type: ignore[attr-defined]
-            return ()
-        if wanted is not None and not node.edges:
-            return ()
+        if node.hooked:
+            grads = self.hook(node, grads)
         results = self.pulled(node, grads)
         if mode.anomaly:
             self.check_nan(node, results)
         if node.posthooks:
-            inputs = tuple(None if g is None else self.tensor(g) for g in results)
-            outputs = tuple(None if g is None else self.tensor(g) for g in grads)
-            for hook in list(node.posthooks.values()):
-                changed = hook(inputs, outputs)
-                if changed is not None:
-                    inputs = changed if isinstance(changed, tuple) else (changed,)
-                    results = [self.value(g) for g in inputs]
+            results = self.after(node.posthooks, results, grads)
         return results
+
+    def hook(self, node: Node, grads: list[Any]) -> list[Any]:
+        """What the hooks of a node's outputs, and those before the node, make of its gradients."""
+        grads = self.hook_outputs(node, grads)
+        return self.before(node.prehooks, grads) if node.prehooks else grads
+
+    def hook_outputs(self, node: Node, grads: list[Any]) -> list[Any]:
+        for k, own in (node.output_hooks or {}).items():
+            if grads[k] is not None:
+                for hook in list(own.values()):
+                    grads[k] = self.replaced(hook, grads[k])
+        for k, reference in (node.retainers or {}).items():
+            tensor = reference()
+            if tensor is not None and grads[k] is not None:
+                tensor._grad = self.tensor(grads[k])
+        return grads
+
+    def before(self, hooks: Hooks, grads: list[Any]) -> list[Any]:
+        for hook in list(hooks.values()):
+            changed = hook(tuple(None if g is None else self.tensor(g) for g in grads))
+            if changed is not None:
+                grads = [self.value(g) for g in (changed if isinstance(changed, tuple) else (changed,))]
+        return grads
+
+    def after(self, hooks: Hooks, results: Sequence[Any], grads: Sequence[Any]) -> Sequence[Any]:
+        inputs = tuple(None if g is None else self.tensor(g) for g in results)
+        outputs = tuple(None if g is None else self.tensor(g) for g in grads)
+        for hook in list(hooks.values()):
+            changed = hook(inputs, outputs)
+            if changed is not None:
+                inputs = changed if isinstance(changed, tuple) else (changed,)
+                results = [self.value(g) for g in inputs]
+        return results
+
+    def arrive(self, leaf: Tensor) -> None:
+        """All gradients by a leaf have come: they are noted where wanted, and added to its `grad`."""
+        grads = self.buffers.pop(leaf, None)
+        if grads is None or grads[0] is None:
+            return
+        if leaf._hooks:
+            for hook in list(leaf._hooks.values()):
+                grads[0] = self.replaced(hook, grads[0])
+        node = None if leaf._accumulator is None else leaf._accumulator()
+        if node is not None and node.prehooks:
+            grads = self.before(node.prehooks, grads)
+        wanted = self.wanted
+        if wanted is not None:
+            if (leaf, 0) not in wanted:
+                return
+            self.found[leaf, 0] = grads[0]
+        if self.accumulate:
+            self.leaf(leaf, grads[0])
+        if node is not None and node.posthooks:
+            self.after(node.posthooks, (), grads)
 
     def pulled(self, node: Node, grads: list[Any]) -> Sequence[Any]:
         try:
@@ -304,19 +374,23 @@ class _Run:
             return None
         return grad if self.create else grad._array
 
-    def replaced(self, given: Any, before: Any) -> Any:
-        """What a hook returned, or what was there."""
+    def replaced(self, hook: Callable[[Tensor], Any], before: Any) -> Any:
+        """What a tensor's hook returns, or, where that is None, the gradient that it was called with."""
+        given = hook(self.tensor(before))
         if given is None:
             return before
         if not isinstance(given, Tensor):
             raise TypeError(f"expected Variable, but hook returned '{type(given).__name__}'")
         shape = before._array.shape if self.create else before.shape
         if given._array.shape != shape:
-            raise RuntimeError(f"hook '{given}' has changed the size of value: expected {list(shape)}, got {list(given._array.shape)}")
+            name = getattr(hook, "__name__", type(hook).__name__)
+            raise RuntimeError(f"hook '{name}' has changed the size of value")
         return self.value(given)
 
     def leaf(self, variable: Tensor, grad: Any) -> None:
         """Add to a leaf's `grad`: at first a tensor of its own, then in place; anew where gradients are recorded."""
+        if not variable._requires_grad:  # it has been detached since
+            return
         before = variable._grad
         if self.create:
             variable._grad = grad if before is None else apply(primitive("add"), before, grad)
@@ -325,8 +399,6 @@ class _Run:
             own = np.empty_like(array) if _is_dense(array) else np.empty(array.shape, array.dtype)
             own[...] = grad
             variable._grad = wrap(own)
-        elif before._requires_grad:
-            variable._grad = wrap(np.asarray(np.add(before._array, grad)))
         else:
             np.add(before._array, grad, out=before._array)
             written(before)
@@ -343,14 +415,15 @@ def _anomaly(node: Node) -> str:
     return f"Error detected in {node.name()}. Traceback of forward call that caused the error:\n{node.made_at}"
 
 
-def _counted(roots: Sequence[Node], wanted: set[Node] | None) -> tuple[dict[Node, int], set[Node] | None]:
-    """How many gradients come to each node, and from which of them wanted ones can be reached."""
-    counts: dict[Node, int] = {}
+def _counted(roots: Sequence[Any], wanted: set[Any] | None) -> tuple[dict[Any, int], set[Any] | None]:
+    """How many gradients come to each node and leaf, and from which of them wanted ones can be reached."""
+    counts: dict[Any, int] = {}
     stack = []
     for root in roots:
         if root not in counts:
             counts[root] = 0
-            stack.append(root)
+            if isinstance(root, Node):
+                stack.append(root)
     order: list[Node] = []
     while stack:
         node = stack.pop()
@@ -362,17 +435,17 @@ def _counted(roots: Sequence[Node], wanted: set[Node] | None) -> tuple[dict[Node
                     counts[target] += 1
                 else:
                     counts[target] = 1
-                    stack.append(target)
+                    if isinstance(target, Node):
+                        stack.append(target)
     if wanted is None:
         return counts, None
-    # nodes come after what they were computed from: in order of their numbers what is needed is known of all targets
-    needed: set[Node] = set()
-    users: dict[Node, list[Node]] = {}
+    needed: set[Any] = set()  # what is wanted can be reached from these; it is among them only where more lies behind it
+    users: dict[Any, list[Node]] = {}
     for node in order:
         for edge in node.edges:
             if edge is not None:
                 users.setdefault(edge[0], []).append(node)
-    stack = [node for node in wanted if node in counts]
+    stack = [user for target in wanted for user in users.get(target, ())]
     while stack:
         node = stack.pop()
         if node not in needed:
@@ -413,9 +486,10 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                 raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
             if grad._array.shape != array.shape:
                 raise RuntimeError(
-                    f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of {output.shape}."
+                    f"Mismatch in shape: grad_output[{k}] has a shape of {grad.shape} and output[{k}] has a shape of "
+                    f"{output.shape}."
                 )
-            if grad._array.dtype.kind == "c" and array.dtype.kind != "c":
+            if (grad._array.dtype.kind == "c") != (array.dtype.kind == "c"):
                 raise RuntimeError(
                     f"For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
                     f"grad_output[{k}] has a dtype of {grad.dtype} and output[{k}] has a dtype of {output.dtype}."
@@ -440,20 +514,33 @@ def run_backward(
     mode.grad = create
     try:
         roots = _seeds(outputs, grads, create)
-        places: list[tuple[Node, int] | None] = []
-        wanted: dict[tuple[Node, int], list[int]] | None = None
+        places: list[tuple[Any, int] | None] = []
+        wanted: dict[tuple[Any, int], list[int]] | None = None
         if inputs is not None:
             wanted = {}
             for k, tensor in enumerate(inputs):
                 if not isinstance(tensor, Tensor):
-                    raise TypeError(f"all inputs have to be Tensors, but got {type(tensor).__name__}")
+                    raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")
                 edge = edge_of(tensor)
                 if edge is None:
+                    if tensor.requires_grad:  # a view made without recording
+                        places.append(None)
+                        continue
                     raise RuntimeError("One of the differentiated Tensors does not require grad")
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
-        _quietly(run.run, roots)
+        if is_compiling():  # captured code is quiet, and nobody asks what is running
+            run.run(roots)
+        else:
+            run.number = next(_numbers)
+            _running.runs = (*_running.runs, run)
+            try:
+                _quietly(run.run, roots)
+                for callback in run.callbacks:  # which may queue more
+                    callback()
+            finally:
+                _running.runs = _running.runs[:-1]
     finally:
         mode.grad = before
     results: list[Tensor | None] = []
@@ -467,9 +554,52 @@ def run_backward(
     return results
 
 
+class _Running(threading.local):
+    runs: tuple[_Run, ...] = ()  # of this thread; backward may run within backward
+
+
+_numbers = itertools.count(1)
+_running = _Running()
+
+
+def run_number() -> int:
+    """A number of the backward that this thread is in; 0 where there is none."""
+    return _running.runs[-1].number if _running.runs else 0
+
+
+def queue_callback(callback: Callable[[], None]) -> None:
+    """Call a function when the backward that this thread is in has ended."""
+    if not _running.runs:
+        raise RuntimeError("Final callbacks can only be installed during backward pass.")
+    _running.runs[-1].callbacks.append(callback)
+
+
+def accumulates_all() -> bool:
+    """Whether the backward that this thread is in adds to the `grad` of all leaves."""
+    return bool(_running.runs) and _running.runs[-1].wanted is None
+
+
+def will_run(targets: Sequence[Any]) -> list[bool]:
+    """Whether gradients come to each of some nodes and leaves in the backward that this thread is in."""
+    if not _running.runs:
+        raise RuntimeError("expected the current autograd engine to be running a backward")
+    run = _running.runs[-1]
+    return [
+        target in run.counts
+        and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
+        for target in targets
+    ]
+
+
 def _quietly(function: Callable[..., Any], *args: Any) -> Any:
-    with np.errstate(all="ignore"):
+    if _error_state is None:
+        with np.errstate(all="ignore"):
+            return function(*args)
+    token = _error_state.set(_IGNORED)
+    try:
         return function(*args)
+    finally:
+        _error_state.reset(token)
 
 
 def backward(
@@ -503,7 +633,8 @@ def grad(
 
     With `is_grads_batched` the weights have one more dimension in front, and so have the gradients.
     """
-    outs, ins = _sequence(outputs), _sequence(inputs)
+    outs, given = _sequence(outputs), _sequence(inputs)
+    ins = tuple(getattr(x, "_held", x) for x in given)  # of sparse tensors the values
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
@@ -515,12 +646,12 @@ def grad(
         found = run_backward(outs, grad_outputs, keep, create_graph, ins, False)
     if not (allow_unused or materialize_grads) and any(g is None for g in found):
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the "
-            "desired behavior."
+            f"The differentiated Tensor at index {found.index(None)} appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
         )
     if materialize_grads:
         found = [wrap(np.zeros_like(x._array)) if g is None else g for g, x in zip(found, ins)]
-    return tuple(found)
+    return tuple(g if own is x or g is None else x._gradient(g) for g, x, own in zip(found, given, ins))
 
 
 def _batched(outs: Any, ins: Any, grads: Any, keep: bool, create: bool) -> list[Tensor | None]:
@@ -542,4 +673,7 @@ def _tensor_backward(
 
 Tensor.backward = _tensor_backward  # type: ignore[attr-defined]
 
-__all__ = ["Hooks", "TensorTerm", "backward", "dtypes", "grad", "pull_tensors", "run_backward"]
+__all__ = [
+    "Hooks", "TensorTerm", "accumulates_all", "backward", "dtypes", "grad", "pull_tensors", "queue_callback", "run_backward",
+    "run_number", "will_run",
+]  # fmt: skip

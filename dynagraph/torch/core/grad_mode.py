@@ -8,16 +8,28 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from dynagraph._core._dispatch import GradModes
 
-class _Mode(threading.local):
-    grad = True
-    inference = False
-    anomaly = False  # autograd.detect_anomaly: nodes keep where they were made
-    check_nan = True
-    saved_hooks: tuple[tuple[Callable[[Any], Any], Callable[[Any], Any]], ...] = ()
+mode = GradModes()  # attributes of the current thread: grad, inference, anomaly, check_nan, hooked
+Hook = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
-mode = _Mode()
+class _Hooks(threading.local):
+    pairs: tuple[Hook, ...] = ()
+
+
+_hooks = _Hooks()
+
+
+def saved_hooks() -> tuple[Hook, ...]:
+    """The (pack, unpack) hooks of saved tensors in this thread, innermost last; `mode.hooked`: whether there are any."""
+    return _hooks.pairs if mode.hooked else ()
+
+
+def set_saved_hooks(pairs: tuple[Hook, ...]) -> None:
+    """Set the hooks of this thread."""
+    _hooks.pairs = pairs
+    mode.hooked = bool(pairs)
 
 
 def is_grad_enabled() -> bool:
@@ -172,5 +184,6 @@ class inference_mode(_Switch):
 
 
 __all__ = [
-    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "mode", "no_grad", "set_grad_enabled",
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "mode", "no_grad", "saved_hooks",
+    "set_grad_enabled", "set_saved_hooks",
 ]  # fmt: skip

@@ -10,20 +10,32 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
 
-LAST = 1 << 63  # the sequence number of what runs as soon as it can: accumulation into leaves
-next_sequence = itertools.count().__next__
+
+class _Numbers:
+    """Counts nodes downward: backward runs the latest first."""
+
+    __slots__ = ("last",)
+    __dynagraph_counters__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+
+NUMBERS = _Numbers()
 _HALF = np.dtype(np.float16)
 SECOND_TIME = (
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). "
-    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you "
-    "need to backward through the graph a second time or if you need to access saved tensors after calling backward."
+    "Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). Specify retain_graph=True if "
+    "you need to backward through the graph a second time or if you need to access saved tensors after calling backward."
 )
 
 
+@at_capture
 def is_half(dtype: np.dtype) -> bool:
     """float16 or bfloat16: computed as float32."""
     return dtype is _HALF or dtype.kind == "V" or dtype == _HALF
@@ -62,13 +74,23 @@ class Hooks(OrderedDict):
 class Node:
     """An operation that was recorded: `grad_fn` of its results.
 
-    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None where an operand needs none.
+    ``next_functions`` are the nodes that its gradients go to, with the number of the output there; None for operands that
+    need none.
+    `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 
     __slots__ = (
         "__dict__", "__weakref__", "attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence",
     )  # fmt: skip
+    attrs: dict[str, Any]
+    edges: Sequence[Any]
+    metas: Sequence[tuple[tuple[int, ...], np.dtype]]
+    output_metas: Sequence[tuple[tuple[int, ...], np.dtype]]
+    saved: Any  # a list of what was saved of each operand; () of nothing; None: freed
+    saved_out: dict[int, Any] | None
+    sequence: int
     primitive: Primitive
+    hooked = False  # whether there are hooks other than `posthooks`, or `retainers`
     prehooks: Hooks | None = None
     posthooks: Hooks | None = None
     output_hooks: dict[int, Hooks] | None = None  # of tensors that are its outputs: by number
@@ -80,9 +102,13 @@ class Node:
         """PyTorch's name of the operation's gradient: MulBackward0."""
         return type(self).__name__
 
+    def short_name(self) -> str:
+        """As errors name it: Mul."""
+        return self.name().rstrip("0123456789").removesuffix("Backward")
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        return tuple((None, 0) if edge is None else (node_of(edge[0]), edge[1]) for edge in self.edges)
 
     @property
     def metadata(self) -> dict[Any, Any]:
@@ -97,11 +123,11 @@ class Node:
     def register_prehook(self, hook: Callable[..., Any]) -> Removable:
         """Call ``hook(grad_outputs)`` before the node runs; what it returns replaces them."""
         if self.prehooks is None:
-            self.prehooks = Hooks()
+            self.prehooks, self.hooked = Hooks(), True
         return self.prehooks.put(hook)
 
     def _sequence_nr(self) -> int:
-        return self.sequence
+        return -self.sequence
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -115,6 +141,11 @@ class Node:
         if entry is None:
             shape, dtype = self.metas[k]
             return Unsaved(shape, np.dtype(np.float32) if is_half(dtype) else dtype)
+        if type(entry) is tuple and len(entry) == 2:
+            tensor, version = entry
+            array = tensor._array
+            if tensor._storage.version == version and array.itemsize != 2:
+                return ArrayTerm(array)
         return _wide(self.unpacked(entry))
 
     def result(self, k: int) -> ArrayTerm:
@@ -158,22 +189,26 @@ class Node:
     # -- running --
     def pull(self, grads: Sequence[Any]) -> list[Any]:
         """The gradients by the operands, as arrays, from those of the outputs; None is zero."""
-        primitive, edges, metas = self.primitive, self.edges, self.metas
+        primitive, metas = self.primitive, self.metas
         if primitive.outputs == 1:
-            g: Any = ArrayTerm(grads[0])
-            if is_half(grads[0].dtype):
-                g = ArrayTerm(grads[0].astype(np.float32))
+            array = grads[0]
+            g: Any = ArrayTerm(array) if array.itemsize != 2 else _wide(array)
         else:
             g = tuple(None if a is None else _wide(a) for a in grads)
         vjps = primitive.vjps
         terms = primitive.vjp(self, g) if vjps is None else None
         found: list[Any] = []
-        for k, edge in enumerate(edges):
+        for k, edge in enumerate(self.edges):
             if edge is None:
                 found.append(None)
                 continue
             term = vjps[k](self, g) if terms is None else terms[k]
-            found.append(None if term is None else fitted(term.array, *metas[k]))
+            if term is not None:
+                shape, dtype = metas[k]
+                term = term.array
+                if type(term) is not np.ndarray or term.dtype is not dtype or term.shape != shape:
+                    term = fitted(term, shape, dtype)
+            found.append(term)
         return found
 
     def release(self) -> None:
@@ -210,23 +245,29 @@ def reduced(array: Any, shape: tuple[int, ...]) -> Any:
 
 
 class AccumulateGrad(Node):
-    """Where the gradients of a leaf arrive: they are added to its `grad`."""
+    """Where the gradients of a leaf arrive: they are added to its `grad`.  Made where users ask for it; backward does without."""
 
     __slots__ = ("variable",)
 
     def __init__(self, variable: Any):
         self.variable = variable
         self.edges: tuple[Any, ...] = ()
-        self.metas: tuple[Any, ...] = ()
-        self.saved: Any = ()
-        self.saved_out: Any = {}
-        self.attrs: dict[str, Any] = {}
-        self.sequence = LAST
-
-    def release(self) -> None:
-        pass
+        self.sequence = 1 - (1 << 64)
 
 
+def node_of(target: Any) -> Node:
+    """The node that an edge leads to; of a leaf tensor the one that accumulates into it."""
+    if isinstance(target, Node):
+        return target
+    reference = target._accumulator
+    found = None if reference is None else reference()
+    if found is None:
+        found = AccumulateGrad(target)
+        target._accumulator = weakref.ref(found)
+    return found
+
+
+@at_capture
 def node_class(primitive: Primitive) -> type[Node]:
     """The class of a primitive's nodes, by PyTorch's name for them."""
     if primitive.node_class is None:
@@ -241,7 +282,7 @@ def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
         "changed in there or anywhere later. Good luck!"
         if mode.anomaly
         else "Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True)."
+        "torch.autograd.set_detect_anomaly(True, check_nan=False)."
     )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace operation: "
@@ -250,6 +291,6 @@ def changed(what: str, node: Node, version: int, expected: int) -> RuntimeError:
 
 
 __all__ = [
-    "LAST", "SECOND_TIME", "AccumulateGrad", "Hooks", "Node", "Removable", "changed", "fitted", "is_half", "next_sequence",
-    "node_class", "reduced",
+    "NUMBERS", "SECOND_TIME", "AccumulateGrad", "Hooks", "Node", "Removable", "changed", "fitted", "is_half",
+    "node_class", "node_of", "reduced",
 ]  # fmt: skip

@@ -23,12 +23,15 @@ class Primitive:
     `vjps`: the gradient by each operand, ``(d, g) -> term or None``; a single function gives those of any number of operands
     as a sequence.  `d` has the operands (`x`, `y`, `operands`), results (`out`, `outs`) and `attrs`; with several outputs `g` is a
     tuple with None for those that have no gradient.
-    `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o" and "p" for the first two results.
-    With a single function for all, one string.
+    `saves`: for each operand what its gradient reads: letters of "xyzuvw" for the operands, "o", "p" and "q" for the first three
+    results.  With a single function for all, one string, in which "*" is every operand, "1" and "2" are those from that number on.
     `differentiable`: the outputs that gradients come from.
     """
 
-    __slots__ = ("backward", "differentiable", "forward", "is_view", "name", "node_class", "outputs", "saves", "vjp", "vjps")
+    __dynagraph_constant__ = True  # to captured code
+    __slots__ = (
+        "backward", "differentiable", "forward", "is_view", "large", "name", "node_class", "outputs", "saves", "vjp", "vjps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class Primitive:
         self.backward = backward or f"{name.title().replace('_', '')}Backward0"
         self.differentiable = tuple(range(outputs)) if differentiable is None else differentiable
         self.node_class: Any = None  # made with the first node
+        self.large: Any = None  # what computes large arrays, once there were some
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"

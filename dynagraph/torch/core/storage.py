@@ -11,6 +11,7 @@ class Storage:
     """The memory of one array.  `version` counts the writes in place: what was saved for a gradient must not have changed."""
 
     __slots__ = ("__weakref__", "array", "is_shared", "version")
+    __dynagraph_counters__ = ("version",)  # captured code needs not know how many writes there were
 
     def __init__(self, array: Any):
         self.array = array
@@ -28,7 +29,8 @@ class Storage:
             array = array.transpose(np.argsort([-s for s in array.strides], kind="stable"))
         if not array.flags.c_contiguous:  # made of an array with gaps: the row covers these too
             length = extent(array.shape, array.strides, array.itemsize) // array.itemsize
-            return np.lib.stride_tricks.as_strided(array[(slice(0, 1),) * array.ndim].reshape(-1), (length,), (array.itemsize,)).view(dtype)
+            first = array[(slice(0, 1),) * array.ndim].reshape(-1)
+            return np.lib.stride_tricks.as_strided(first, (length,), (array.itemsize,)).view(dtype)
         return array.reshape(-1).view(dtype)
 
     def nbytes(self) -> int:
@@ -42,6 +44,8 @@ class Storage:
             if 0 in shape:
                 return np.ndarray(shape, dtype)
             return np.ndarray(shape, dtype, flat, offset * size, tuple(s * size for s in strides))
+        if hasattr(flat, "strided"):  # of examples: see batching.py
+            return flat[offset:].strided(shape, tuple(s * size for s in strides))
         library = flat.__array_namespace__()
         return library.lib.stride_tricks.as_strided(flat[offset:], shape, tuple(s * size for s in strides))
 

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.core import devices, dtypes
+from dynagraph._core import _dispatch
+from dynagraph.markers import is_compiling
+from dynagraph.torch.core import batching, devices, dtypes, parts
+from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatchable
+from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
-from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.nodes import AccumulateGrad, Hooks, Node, Removable, changed, next_sequence, node_class
-from dynagraph.torch.core.primitives import Primitive, define
+from dynagraph.torch.core.grad_mode import mode, saved_hooks
+from dynagraph.torch.core.large import LARGE, compile_large
+from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
+from dynagraph.torch.core.primitives import Primitive, define, primitive
 from dynagraph.torch.core.storage import Storage, address_of
 
 _new = object.__new__
@@ -34,18 +39,27 @@ except ImportError:  # a NumPy that keeps it elsewhere: its context manager does
 
 def quiet(function: Callable[..., Any], arrays: Sequence[Any], attrs: dict[str, Any]) -> Any:
     """``function(*arrays, **attrs)``; tensors do not warn of what floating point arithmetic meets, as PyTorch's do not."""
+    if is_compiling():  # captured code warns of nothing
+        return function(*arrays, **attrs)
     if _error_state is None:
         with np.errstate(all="ignore"):
             return function(*arrays, **attrs)
     token = _error_state.set(_IGNORED)
     try:
         return function(*arrays, **attrs)
+    except (Unbatchable, ValueError) as error:
+        if not is_unbatchable(error):
+            raise
+        return looped(function, arrays, attrs)
     finally:
         _error_state.reset(token)
 
 
 class _TensorMeta(type):
     """`isinstance` of torch.Tensor and of its kin by dtype (torch.FloatTensor)."""
+
+    def __repr__(cls) -> str:
+        return "<class 'torch.Tensor'>" if cls is Tensor else super().__repr__()
 
 
 class Tensor(metaclass=_TensorMeta):
@@ -58,15 +72,21 @@ class Tensor(metaclass=_TensorMeta):
     tensor([2., 4.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad")
+    __slots__ = ("__dict__", "__weakref__", "_array", "_base", "_grad_fn", "_requires_grad", "_storage")
+    __dynagraph_by_identity__ = True  # captured code may have it as a key without depending on which tensor it is
+
+    _array: Any
+    _base: Any  # of views: the tensor that all of them are of; None of others
+    _grad_fn: Node | None
+    _requires_grad: bool
+    _storage: Storage
 
     # what few tensors have stands in their `__dict__`; these are what the others have
-    _storage: Storage | None = None
     _grad: Tensor | None = None
     _output_nr = 0
     _hooks: Hooks | None = None
     _accumulator: Any = None  # of leaves: a weak reference to the node
-    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"
+    _view_kind = ""  # "multi": one of several views; "no_grad": made in no_grad; "inference"; or the error of writes to it
     _attr_version = 0  # of views: the storage's version that `_grad_fn` belongs to
     _inference = False
     _retains = False
@@ -100,11 +120,14 @@ class Tensor(metaclass=_TensorMeta):
 
     @property
     def is_leaf(self) -> bool:
-        return not self._requires_grad or self.grad_fn is None
+        return self.grad_fn is None
 
     @property
     def requires_grad(self) -> bool:
-        return self._requires_grad if self._base is None else self.grad_fn is not None or self._requires_grad
+        base = self._base
+        if self._requires_grad or base is None:
+            return self._requires_grad
+        return self._grad_fn is not None or (base._requires_grad and self._array.dtype.kind in "fcV")
 
     @requires_grad.setter
     def requires_grad(self, on: bool) -> None:
@@ -113,8 +136,8 @@ class Tensor(metaclass=_TensorMeta):
         if self._grad_fn is not None:
             if not on:
                 raise RuntimeError(
-                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph "
-                    "that doesn't require differentiation use var_no_grad = var.detach()."
+                    "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a "
+                    "subgraph that doesn't require differentiation use var_no_grad = var.detach()."
                 )
             return
         if on and self._array.dtype.kind not in "fcV":
@@ -125,6 +148,8 @@ class Tensor(metaclass=_TensorMeta):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Set whether operations on this leaf are recorded."""
+        if requires_grad and self._array.dtype.kind not in "fcV":
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
         self.requires_grad = requires_grad
         return self
 
@@ -136,14 +161,16 @@ class Tensor(metaclass=_TensorMeta):
 
     def _renew(self) -> None:
         """A view whose memory was written to since: its value now comes from its base."""
-        base, version = self._base, self._storage.version  # type: ignore[union-attr]
-        if self._attr_version == version or not (base._requires_grad or base._grad_fn is not None):
+        base, version = self._base, self._storage.version
+        if self._attr_version == version or not (self._grad_fn is not None or base._requires_grad or base._grad_fn is not None):
             return
-        if self._view_kind == "multi" and mode.grad:
+        if self._view_kind == "multi":
             raise RuntimeError(_multi_view(self, "its base or another view of its base has been modified inplace"))
-        geometry = _geometry(self, base)
+        if self._view_kind == "no_grad":
+            raise RuntimeError(_NO_GRAD_VIEW.format("its base or another view of its base has been modified inplace"))
+        geometry = parts.geometry_of(self._array, base._array)
         self._attr_version = version
-        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,))
+        self._grad_fn = record(AS_STRIDED, (base,), geometry, (self._array,), some=True)
         self._output_nr = 0
         self._requires_grad = self._grad_fn is not None
 
@@ -165,7 +192,8 @@ class Tensor(metaclass=_TensorMeta):
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._array.shape != self._array.shape:
                 raise RuntimeError(
-                    f"assigned grad has data of a different size: expected {list(self._array.shape)}, got {list(value._array.shape)}"
+                    f"attempting to assign a gradient of size '{list(value._array.shape)}' to a tensor of size "
+                    f"'{list(self._array.shape)}'. Please ensure that the gradient and the tensor are the same size"
                 )
             if value._array.dtype != self._array.dtype:
                 raise RuntimeError(
@@ -197,7 +225,7 @@ class Tensor(metaclass=_TensorMeta):
     def _version(self) -> int:
         if self._inference:
             raise RuntimeError("Inference tensors do not track version counter.")
-        return 0 if self._storage is None else self._storage.version
+        return self._storage.version
 
     def detach(self) -> Tensor:
         """The same memory, without history."""
@@ -210,10 +238,10 @@ class Tensor(metaclass=_TensorMeta):
         """Make it a leaf that requires no gradient."""
         if self._base is not None:
             raise RuntimeError(
-                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and "
-                "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
-                "these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py "
-                "as a solution."
+                "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
+                "and gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() cannot be "
+                "called on these gradients. To fix this error, please refer to the Optimizer.zero_grad() function in "
+                "torch/optim/optimizer.py as a solution."
             )
         self._grad_fn, self._requires_grad, self._output_nr = None, False, 0
         return self
@@ -236,7 +264,7 @@ class Tensor(metaclass=_TensorMeta):
                 self._hooks = Hooks()
             return self._hooks.put(hook)
         if node.output_hooks is None:
-            node.output_hooks = {}
+            node.output_hooks, node.hooked = {}, True
         return node.output_hooks.setdefault(self._output_nr, Hooks()).put(hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Removable:
@@ -258,7 +286,7 @@ class Tensor(metaclass=_TensorMeta):
             return
         self._retains = True
         if node.retainers is None:
-            node.retainers = {}
+            node.retainers, node.hooked = {}, True
         node.retainers[self._output_nr] = weakref.ref(self)
 
     @property
@@ -275,6 +303,7 @@ def wrap(array: Any) -> Tensor:
     """A tensor of an array, without history."""
     made = _new(Tensor)
     made._array = array
+    made._storage = Storage(array)
     made._base = made._grad_fn = None
     made._requires_grad = False
     return made
@@ -283,7 +312,8 @@ def wrap(array: Any) -> Tensor:
 def made(array: Any) -> Tensor:
     """As `wrap`, of what NumPy gave, which may be a scalar; an inference tensor in inference mode."""
     tensor = _new(Tensor)
-    tensor._array = array if type(array) is _ndarray else _as_array(array)
+    tensor._array = array = array if type(array) is _ndarray else _as_array(array)
+    tensor._storage = Storage(array)
     tensor._base = tensor._grad_fn = None
     tensor._requires_grad = False
     if mode.inference:
@@ -297,10 +327,7 @@ def _as_array(value: Any) -> Any:
 
 def storage_of(tensor: Tensor) -> Storage:
     """The memory that a tensor lies in."""
-    storage = tensor._storage
-    if storage is None:
-        storage = tensor._storage = Storage(tensor._array)
-    return storage
+    return tensor._storage
 
 
 # -- recording --------------------------------------------------------------------------------------------------------
@@ -330,22 +357,22 @@ def _attach(node: Node, p: Primitive, result: Any) -> None:
     if p.outputs == 1:
         result._grad_fn, result._requires_grad = node, True
         if node.saved_out:
-            array, storage, version = node.saved_out[0]
-            result._storage = storage
+            entry = node.saved_out[0]
+            result._storage = entry.storage if type(entry) is Packed else entry[1]
         return
     for k, tensor in enumerate(result):
         if k in p.differentiable and tensor._array.dtype.kind in "fcV":
             tensor._grad_fn, tensor._requires_grad, tensor._output_nr = node, True, k
         if node.saved_out and k in node.saved_out:
-            tensor._storage = node.saved_out[k][1]
+            entry = node.saved_out[k]
+            tensor._storage = entry.storage if type(entry) is Packed else entry[1]
 
 
-def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any]) -> Node | None:
-    """The node of an operation; None where no operand requires a gradient."""
+def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: Sequence[Any], some: bool = False) -> Node | None:
+    """The node of an operation; None where no operand requires a gradient, and not `some`."""
     edges: list[Any] = []
     reads = ""
     per_operand = p.vjps is not None
-    some = False
     for k, operand in enumerate(operands):
         edge = edge_of(operand) if isinstance(operand, Tensor) else None
         edges.append(edge)
@@ -353,14 +380,19 @@ def record(p: Primitive, operands: Sequence[Any], attrs: dict[str, Any], outs: S
             some = True
             if per_operand:
                 reads += p.saves[k]
+        elif isinstance(operand, Tensor) and operand._base is not None and operand.requires_grad:
+            some = True  # a view made without recording: its gradient goes nowhere
     if not some or (outs[0].dtype.kind not in "fcV" and not any(o.dtype.kind in "fcV" for o in outs)):
         return None
     if not per_operand:
         reads = p.saves  # type: ignore[assignment]
+    if type(outs[0]) is BatchedArray:
+        edges = batching.spread_edges(p, operands, edges, outs[0])
     node: Node = _new(node_class(p))
     node.attrs = attrs
     node.edges = edges
-    node.sequence = next_sequence()
+    NUMBERS.last -= 1
+    node.sequence = NUMBERS.last
     node.metas = [_meta(o, outs[0]) for o in operands]
     node.output_metas = [(a.shape, a.dtype) for a in outs]
     node.saved = ()
@@ -380,14 +412,14 @@ def _meta(operand: Any, out: Any) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) -> None:
-    hooks = mode.saved_hooks
+    hooks = saved_hooks()
     saved: list[Any] = [None] * len(operands)
     for letter in reads:
-        if letter == "*":  # every operand
-            for k, operand in enumerate(operands):
-                saved[k] = _entry(operand, outs[0], hooks)
-        elif letter in "op":
-            k = "op".index(letter)
+        if letter in "*12":  # every operand; those from a number on
+            for k in range(0 if letter == "*" else int(letter), len(operands)):
+                saved[k] = _entry(operands[k], outs[0], hooks)
+        elif letter in "opq":
+            k = "opq".index(letter)
             if node.saved_out is None:
                 node.saved_out = {}
             if k not in node.saved_out:
@@ -406,14 +438,13 @@ def _entry(operand: Any, out: Any, hooks: Any) -> Any:
         return np.asarray(operand, operand.dtype if isinstance(operand, _ndarray) else out.dtype), None, 0
     if operand._inference:
         raise RuntimeError(
-            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked "
-            "by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
+            "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "
+            "tracked by autograd. To work around this, you can make a clone to get a normal tensor and use it in autograd, or use "
             "`torch.no_grad()` instead of `torch.inference_mode()`."
         )
     if hooks:
         return Packed(operand, hooks[-1], None, 0)
-    storage = operand._storage
-    return operand, 0 if storage is None else storage.version
+    return operand, operand._storage.version
 
 
 class Packed:
@@ -423,10 +454,10 @@ class Packed:
 
     def __init__(self, tensor: Tensor, hooks: Any, storage: Storage | None, k: int):
         pack, self.unpack = hooks
-        self.edge = (tensor._grad_fn, tensor._output_nr, tensor._requires_grad) if storage is None else None
+        self.edge = edge_of(tensor) if storage is None else None
         self.storage, self.version = storage or tensor._storage, tensor._version
         with _no_grad():
-            self.packed = pack(tensor.detach())
+            self.packed = pack(tensor)
 
     def tensor(self) -> Tensor:
         with _no_grad():
@@ -455,7 +486,7 @@ def _checked(node: Node, entry: Any) -> Any:
     if len(entry) == 2:
         tensor, version = entry
         storage = tensor._storage
-        if storage is not None and storage.version != version:
+        if storage.version != version:
             origin = tensor._grad_fn
             raise changed(_described(tensor._array, origin, tensor._output_nr), node, storage.version, version)
         return tensor._array
@@ -467,7 +498,7 @@ def _checked(node: Node, entry: Any) -> Any:
 
 def _described(array: Any, origin: Node | None, number: int) -> str:
     text = f"[torch.{dtypes.of_numpy(array.dtype).legacy} {list(array.shape)}]"
-    return text if origin is None else f"{text}, which is output {number} of {origin.name()},"
+    return text if origin is None else f"{text}, which is output {number} of {origin.short_name()},"
 
 
 def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor:
@@ -476,15 +507,19 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
         found = entry.tensor()
         if entry.edge is not None:
             again = wrap(found._array)
-            again._grad_fn, again._output_nr, again._requires_grad = entry.edge
-            return again if again._grad_fn is not None or not again._requires_grad else found
+            origin, number = entry.edge
+            if not isinstance(origin, Node):  # a leaf: by way of a node
+                origin, number = record(primitive("alias"), (origin,), {}, (found._array,)), 0
+            again._grad_fn, again._output_nr, again._requires_grad = origin, number, origin is not None
+            return again
     elif len(entry) == 2:
         _checked(node, entry)
         return entry[0]
     else:
         found = wrap(_checked(node, entry))
-        found._storage = entry[1]
-    if output is not None:
+        if entry[1] is not None:  # a number has a storage of its own
+            found._storage = entry[1]
+    if output is not None and found._array.dtype.kind in "fcV":  # places have no history
         again = wrap(found._array)
         again._storage = found._storage
         again._grad_fn, again._output_nr, again._requires_grad = node, output, True
@@ -495,19 +530,12 @@ def unpacked_tensor(node: Node, entry: Any, output: int | None = None) -> Tensor
 Node.unpacked = _unpacked  # type: ignore[method-assign]
 
 
-def edge_of(tensor: Tensor) -> tuple[Node, int] | None:
-    """Where the gradient by a tensor goes: the node and its output; None where it requires none."""
+def edge_of(tensor: Tensor) -> tuple[Any, int] | None:
+    """Where the gradient by a tensor goes: a node and the number of its output, or a leaf itself; None where it requires none."""
     node = tensor._grad_fn if tensor._base is None else tensor.grad_fn
     if node is not None:
         return node, tensor._output_nr
-    if not tensor._requires_grad:
-        return None
-    accumulator = tensor._accumulator
-    found = None if accumulator is None else accumulator()
-    if found is None:
-        found = AccumulateGrad(tensor)
-        tensor._accumulator = weakref.ref(found)
-    return found, 0
+    return (tensor, 0) if tensor._requires_grad else None
 
 
 # -- views ------------------------------------------------------------------------------------------------------------
@@ -542,68 +570,85 @@ def as_view(p: Primitive, x: Tensor, array: Any, attrs: dict[str, Any], kind: st
     return result
 
 
-def _geometry(of: Tensor, base: Tensor) -> dict[str, Any]:
-    """Where a view lies in its base, and how the base lies: in elements of the view."""
-    array, under = of._array, base._array
-    size = array.itemsize
-    offset = (address_of(array) - address_of(under)) // size if array.size else 0
-    strides, base_strides = (tuple(s // size for s in a.strides) for a in (array, under))
-    return {"shape": array.shape, "strides": strides, "offset": offset, "base": base_strides}
+_NO_GRAD_VIEW = (
+    "A view was created in no_grad mode and {} with grad mode enabled. Given that this use case is ambiguous and error-prone, it "
+    "is forbidden. You can clarify your code by moving both the view and the inplace either both inside the no_grad block (if you "
+    "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
 
 
 def _multi_view(tensor: Tensor, what: str) -> str:
-    name = "SplitBackward0" if tensor._grad_fn is None else tensor._grad_fn.name()
+    name = "Split" if tensor._grad_fn is None else tensor._grad_fn.short_name()
     return (
-        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple views. "
-        "Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by an "
-        "out-of-place one."
+        f"Output {tensor._output_nr} of {name} is a view and {what}. This view is the output of a function that returns multiple "
+        "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace operation by "
+        "an out-of-place one."
     )
 
 
 # -- writes in place --------------------------------------------------------------------------------------------------
 
 
-def check_write(x: Tensor, overlap: bool = True) -> None:
-    """RuntimeError where a tensor must not be written to."""
+def check_write(x: Tensor, overlap: bool = True, others: Iterable[Any] = ()) -> None:
+    """RuntimeError where a tensor must not be written to by an operation of it and others."""
     if x._inference and not mode.inference:
         raise RuntimeError(
-            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor before "
-            "doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make a clone to get a normal tensor "
+            "before doing inplace update.See https://github.com/pytorch/rfcs/pull/17 for more details."
         )
     if mode.grad:
         base = x._base
         if base is None:
             if x._requires_grad and x._grad_fn is None:
                 raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        elif x.requires_grad:
+        elif x.requires_grad or (x._view_kind and any(isinstance(o, Tensor) and o.requires_grad for o in others)):
             if x._view_kind == "multi":
                 raise RuntimeError(_multi_view(x, "is being modified inplace"))
+            if x._view_kind.startswith("Output"):  # a view that a Function gave
+                raise RuntimeError(x._view_kind)
             if x._view_kind == "no_grad":
-                raise RuntimeError(
-                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-                    "the inplace to be tracked)."
-                )
-            if base._requires_grad and base._grad_fn is None:
+                raise RuntimeError(_NO_GRAD_VIEW.format("is being modified inplace"))
+            if base._grad_fn is None and x.requires_grad:
                 raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
-        elif base._requires_grad and base._grad_fn is None and x._array.dtype.kind in "fcV":
-            if x._view_kind == "no_grad":
-                raise RuntimeError(
-                    "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case "
-                    "is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both the view and the inplace "
-                    "either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want "
-                    "the inplace to be tracked)."
-                )
-            raise RuntimeError("a view of a leaf Variable that requires grad is being used in an in-place operation.")
     if overlap:
         array = x._array
         for n, s in zip(array.shape, array.strides):
-            if s == 0 and n > 1:
+            if s == 0 and n > 1 and array.size:
                 raise RuntimeError(
-                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please "
-                    "clone() the tensor before performing the operation."
+                    "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+                    "Please clone() the tensor before performing the operation."
                 )
+
+
+def check_overlap(x: Tensor, others: Iterable[Any], full: bool = False) -> None:
+    """RuntimeError where what will be written to shares memory with an operand, but for the same elements (unless `full`)."""
+    storage = x._storage
+    for other in others:
+        if isinstance(other, Tensor) and other._storage is storage and (other is not x or full):
+            a, b = x._array, other._array
+            if other is not x and not (a.size and b.size and is_dense(a) and is_dense(b)):
+                continue
+            if not full and address_of(a) == address_of(b) and _steps(a) == _steps(b):
+                continue
+            if other is x or np.may_share_memory(a, b):
+                raise RuntimeError(
+                    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+                    "location. Please clone() the tensor before performing the operation."
+                )
+
+
+def _steps(array: Any) -> list[tuple[int, int]]:
+    return [(n, s) for n, s in zip(array.shape, array.strides) if n != 1]
+
+
+def is_dense(array: Any) -> bool:
+    """Whether elements fill their memory, each at a place of its own, in whatever order."""
+    expected = array.itemsize
+    for stride, n in sorted((s, n) for s, n in zip(array.strides, array.shape) if n != 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
 
 
 def operand_of_write(x: Tensor, others: Sequence[Any]) -> Tensor:
@@ -619,17 +664,27 @@ def operand_of_write(x: Tensor, others: Sequence[Any]) -> Tensor:
     return alias
 
 
-def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
-    """Store an operation's result in a tensor's memory, and take over its history.  `check_write` has been called."""
+def write(x: Tensor, result: Tensor, where: Any = True) -> Tensor:
+    """Store an operation's result in a tensor's memory, and take over its history.  `check_write` has been called.
+
+    `where`: a mask of the elements that the operation has changed, where elements share memory.
+    """
     array, values = x._array, result._array
-    if values.shape != array.shape:
-        if np.broadcast_shapes(values.shape, array.shape) != array.shape:
-            raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(values.shape)}")
+    if values.shape != array.shape and np.broadcast_shapes(values.shape, array.shape) != array.shape:
+        raise RuntimeError(f"output with shape {list(array.shape)} doesn't match the broadcast shape {list(values.shape)}")
     if values.dtype != array.dtype:
         check_cast(result.dtype, x.dtype)
         if result._requires_grad:
             result = apply(CAST, result, dtype=array.dtype)
-    quiet(np.copyto, (array, values), {"casting": "unsafe"})
+    if array.size:
+        attrs = {"casting": "unsafe"} if where is True else {"casting": "unsafe", "where": where}
+        try:
+            quiet(np.copyto, (array, values), attrs)
+        except ValueError:
+            if array.flags.writeable:
+                raise
+            array.flags.writeable = True  # a gradient that NumPy has broadcast
+            quiet(np.copyto, (array, values), attrs)
     written(x)
     if mode.grad:
         if x._base is not None:
@@ -637,7 +692,7 @@ def write(x: Tensor, result: Tensor, what: str = "") -> Tensor:
         elif result._requires_grad:
             x._grad_fn, x._output_nr, x._requires_grad = result._grad_fn, result._output_nr, True
             node = result._grad_fn
-            if node is not None and node.saved_out and not mode.saved_hooks and result._output_nr in node.saved_out:
+            if node is not None and node.saved_out and not mode.hooked and result._output_nr in node.saved_out:
                 storage = storage_of(x)
                 node.saved_out[result._output_nr] = (array, storage, storage.version)
     return x
@@ -653,10 +708,7 @@ def check_cast(source: dtype, target: dtype) -> None:
 
 def written(x: Tensor) -> None:
     """Count a write."""
-    storage = x._storage
-    if storage is None:
-        storage = storage_of(x)
-    storage.version += 1
+    x._storage.version += 1
 
 
 def _rebase(x: Tensor, result: Tensor) -> None:
@@ -664,69 +716,12 @@ def _rebase(x: Tensor, result: Tensor) -> None:
     base = x._base
     if not (base._requires_grad or result._requires_grad):
         return
-    node = record(COPY_SLICES, (base, result), _geometry(x, base), (base._array,))
+    node = record(COPY_SLICES, (base, result), parts.geometry_of(x._array, base._array), (base._array,))
     if node is None:
         return
     base._grad_fn, base._output_nr, base._requires_grad = node, 0, True
     x._attr_version = -1
     x.grad_fn  # noqa: B018  (renewed now, as the numbers of nodes say when they were made)
-
-
-def _as_strided(x: Any, shape: Any, strides: Any, offset: int, base: Any) -> Any:
-    return Storage(x).at(x.dtype, shape, strides, offset)
-
-
-def _row(shape: Any, dtype: np.dtype, attrs: Any) -> Any:
-    """Zeros for all of the memory that a base, whose shape is given, and a view of it reach."""
-    at_base = sum((n - 1) * s for n, s in zip(shape, attrs["base"])) + 1 if 0 not in shape else 0
-    view_shape, strides = attrs["shape"], attrs["strides"]
-    at_view = attrs["offset"] + sum((n - 1) * s for n, s in zip(view_shape, strides)) + 1 if 0 not in view_shape else 0
-    return np.zeros(max(at_base, at_view), dtype)
-
-
-def _parts_of(row: Any, shape: Any, attrs: Any) -> tuple[Any, Any]:
-    """In a row of memory: the base, and the view."""
-    memory = Storage(row)
-    return (
-        memory.at(row.dtype, shape, attrs["base"], 0),
-        memory.at(row.dtype, attrs["shape"], attrs["strides"], attrs["offset"]),
-    )
-
-
-def _as_strided_backward(g: Any, base_shape: Any, **attrs: Any) -> Any:
-    row = _row(base_shape, g.dtype, attrs)
-    base, part = _parts_of(row, base_shape, attrs)
-    if _overlaps(attrs["shape"], attrs["strides"]):
-        places = _parts_of(np.arange(row.size), base_shape, attrs)[1]
-        np.add.at(row, places.reshape(-1), g.reshape(-1))
-    else:
-        part[...] = g
-    return base.copy()
-
-
-def _overlaps(shape: Any, strides: Any) -> bool:
-    """Whether elements may share memory: not where each stride is more than the reach of the smaller ones."""
-    reach = 0
-    for stride, n in sorted((s, n) for s, n in zip(strides, shape) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (n - 1)
-    return False
-
-
-def _zero_part(g: Any, **attrs: Any) -> Any:
-    row = _row(g.shape, g.dtype, attrs)
-    base, part = _parts_of(row, g.shape, attrs)
-    base[...] = g
-    part[...] = 0
-    return base.copy()
-
-
-def _take_part(g: Any, **attrs: Any) -> Any:
-    row = _row(g.shape, g.dtype, attrs)
-    base, part = _parts_of(row, g.shape, attrs)
-    base[...] = g
-    return part.copy()
 
 
 def _put_part(d: Any, g: Any) -> Any:
@@ -737,24 +732,43 @@ def _geometry_of(attrs: Any) -> dict[str, Any]:
     return {name: attrs[name] for name in ("shape", "strides", "offset", "base")}
 
 
-AS_STRIDED = define("as_strided", _as_strided, (_put_part,), ("",), is_view=True)
-define("as_strided_backward", _as_strided_backward, (lambda d, g: g.call("take_part", **_geometry_of(d.attrs)),), ("",))
-define("zero_part", _zero_part, (lambda d, g: g.call("zero_part", **d.attrs),), ("",))
-define("take_part", _take_part, (_put_part,), ("",))
+AS_STRIDED = define("as_strided", parts.as_strided, (_put_part,), ("",), is_view=True)
+define("as_strided_backward", parts.put_part, (lambda d, g: g.call("take_part", **_geometry_of(d.attrs)),), ("",))
+define("zero_part", parts.zero_part, (lambda d, g: g.call("zero_part", **d.attrs),), ("",))
+define("take_part", parts.take_part, (_put_part,), ("",))
 COPY_SLICES = define(
     "copy_slices",
-    None,  # type: ignore[arg-type]  (the write itself has computed it)
+    None,  # the write itself has computed it
     (lambda d, g: g.call("zero_part", **d.attrs), lambda d, g: g.call("take_part", **d.attrs)),
     ("", ""),
     backward="CopySlices",
 )
+
+
+def _converted(x: Any, dtype: np.dtype) -> Any:
+    """As another dtype, dense: in the order of the original's memory; what is repeated in memory is put in order."""
+    return x.astype(dtype, order="C" if 0 in x.strides else "K")
+
+
 CAST = define(
     "to_copy",
-    lambda x, dtype: x.real.astype(dtype, order="K") if x.dtype.kind == "c" and dtype.kind not in "c" else x.astype(dtype, order="K"),
+    lambda x, dtype: _converted(x.real if x.dtype.kind == "c" and dtype.kind != "c" else x, dtype),
     (lambda d, g: g,),
     ("",),
     backward="ToCopyBackward0",
 )
+
+
+if _error_state is not None:
+    # what most operations are, in C; these functions in Python are for the rest, and for NumPy that keeps its error state elsewhere
+    apply_in_python, made_in_python, wrap_in_python = apply, made, wrap
+    apply, made, wrap = _dispatch.set_tensor_calls(
+        Tensor, Storage, Node, Primitive, NUMBERS,
+        {
+            "apply": apply, "record": record, "attach": _attach, "edge_of": edge_of, "entry": _entry, "node_class": node_class,
+            "as_array": _as_array, "large_of": compile_large, "large_size": LARGE, "error_state": _error_state, "ignored": _IGNORED,
+        },
+    )  # fmt: skip
 
 
 def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -768,6 +782,6 @@ def register(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 __all__ = [
-    "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_write", "edge_of", "made", "operand_of_write",
-    "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
+    "AS_STRIDED", "CAST", "Packed", "Tensor", "apply", "as_view", "check_cast", "check_overlap", "check_write", "edge_of", "made",
+    "operand_of_write", "quiet", "record", "register", "storage_of", "unpacked_tensor", "view", "wrap", "write", "written",
 ]  # fmt: skip

@@ -13,6 +13,9 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
+from dynagraph.markers import at_capture
+from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
+from dynagraph.torch.core.batching_loops import looped
 
 _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
 
@@ -26,6 +29,7 @@ def _forward_of_row(name: str) -> Callable[..., Any]:
 FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
 
 
+@at_capture
 def ir_dtype(given: np.dtype) -> DType:
     """The IR's dtype of NumPy's."""
     return _IR[given]
@@ -40,20 +44,25 @@ class ArrayTerm(BaseTerm):
         self.array = array
 
     @property
-    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+    def shape(self) -> tuple[int, ...]:
         return self.array.shape
 
     @property
-    def ndim(self) -> int:  # type: ignore[override]
+    def ndim(self) -> int:
         return self.array.ndim
 
     @property
-    def dtype(self) -> DType:  # type: ignore[override]
-        return _IR[self.array.dtype]
+    def dtype(self) -> DType:
+        return ir_dtype(self.array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
         operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
-        return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+        try:
+            return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+        except (Unbatchable, ValueError) as error:
+            if not is_unbatchable(error):
+                raise
+            return ArrayTerm(looped(FORWARD[op], (self.array, *operands), attrs))
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         library = np if isinstance(self.array, (np.ndarray, np.generic)) else self.array.__array_namespace__()
@@ -101,7 +110,7 @@ class Unsaved(ArrayTerm):
 
     @property
     def dtype(self) -> DType:
-        return _IR[self._dtype]
+        return ir_dtype(self._dtype)
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         return ArrayTerm(OPS[op].eager(np, **attrs))

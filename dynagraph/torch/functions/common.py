@@ -28,6 +28,7 @@ from dynagraph.torch.core.tensor import (
     Tensor,
     apply,
     check_cast,
+    check_overlap,
     check_write,
     operand_of_write,
     storage_of,
@@ -54,14 +55,15 @@ def function(
 
     def declare(written_once: Callable[..., Any]) -> Callable[..., Any]:
         own = name or written_once.__name__
+        named = with_numpy_names(written_once)
         for each in (own, *aliases):
-            public = with_out(written_once, each) if out else written_once
+            public = with_out(named, each) if out else named
             if namespace:
                 NAMESPACES.setdefault(namespace, {})[each] = public
             if method:
-                setattr(Tensor, each, written_once)
+                setattr(Tensor, each, named)
             if inplace:
-                changing = in_place(written_once, each)
+                changing = in_place(named, each)
                 setattr(Tensor, f"{each}_", changing)
                 if namespace in ("torch", "functional"):
                     NAMESPACES[namespace][f"{each}_"] = changing
@@ -70,13 +72,35 @@ def function(
     return declare
 
 
+_NUMPY_NAMES = {"axis": "dim", "keepdims": "keepdim"}
+
+
+def with_numpy_names(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which takes NumPy's names of its arguments too: `axis` for `dim`, `keepdims` for `keepdim`."""
+    code = compute.__code__
+    taken = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    names = {theirs: own for theirs, own in _NUMPY_NAMES.items() if own in taken and theirs not in taken}
+    if not names:
+        return compute
+
+    @functools.wraps(compute)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not names.keys().isdisjoint(kwargs):
+            kwargs = {name if names.get(name, name) in kwargs else names[name]: value for name, value in kwargs.items()}
+        return compute(*args, **kwargs)
+
+    return named
+
+
 def in_place(compute: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The form that stores its result in its first argument: ``x.add_(y)``."""
 
     @functools.wraps(compute)
     def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        check_write(self)
-        result = compute(operand_of_write(self, (*args, *kwargs.values())), *args, **kwargs)
+        others = (*args, *kwargs.values())
+        check_write(self, others=others)
+        check_overlap(self, others)
+        result = compute(operand_of_write(self, others), *args, **kwargs)
         return write(self, result)
 
     changing.__name__ = changing.__qualname__ = f"{name}_"
@@ -112,14 +136,14 @@ def store_out(target: Tensor, result: Tensor) -> None:
     if target._array.shape != result._array.shape:
         if target._array.size:
             warnings.warn(
-                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match the "
-                f"required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release outputs "
-                "will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, "
-                "to zero elements with t.resize_(0).",
+                f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not match "
+                f"the required output shape {list(result.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                "outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t by resizing "
+                "it, inplace, to zero elements with t.resize_(0).",
                 UserWarning,
                 stacklevel=4,
             )
-        target._array = np.empty(result._array.shape, target._array.dtype)
+        target._array = np.empty_like(result._array, target._array.dtype)
         storage_of(target).array = target._array
     np.copyto(target._array, result._array, casting="unsafe")
     written(target)
@@ -129,8 +153,14 @@ def result_type_of(name: str, *fields: str) -> Any:
     """The named tuple that a function with several results gives: ``torch.return_types.max``."""
     made = namedtuple(name, fields)  # type: ignore[misc]
     made.__module__ = "torch.return_types"
+    made.__repr__ = _shown  # type: ignore[method-assign]
     NAMESPACES.setdefault("return_types", {})[name] = made
     return made
+
+
+def _shown(results: Any) -> str:
+    lines = ",\n".join(f"{name}={value!r}" for name, value in zip(results._fields, results))
+    return f"torch.return_types.{type(results).__name__}(\n{lines})"
 
 
 # -- operands ---------------------------------------------------------------------------------------------------------
@@ -173,7 +203,7 @@ def promoted(who: str, *operands: Any) -> tuple[Any, ...]:
             raise TypeError(f"{who}(): argument must be Tensor or Number, not {type(operand).__name__}")
     common: dtype | None = None
     if first is not None and second is None and all(isinstance(o, Tensor) or _adds_nothing(o, first) for o in operands):
-        if first.kind in "iu":
+        if first.kind in "iuV":
             return tuple(o if isinstance(o, Tensor) else wrapped_number(o, first) for o in operands)
         return operands
     common = dtypes.result_dtype(operands)
@@ -243,7 +273,7 @@ def check_broadcast(*operands: Any) -> tuple[int, ...]:
 
 
 def dim_of(dim: Any, ndim: int) -> int:
-    """A dimension counted from the front; IndexError where there is none.  A tensor without dimensions has the dimensions 0 and -1."""
+    """A dimension counted from the front; IndexError where there is none.  Without dimensions there are 0 and -1."""
     rank = ndim or 1
     if isinstance(dim, Tensor):
         dim = int(dim._array)

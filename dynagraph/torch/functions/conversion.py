@@ -10,23 +10,19 @@ from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, storage_of, write
-from dynagraph.torch.functions.common import NAMESPACES, cast, function
-from dynagraph.torch.functions.shapes import clone, contiguous, expand, memory_format, preserve_format
+from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write, written
+from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_broadcast, function
+from dynagraph.torch.functions.pointwise import constant
+from dynagraph.torch.functions.shapes import clone, contiguous, memory_format, preserve_format
 
 
-def _moved(array: Any, where: devices.device) -> Any:
-    library = devices.library_of(where)
-    if library is np:
-        return array.get()
-    with library.cuda.Device(where.index or 0):
-        return library.asarray(array)
+def _back(d: Any, g: Any) -> Any:
+    return g.call("to_device", device=d.attrs["source"], source=d.attrs["device"])
 
 
 TO_DEVICE = define(
-    "to_device", lambda x, device: _moved(x, device), (lambda d, g: g.call("to_device", device=d.attrs["source"]),), ("",),
-    backward="ToCopyBackward0",
-)  # fmt: skip
+    "to_device", lambda x, device, source: devices.place(x, device), (_back,), ("",), backward="ToCopyBackward0"
+)
 
 
 def to_device(x: Tensor, device: Any) -> Tensor:
@@ -37,7 +33,7 @@ def to_device(x: Tensor, device: Any) -> Tensor:
     here = x.device
     if where.type == here.type and where.index in (None, here.index):
         return x
-    return apply(TO_DEVICE, x, device=where)
+    return apply(TO_DEVICE, x, device=where, source=here)
 
 
 @function(namespace="")
@@ -87,13 +83,16 @@ for _name, _target in (
 def type_(self: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The name of the tensor's type, or the tensor as another."""
     if dtype is None:
-        return f"torch.{self.dtype.legacy}"
+        return f"torch.{'' if isinstance(self._array, np.ndarray) else 'cuda.'}{self.dtype.legacy}"
     if isinstance(dtype, str):
+        is_cuda = dtype.startswith("torch.cuda.")
         for known in dtypes.ALL:
-            if dtype.removeprefix("torch.") == known.legacy:
-                return cast(self, known)
+            if dtype.removeprefix("torch.").removeprefix("cuda.") == known.legacy:
+                return cast(to_device(self, "cuda" if is_cuda else "cpu"), known)
         raise ValueError(f"invalid type: '{dtype}'")
-    return cast(self, dtype if isinstance(dtype, DType) else dtype._legacy_dtype)
+    if isinstance(dtype, DType):
+        return cast(self, dtype)
+    return cast(to_device(self, "cuda" if dtype.is_cuda else "cpu"), dtype._legacy_dtype)
 
 
 @function(namespace="")
@@ -146,8 +145,6 @@ def _array_wrap(self: Tensor, array: Any, context: Any = None, return_scalar: bo
 
 
 Tensor.__array_wrap__ = _array_wrap  # type: ignore[attr-defined]
-Tensor.__dlpack__ = lambda self, **kwargs: numpy(self.detach()).__dlpack__(**kwargs)  # type: ignore[attr-defined]
-Tensor.__dlpack_device__ = lambda self: self._array.__dlpack_device__()  # type: ignore[attr-defined]
 
 
 @function(namespace="")
@@ -169,8 +166,13 @@ def tolist(self: Tensor) -> Any:
 def _number(kind: type) -> Any:
     def convert(self: Tensor) -> Any:
         if self._array.size != 1:
-            raise RuntimeError(f"a Tensor with {self._array.size} elements cannot be converted to Scalar")
-        return kind(item(self))
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        value = item(self)
+        if isinstance(value, complex) and kind is not complex:
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to type {'double' if kind is float else 'int64_t'} without overflow")
+            value = value.real
+        return kind(value)
 
     return convert
 
@@ -213,31 +215,14 @@ def _contains(self: Tensor, element: Any) -> bool:
 
 
 def _format(self: Tensor, spec: str) -> str:
-    if not self._array.ndim and spec:
+    if not self._array.ndim:
         return format(item(self), spec)
     return object.__format__(self, spec)
 
 
-def _deepcopy(self: Tensor, memo: dict[int, Any]) -> Tensor:
-    if self.grad_fn is not None:
-        raise RuntimeError(
-            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
-            "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
-            "https://github.com/pytorch/pytorch/pull/103001"
-        )
-    copy = clone(self.detach())
-    if type(self) is not Tensor:
-        copy = copy.as_subclass(type(self))  # type: ignore[attr-defined]
-    copy._requires_grad = self._requires_grad
-    if self._grad is not None:
-        copy._grad = clone(self._grad.detach())
-    memo[id(self)] = copy
-    return copy
-
-
 for _name, _method in (
     ("__bool__", _bool), ("__index__", _index), ("__len__", _length), ("__iter__", _iterate), ("__contains__", _contains),
-    ("__format__", _format), ("__deepcopy__", _deepcopy),
+    ("__format__", _format),
 ):  # fmt: skip
     setattr(Tensor, _name, _method)
 
@@ -280,11 +265,12 @@ def is_nonzero(input: Tensor) -> bool:
 
 Tensor.nbytes = property(lambda self: self._array.nbytes)  # type: ignore[attr-defined]
 Tensor.itemsize = property(lambda self: self._array.itemsize)  # type: ignore[attr-defined]
-Tensor.is_cuda = property(lambda self: not isinstance(self._array, np.ndarray))  # type: ignore[attr-defined]
-Tensor.is_cpu = property(lambda self: isinstance(self._array, np.ndarray))  # type: ignore[attr-defined]
-for _name in ("is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_mps", "is_sparse_csr", "is_nested", "is_xla", "is_xpu", "is_ipu"):
+Tensor.is_cuda = property(lambda self: self.device.type == "cuda")  # type: ignore[attr-defined]
+Tensor.is_cpu = property(lambda self: self.device.type == "cpu")  # type: ignore[attr-defined]
+for _name in (
+    "is_sparse", "is_quantized", "is_meta", "is_mkldnn", "is_mps", "is_sparse_csr", "is_nested", "is_xla", "is_xpu", "is_ipu",
+):  # fmt: skip
     setattr(Tensor, _name, property(lambda self: False))
-Tensor.names = property(lambda self: (None,) * self._array.ndim)  # type: ignore[attr-defined]
 
 
 @function(namespace="")
@@ -303,57 +289,72 @@ def pin_memory(self: Tensor, device: Any = None) -> Tensor:
 Tensor.is_pinned = lambda self, device=None: False  # type: ignore[attr-defined]
 
 
-def _share_memory(self: Tensor) -> Tensor:
-    """In memory that other processes may have: moved there with the first call."""
-    import mmap
-
-    storage = storage_of(self)
-    if not storage.is_shared:
-        flat = storage.flat(self._array.dtype)
-        shared = np.frombuffer(mmap.mmap(-1, max(flat.nbytes, 1)), self._array.dtype, flat.size)
-        shared[:] = flat
-        start = self.storage_offset()  # type: ignore[attr-defined]
-        strides = tuple(s // self._array.itemsize for s in self._array.strides)
-        storage.array, storage.is_shared = shared, True
-        self._array = storage.at(shared.dtype, self._array.shape, strides, start)
-    return self
-
-
-Tensor.share_memory_ = _share_memory  # type: ignore[attr-defined]
-Tensor.is_shared = lambda self: storage_of(self).is_shared  # type: ignore[attr-defined]
-
 # -- writes of whole tensors ------------------------------------------------------------------------------------------
 
 COPY_ = define(
     "overwrite",
     lambda x, values: np.broadcast_to(values, x.shape).astype(x.dtype),
-    (lambda d, g: None, lambda d, g: g),
+    (constant, lambda d, g: g),
     ("", ""),
     backward="CopyBackwards",
 )
 FILL_ = define("fill", COPY_.forward, COPY_.vjps, ("", ""), backward="FillBackward0")
-ZERO_ = define("zero", lambda x: np.zeros_like(x), (lambda d, g: None,), ("",), backward="ZeroBackward0")
+ZERO_ = define("zero", lambda x: np.zeros_like(x), (constant,), ("",), backward="ZeroBackward0")
 
 
 @function(namespace="")
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Store another tensor's elements here, broadcast and cast."""
+    if isinstance(src, NUMBERS):
+        src = wrap(np.asarray(src))
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
-    check_write(self)
+    check_write(self, overlap=src is not self, others=(src,) if self._array.dtype.kind in "fcV" else ())
+    check_overlap(self, (src,))
     x = operand_of_write(self, (src,))
     values = cast(to_device(src, self.device), self.dtype)
     try:
         return write(self, apply(COPY_, x, values))
     except ValueError:
-        expand(src, self._array.shape)
-        raise
+        check_broadcast(self, src)
+        raise RuntimeError(
+            f"output with shape {list(self._array.shape)} doesn't match the broadcast shape "
+            f"{list(np.broadcast_shapes(self._array.shape, src._array.shape))}"
+        ) from None
+
+
+@function(namespace="")
+def apply_(self: Tensor, callable: Any) -> Tensor:
+    """Store ``callable(element)`` in place of each element: one after the other, slowly."""
+    return _from_numbers(self, [callable(v) for v in self._array.reshape(-1).tolist()])
+
+
+@function(namespace="")
+def map_(self: Tensor, tensor: Tensor, callable: Any) -> Tensor:
+    """Store ``callable(element, element of the other)`` in place of each element: one after the other, slowly."""
+    other = np.broadcast_to(tensor._array, self._array.shape)
+    return _from_numbers(self, [callable(a, b) for a, b in zip(self._array.reshape(-1).tolist(), other.reshape(-1).tolist())])
+
+
+@function(namespace="")
+def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:
+    """As `map_`, with the elements of two others."""
+    others = [np.broadcast_to(other._array, self._array.shape).reshape(-1).tolist() for other in (x, y)]
+    return _from_numbers(self, [callable(a, b, c) for a, b, c in zip(self._array.reshape(-1).tolist(), *others)])
+
+
+def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
+    if x.requires_grad:
+        raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
+    x._array[...] = np.array(numbers).astype(x._array.dtype).reshape(x._array.shape)
+    written(x)
+    return x
 
 
 @function(namespace="")
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Store one number everywhere."""
-    check_write(self, overlap=False)
+    check_write(self, overlap=False, others=(value,))
     if isinstance(value, Tensor):
         if value._array.ndim:
             raise RuntimeError(
@@ -378,14 +379,6 @@ def zero_(self: Tensor) -> Tensor:
     """Store zeros."""
     check_write(self, overlap=False)
     return write(self, apply(ZERO_, operand_of_write(self, ())))
-
-
-@function(namespace="")
-def set_(self: Tensor, source: Tensor | None = None) -> Tensor:
-    """Become a view of another tensor's memory."""
-    other = NAMESPACES["torch"]["empty"](0, dtype=self.dtype) if source is None else source
-    self._array, self._storage = other._array, storage_of(other)
-    return self
 
 
 __all__ = ["to_device"]

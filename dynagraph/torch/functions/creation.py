@@ -8,24 +8,31 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
-from dynagraph.torch.core import tensor as core
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, sizes_of, store_out
 from dynagraph.torch.functions.conversion import to_device
-from dynagraph.torch.functions.shapes import meshgrid_views
+from dynagraph.torch.functions.pointwise import empty_in_order
+from dynagraph.torch.functions.shapes import contiguous, meshgrid_views
 
 
 def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
     """A new tensor of an array of NumPy's, on the device that is asked for."""
     where = devices.get_default_device() if device is None else devices.device(device)
     if where.type != "cpu":
-        array = devices.library_of(where).asarray(array)
+        array = devices.place(array, where)
     result = made(array)
     if requires_grad:
+        if result._array.dtype.kind not in "fcV":
+            raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         result.requires_grad = True
     return result
+
+
+def _check_dtype(given: Any, who: str) -> None:
+    if given is not None and not isinstance(given, DType):
+        raise TypeError(f"{who}(): argument 'dtype' must be torch.dtype, not {type(given).__name__}")
 
 
 def _numpy_dtype(given: DType | None, default: DType | None = None) -> np.dtype:
@@ -53,6 +60,8 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
     elif hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
         return _array_of(np.asarray(data), given)
     elif not isinstance(data, (bool, int, float, complex)):
+        if isinstance(data, (dict, set, frozenset)):
+            raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
         if isinstance(data, str):
             raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
         try:
@@ -67,7 +76,7 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
     if array.dtype.kind == "O" or array.dtype.kind in "US":
         found = _first_odd(data)
         if isinstance(found, int):
-            raise RuntimeError("Overflow when unpacking long long")
+            raise ValueError("Overflow when unpacking long long")
         if isinstance(found, str):
             raise TypeError(f"new(): invalid data type '{type(found).__name__}'")
         raise RuntimeError(f"Could not infer dtype of {type(found).__name__}")
@@ -78,7 +87,7 @@ def _array_of(data: Any, given: DType | None) -> np.ndarray:
     if array.dtype.kind == "c" and not _holds(data, np.complex128):
         return array.astype(dtypes.get_default_dtype().to_complex().numpy)
     if array.dtype.kind == "u" and array.dtype.itemsize == 8 and not _holds(data, np.uint64):
-        raise RuntimeError("Overflow when unpacking long long")
+        raise ValueError("Overflow when unpacking long long")
     return array
 
 
@@ -137,8 +146,11 @@ def _check_lengths(data: Any, dim: int = 0) -> None:
 
 
 @function(method=False)
-def tensor(data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:
     """A new tensor with a copy of the data: numbers, nested sequences, arrays."""
+    _check_dtype(dtype, "tensor")
     if isinstance(data, Tensor) and device is None:
         device = data.device
     return finish(_array_of(data, dtype), device, requires_grad)
@@ -175,20 +187,12 @@ def from_numpy(ndarray: np.ndarray) -> Tensor:
     dtypes.of_numpy(ndarray.dtype)
     if any(s < 0 for s in ndarray.strides):
         raise ValueError(
-            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. "
-            "(You can probably work around this by making a copy of your array  with array.copy().) "
+            "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently "
+            "supported. (You can probably work around this by making a copy of your array  with array.copy().) "
         )
     result = made(ndarray)
     result._storage = Storage(ndarray)
     return result
-
-
-@function(method=False)
-def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor that shares the memory of any object with `__dlpack__`."""
-    if isinstance(ext_tensor, Tensor):
-        return ext_tensor.detach()
-    return wrap(np.from_dlpack(ext_tensor, copy=copy))
 
 
 @function(method=False)
@@ -202,11 +206,14 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
     if count == 0:
         raise ValueError(f"both buffer length ({size}) and count ({count}) must not be 0")
     if count < 0 and (size - offset) % dtype.itemsize:
-        raise ValueError(f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size ({dtype.itemsize})")
+        raise ValueError(
+            f"buffer length ({size - offset} bytes) after offset ({offset} bytes) must be a multiple of element size "
+            f"({dtype.itemsize})"
+        )
     if count > 0 and offset + count * dtype.itemsize > size:
         raise ValueError(
-            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than actual buffer "
-            f"length ({size} bytes)"
+            f"requested buffer length ({count} * {dtype.itemsize} bytes) after offset ({offset} bytes) must not be greater than "
+            f"actual buffer length ({size} bytes)"
         )
     result = wrap(np.frombuffer(buffer, dtype.numpy, count, offset))
     if requires_grad:
@@ -223,6 +230,11 @@ def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, req
 # -- of one value -----------------------------------------------------------------------------------------------------
 
 
+def _check_sizes(shape: tuple[int, ...]) -> None:
+    if any(n < 0 for n in shape):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {list(shape)}")
+
+
 def _filled(name: str, make: Any) -> None:
     def compute(
         *size: Any,
@@ -236,19 +248,28 @@ def _filled(name: str, make: Any) -> None:
         memory_format: Any = None,
     ) -> Tensor:
         shape = sizes_of(size, name)
-        if any(n < 0 for n in shape):
-            raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {list(shape)}")
+        if name == "zeros" and any(n < 0 for n in shape):
+            raise RuntimeError("zeros: Dimension size must be non-negative.")
+        _check_sizes(shape)
+        _check_dtype(dtype, name)
         if out is not None:
+            if dtype is not None and dtype is not out.dtype:
+                names = dtypes.scalar_name(dtype), dtypes.scalar_name(out.dtype)
+                raise RuntimeError(f"dtype {names[0]} does not match dtype of out parameter ({names[1]})")
+            if memory_format is not None:
+                raise RuntimeError("'memory_format' argument is incompatible with 'out' tensor argument")
             store_out(out, made(make(shape, out._array.dtype if dtype is None else dtype.numpy)))
             return out
-        return finish(make(shape, _numpy_dtype(dtype)), device, requires_grad)
+        result = finish(make(shape, _numpy_dtype(dtype)), device, requires_grad)
+        return result if memory_format is None else contiguous(result, memory_format=memory_format)
 
     def public(*args: Any, **kwargs: Any) -> Tensor:
         if "size" in kwargs:
             args = (kwargs.pop("size"),)
         return compute(*args, **kwargs)
 
-    public.__name__ = public.__qualname__ = name
+    for each in (compute, public):
+        each.__name__ = each.__qualname__ = name
     public.__doc__ = f"``torch.{name}``: a new tensor of a shape, given as sizes or as one sequence."
     function(name, method=False)(public)
 
@@ -267,7 +288,10 @@ def full(
     if isinstance(fill_value, Tensor):
         dtype = dtype or fill_value.dtype
         fill_value = fill_value._array.item()
-    shape = sizes_of(size if isinstance(size, (tuple, list)) else (size,), "full")
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
+    shape = sizes_of(size, "full")
+    _check_sizes(shape)
     array = np.full(shape, fill_value, _numpy_dtype(dtype, dtypes.of_number(fill_value)))
     if out is not None:
         store_out(out, made(array))
@@ -288,6 +312,7 @@ def _like(name: str, make: Any) -> None:
         **kwargs: Any,
     ) -> Tensor:
         x = check_tensor(input, name, "input")
+        _check_dtype(dtype, name)
         array = make(x._array, *args, dtype=x._array.dtype if dtype is None else dtype.numpy, **kwargs)
         if memory_format is not None and memory_format.name == "contiguous_format":
             array = np.ascontiguousarray(array).reshape(array.shape)
@@ -298,13 +323,19 @@ def _like(name: str, make: Any) -> None:
     function(name, method=False)(compute)
 
 
-def _full_like(x: np.ndarray, fill_value: Any, dtype: np.dtype) -> np.ndarray:
-    return np.full_like(x, fill_value._array.item() if isinstance(fill_value, Tensor) else fill_value, dtype=dtype)
+def _empty_like(x: Any, dtype: np.dtype) -> Any:
+    return empty_in_order(x.shape, dtype, x.strides) if 0 in x.strides else np.empty_like(x, dtype)
 
 
-_like("zeros_like", np.zeros_like)
-_like("ones_like", np.ones_like)
-_like("empty_like", np.empty_like)
+def _full_like(x: Any, fill_value: Any, dtype: np.dtype) -> Any:
+    found = _empty_like(x, dtype)
+    found[...] = fill_value._array.item() if isinstance(fill_value, Tensor) else fill_value
+    return found
+
+
+_like("zeros_like", lambda x, dtype: np.zeros_like(x, dtype) if 0 not in x.strides else _full_like(x, 0, dtype))
+_like("ones_like", lambda x, dtype: _full_like(x, 1, dtype))
+_like("empty_like", _empty_like)
 _like("full_like", _full_like)
 
 
@@ -318,22 +349,14 @@ def _new(name: str, make: str) -> None:
     setattr(Tensor, name, compute)
 
 
-for _made in ("zeros", "ones", "empty", "full", "tensor"):
+for _made in ("zeros", "ones", "empty", "full", "tensor", "empty_strided"):
     _new(f"new_{_made}", _made)
 
 
-def _new_legacy(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """``x.new(2, 3)`` and ``x.new([1, 2])``: as ``torch.Tensor``, with this tensor's dtype."""
-    if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], dtypes.Size):
-        return tensor(args[0], dtype=self.dtype)
-    return NAMESPACES["torch"]["empty"](*(args or (0,)), dtype=self.dtype, **kwargs)
-
-
-Tensor.new = _new_legacy  # type: ignore[attr-defined]
-
-
 @function(method=False)
-def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any) -> Tensor:
+def empty_strided(
+    size: Any, stride: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
     """A new tensor of any numbers, with strides."""
     shape, strides = tuple(size), tuple(stride)
     count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
@@ -341,6 +364,18 @@ def empty_strided(size: Any, stride: Any, *, dtype: DType | None = None, device:
     result = finish(Storage(flat).at(flat.dtype, shape, strides, 0), device, requires_grad)
     result._storage = Storage(flat)
     return result
+
+
+@function(method=False)
+def empty_permuted(
+    size: Any, physical_layout: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False, **_: Any
+) -> Tensor:
+    """A new tensor of any numbers, whose dimensions lie in memory in the order given, the slowest first."""
+    shape, order = tuple(size), tuple(physical_layout)
+    if sorted(order) != list(range(len(shape))):
+        raise RuntimeError(f"physical_layout {order} does not name each of the {len(shape)} dimensions once")
+    array = np.empty([shape[k] for k in order], _numpy_dtype(dtype))
+    return finish(array.transpose([order.index(k) for k in range(len(shape))]), device, requires_grad)
 
 
 # -- ranges and grids -------------------------------------------------------------------------------------------------
@@ -366,10 +401,15 @@ def arange(
         raise RuntimeError("step must be nonzero")
     if (by > 0 and last < first) or (by < 0 and last > first):
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    _check_dtype(dtype, "arange")
     is_float = any(isinstance(v, float) for v in (first, last, by))
     if is_float and not all(map(math.isfinite, (first, last))):
         raise RuntimeError(f"unsupported range: {first} -> {last}")
     wanted = (dtypes.get_default_dtype() if is_float else dtypes.int64) if dtype is None else dtype
+    if wanted.category == 0:
+        raise NotImplementedError("\"arange_cpu\" not implemented for 'Bool'")
+    if wanted is dtypes.int64 and is_float:
+        first, last, by, is_float = int(first), int(last), int(by), False
     count = math.ceil((last - first) / by) if is_float else -((first - last) // by)
     if wanted.category == 2:
         wide = first + by * np.arange(count, dtype=np.float64)
@@ -410,7 +450,8 @@ def _spaced(low: Any, high: Any, steps: int, given: DType | None) -> np.ndarray:
 
 @function(method=False)
 def linspace(
-    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None, device: Any = None,
+    start: Any, end: Any, steps: int, *, out: Tensor | None = None, dtype: DType | None = None, layout: Any = None,
+    device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` numbers at equal distances, both ends among them."""
@@ -423,11 +464,15 @@ def linspace(
 
 @function(method=False)
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False,
-    **_: Any,
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Tensor | None = None, dtype: DType | None = None,
+    layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Powers of `base`, whose exponents are at equal distances."""
     array = np.power(base, _spaced(start, end, steps, dtypes.float64)).astype(_numpy_dtype(dtype))
+    if out is not None:
+        store_out(out, made(array))
+        return out
     return finish(array, device, requires_grad)
 
 
@@ -447,7 +492,9 @@ def eye(
 
 
 def _indices(name: str, find: Any) -> None:
-    def compute(row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Any = None, layout: Any = None) -> Tensor:
+    def compute(
+        row: int, col: int, offset: int = 0, *, dtype: DType | None = None, device: Any = None, layout: Any = None
+    ) -> Tensor:
         rows, columns = find(row, offset, col)
         return finish(np.stack((rows, columns)).astype(_numpy_dtype(dtype, dtypes.int64)), device)
 
@@ -486,25 +533,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return Tensor.unsqueeze(x, -1) ** wrap(exponents)  # type: ignore[attr-defined, operator]
 
 
-def _legacy(cls: type, *args: Any, device: Any = None, **_: Any) -> Tensor:
-    """``torch.Tensor(2, 3)``: of any numbers; ``torch.Tensor([1, 2])``: of data; in the default dtype."""
-    own = getattr(cls, "_legacy_dtype", None) or dtypes.get_default_dtype()
-    if len(args) == 1 and not isinstance(args[0], (int, np.integer)) and not isinstance(args[0], dtypes.Size):
-        data = args[0]
-        if isinstance(data, Tensor):
-            result = data.detach()
-        else:
-            result = finish(_array_of(data, own), device)
-    else:
-        result = finish(np.empty(sizes_of(args or (0,), "Tensor"), own.numpy), device)
-    if cls is not Tensor and not hasattr(cls, "_legacy_dtype"):
-        return as_subclass(result, cls)
-    return result
-
-
 def as_subclass(x: Tensor, cls: type) -> Any:
     """The same tensor as one of a subclass."""
-    other = object.__new__(cls)
+    other: Any = object.__new__(cls)
     other._array, other._base, other._grad_fn, other._requires_grad = x._array, x._base, x._grad_fn, x._requires_grad
     other._output_nr = x._output_nr
     other._storage = storage_of(x)
@@ -512,7 +543,6 @@ def as_subclass(x: Tensor, cls: type) -> Any:
 
 
 Tensor.as_subclass = as_subclass  # type: ignore[attr-defined]
-core._legacy = _legacy
 
 
 @function(method=False)

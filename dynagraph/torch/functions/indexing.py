@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
-from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, wrap, write
+from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast
 from dynagraph.torch.functions.conversion import COPY_, to_device
+from dynagraph.torch.functions.pointwise import empty_in_order
 from dynagraph.torch.functions.shapes import expand, select, slice_along, unsqueeze, view_
 
 
@@ -21,7 +23,25 @@ def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
     key: list[Any] = [slice(None)] * x.ndim
     for axis, place in zip(axes, places):
         key[axis] = place
-    return x[tuple(key)]
+    found = x[tuple(key)]
+    if x.flags.c_contiguous or not isinstance(x, np.ndarray):
+        return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+    return _in_order_of(x, places, axes, found)
+
+
+def _in_order_of(x: Any, places: Any, axes: tuple[int, ...], found: Any) -> Any:
+    """What was found in an operand whose elements do not stand in order, in the memory order that PyTorch gives it."""
+    first = places[0]
+    if first.dtype.kind == "b" or not found.size:
+        return np.ascontiguousarray(found)
+    rest = [x.strides[k] for k in range(x.ndim) if k not in axes]
+    at = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
+    across = len(rest) - at
+    source = (*rest[:at], *(0,) * first.ndim, *rest[at:])
+    place = (*(0,) * at, *first.strides, *(0,) * across)
+    made = empty_in_order(found.shape, x.dtype, source, place)
+    made[...] = found
+    return made
 
 
 def _put(g: Any, *places: Any, axes: tuple[int, ...], base: tuple[int, ...]) -> Any:
@@ -42,12 +62,12 @@ def _index_back(d: Any, g: Any) -> list[Any]:
     return [found, *(None for _ in places)]
 
 
-INDEX = define("index", _take, _index_back, "*", backward="IndexBackward0")
+INDEX = define("index", _take, _index_back, "1", backward="IndexBackward0")
 define(
     "index_put_zeros",
     _put,
     lambda d, g: [g.call("index", *d.operands[1:], axes=d.attrs["axes"]) if d.needs(0) else None, *(None for _ in d.operands[1:])],
-    "*",
+    "1",
 )
 
 
@@ -74,7 +94,7 @@ def _index_put_back(d: Any, g: Any) -> list[Any]:
     return [by_x, by_values, *(None for _ in places)]
 
 
-INDEX_PUT = define("index_put", _put_into, _index_put_back, "*", backward="IndexPutBackward0")
+INDEX_PUT = define("index_put", _put_into, _index_put_back, "2", backward="IndexPutBackward0")
 
 _ADVANCED = (Tensor, list, np.ndarray)
 
@@ -95,7 +115,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
         if any(i is Ellipsis for i in items):
             raise IndexError("an index can only have a single ellipsis ('...')")
     places: list[Any] = []
-    dim = 0
+    dim = selected = 0
     for item in items:
         if item is None:
             x = unsqueeze(x, dim)
@@ -110,9 +130,13 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
             places.append(wrap(np.zeros(1 if item else 0, np.int64)))
             dim += 1
         elif isinstance(item, (int, np.integer)) or (
-            isinstance(item, Tensor) and not item._array.ndim and item._array.dtype.kind in "iu"
+            isinstance(item, Tensor)
+            and not item._array.ndim
+            and item._array.dtype.kind in "iu"
+            and type(item._array) is not BatchedArray
         ):
-            x = _selected(x, dim, int(item))
+            x = _selected(x, dim, int(item), dim + selected)
+            selected += 1
         elif isinstance(item, Tensor):
             kind = item._array.dtype
             if kind.kind == "b" or kind == np.uint8:
@@ -134,7 +158,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
             else:
                 raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
         else:
-            raise TypeError(
+            raise (TypeError if isinstance(item, str) else IndexError)(
                 "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got "
                 f"{type(item).__name__})"
             )
@@ -158,19 +182,25 @@ def _check_mask(x: Tensor, mask: Tensor, dim: int) -> None:
             )
 
 
-def _selected(x: Tensor, dim: int, index: int) -> Tensor:
+def _beyond(low: int, high: int, size: int, axis: int) -> str:
+    return f"index {high if high >= size else low} is out of bounds for dimension {axis} with size {size}"
+
+
+def _selected(x: Tensor, dim: int, index: int, given: int | None = None) -> Tensor:
+    """One place along a dimension; `given` is the dimension's number as the user counts."""
     size = x._array.shape[dim]
     if not -size <= index < size:
-        raise IndexError(f"index {index} is out of bounds for dimension {dim} with size {size}")
+        raise IndexError(f"index {index} is out of bounds for dimension {dim if given is None else given} with size {size}")
     return select(x, dim, index)
 
 
 def _sliced(x: Tensor, dim: int, item: slice) -> Tensor:
     if item == slice(None):
         return x
-    if item.step is not None and int(item.step) <= 0:
+    if item.step is not None and int(item.step) < 0:
         raise ValueError("step must be greater than zero")
-    start, stop, step = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step))).indices(x._array.shape[dim])
+    whole = slice(*(None if v is None else int(v) for v in (item.start, item.stop, item.step)))
+    start, stop, step = whole.indices(x._array.shape[dim])
     length = len(range(start, stop, step))
     if length == x._array.shape[dim] and step == 1:
         return x
@@ -189,9 +219,9 @@ def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tupl
     for axis, place in zip(axes, found):
         size, array = x._array.shape[axis], place._array
         if array.size:
-            low, high = int(array.min()), int(array.max())
-            if high >= size or low < -size:
-                raise IndexError(f"index {high if high >= size else low} is out of bounds for dimension {axis} with size {size}")
+            low, high = array.min(), array.max()
+            if (high >= size) | (low < -size):
+                raise IndexError(_beyond(int(low), int(high), size, axis))
     found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
     return x, [wrap(np.broadcast_to(p._array, shape)) for p in found], axes, shape
 
@@ -214,12 +244,13 @@ def _chosen_shape(x: Tensor, axes: tuple[int, ...], shape: tuple[int, ...]) -> t
 
 
 def setitem(self: Tensor, key: Any, value: Any) -> None:
-    check_write(self)
     if isinstance(key, Tensor) and key._array.dtype.kind == "b" and not isinstance(value, Tensor):
+        check_write(self, overlap=False)
         _check_mask(self, key, 0)
         from_number = wrap(np.asarray(value).astype(self._array.dtype))
-        result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, _full_mask(key, self))
-        write(self, result)
+        mask = _full_mask(key, self)
+        result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, mask)
+        write(self, result, mask._array if 0 in self._array.strides else True)
         return
     x, places, advanced = _parts(self, key)
     if not isinstance(value, Tensor):
@@ -234,14 +265,19 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
             values = view_(values, values._array.shape[1:])
         if values._array.shape != x._array.shape:
             values = _expanded(values, x._array.shape)
-        check_write(x if x is not self else self)
+        check_write(x, overlap=values is not x, others=(values,))
+        check_overlap(x, (values,))
         _store(x, values)
         return
+    check_write(x, overlap=False, others=(value,))
+    is_fill = value._array.size == 1 and isinstance(key, Tensor) and key._array.dtype.kind == "b" and key._array.ndim > 0
+    if not is_fill:
+        check_overlap(x, (value, *(p for p in places if p is not None)), full=True)
     x, found, axes, shape = _places_of(x, places)
-    if value.dtype is not self.dtype and value._array.ndim:
+    if value.dtype is not self.dtype and not is_fill:
         raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination and "
-            f"{dtypes.scalar_name(value.dtype)} for the source."
+            f"Index put requires the source and destination dtypes match, got {dtypes.scalar_name(self.dtype)} for the destination "
+            f"and {dtypes.scalar_name(value.dtype)} for the source."
         )
     value = cast(value, self.dtype)
     chosen = _chosen_shape(x, axes, shape)
@@ -256,7 +292,10 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
                 f"{list(chosen)}"
             ) from None
     result = apply(INDEX_PUT, operand_of_write(x, (value,)), value, *found, axes=axes, accumulate=False)
-    write(x, result)
+    where: Any = True
+    if 0 in x._array.strides and x._array.size:
+        where = _put_into(np.zeros(x._array.shape, bool), True, *(p._array for p in found), axes=axes, accumulate=False)
+    write(x, result, where)
 
 
 def _number(value: Any, given: np.dtype) -> np.ndarray:
@@ -271,7 +310,8 @@ def _expanded(values: Tensor, shape: tuple[int, ...]) -> Tensor:
         if len(values._array.shape) <= len(shape):
             raise
         raise RuntimeError(
-            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape {list(shape)}"
+            f"shape mismatch: value tensor of shape {list(values._array.shape)} cannot be broadcast to indexing result of shape "
+            f"{list(shape)}"
         ) from None
 
 

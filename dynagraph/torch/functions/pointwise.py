@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply, made, view, wrap
@@ -20,8 +21,10 @@ from dynagraph.torch.functions.common import (
     check_tensor,
     floating,
     function,
+    in_place,
     pointwise,
     promoted,
+    result_type_of,
     wrapped_number,
 )
 
@@ -32,8 +35,8 @@ def _in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Halves are computed as float32 and rounded once."""
 
     def forward(*arrays: Any, **attrs: Any) -> Any:
-        first = arrays[0].dtype
-        if is_half(first):
+        first = next((a.dtype for a in arrays if is_half(a.dtype)), None)
+        if first is not None:
             wide = (a.astype(np.float32) if isinstance(a, (np.ndarray, np.generic)) and is_half(a.dtype) else a for a in arrays)
             return compute(*wide, **attrs).astype(first)
         return compute(*arrays, **attrs)
@@ -41,8 +44,13 @@ def _in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-def constant(d: Any, g: Any) -> None:
-    """The gradient of what is constant between its jumps."""
+def constant(d: Any, g: Any) -> Any:
+    """The gradient of what is constant between its jumps: zeros."""
+    return g.full(0, g.shape)
+
+
+def nothing(d: Any, g: Any) -> None:
+    """The gradient by what chooses: there is none."""
     return
 
 
@@ -91,7 +99,9 @@ def _arctan2_share(d: Any, g: Any) -> Any:
 
 def _pow_by_exponent(d: Any, g: Any) -> Any:
     """Zero where the base is zero and the exponent not negative."""
-    zero = d.x.equals(0).call("logical_and", d.y.call("greater_equal", d.y.number(0))) if not d.y.dtype.is_complex else d.x.equals(0)
+    zero = d.x.equals(0)
+    if not d.y.dtype.is_complex:
+        zero = zero.call("logical_and", d.y.call("greater_equal", d.y.number(0)))
     found = g * (d.out * d.x.call("log")).conj
     return found.full(0, ()).where(zero, found)
 
@@ -109,11 +119,19 @@ def _logaddexp(base: str) -> tuple[Callable[[Any, Any], Any], ...]:
         def vjp(d: Any, g: Any) -> Any:
             mine, other = (d.x, d.y) if which == 0 else (d.y, d.x)
             difference = other - mine
-            return g / (difference.call(base) + 1)
+            return g / (difference.call(base) + 1).conj
 
         return vjp
 
     return by(0), by(1)
+
+
+def _logaddexp_of(x: Any, y: Any) -> Any:
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    swap = x.real < y.real
+    top, low = np.where(swap, y, x), np.where(swap, x, y)
+    return top + np.log(1 + np.exp(low - top))
 
 
 # name of the row, what the gradient reads, gradient (the row's where none is given), PyTorch's name of the node
@@ -151,6 +169,7 @@ _UNARY_ROWS: dict[str, tuple[str, Any, str]] = {
 }
 for _name, (_reads, _vjp, _node) in _UNARY_ROWS.items():
     from_row(_name, (_reads,) if _vjp else _reads, _node, vjps=(_vjp,) if _vjp else None)
+CONJ_PHYSICAL = define("conj_physical", np.conjugate, (lambda d, g: g.conj,), ("",), backward="ConjPhysicalBackward0")
 from_row("real", ("",), "RealBackward0", vjps=(lambda d, g: g.cast(g.dtype.complex),), is_view=True)
 from_row("imag", ("",), "ImagBackward0", vjps=(lambda d, g: g.full(0, ()).call("complex", g),), is_view=True)
 from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lambda d, g: g.imag))
@@ -158,6 +177,7 @@ from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lam
 _MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
 ADD = from_row("add", ("", ""), "AddBackward0")
 SUB = from_row("subtract", ("", ""), "SubBackward0")
+RSUB = define("rsub", lambda x, y: np.subtract(y, x), (lambda d, g: -g, lambda d, g: g), ("", ""), backward="RsubBackward1")
 MUL = from_row("multiply", ("y", "x"), "MulBackward0")
 DIV = from_row("divide", ("y", "xy"), "DivBackward0", vjps=(
     lambda d, g: g / d.y.conj,
@@ -185,27 +205,39 @@ from_row("copysign", ("xo", ""), "CopysignBackward0", vjps=(
     lambda d, g: g * (d.out / d.x).where(d.x.equals(0).call("logical_not"), 0),
     lambda d, g: g.full(0, g.shape),
 ))  # fmt: skip
-from_row("nextafter", ("", ""), "NextafterBackward0", vjps=(_no_derivative("nextafter"), _no_derivative("nextafter")))
-from_row("logaddexp", ("xy", "xy"), "LogaddexpBackward0", vjps=_logaddexp("exp"))
+from_row("nextafter", ("", ""), "NextafterBackward0", vjps=(lambda d, g: g, constant))
+define("logaddexp", lambda x, y: _logaddexp_of(x, y), _logaddexp("exp"), ("xy", "xy"), backward="LogaddexpBackward0")
 from_row("logaddexp2", ("xy", "xy"), "Logaddexp2Backward0", vjps=_logaddexp("exp2"))
-from_row("heaviside", ("", "x"), "HeavisideBackward0", vjps=(constant, lambda d, g: g.where(d.x.equals(0), 0)))
+define(
+    "heaviside",
+    lambda x, y: np.where(x == 0, y, (x > 0).astype(x.dtype)).astype(x.dtype, copy=False),
+    (_no_derivative("heaviside"),) * 2,
+    ("", ""),
+    backward="NotImplemented",
+)
 from_row("ldexp", ("y", ""), "LdexpBackward0", vjps=(lambda d, g: g.call("ldexp", d.y), constant))
 WHERE = from_row("where", ("", "x", "x"), "WhereBackward0", vjps=(
-    constant,
+    nothing,
     lambda d, g: g.where(d.x, 0),
     lambda d, g: g.full(0, ()).where(d.x, g),
 ))  # fmt: skip
 POW_NUMBER = define(
     "power_of_number",
-    lambda x, exponent: np.power(x, exponent),
+    lambda x, exponent: _power_of_number(x, exponent),
     (
-        lambda d, g: None
+        lambda d, g: constant(d, g)
         if d.attrs["exponent"] == 0
         else g * (d.x.call("power_of_number", exponent=d.attrs["exponent"] - 1) * d.attrs["exponent"]).conj,
     ),
     ("x",),
     backward="PowBackward0",
 )
+
+
+def _power_of_number(x: Any, exponent: Any) -> Any:
+    return np.power(x.astype(np.float32), exponent).astype(x.dtype) if is_half(x.dtype) else np.power(x, exponent)
+
+
 SIGMOID = define(
     "sigmoid",
     _in_single(lambda x: np.reciprocal(np.exp(-x) + 1)),
@@ -224,7 +256,7 @@ RSQRT = define(
 
 def _sgn(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return np.sign(x)
+        return np.where(x == 0, 0, x / np.abs(x)).astype(x.dtype)
     return np.where(np.isnan(x), 0, np.sign(x)).astype(x.dtype) if x.dtype.kind in "fV" else np.sign(x)
 
 
@@ -232,9 +264,9 @@ define("sgn", _sgn, (lambda d, g: _sgn_vjp(d, g),), ("xo",), backward="SgnBackwa
 
 
 def _sgn_vjp(d: Any, g: Any) -> Any:
-    """Of a real number none; of a complex one what turns it."""
+    """Of a real number zero; of a complex one what turns it."""
     if not d.x.dtype.is_complex:
-        return None
+        return constant(d, g)
     size = d.x.call("absolute").cast(d.x.dtype)
     across = (g - d.out * (d.out.conj * g).real.cast(d.x.dtype)) / size
     return across.where(size.equals(0).call("logical_not"), 0)
@@ -264,11 +296,23 @@ def _float_of_dtype(d: Any, value: float) -> Any:
 
 define(
     "nan_to_num",
-    lambda x, nan, posinf, neginf: np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
+    lambda x, nan, posinf, neginf: _nan_to_num(x, nan, posinf, neginf),
     (lambda d, g: g.where(d.x.call("isfinite"), 0),),
     ("x",),
     backward="NanToNumBackward0",
 )
+
+
+def _nan_to_num(x: Any, nan: float, posinf: float | None, neginf: float | None) -> Any:
+    if x.dtype.kind == "V":  # NumPy does not know it as one with NaNs
+        top = dtypes.finfo(dtypes.bfloat16).max
+        kind = x.dtype.type
+        found = np.where(np.isnan(x), kind(nan), x)
+        found = np.where(x == kind(np.inf), kind(top if posinf is None else posinf), found)
+        return np.where(x == kind(-np.inf), kind(-top if neginf is None else neginf), found)
+    return np.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf)
+
+
 define(
     "angle",
     lambda x: np.angle(x) if x.dtype.kind == "c" else np.where(np.isnan(x), x, np.where(x < 0, math.pi, 0)).astype(x.dtype),
@@ -300,9 +344,7 @@ define(
 
 
 def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
-    """A function of one tensor.  `kinds`: "float" has integers as the default dtype first; "keep" leaves these alone as they are, and
-    "any" computes them.
-    """
+    """A function of one tensor.  `kinds`: "float" has integers as the default dtype first; "keep" leaves these as they are."""
     row = PRIMITIVES[p]
 
     def compute(input: Tensor) -> Tensor:
@@ -314,7 +356,7 @@ def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
             elif kinds == "keep":
                 return apply(COPY, x)
         elif kind == "c" and kinds == "keep":
-            raise RuntimeError(f"{name}() is not supported for complex tensors")
+            raise NotImplementedError(f"{'trunc' if name == 'fix' else name} is not supported for complex inputs")
         return apply(row, x)
 
     compute.__name__ = compute.__qualname__ = name
@@ -322,13 +364,65 @@ def _unary(name: str, p: str, kinds: str = "float", **forms: Any) -> None:
     function(name, inplace=True, out=True, **forms)(compute)
 
 
-COPY = define("copy", lambda x: x.copy(order="K"), (lambda d, g: g,), ("",), backward="CloneBackward0")
+
+
+def empty_in_order(shape: tuple[int, ...], dtype: np.dtype, *strides: tuple[int, ...]) -> Any:
+    """Memory for a result of operands with these strides, in the order in which PyTorch goes through them.
+
+    Of two dimensions the one with the smaller stride in the first operand that has both moves faster; dimensions that no operand
+    tells apart stand in order.
+    """
+    order = list(range(len(shape) - 1, -1, -1))  # the fastest first
+    for k in range(1, len(order)):
+        at = k
+        for j in range(k - 1, -1, -1):
+            comparison = _compared(shape, strides, order[j], order[at])
+            if comparison < 0:
+                break
+            if comparison > 0:
+                order[j], order[at] = order[at], order[j]
+                at = j
+    slowest_first = order[::-1]
+    memory = np.empty([shape[k] for k in slowest_first], dtype)
+    return memory.transpose([slowest_first.index(k) for k in range(len(shape))])
+
+
+def _compared(shape: tuple[int, ...], strides: tuple[tuple[int, ...], ...], a: int, b: int) -> int:
+    """More than zero where dimension `a` should move slower than `b`."""
+    for own in strides:
+        if own[a] and own[b]:
+            if own[a] != own[b]:
+                return own[a] - own[b]
+            if shape[a] > shape[b]:
+                return 1
+    return 0
+
+
+def dense_like(x: Any) -> Any:
+    """Memory in the order of the original's, without its gaps; what is repeated in memory is put in order."""
+    if 0 in x.strides and x.size and isinstance(x, np.ndarray):
+        return empty_in_order(x.shape, x.dtype, x.strides)
+    return np.empty_like(x)
+
+
+def dense_copy(x: Any) -> Any:
+    """A copy in the order of the original's memory, without its gaps."""
+    if 0 in x.strides:
+        made = dense_like(x)
+        made[...] = x
+        return made
+    return x.copy(order="K")
+
+
+COPY = define("copy", dense_copy, (lambda d, g: g,), ("",), backward="CloneBackward0")
 
 for _name, _row_name, _aliases in (
-    ("exp", "exp", ()), ("exp2", "exp2", ()), ("expm1", "expm1", ()), ("log", "log", ()), ("log2", "log2", ()), ("log10", "log10", ()),
+    ("exp", "exp", ()), ("exp2", "exp2", ()), ("expm1", "expm1", ()), ("log", "log", ()), ("log2", "log2", ()),
+    ("log10", "log10", ()),
     ("log1p", "log1p", ()), ("sin", "sin", ()), ("cos", "cos", ()), ("tan", "tan", ()), ("asin", "arcsin", ("arcsin",)),
     ("acos", "arccos", ("arccos",)), ("atan", "arctan", ("arctan",)), ("sinh", "sinh", ()), ("cosh", "cosh", ()),
-    ("tanh", "tanh", ()), ("asinh", "arcsinh", ("arcsinh",)), ("acosh", "arccosh", ("arccosh",)), ("atanh", "arctanh", ("arctanh",)),
+    ("tanh", "tanh", ()), ("asinh", "arcsinh", ("arcsinh",)), ("acosh", "arccosh", ("arccosh",)),
+    ("atanh", "arctanh", ("arctanh",)),
     ("sqrt", "sqrt", ()), ("rsqrt", "rsqrt", ()), ("sigmoid", "sigmoid", ()), ("reciprocal", "reciprocal", ()),
 ):  # fmt: skip
     _unary(_name, _row_name, aliases=_aliases)
@@ -340,6 +434,8 @@ for _name, _row_name, _aliases in (("floor", "floor", ()), ("ceil", "ceil", ()),
 def round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """To the nearest whole number, halves to the even one; with `decimals` to so many places."""
     x = check_tensor(input, "round", "input")
+    if x._array.dtype.kind == "c" or (x._array.dtype.kind == "b" and decimals):
+        raise NotImplementedError(f"\"round_vml_cpu\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
     if x._array.dtype.kind not in "fV":
         return apply(COPY, x)
     return apply(PRIMITIVES["round_decimals"], x, decimals=decimals) if decimals else apply(PRIMITIVES["rint"], x)
@@ -350,8 +446,10 @@ def neg(input: Tensor) -> Tensor:
     """With the other sign."""
     x = check_tensor(input, "neg", "input")
     if x._array.dtype.kind == "b":
-        raise RuntimeError("Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the "
-                           "`~` or `logical_not()` operator instead.")  # fmt: skip
+        raise RuntimeError(
+            "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or "
+            "`logical_not()` operator instead."
+        )
     return apply(PRIMITIVES["negative"], x)
 
 
@@ -363,10 +461,20 @@ def positive(input: Tensor) -> Tensor:
     return input
 
 
-@function(inplace=True, out=True, aliases=("absolute",))
+@function(out=True, aliases=("absolute",))
 def abs(input: Tensor) -> Tensor:
     """The absolute value; of complex numbers a real one."""
     return apply(PRIMITIVES["absolute"], check_tensor(input, "abs", "input"))
+
+
+def _abs_(self: Tensor) -> Tensor:
+    """The absolute value, in place."""
+    if self._array.dtype.kind == "c":
+        raise RuntimeError("In-place abs is not supported for complex tensors.")
+    return in_place(abs, "abs")(self)
+
+
+Tensor.abs_ = Tensor.absolute_ = NAMESPACES["torch"]["abs_"] = NAMESPACES["torch"]["absolute_"] = _abs_
 
 
 @function(inplace=True, out=True)
@@ -381,7 +489,9 @@ def sign(input: Tensor) -> Tensor:
     """-1, 0 or 1; of NaN 0."""
     x = check_tensor(input, "sign", "input")
     if x._array.dtype.kind == "c":
-        raise RuntimeError("Unlike NumPy, torch.sign doesn't allow complex tensors; use torch.sgn")
+        raise NotImplementedError(
+            "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."
+        )
     return apply(COPY, x) if x._array.dtype.kind == "b" else apply(PRIMITIVES["sgn"], x)
 
 
@@ -400,13 +510,19 @@ def square(input: Tensor) -> Tensor:
 @function(inplace=True, out=True)
 def deg2rad(input: Tensor) -> Tensor:
     """Degrees as radians."""
-    return mul(floating(input), math.pi / 180)
+    return mul(floating(_real(input, "deg2rad")), math.pi / 180)
 
 
 @function(inplace=True, out=True)
 def rad2deg(input: Tensor) -> Tensor:
     """Radians as degrees."""
-    return mul(floating(input), 180 / math.pi)
+    return mul(floating(_real(input, "rad2deg")), 180 / math.pi)
+
+
+def _real(x: Tensor, who: str) -> Tensor:
+    if x._array.dtype.kind == "c":
+        raise RuntimeError(f"{who} is not supported for complex tensors.")
+    return x
 
 
 @function(inplace=True, out=True)
@@ -414,6 +530,8 @@ def nan_to_num(input: Tensor, nan: float | None = 0.0, posinf: float | None = No
     """With NaN and infinities replaced: by zero and the dtype's limits, unless others are given."""
     if input._array.dtype.kind not in "fcV":
         return apply(COPY, input)
+    if input._array.dtype.kind == "c" and mode.grad and input.requires_grad:
+        raise RuntimeError("nan_to_num does not support automatic differentiation for outputs with complex dtype.")
     return apply(PRIMITIVES["nan_to_num"], input, nan=0.0 if nan is None else nan, posinf=posinf, neginf=neginf)
 
 
@@ -423,7 +541,12 @@ def conj(input: Tensor) -> Tensor:
     return apply(PRIMITIVES["conjugate"], input) if input._array.dtype.kind == "c" else input
 
 
-NAMESPACES["torch"]["conj_physical"] = conj
+@function(out=True, inplace=True)
+def conj_physical(input: Tensor) -> Tensor:
+    """The complex conjugate in memory of its own; a real tensor itself."""
+    return apply(CONJ_PHYSICAL, input) if input._array.dtype.kind == "c" else input
+
+
 NAMESPACES["torch"]["resolve_conj"] = NAMESPACES["torch"]["resolve_neg"] = lambda input: input
 Tensor.resolve_conj = Tensor.resolve_neg = lambda self: self  # type: ignore[attr-defined]
 Tensor.is_conj = Tensor.is_neg = lambda self: False  # type: ignore[attr-defined]
@@ -474,16 +597,53 @@ def polar(abs: Tensor, angle: Tensor) -> Tensor:
 
 
 def _alpha(other: Any, alpha: Any, who: str) -> Any:
-    if alpha == 1:
+    if alpha == 1 and type(alpha) is not bool:
         return other
+    if isinstance(other, Tensor) and other._array.dtype.kind == "b" and isinstance(alpha, int):
+        return mul(other, bool(alpha))
     return mul(other, alpha) if isinstance(other, Tensor) else other * alpha
 
 
 def _two(p: Primitive, who: str, input: Any, other: Any) -> Tensor:
-    if type(input) is Tensor and type(other) is Tensor and input._array.dtype is other._array.dtype:
-        return pointwise(p, who, input, other)
+    if type(input) is Tensor:
+        given, kind = input._array.dtype, type(other)
+        if kind is Tensor:
+            if given is other._array.dtype:
+                return pointwise(p, who, input, other)
+        elif (kind is float or kind is int) and given.kind == "f" and given.itemsize > 2:
+            return pointwise(p, who, input, other)
     a, b = promoted(who, input, other)
-    return pointwise(p, who, a, b)
+    return _with_number(p, who, input, other, a, b)
+
+
+def _with_number(p: Primitive, who: str, input: Any, other: Any, a: Any, b: Any) -> Tensor:
+    """Apply a primitive to what was promoted; halves beside numbers are computed as float32, numbers not rounded before."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return pointwise(p, who, a, b)
+    tensor, number = (a, other) if isinstance(a, Tensor) else (b, input)
+    if not is_half(tensor._array.dtype) or isinstance(number, complex):
+        return pointwise(p, who, a, b)
+    single = _IN_SINGLE.get(p.name)
+    if single is None:
+        single = define(f"{p.name}_of_half", _in_single(p.forward), p.vjps, p.saves, backward=p.backward)
+        _IN_SINGLE[p.name] = single
+    wide = np.float32(number)
+    return pointwise(single, who, a, wide) if tensor is a else pointwise(single, who, wide, b)
+
+
+_IN_SINGLE: dict[str, Primitive] = {}
+
+
+def _floats(who: str, input: Any, other: Any) -> tuple[Any, Any]:
+    """Promoted; integers and bools as the default dtype."""
+    a, b = promoted(who, input, other)
+    if (a if isinstance(a, Tensor) else b)._array.dtype.kind in "fcV":
+        return a, b
+    default = dtypes.get_default_dtype()
+    a, b = (
+        cast(o, default) if isinstance(o, Tensor) else wrapped_number(given, default.numpy) for o, given in ((a, input), (b, other))
+    )
+    return a, b
 
 
 @function(inplace=True, out=True)
@@ -508,6 +668,8 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Tensor:
                 f"Subtraction, the `-` operator, with {'two bool tensors' if both else 'a bool tensor'} is not supported. "
                 f"{'Use the `^` or `logical_xor()` operator instead.' if both else 'If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.'}"  # noqa: E501
             )
+    if not isinstance(input, Tensor):
+        return _two(RSUB, "sub", other, input)
     return _two(SUB, "sub", input, other)
 
 
@@ -534,17 +696,12 @@ def mul(input: Any, other: Any) -> Tensor:
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """``input / other``; with `rounding_mode` "trunc" or "floor" rounded to whole numbers."""
     if rounding_mode is None:
-        a, b = promoted("div", input, other)
-        if (a if isinstance(a, Tensor) else b)._array.dtype.kind not in "fcV":
-            default = dtypes.get_default_dtype()
-            a, b = (cast(o, default) if isinstance(o, Tensor) else o for o in (a, b))
-        return pointwise(DIV, "div", a, b)
+        return _with_number(DIV, "div", input, other, *_floats("div", input, other))
     if rounding_mode not in ("trunc", "floor"):
         raise RuntimeError(
             f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '{rounding_mode}'"
         )
-    a, b = promoted("div", input, other)
-    return pointwise(PRIMITIVES[f"div_{rounding_mode}"], "div", *_check_zero(a, b))
+    return _with_number(PRIMITIVES[f"div_{rounding_mode}"], "div", input, other, *_check_zero(*promoted("div", input, other)))
 
 
 def _check_zero(a: Any, b: Any) -> tuple[Any, Any]:
@@ -576,19 +733,19 @@ def true_divide(input: Any, other: Any) -> Tensor:
 @function(inplace=True, out=True)
 def floor_divide(input: Any, other: Any) -> Tensor:
     """``input // other``: rounded down."""
-    return pointwise(FLOOR_DIVIDE, "floor_divide", *_check_zero(*promoted("floor_divide", input, other)))
+    return _with_number(FLOOR_DIVIDE, "floor_divide", input, other, *_check_zero(*promoted("floor_divide", input, other)))
 
 
 @function(inplace=True, out=True)
 def remainder(input: Any, other: Any) -> Tensor:
     """``input % other``, with the sign of `other`."""
-    return pointwise(REMAINDER, "remainder", *_check_zero(*promoted("remainder", input, other)))
+    return _with_number(REMAINDER, "remainder", input, other, *_check_zero(*promoted("remainder", input, other)))
 
 
 @function(inplace=True, out=True)
 def fmod(input: Any, other: Any) -> Tensor:
     """What division leaves, with the sign of `input`."""
-    return pointwise(FMOD, "fmod", *_check_zero(*promoted("fmod", input, other)))
+    return _with_number(FMOD, "fmod", input, other, *_check_zero(*promoted("fmod", input, other)))
 
 
 @function(inplace=True, out=True)
@@ -603,16 +760,41 @@ def pow(input: Any, exponent: Any) -> Tensor:
         number = exponent if isinstance(exponent, (int, float, complex)) else exponent.item()
         return apply(POW_NUMBER, x, exponent=float(number) if isinstance(number, (bool, int)) else number)
     a, b = promoted("pow", input, exponent)
-    kind = (a if isinstance(a, Tensor) else b)._array.dtype.kind
-    if kind in "iub" and np.any(np.less(b._array if isinstance(b, Tensor) else b, 0)):
-        raise RuntimeError("Integers to negative integer powers are not allowed.")
-    return pointwise(POW, "pow", a, b)
+    if (a if isinstance(a, Tensor) else b)._array.dtype.kind in "iu":
+        return pointwise(POW_OF_INTEGERS, "pow", a, b)
+    return _with_number(POW, "pow", input, exponent, a, b)
 
 
-NAMESPACES["torch"]["float_power"] = lambda input, exponent: pow(
-    *(cast(o, _power_dtype(input, exponent)) if isinstance(o, Tensor) else o for o in (input, exponent))
-)
-Tensor.float_power = NAMESPACES["torch"]["float_power"]  # type: ignore[attr-defined]
+def _integer_power(x: Any, exponent: Any) -> Any:
+    """Negative exponents give what the reciprocal is rounded to: zero, but for 1 and -1."""
+    found = np.power(x, np.maximum(exponent, 0))
+    inverse = np.where(x == 1, 1, np.where(x == -1, 1 - 2 * (exponent % 2), 0))
+    return np.where(exponent < 0, inverse, found).astype(found.dtype)
+
+
+POW_OF_INTEGERS = define("power_of_integers", _integer_power)
+
+
+@function(out=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """``input ** exponent`` in double precision."""
+    wide = _power_dtype(input, exponent)
+    a, b = (cast(o, wide) if isinstance(o, Tensor) else o for o in (input, exponent))
+    return pow(a, b)
+
+
+def _float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """`float_power`, in place; the tensor must be of double precision."""
+    wide = _power_dtype(self, exponent)
+    if self.dtype is not wide:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {dtypes.scalar_name(self.dtype)} but the operation's result requires dtype "
+            f"{dtypes.scalar_name(wide)}"
+        )
+    return in_place(float_power, "float_power")(self, exponent)
+
+
+Tensor.float_power_ = _float_power_
 
 
 def _power_dtype(*operands: Any) -> dtypes.dtype:
@@ -625,13 +807,14 @@ def _binary(name: str, row: str, kinds: str = "any", inplace: bool = False, **fo
     p = PRIMITIVES[row]
 
     def compute(input: Any, other: Any) -> Tensor:
-        a, b = promoted(name, input, other)
-        kind = (a if isinstance(a, Tensor) else b)._array.dtype.kind
-        if kind not in "fcV" and kinds == "float":
-            a, b = (cast(o, dtypes.get_default_dtype()) if isinstance(o, Tensor) else o for o in (a, b))
-        elif kind == "c" and kinds == "real":
-            raise RuntimeError(f"{name} does not support complex inputs.")
-        return pointwise(p, name, a, b)
+        a, b = (_floats if kinds == "float" else promoted)(name, input, other)
+        given = (a if isinstance(a, Tensor) else b).dtype
+        kind = given.category
+        if kind == 3 and kinds != "any":
+            raise NotImplementedError(f"\"{row}_cpu\" not implemented for '{dtypes.scalar_name(given)}'")
+        if (kind < 2 and kinds == "floats only") or (kind != 1 and kinds == "integers only"):
+            raise NotImplementedError(f"\"{name}_cpu\" not implemented for '{dtypes.scalar_name(given)}'")
+        return _with_number(p, name, input, other, a, b)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}``, element by element."
@@ -643,15 +826,24 @@ _binary("minimum", "minimum", "real")
 _binary("fmax", "fmax", "real")
 _binary("fmin", "fmin", "real")
 _binary("atan2", "arctan2", "float", inplace=True, aliases=("arctan2",))
-_binary("hypot", "hypot", inplace=True)
+_binary("hypot", "hypot", "floats only", inplace=True)
 _binary("copysign", "copysign", "float", inplace=True)
-_binary("nextafter", "nextafter", inplace=True)
+_binary("nextafter", "nextafter", "floats only", inplace=True)
 _binary("logaddexp", "logaddexp")
-_binary("logaddexp2", "logaddexp2")
-_binary("heaviside", "heaviside", inplace=True)
+_binary("logaddexp2", "logaddexp2", "floats only")
 for _name in ("gcd", "lcm"):
     from_row(_name, (), f"{_name.title()}Backward0")
-    _binary(_name, _name, inplace=True)
+    _binary(_name, _name, "integers only", inplace=True)
+
+
+@function(inplace=True, out=True)
+def heaviside(input: Tensor, values: Tensor) -> Tensor:
+    """0 for negative numbers, 1 for positive ones, `values` for zero."""
+    if input.dtype.is_complex or values.dtype.is_complex:
+        raise RuntimeError("heaviside is not yet implemented for complex tensors.")
+    if input.dtype is not values.dtype:
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return pointwise(PRIMITIVES["heaviside"], "heaviside", input, values)
 
 
 @function(inplace=True, out=True)
@@ -663,10 +855,7 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
 @function(inplace=True, out=True)
 def xlogy(input: Any, other: Any) -> Tensor:
     """``input * log(other)``; zero where `input` is zero, but for NaN."""
-    a, b = promoted("xlogy", input, other)
-    if (a if isinstance(a, Tensor) else b)._array.dtype.kind not in "fcV":
-        a, b = (cast(o, dtypes.get_default_dtype()) if isinstance(o, Tensor) else o for o in (a, b))
-    return pointwise(PRIMITIVES["xlogy"], "xlogy", a, b)
+    return _with_number(PRIMITIVES["xlogy"], "xlogy", input, other, *_floats("xlogy", input, other))
 
 
 def _xlogy(x: Any, y: Any) -> Any:
@@ -724,11 +913,17 @@ def _predicate(name: str, real: Callable[[Any], Any], of_integers: bool | None, 
     function(name, **forms)(compute)
 
 
+def _not_complex(x: Any, who: str) -> Any:
+    if x.dtype.kind == "c":
+        raise RuntimeError(f"{who} does not support complex inputs.")
+    return x
+
+
 _predicate("isnan", np.isnan, False)
 _predicate("isinf", np.isinf, False)
 _predicate("isfinite", np.isfinite, True)
-_predicate("isposinf", lambda x: x == np.inf, False, out=True)
-_predicate("isneginf", lambda x: x == -np.inf, False, out=True)
+_predicate("isposinf", lambda x: _not_complex(x, "isposinf") == np.inf, False, out=True)
+_predicate("isneginf", lambda x: _not_complex(x, "isneginf") == -np.inf, False, out=True)
 _predicate("isreal", lambda x: x.imag == 0 if x.dtype.kind == "c" else np.ones(x.shape, bool), None)
 _predicate("signbit", lambda x: np.signbit(x) if x.dtype.kind in "fV" else x < 0, None, out=True)
 define("logical_not", np.logical_not)
@@ -755,6 +950,9 @@ for _name in ("logical_and", "logical_or", "logical_xor"):
     _logic(_name)
 
 
+_KERNELS = {"bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift"}
+
+
 def _bits(name: str, ufunc: str, **forms: Any) -> None:
     p = define(ufunc if ufunc not in PRIMITIVES else name, getattr(np, ufunc))
 
@@ -762,7 +960,7 @@ def _bits(name: str, ufunc: str, **forms: Any) -> None:
         a, b = promoted(name, input, other)
         if (a if isinstance(a, Tensor) else b)._array.dtype.kind in "fcV":
             kind = dtypes.scalar_name((a if isinstance(a, Tensor) else b).dtype)
-            raise RuntimeError(f"\"{name}_cpu\" not implemented for '{kind}'")
+            raise NotImplementedError(f"\"{_KERNELS.get(name, name)}_cpu\" not implemented for '{kind}'")
         return pointwise(p, name, a, b)
 
     compute.__name__ = compute.__qualname__ = name
@@ -782,7 +980,7 @@ def bitwise_not(input: Tensor) -> Tensor:
     """The other bits; of bools, the other value."""
     x = check_tensor(input, "bitwise_not", "input")
     if x._array.dtype.kind in "fcV":
-        raise RuntimeError(f"\"bitwise_not_cpu\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
+        raise NotImplementedError(f"\"bitwise_not_cpu\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
     return apply(PRIMITIVES["invert"], x)
 
 
@@ -808,6 +1006,33 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input._array.shape == other._array.shape and bool((input._array == other._array).all())
 
 
+@function()
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape."""
+    return input._array.shape == other._array.shape
+
+
+_FREXP = result_type_of("frexp", "mantissa", "exponent")
+define(
+    "frexp",
+    lambda x: np.frexp(x),
+    (lambda d, g: None if g[0] is None else g[0].call("ldexp", -d.outs[1]),),
+    ("p",),
+    backward="FrexpBackward0",
+    outputs=2,
+    differentiable=(0,),
+)
+
+
+@function(out=True)
+def frexp(input: Tensor) -> Any:
+    """Mantissas from a half to one, and the exponents of two that belong to them."""
+    x = check_tensor(input, "frexp", "input")
+    if x._array.dtype.kind not in "fV":
+        raise RuntimeError("torch.frexp() only supports floating-point dtypes")
+    return _FREXP(*apply(PRIMITIVES["frexp"], x))
+
+
 # -- three operands ---------------------------------------------------------------------------------------------------
 
 
@@ -823,10 +1048,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
     """``input + value * tensor1 / tensor2``."""
     if all(t._array.dtype.kind in "iub" for t in (tensor1, tensor2)):
         raise RuntimeError(
-            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division of "
-            "tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / tensor2))"
-            ".to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future addcdiv "
-            "behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
+            "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform a true division "
+            "of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input + value * torch.trunc(tensor1 / "
+            "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
+            "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
     quotient = div(tensor1, tensor2)
     return add(input, quotient if value == 1 else mul(quotient, value))
@@ -860,7 +1085,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
     bounds = [b for b in (min, max) if b is not None]
     x = cast(x, dtypes.result_dtype((x, *bounds)))
     if x._array.dtype.kind == "c":
-        raise RuntimeError("clamp is not supported for complex types")
+        raise NotImplementedError("clamp is not supported for complex types")
     if not any(isinstance(b, Tensor) for b in bounds):
         low, high = (None if b is None else wrapped_number(b, x._array.dtype) for b in (min, max))
         return apply(CLAMP, x, low=low, high=high)
@@ -925,9 +1150,11 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition holds, `other` elsewhere; of the condition alone, where it holds: indices."""
     check_tensor(condition, "where", "condition")
     if input is None and other is None:
-        return tuple(made(a) for a in np.nonzero(condition._array))
+        return tuple(made(np.ascontiguousarray(a)) for a in np.nonzero(condition._array))
     if condition._array.dtype.kind != "b" and condition.dtype is not dtypes.uint8:
-        raise RuntimeError(f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}")
+        raise RuntimeError(
+            f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}"
+        )
     chosen = cast(condition, dtypes.bool)
     a, b = (o if isinstance(o, Tensor) else wrap(np.asarray(o, dtypes.of_number(o).numpy)) for o in (input, other))
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
@@ -941,7 +1168,17 @@ Tensor.where = lambda self, condition, other: where(condition, self, other)  # t
 
 # -- operators --------------------------------------------------------------------------------------------------------
 
-trunc, cos, sin, lt = (NAMESPACES["torch"][n].__wrapped__ for n in ("trunc", "cos", "sin", "lt"))
+
+
+def _written_once(*names: str) -> list[Any]:
+    """Functions of this module without their ``out=`` form."""
+    return [getattr(NAMESPACES["torch"][name], "__wrapped__", NAMESPACES["torch"][name]) for name in names]
+
+
+exp, log, sqrt, rsqrt, reciprocal = _written_once("exp", "log", "sqrt", "rsqrt", "reciprocal")
+cos, sin, tanh, sigmoid, trunc, floor = _written_once("cos", "sin", "tanh", "sigmoid", "trunc", "floor")
+lt, le, gt, ge, eq, ne = _written_once("lt", "le", "gt", "ge", "eq", "ne")
+maximum, minimum, isnan, isfinite = _written_once("maximum", "minimum", "isnan", "isfinite")
 
 
 def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> Callable[..., Any]:
@@ -956,7 +1193,7 @@ def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> C
                 except ValueError:
                     check_broadcast(self, other)
                     raise
-        elif type(other) is float and self._array.dtype.kind == "f":
+        elif type(other) is float and self._array.dtype.kind == "f" and self._array.dtype.itemsize > 2:
             return apply(p, self, other)  # type: ignore[arg-type]
         elif not isinstance(other, (Tensor, *NUMBERS)):
             return NotImplemented
@@ -970,6 +1207,11 @@ def _plain(compute: Callable[..., Any]) -> Callable[..., Any]:
         return compute(self, other) if isinstance(other, (Tensor, *NUMBERS)) else NotImplemented
 
     return binary
+
+
+def _number_over(x: Tensor, number: Any) -> Tensor:
+    """``number / x``, as PyTorch computes it."""
+    return mul(reciprocal(x), number)
 
 
 def _reversed(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -997,6 +1239,7 @@ for _name, _compute in (
     ("add", add), ("sub", sub), ("mul", mul), ("truediv", div), ("floordiv", floor_divide), ("mod", remainder), ("pow", pow),
 ):  # fmt: skip
     setattr(Tensor, f"__r{_name}__", _reversed(_compute))
+Tensor.__rtruediv__ = _plain(_number_over)  # type: ignore[attr-defined]
 for _name, _changing_name in (
     ("add", "add_"), ("sub", "sub_"), ("mul", "mul_"), ("truediv", "div_"), ("floordiv", "floor_divide_"), ("mod", "remainder_"),
     ("pow", "pow_"), ("and", "bitwise_and_"), ("or", "bitwise_or_"), ("xor", "bitwise_xor_"), ("lshift", "bitwise_left_shift_"),
@@ -1011,7 +1254,7 @@ for _name, _method in (
     setattr(Tensor, f"__r{_name}__", _reversed(_torch[_method].__wrapped__))
 for _name in _COMPARISONS:
     setattr(Tensor, f"__{_name}__", _plain(_torch[_name].__wrapped__))
-Tensor.__hash__ = lambda self: id(self)  # type: ignore[method-assign]
+Tensor.__hash__ = object.__hash__  # type: ignore[method-assign]
 Tensor.__neg__ = neg  # type: ignore[attr-defined]
 Tensor.__pos__ = positive  # type: ignore[attr-defined]
 Tensor.__abs__ = abs  # type: ignore[attr-defined]

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.core.batching import BatchedArray
+from dynagraph.torch.core.parameter import Parameter
+from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.functions.common import function
 
 
@@ -52,8 +54,7 @@ class _Format:
             return
         wide = values.astype(np.float64)
         kept = wide[np.isfinite(wide) & (wide != 0)]
-        if not kept.size:
-            self.width = max([self.width, *(len(self._text(v)) for v in wide.tolist())])
+        if not kept.size:  # as in PyTorch, zeros and what is not finite does not widen the columns
             return
         sizes = np.abs(kept)
         low, high = sizes.min(), sizes.max()
@@ -64,7 +65,7 @@ class _Format:
             self.scientific = bool(high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4)
         if OPTIONS.sci_mode is not None:
             self.scientific = OPTIONS.sci_mode
-        self.width = max(self.width, *(len(self._text(v)) for v in wide.tolist()))
+        self.width = max(self.width, *(len(self._text(v)) for v in kept.tolist()))
 
     def _text(self, value: float) -> str:
         if not math.isfinite(value):
@@ -131,7 +132,10 @@ def _numbers(array: np.ndarray, indent: int) -> str:
 
 
 def text_of(self: Tensor) -> str:
-    prefix = "tensor("
+    if isinstance(self._array, BatchedArray):  # within `vmap`
+        inner = text_of(wrap(self._array.physical)).replace("\n", "\n    ")
+        return f"BatchedTensor(lvl={self._array.level}, bdim=0, value=\n    {inner}\n)"
+    prefix = "tensor(" if type(self) in (Tensor, Parameter) else f"{type(self).__name__}("
     indent = len(prefix)
     array = self._array if isinstance(self._array, np.ndarray) else self._array.get()
     suffixes: list[str] = []
@@ -148,9 +152,14 @@ def text_of(self: Tensor) -> str:
         if self.dtype not in plain:
             suffixes.append(f"dtype={self.dtype!r}")
         body = _numbers(array, indent)
-    if self._grad_fn is not None or (self._base is not None and self.grad_fn is not None):
-        suffixes.append(f"grad_fn=<{self.grad_fn.name()}>")  # type: ignore[union-attr]
-    elif self._requires_grad:
+    try:
+        node = self.grad_fn
+        name = None if node is None else node.name()
+    except RuntimeError:  # a view that must not be used any more
+        name = "Invalid"
+    if name is not None:
+        suffixes.append(f"grad_fn=<{name}>")
+    elif self.requires_grad:
         suffixes.append("requires_grad=True")
     text = prefix + body
     length = len(text) - text.rfind("\n") + 1

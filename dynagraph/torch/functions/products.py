@@ -11,7 +11,7 @@ from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.pointwise import add, mul
-from dynagraph.torch.functions.shapes import reshape, unsqueeze
+from dynagraph.torch.functions.shapes import expand, reshape, unsqueeze
 
 
 def _half_in_single(compute: Any) -> Any:
@@ -67,9 +67,9 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
         raise RuntimeError("self must be a matrix")
     if mat2._array.ndim != 2:
         raise RuntimeError("mat2 must be a matrix")
-    (n, k), (l, m) = input._array.shape, mat2._array.shape
-    if k != l:
-        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})")
+    (n, k), (rows, m) = input._array.shape, mat2._array.shape
+    if k != rows:
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {rows}x{m})")
     return _product(input, mat2)
 
 
@@ -79,10 +79,10 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     _checked("bmm", input, mat2)
     if input._array.ndim != 3 or mat2._array.ndim != 3:
         raise RuntimeError(f"batch{1 if input._array.ndim != 3 else 2} must be a 3D tensor")
-    (b, _, k), (c, l, m) = input._array.shape, mat2._array.shape
-    if b != c or k != l:
+    (b, _, k), (c, rows, _) = input._array.shape, mat2._array.shape
+    if b != c or k != rows:
         raise RuntimeError(
-            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{c}, {l}]."
+            f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: [{c}, {rows}]."
         )
     return _product(input, mat2, BMM)
 
@@ -106,11 +106,14 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     if input._array.ndim != 1 or tensor._array.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {input._array.ndim}D and {tensor._array.ndim}D tensors")
     if input._array.dtype != tensor._array.dtype:
-        raise RuntimeError(f"dot : expected both vectors to have same dtype, but found {dtypes.scalar_name(input.dtype)} and {dtypes.scalar_name(tensor.dtype)}")
+        raise RuntimeError(
+            f"dot : expected both vectors to have same dtype, but found {dtypes.scalar_name(input.dtype)} and "
+            f"{dtypes.scalar_name(tensor.dtype)}"
+        )
     if input._array.shape != tensor._array.shape:
         raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{input._array.shape[0]}] and src [{tensor._array.shape[0]}] to have the same "
-            f"number of elements, but got {input._array.shape[0]} and {tensor._array.shape[0]} elements respectively"
+            f"inconsistent tensor size, expected tensor [{input._array.shape[0]}] and src [{tensor._array.shape[0]}] to have the "
+            f"same number of elements, but got {input._array.shape[0]} and {tensor._array.shape[0]} elements respectively"
         )
     return apply(DOT, input, tensor)
 
@@ -145,8 +148,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
 def _check_inner(x: Tensor, y: Tensor) -> None:
     if x._array.shape[-1] != y._array.shape[-2]:
         if x._array.ndim <= 2 and y._array.ndim <= 2:
-            (n, k), (l, m) = x._array.shape, y._array.shape
-            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {l}x{m})")
+            (n, k), (rows, m) = x._array.shape, y._array.shape
+            raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({n}x{k} and {rows}x{m})")
         b, k = x._array.shape[0], x._array.shape[-1]
         raise RuntimeError(
             f"Expected size for first two dimensions of batch2 tensor to be: [{b}, {k}] but got: "
@@ -165,10 +168,13 @@ def _check_inner(x: Tensor, y: Tensor) -> None:
 
 
 def _scaled(product: Tensor, input: Tensor, beta: Any, alpha: Any) -> Tensor:
+    if product._array.dtype.kind == "b":
+        alpha, beta = bool(alpha), bool(beta)
     product = product if alpha == 1 else mul(product, alpha)
+    given = expand(input, product._array.shape)
     if beta == 0:
         return product
-    return add(input if beta == 1 else mul(input, beta), product)
+    return add(given if beta == 1 else mul(given, beta), product)
 
 
 @function(inplace=True, out=True)
@@ -186,7 +192,7 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alp
 @function(inplace=True, out=True)
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """``beta * input + alpha * sum(batch1 @ batch2)``, of rows of matrices."""
-    return _scaled(bmm(batch1, batch2).sum(0), input, beta, alpha)  # type: ignore[attr-defined]
+    return _scaled(bmm(batch1, batch2).sum(0, dtype=batch1.dtype), input, beta, alpha)  # type: ignore[attr-defined]
 
 
 @function(inplace=True, out=True)
@@ -205,7 +211,10 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
 def outer(input: Tensor, vec2: Tensor) -> Tensor:
     """All products of two vectors' elements."""
     if input._array.ndim != 1 or vec2._array.ndim != 1:
-        raise RuntimeError(f"outer: Expected 1-D argument {'self' if input._array.ndim != 1 else 'vec2'}, but got {(input if input._array.ndim != 1 else vec2)._array.ndim}-D")
+        raise RuntimeError(
+            f"outer: Expected 1-D argument {'self' if input._array.ndim != 1 else 'vec2'}, but got "
+            f"{(input if input._array.ndim != 1 else vec2)._array.ndim}-D"
+        )
     return mul(unsqueeze(input, 1), vec2)
 
 

@@ -9,20 +9,34 @@ from typing import Any
 import numpy as np
 
 from dynagraph.ir.ops import OPS as _OPS
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, dims_of, floating, function, result_type_of
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    cast,
+    check_tensor,
+    dim_of,
+    dims_of,
+    floating,
+    function,
+    result_type_of,
+    sizes_of,
+)
 from dynagraph.torch.functions.pointwise import COPY, div, where
-from dynagraph.torch.functions.shapes import unsqueeze
+from dynagraph.torch.functions.shapes import unsqueeze, view_
 
 # -- primitives: `axis` is a sorted tuple of dimensions, as the rows have it ------------------------------------------
 
 
 def spread(d: Any, reduced: Any) -> Any:
     """What belongs to a result, at each of the elements that it was made of."""
+    if not reduced.ndim:
+        return reduced.call("broadcast_to", shape=d.x.shape)
     axis = d.attrs["axis"]
     kept = tuple(1 if k in axis else size for k, size in enumerate(d.x.shape))
     return reduced.reshape(kept).call("broadcast_to", shape=d.x.shape)
@@ -34,11 +48,29 @@ def _wide(x: Any) -> Any:
 
 def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Halves are accumulated as float32 and rounded once."""
-    return lambda x, axis, keepdims: _narrow(compute(_wide(x), axis=axis, keepdims=keepdims), x.dtype)
+
+    def forward(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        wide = _wide(x)
+        return _narrow(compute(wide, axis=axis, keepdims=keepdims, dtype=wide.dtype), x.dtype)
+
+    return forward
+
+
+def _in_order(result: Any) -> Any:
+    """A result as an array whose elements lie in memory in order."""
+    return np.asarray(result, order="C") if isinstance(result, (np.ndarray, np.generic, int)) else result.copy(order="C")
 
 
 def _narrow(result: Any, given: np.dtype) -> Any:
-    return np.asarray(result).astype(given) if is_half(given) else result
+    """A result in its operand's dtype, contiguous, as PyTorch's are whatever the operand's order in memory."""
+    if is_half(given):
+        return np.asarray(result).astype(given, order="C")
+    return in_order(result)
+
+
+def in_order(result: Any) -> Any:
+    """An array with its elements in order: a copy where they are not."""
+    return np.ascontiguousarray(result) if isinstance(result, np.ndarray) and not result.flags.c_contiguous else result
 
 
 def _extreme_vjp(d: Any, g: Any) -> Any:
@@ -77,8 +109,7 @@ def _moment(function: Any) -> Callable[..., Any]:
     def forward(x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
         count = math.prod(x.shape[k] for k in axis)
         if count - correction <= 0:
-            kept = function(np.ones_like(_wide(x)), axis=axis, keepdims=keepdims) if count else np.add.reduce(x, axis=axis, keepdims=keepdims)
-            return np.full_like(kept, math.nan, dtype=x.dtype)
+            return np.full_like(np.add.reduce(x.real, axis=axis, keepdims=keepdims), math.nan, dtype=x.real.dtype, order="C")
         return _narrow(function(_wide(x), axis=axis, keepdims=keepdims, ddof=correction), x.dtype)
 
     return forward
@@ -86,7 +117,7 @@ def _moment(function: Any) -> Callable[..., Any]:
 
 SUM = define(
     "sum",
-    lambda x, axis, keepdims: _narrow(np.add.reduce(_wide(x), axis=axis, keepdims=keepdims), x.dtype),
+    _reducing(np.add.reduce),
     (lambda d, g: spread(d, g),),
     ("",),
     backward="SumBackward1",
@@ -101,10 +132,14 @@ MEAN = define(
 PROD = define(
     "prod", _reducing(np.multiply.reduce), (_prod_vjp,), ("xo",), backward="ProdBackward1"
 )
-AMAX = define("max", lambda x, axis, keepdims: np.maximum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
-              backward="AmaxBackward0")  # fmt: skip
-AMIN = define("min", lambda x, axis, keepdims: np.minimum.reduce(x, axis=axis, keepdims=keepdims), (_extreme_vjp,), ("xo",),
-              backward="AminBackward0")  # fmt: skip
+AMAX = define(
+    "max", lambda x, axis, keepdims: _narrow(np.maximum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
+    backward="AmaxBackward0",
+)  # fmt: skip
+AMIN = define(
+    "min", lambda x, axis, keepdims: _narrow(np.minimum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
+    backward="AminBackward0",
+)  # fmt: skip
 VAR = define("var", _moment(np.var), (_var_vjp,), ("x",), backward="VarBackward0")
 STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward0")
 
@@ -115,7 +150,7 @@ STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward
 def _first_extreme(find: Any) -> Callable[..., Any]:
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
         place = find(x, axis=dim, keepdims=True)
-        return np.take_along_axis(x, place, dim).squeeze(dim), place.squeeze(dim)
+        return _narrow(np.take_along_axis(x, place, dim).squeeze(dim), x.dtype), in_order(place.squeeze(dim))
 
     return forward
 
@@ -126,6 +161,9 @@ def at_index(d: Any, g: Any, index: Any) -> Any:
 
 
 def _put_along(g: Any, index: Any, shape: Any, dim: int) -> Any:
+    if is_compiling():  # fused with what uses it
+        places = np.arange(shape[dim]).reshape((-1,) + (1,) * (len(shape) - 1 - dim))
+        return np.where(places == np.expand_dims(index, dim), np.expand_dims(g, dim), g.dtype.type(0))
     made = np.zeros(shape, g.dtype)
     np.put_along_axis(made, np.expand_dims(index, dim), np.expand_dims(g, dim), dim)
     return made
@@ -199,13 +237,27 @@ def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType |
 
 
 SUM_ALL = define("sum_all", SUM.forward, SUM.vjps, ("",), backward="SumBackward0")
+PROD_ALL = define("prod_all", PROD.forward, PROD.vjps, PROD.saves, backward="ProdBackward0")
 MEAN_ALL = define("mean_all", MEAN.forward, MEAN.vjps, ("",), backward="MeanBackward0")
+
+
+@function(namespace="")
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """Summed to a shape that broadcasts to the tensor's."""
+    shape, own = sizes_of(size, "sum_to_size"), self._array.shape
+    front = len(own) - len(shape)
+    if front < 0 or any(n not in (1, m) for n, m in zip(shape, own[front:])):
+        raise RuntimeError(f"size {{{list(shape)}}} is not expandable to size {{{list(own)}}}.")
+    dims = [*range(front), *(k + front for k, n in enumerate(shape) if n == 1 != own[k + front])]
+    return view_(sum(self, dims, True), shape) if dims else self
 
 
 @function(out=True)
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of what is not NaN."""
-    x = input
+    x = check_tensor(input, "nansum", "input")
+    if x._array.dtype.kind == "c":
+        raise RuntimeError("nansum on CPU does not support complex inputs")
     if x._array.dtype.kind in "fV":
         x = where(made(np.isnan(x._array)), 0.0, x)
     return sum(x, dim, keepdim, dtype=dtype)
@@ -233,6 +285,10 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
 @function(out=True)
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of what is not NaN."""
+    if not (input.dtype.is_floating_point or input.dtype.is_complex):
+        raise RuntimeError(
+            f"nanmean(): expected input to have floating point or complex dtype but got {dtypes.scalar_name(input.dtype)}"
+        )
     count = sum(made((~np.isnan(input._array)).astype(np.int64)), dim, keepdim)
     return div(nansum(input, dim, keepdim, dtype=dtype), count)
 
@@ -242,7 +298,8 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
     """The product along `dim`, or of all elements; integers give int64."""
     x = _summed(check_tensor(input, "prod", "input"), dtype)
     axis = tuple(range(x._array.ndim)) if dim is None else ((dim_of(dim, x._array.ndim),) if x._array.ndim else ())
-    return apply(PROD, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
+    p = PROD_ALL if dim is None else PROD
+    return apply(p, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
 
 
 def _moments(p: Primitive, name: str) -> Callable[..., Tensor]:
@@ -253,7 +310,7 @@ def _moments(p: Primitive, name: str) -> Callable[..., Tensor]:
         if isinstance(dim, bool):  # var(unbiased) of all
             dim, unbiased = None, dim
         if x._array.dtype.kind not in "fcV":
-            raise RuntimeError(f"{name} only support floating point and complex dtypes")
+            raise RuntimeError("std and var only support floating point and complex dtypes")
         if correction is None:
             correction = 1 if unbiased is None else int(unbiased)
         return apply(p, x, axis=_axis(x, dim), keepdims=keepdim, correction=correction)
@@ -268,12 +325,12 @@ std = function("std", out=True)(_moments(STD, "std"))
 
 
 def _two_moments(name: str, moment: Callable[..., Tensor]) -> None:
-    kind = result_type_of(name, name.split("_")[0], "mean")
-
-    def compute(input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None) -> Any:
+    def compute(
+        input: Tensor, dim: Any = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: Any = None
+    ) -> Any:
         if isinstance(dim, bool):
             dim, unbiased = None, dim
-        return kind(moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim))
+        return moment(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}``: both over `dim`."
@@ -296,15 +353,22 @@ def amin(input: Tensor, dim: Any = (), keepdim: bool = False) -> Tensor:
     return _extreme_over(AMIN, "amin", input, dim, keepdim)
 
 
+def _check_no_gradient(x: Tensor, who: str) -> None:
+    if mode.grad and x.requires_grad:
+        raise RuntimeError(f"{who} does not support automatic differentiation for outputs with complex dtype.")
+
+
 def _extreme_over(p: Primitive, name: str, input: Tensor, dim: Any, keepdim: bool) -> Tensor:
     x = check_tensor(input, name, "input")
+    if x._array.dtype.kind == "c":
+        _check_no_gradient(x, name)
     axis = _axis(x, dim)
     for k in axis:
         if x._array.shape[k] == 0:
             if dim == () or dim is None:
                 raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
-                    "argument."
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                    "'dim' argument."
                 )
             raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
     return apply(p, x, axis=axis, keepdims=keepdim and bool(x._array.ndim))
@@ -347,12 +411,12 @@ def _maximum(name: str) -> Callable[..., Any]:
         if other is not None:
             return two[name](x, other)
         if x._array.dtype.kind == "c":
-            raise RuntimeError(f'"{name}_all" not implemented for \'{dtypes.scalar_name(x.dtype)}\'')
+            raise NotImplementedError(f"\"{name}_all\" not implemented for '{dtypes.scalar_name(x.dtype)}'")
         if dim is None:
             if not x._array.size:
                 raise RuntimeError(
-                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
-                    "argument."
+                    f"{name}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                    "'dim' argument."
                 )
             return apply(_ALL[name], x, axis=tuple(range(x._array.ndim)), keepdims=False)
         if x._array.ndim and x._array.shape[dim_of(dim, x._array.ndim)] == 0:
@@ -364,19 +428,21 @@ def _maximum(name: str) -> Callable[..., Any]:
     return compute
 
 
-max = function("max", out=True)(_maximum("max"))
-min = function("min", out=True)(_maximum("min"))
+for _name in ("max", "min"):
+    function(_name, out=True)(_maximum(_name))
 
 
 def _places(name: str, find: Any) -> Callable[..., Tensor]:
-    p = define(name, lambda x, dim, keepdims: find(x, axis=dim, keepdims=keepdims))
+    p = define(name, lambda x, dim, keepdims: in_order(find(x, axis=dim, keepdims=keepdims)))
 
     def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = check_tensor(input, name, "input")
+        if x._array.dtype.kind in "bc":
+            raise RuntimeError(f"{name}(): does not support {'bool' if x._array.dtype.kind == 'b' else 'complex'} input")
         if dim is None:
             if not x._array.size:
                 raise IndexError(f"{name}(): Expected reduction dim to be specified for input.numel() == 0.")
-            result = made(np.asarray(find(x._array)))
+            result = made(find(x._array))
             return result if not keepdim else made(result._array.reshape((1,) * x._array.ndim))
         k = dim_of(dim, x._array.ndim)
         if not x._array.ndim:
@@ -398,7 +464,8 @@ def _any_all(name: str, ufunc: Any) -> None:
     def compute(input: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
         x = check_tensor(input, name, "input")
         truth = x._array.astype(bool, copy=False)
-        result = np.asarray(ufunc.reduce(truth, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim)))
+        axis = () if isinstance(dim, (tuple, list)) and not dim else _axis(x, dim)  # of no dimensions nothing is reduced
+        result = _in_order(ufunc.reduce(truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)))
         return made(result.astype(np.uint8) if x.dtype is dtypes.uint8 else result)
 
     compute.__name__ = compute.__qualname__ = name
@@ -413,7 +480,8 @@ _any_all("all", np.logical_and)
 @function(out=True)
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
     """How many elements are not zero."""
-    return made(np.asarray(np.count_nonzero(input._array, axis=_axis(input, dim))))
+    check_tensor(input, "count_nonzero", "input")
+    return made(_in_order(np.count_nonzero(input._array, axis=_axis(input, dim))))
 
 
 def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:
@@ -435,53 +503,34 @@ def _running(find: Any) -> Callable[..., Any]:
     """The extreme so far and where it stood last."""
 
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
-        values = find.accumulate(x, axis=dim)
+        values = in_order(find.accumulate(x, axis=dim))
         shape = [1] * x.ndim
         shape[dim] = x.shape[dim]
         numbers = np.arange(x.shape[dim]).reshape(shape)
         is_new = x == values
         if x.dtype.kind in "fV":
             is_new |= np.isnan(x)
-        return values, np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim)
+        return values, in_order(np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim))
 
     return forward
 
 
-def _scatter_places(d: Any, g: Any) -> Any:
+def _add_at_places(d: Any, g: Any) -> Any:
     return g[0].call("scatter_add_zeros", d.outs[1], shape=d.x.shape, dim=d.attrs["dim"])
 
 
-def _scatter_add_zeros(g: Any, index: Any, shape: Any, dim: int) -> Any:
-    result = np.zeros(shape, g.dtype)
-    places = list(np.indices(index.shape, sparse=True))
-    places[dim] = index
-    np.add.at(result, tuple(places), g)
-    return result
-
-
-define(
-    "scatter_add_zeros",
-    _scatter_add_zeros,
-    (lambda d, g: g.call("gather_along", d.y, dim=d.attrs["dim"]), lambda d, g: None),
-    ("y", ""),
-)
-define(
-    "gather_along",
-    lambda x, index, dim: np.take_along_axis(x, index, dim) if x.shape[:dim] + x.shape[dim + 1 :] == index.shape[:dim] + index.shape[dim + 1 :]
-    else np.take_along_axis(x[tuple(slice(n) if k != dim else slice(None) for k, n in enumerate(index.shape))], index, dim),
-    (lambda d, g: g.call("scatter_add_zeros", d.y, shape=d.x.shape, dim=d.attrs["dim"]), lambda d, g: None),
-    ("y", ""),
-    backward="GatherBackward0",
-)
 for _name, _ufunc in (("cummax", np.maximum), ("cummin", np.minimum)):
-    define(_name, _running(_ufunc), (_scatter_places,), ("p",), backward=f"{_name.title()}Backward0", outputs=2, differentiable=(0,))
+    define(_name, _running(_ufunc), (_add_at_places,), ("p",), backward=f"{_name.title()}Backward0", outputs=2, differentiable=(0,))
 
 
 def _running_extreme(name: str) -> None:
     kind = result_type_of(name, "values", "indices")
 
     def compute(input: Tensor, dim: int) -> Any:
-        return along(PRIMITIVES[name], input, dim, False, kind)
+        x = check_tensor(input, name, "input")
+        if x._array.dtype.kind == "c":
+            _check_no_gradient(x, name)
+        return along(PRIMITIVES[name], x, dim, False, kind)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}`` along a dimension: the values and where they stand."

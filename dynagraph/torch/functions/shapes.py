@@ -2,26 +2,52 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.storage import address_of
-from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, storage_of, view, wrap
-from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, dims_of, function, promoted, sizes_of
-from dynagraph.torch.functions.pointwise import COPY
+from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
+from dynagraph.torch.core.terms import FORWARD
+from dynagraph.torch.functions.common import (
+    NAMESPACES,
+    cast,
+    check_broadcast,
+    check_tensor,
+    dim_of,
+    dims_of,
+    function,
+    promoted,
+    sizes_of,
+)
+from dynagraph.torch.functions.pointwise import COPY, dense_like
 
 # -- primitives -------------------------------------------------------------------------------------------------------
 
 
 def _view(x: Any, shape: tuple[int, ...]) -> Any:
-    return np.reshape(x, shape, copy=False)
+    """RuntimeError where it would need a copy."""
+    made = np.reshape(x, shape)
+    if not shares(made, x):
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+            "subspaces). Use .reshape(...) instead."
+        )
+    return made
+
+
+def shares(made: Any, of: Any) -> bool:
+    """Whether an array that NumPy made of another, a view where it can, is a view."""
+    return of.flags.c_contiguous or not of.size or np.may_share_memory(made, of)
 
 
 def _transpose_back(d: Any, g: Any) -> Any:
@@ -34,17 +60,41 @@ def _reshape_back(d: Any, g: Any) -> Any:
 
 
 VIEW = define("view", _view, (_reshape_back,), ("",), backward="ViewBackward0", is_view=True)
+_RESHAPE_ALIAS = define("reshape_alias", _view, (_reshape_back,), ("",), backward="ReshapeAliasBackward0", is_view=True)
 RESHAPE = from_row("reshape", ("",), "UnsafeViewBackward0", vjps=(_reshape_back,))
 ALIAS = define("alias", lambda x: x[...], (lambda d, g: g,), ("",), backward="AliasBackward0", is_view=True)
 PERMUTE = from_row("transpose", ("",), "PermuteBackward0", vjps=(_transpose_back,), is_view=True)
 TRANSPOSE = define("transpose_two", PERMUTE.forward, (_transpose_back,), ("",), backward="TransposeBackward0", is_view=True)
 T = define("t", PERMUTE.forward, (_transpose_back,), ("",), backward="TBackward0", is_view=True)
 SQUEEZE = define("squeeze", _view, (_reshape_back,), ("",), backward="SqueezeBackward0", is_view=True)
+_SQUEEZE_ONE = define("squeeze_dim", _view, (_reshape_back,), ("",), backward="SqueezeBackward1", is_view=True)
+_SQUEEZE_SOME = define("squeeze_dims", _view, (_reshape_back,), ("",), backward="SqueezeBackward2", is_view=True)
 UNSQUEEZE = define("unsqueeze", _view, (_reshape_back,), ("",), backward="UnsqueezeBackward0", is_view=True)
 EXPAND = from_row("broadcast_to", ("",), "ExpandBackward0", vjps=(lambda d, g: g,), is_view=True)
-EXPAND.forward = lambda x, shape: np.lib.stride_tricks.as_strided(  # np.broadcast_to is read-only, and slower
-    x, shape, (0,) * (len(shape) - x.ndim) + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[len(shape) - x.ndim :], x.strides))
-) if x.shape != tuple(shape) else x[...]  # fmt: skip
+
+
+def _expand(x: Any, shape: tuple[int, ...]) -> Any:
+    """As np.broadcast_to, whose results are read-only, and slower."""
+    if is_compiling():
+        return np.broadcast_to(x, shape)
+    if x.shape == tuple(shape):
+        return x[...]
+    if not x.ndim and type(x) is np.ndarray:
+        return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    added = len(shape) - x.ndim
+    strides = (0,) * added + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[added:], x.strides))
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+EXPAND.forward = FORWARD["broadcast_to"] = _expand
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    """Of gradients: as np.broadcast_to, but what is not repeated can be written to."""
+    return x.reshape(shape) if x.size == math.prod(shape) else np.broadcast_to(x, shape)
+
+
+FORWARD["broadcast_to"] = _spread
 
 
 def _slice_forward(x: Any, starts: Any, steps: Any, shape: Any) -> Any:
@@ -93,16 +143,22 @@ define(
 )
 
 
-def _diagonal(x: Any, offset: int, dim1: int, dim2: int) -> Any:
+def _diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     found = np.diagonal(x, offset, dim1, dim2)
-    if isinstance(found, np.ndarray) and not found.flags.writeable and x.flags.writeable:
+    if not is_compiling() and isinstance(found, np.ndarray) and not found.flags.writeable and x.flags.writeable:
         found.flags.writeable = True
     return found
 
 
-def _put_diagonal(g: Any, base: Any, offset: int, dim1: int, dim2: int) -> Any:
+def store_diagonal(array: Any, values: Any, offset: int, dim1: int, dim2: int) -> None:
+    """Store in a diagonal: by places, as NumPy's views of diagonals are read-only."""
+    numbers = np.arange(values.shape[-1])
+    np.moveaxis(array, (dim1, dim2), (-2, -1))[..., numbers + max(-offset, 0), numbers + max(offset, 0)] = values
+
+
+def _put_diagonal(g: Any, base: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     made = np.zeros(base, g.dtype)
-    _diagonal(made, offset, dim1, dim2)[...] = g
+    store_diagonal(made, g, offset, dim1, dim2)
     return made
 
 
@@ -138,7 +194,8 @@ def _unfold_backward(g: Any, base: Any, dim: int, size: int, step: int) -> Any:
 
 
 UNFOLD = define(
-    "unfold_windows", _unfold, (lambda d, g: g.call("unfold_backward", base=d.x.shape, **d.attrs),), ("",), backward="UnfoldBackward0",
+    "unfold_windows", _unfold, (lambda d, g: g.call("unfold_backward", base=d.x.shape, **d.attrs),), ("",),
+    backward="UnfoldBackward0",
     is_view=True,
 )  # fmt: skip
 define(
@@ -161,16 +218,39 @@ def _view_as_complex(x: Any) -> Any:
     kind = np.result_type(x.dtype, np.complex64)
     if x.strides[-1] != x.itemsize:
         x = np.ascontiguousarray(x)
-    return np.lib.stride_tricks.as_strided(x[..., :1].view(kind)[..., 0] if x.size else np.empty(x.shape[:-1], kind), x.shape[:-1], x.strides[:-1])
+    return x.view(kind)[..., 0]
 
 
 define(
-    "view_as_complex", _view_as_complex, (lambda d, g: g.call("view_as_real"),), ("",), backward="ViewAsComplexBackward0", is_view=True
+    "view_as_complex", _view_as_complex, (lambda d, g: g.call("view_as_real"),), ("",), backward="ViewAsComplexBackward0",
+    is_view=True,
 )  # fmt: skip
 
 
+def _is_channels_last(x: Any) -> bool:
+    return x.ndim == 4 and not x.flags.c_contiguous and x.transpose(0, 2, 3, 1).flags.c_contiguous
+
+
+def _place_for(arrays: Any, shape: tuple[int, ...]) -> Any:
+    """Where tensors are joined: in order, or all with their channels last in memory; None where NumPy chooses that by itself."""
+    if all(x.flags.c_contiguous for x in arrays) or all(map(_is_channels_last, arrays)):
+        return None
+    return np.empty(shape, arrays[0].dtype)
+
+
 def _cat(*arrays: Any, dim: int) -> Any:
-    return np.concatenate(arrays, axis=dim)
+    kept = [x for x in arrays if x.shape != (0,)] or arrays[:1]
+    shape = list(kept[0].shape)
+    shape[dim] = sum(x.shape[dim] for x in kept)
+    return np.concatenate(kept, axis=dim, out=_place_for(kept, tuple(shape)))
+
+
+def _stack(*arrays: Any, dim: int) -> Any:
+    shape = list(arrays[0].shape)
+    shape.insert(dim, len(arrays))
+    if all(x.flags.c_contiguous for x in arrays):
+        return np.stack(arrays, axis=dim)
+    return np.stack(arrays, axis=dim, out=np.empty(shape, arrays[0].dtype))
 
 
 def _cat_back(d: Any, g: Any) -> list[Any]:
@@ -178,6 +258,9 @@ def _cat_back(d: Any, g: Any) -> list[Any]:
     found: list[Any] = []
     start = 0
     for k, x in enumerate(d.operands):
+        if x.shape == (0,) and g.ndim != 1:  # left out
+            found.append(g.full(0, x.shape))
+            continue
         size = x.shape[dim]
         starts = tuple(start if axis == dim else 0 for axis in range(g.ndim))
         found.append(g.call("slice", starts=starts, steps=(1,) * g.ndim, shape=x.shape) if d.needs(k) else None)
@@ -198,18 +281,26 @@ class _AsCat:
 
 STACK = define(
     "stack",
-    lambda *arrays, dim: np.stack(arrays, axis=dim),
+    _stack,
     lambda d, g: [g.call("select", dim=d.attrs["dim"], index=k) if d.needs(k) else None for k in range(len(d.operands))],
     "",
     backward="StackBackward0",
 )
+
+
+def _flip(x: Any, axes: Any) -> Any:
+    made = dense_like(x)
+    made[...] = np.flip(x, axes)
+    return made
+
+
 define(
-    "flip", lambda x, axes: np.flip(x, axes).copy(order="K"), (lambda d, g: g.call("flip", axes=d.attrs["axes"]),), ("",),
+    "flip", _flip, (lambda d, g: g.call("flip", axes=d.attrs["axes"]),), ("",),
     backward="FlipBackward0",
 )  # fmt: skip
 define(
     "roll",
-    lambda x, shifts, axes: np.roll(x, shifts, axes),
+    lambda x, shifts, axes: np.ascontiguousarray(np.roll(x, shifts, axes)).reshape(x.shape),
     (lambda d, g: g.call("roll", shifts=tuple(-s for s in d.attrs["shifts"]), axes=d.attrs["axes"]),),
     ("",),
     backward="RollBackward0",
@@ -341,8 +432,8 @@ def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
         rest = math.prod(n for n in shape if n != -1)
         if rest == 0:
             raise RuntimeError(
-                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be any value "
-                "and is ambiguous"
+                f"cannot reshape tensor of 0 elements into shape {list(shape)} because the unspecified dimension size -1 can be "
+                "any value and is ambiguous"
             )
         if count % rest == 0:
             return tuple(count // rest if n == -1 else n for n in shape)
@@ -353,18 +444,12 @@ def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
 
 
 @function("view", namespace="")
-def view_(self: Tensor, *shape: Any, dtype: DType | None = None) -> Tensor:
+def view_(self: Tensor, *shape: Any, dtype: DType | None = None, size: Any = None) -> Tensor:
     """The same memory in another shape, or its bits as another dtype; RuntimeError where that would need a copy."""
     if dtype is not None or (len(shape) == 1 and isinstance(shape[0], DType)):
         return _view_dtype(self, dtype or shape[0])
-    sizes = _inferred(sizes_of(shape, "view"), self._array.size)
-    try:
-        return view(VIEW, self, shape=sizes)
-    except ValueError:
-        raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
-            "subspaces). Use .reshape(...) instead."
-        ) from None
+    sizes = _inferred(sizes_of(shape if size is None else (size,), "view"), self._array.size)
+    return view(VIEW, self, shape=sizes)
 
 
 def _view_dtype(x: Tensor, target: DType) -> Tensor:
@@ -373,11 +458,14 @@ def _view_dtype(x: Tensor, target: DType) -> Tensor:
         return view(ALIAS, x)
     if wanted.itemsize != array.itemsize:
         if not array.ndim:
-            raise RuntimeError(f"self.dim() cannot be 0 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element sizes)")
+            raise RuntimeError(
+                f"self.dim() cannot be 0 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element "
+                "sizes)"
+            )
         if array.strides[-1] != array.itemsize and array.shape[-1] != 1:
             raise RuntimeError(
-                f"self.stride(-1) must be 1 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different element sizes), "
-                f"but got {array.strides[-1] // array.itemsize}"
+                f"self.stride(-1) must be 1 to view {dtypes.scalar_name(x.dtype)} as {dtypes.scalar_name(target)} (different "
+                f"element sizes), but got {array.strides[-1] // array.itemsize}"
             )
         if (array.shape[-1] * array.itemsize) % wanted.itemsize:
             raise RuntimeError(
@@ -391,15 +479,13 @@ def _view_dtype(x: Tensor, target: DType) -> Tensor:
 
 
 @function()
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *sizes: Any, shape: Any = None) -> Tensor:
     """In another shape: a view where the memory allows one, otherwise a copy."""
     x = check_tensor(input, "reshape", "input")
-    sizes = _inferred(sizes_of(shape, "reshape"), x._array.size)
-    try:
-        array = np.reshape(x._array, sizes, copy=False)
-    except ValueError:
-        return apply(RESHAPE, x, shape=sizes)
-    return as_view(VIEW, x, array, {"shape": sizes})
+    sizes = _inferred(sizes_of(sizes if shape is None else (shape,), "reshape"), x._array.size)
+    array = np.reshape(x._array, sizes)
+    p = VIEW if x._array.flags.c_contiguous else _RESHAPE_ALIAS
+    return as_view(p, x, array, {"shape": sizes}) if shares(array, x._array) else apply(RESHAPE, x, shape=sizes)
 
 
 @function(namespace="")
@@ -441,8 +527,10 @@ def unflatten(input: Tensor, dim: int, sizes: Any) -> Tensor:
     k = dim_of(dim, input._array.ndim)
     shape, given = input._array.shape, tuple(sizes)
     if -1 not in given and math.prod(given) != shape[k]:
-        raise RuntimeError(f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {k} ({shape[k]}) in the input tensor")
-    return reshape(input, (*shape[:k], *_inferred(given, shape[k]), *shape[k + 1 :]))
+        raise RuntimeError(
+            f"unflatten: Provided sizes {list(given)} don't multiply up to the size of dim {k} ({shape[k]}) in the input tensor"
+        )
+    return view_(input, (*shape[:k], *_inferred(given, shape[k]), *shape[k + 1 :]))
 
 
 @function(inplace=False)
@@ -453,7 +541,8 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     dims = dims_of(dim if dim is None or not isinstance(dim, (tuple, list)) or dim else (), x._array.ndim)
     if isinstance(dim, (tuple, list)) and not dim:
         dims = ()
-    return view(SQUEEZE, x, shape=tuple(n for k, n in enumerate(shape) if n != 1 or k not in dims))
+    p = SQUEEZE if dim is None else _SQUEEZE_SOME if isinstance(dim, (tuple, list)) else _SQUEEZE_ONE
+    return view(p, x, shape=tuple(n for k, n in enumerate(shape) if n != 1 or k not in dims))
 
 
 @function()
@@ -502,7 +591,7 @@ def permute(input: Tensor, dims: Any) -> Tensor:
     return view(PERMUTE, x, axes=axes)
 
 
-Tensor.permute = lambda self, *dims: permute(self, sizes_of(dims, "permute"))  # type: ignore[attr-defined]
+Tensor.permute = lambda self, *given, dims=None: permute(self, sizes_of(given if dims is None else (dims,), "permute"))
 
 
 def _all_reversed(x: Tensor) -> Tensor:
@@ -521,7 +610,12 @@ def _matrices(x: Tensor, who: str) -> Tensor:
     return x
 
 
-function("swapaxes")(transpose)
+@function()
+def swapaxes(input: Tensor, axis0: Any, axis1: Any) -> Tensor:
+    """As `transpose`."""
+    return transpose(input, axis0, axis1)
+
+
 function("swapdims")(transpose)
 
 
@@ -552,17 +646,18 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 @function(namespace="")
-def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+def expand(self: Tensor, *sizes: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Dimensions of size 1 repeated without a copy; -1 keeps a size."""
-    wanted, shape = sizes_of(sizes, "expand"), self._array.shape
+    wanted, shape = sizes_of(sizes if size is None else (size,), "expand"), self._array.shape
     if len(wanted) < len(shape):
         raise RuntimeError(
-            f"expand({dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes provided "
-            f"({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
+            f"expand(torch.{dtypes.scalar_name(self.dtype)}Tensor{{{list(shape)}}}, size={list(wanted)}): the number of sizes "
+            f"provided ({len(wanted)}) must be greater or equal to the number of dimensions in the tensor ({len(shape)})"
         )
     front = len(wanted) - len(shape)
-    result = []
-    for k, n in enumerate(wanted):
+    result = list(wanted)
+    for k in range(len(wanted) - 1, -1, -1):
+        n = wanted[k]
         have = shape[k - front] if k >= front else 1
         if n == -1:
             if k < front:
@@ -572,10 +667,10 @@ def expand(self: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
             n = have
         elif have != 1 and have != n:
             raise RuntimeError(
-                f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  Target "
-                f"sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
+                f"The expanded size of the tensor ({n}) must match the existing size ({have}) at non-singleton dimension {k}.  "
+                f"Target sizes: {list(wanted)}.  Tensor sizes: {list(shape)}"
             )
-        result.append(n)
+        result[k] = n
     return view(EXPAND, self, shape=tuple(result))
 
 
@@ -613,6 +708,9 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
 
 def meshgrid_views(tensors: Sequence[Tensor], indexing: str) -> tuple[Tensor, ...]:
     """Vectors expanded along dimensions of their own; with "xy" the first two exchanged."""
+    for x in tensors:
+        if x._array.ndim > 1:
+            raise RuntimeError(f"torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: {x}")
     count = len(tensors)
     order = [1, 0, *range(2, count)] if indexing == "xy" and count > 1 else list(range(count))
     vectors = [reshape(x, -1) for x in tensors]
@@ -708,8 +806,10 @@ _SPLITS = {
 
 
 @function()
-def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: Any = None, dim: int = 0, *, split_size: Any = None) -> tuple[Tensor, ...]:
     """Views of parts of one size, the last one smaller, or of the sizes given."""
+    if split_size_or_sections is None:
+        split_size_or_sections = split_size
     if not tensor._array.ndim:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     k = dim_of(dim, tensor._array.ndim)
@@ -750,9 +850,20 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     return split(input, [0] * chunks, dim) if size == 0 else split(input, each, dim)
 
 
+def _parts_of_split(who: str, *given: Any) -> Any:
+    """How to split, which may be given by one of several names."""
+    found = [value for value in given if value is not None]
+    if len(found) != 1:
+        raise TypeError(f"{who}() received an invalid combination of arguments: expected either sections or indices")
+    return found[0]
+
+
 @function()
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None
+) -> tuple[Tensor, ...]:
     """Views of parts, as equal as can be, or between the places given."""
+    indices_or_sections = _parts_of_split("tensor_split", indices_or_sections, sections, indices)
     if not input._array.ndim:
         raise RuntimeError(f"tensor_split expected at least a 1-dimensional tensor, but got a tensor with {input._array.ndim} dims")
     k = dim_of(dim, input._array.ndim)
@@ -768,17 +879,38 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
     else:
         cuts = [0, *(min(max(c + size if c < 0 else c, 0), size) for c in indices_or_sections), size]
         starts = cuts[:-1]
-        sizes = [max(b - a, 0) for a, b in zip(cuts, cuts[1:])]
+        sizes = [max(b - a, 0) for a, b in itertools.pairwise(cuts)]
     return tuple(slice_along(input, k, start, n) for start, n in zip(starts, sizes))
 
 
-for _name, _at in (("vsplit", lambda x: 0), ("hsplit", lambda x: 0 if x._array.ndim == 1 else 1), ("dsplit", lambda x: 2)):
+def _split_along(name: str, axis: int, least: int) -> None:
+    def compute(
+        input: Tensor, indices_or_sections: Any = None, *, sections: Any = None, indices: Any = None
+    ) -> tuple[Tensor, ...]:
+        indices_or_sections = _parts_of_split(name, indices_or_sections, sections, indices)
+        rank = input._array.ndim
+        if rank < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with {rank} dimensions!"
+            )
+        k = axis if rank > 1 else 0
+        if isinstance(indices_or_sections, int):
+            size = input._array.shape[k]
+            if indices_or_sections <= 0 or size % indices_or_sections:
+                raise RuntimeError(
+                    f"torch.{name} attempted to split along dimension {k}, but the size of the dimension {size} is not divisible "
+                    f"by the split_size {indices_or_sections}!"
+                )
+        return tensor_split(input, indices_or_sections, k)
 
-    def _along(input: Tensor, indices_or_sections: Any, _at: Any = _at) -> tuple[Tensor, ...]:
-        """`tensor_split` along one dimension."""
-        return tensor_split(input, indices_or_sections, _at(input))
+    compute.__name__ = compute.__qualname__ = name
+    compute.__doc__ = f"`tensor_split` along dimension {axis}, into parts of one size."
+    function(name)(compute)
 
-    function(_name)(_along)
+
+_split_along("hsplit", 1, 1)
+_split_along("vsplit", 0, 2)
+_split_along("dsplit", 2, 3)
 
 
 @function()
@@ -832,10 +964,13 @@ def view_as_complex(input: Tensor) -> Tensor:
     """Pairs along the last dimension as complex numbers: a view."""
     if input._array.dtype.kind != "f":
         raise RuntimeError(
-            f"view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: {dtypes.scalar_name(input.dtype)}"
+            "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: "
+            f"{dtypes.scalar_name(input.dtype)}"
         )
     if not input._array.ndim or input._array.shape[-1] != 2:
         raise RuntimeError("Tensor must have a last dimension of size 2")
+    if input._array.strides[-1] != input._array.itemsize:
+        raise RuntimeError("Tensor must have a last dimension with stride 1")
     return view(PRIMITIVES["view_as_complex"], input)
 
 
@@ -844,9 +979,13 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 def _joined(tensors: Any, who: str) -> tuple[Tensor, ...]:
     """Tensors to be joined, in one dtype."""
+    if isinstance(tensors, Tensor):
+        raise TypeError(f"{who}(): argument 'tensors' (position 1) must be tuple of Tensors, not Tensor")
     given = tuple(tensors)
     if not given:
-        raise RuntimeError(f"{who}expected a non-empty list of Tensors")
+        if who == "stack":
+            raise RuntimeError("stack expects a non-empty TensorList")
+        raise ValueError(f"torch.{who}(): expected a non-empty list of Tensors")
     for k, x in enumerate(given):
         if not isinstance(x, Tensor):
             raise TypeError(f"expected Tensor as element {k} in argument 0, but got {type(x).__name__}")
@@ -857,14 +996,15 @@ def _joined(tensors: Any, who: str) -> tuple[Tensor, ...]:
 @function(method=False, out=True, aliases=("concat", "concatenate"))
 def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
     """Tensors one behind the other along a dimension."""
-    given = _joined(tensors, "torch.cat(): ")
+    given = _joined(tensors, "cat")
     dim = dim if axis is None else axis
-    kept = [x for x in given if x._array.shape != (0,)]
+    kept = [x for x in given if x._array.shape != (0,)]  # these fit anything
     if not kept:
         return apply(CAT, *given, dim=0)
     rank = kept[0]._array.ndim
-    if not rank:
-        raise RuntimeError("zero-dimensional tensor (at position 0) cannot be concatenated")
+    for n, x in enumerate(given):
+        if not x._array.ndim:
+            raise RuntimeError(f"zero-dimensional tensor (at position {n}) cannot be concatenated")
     k = dim_of(dim, rank)
     shape = kept[0]._array.shape
     for n, x in enumerate(kept[1:], 1):
@@ -873,20 +1013,23 @@ def cat(tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
         for j in range(rank):
             if j != k and x._array.shape[j] != shape[j]:
                 raise RuntimeError(
-                    f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size {x._array.shape[j]} for "
-                    f"tensor number {n} in the list."
+                    f"Sizes of tensors must match except in dimension {k}. Expected size {shape[j]} but got size "
+                    f"{x._array.shape[j]} for tensor number {n} in the list."
                 )
-    return apply(CAT, *kept, dim=k)
+    return apply(CAT, *given, dim=k)
 
 
 @function(method=False, out=True)
 def stack(tensors: Any, dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new dimension."""
-    given = _joined(tensors, "stack ")
+    given = _joined(tensors, "stack")
     shape = given[0]._array.shape
     for k, x in enumerate(given[1:], 1):
         if x._array.shape != shape:
-            raise RuntimeError(f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._array.shape)} at entry {k}")
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(x._array.shape)} at "
+                f"entry {k}"
+            )
     return apply(STACK, *given, dim=dim_of(dim, len(shape) + 1))
 
 
@@ -948,24 +1091,34 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     return apply(PRIMITIVES["flip"], input, axes=axes)
 
 
-Tensor.flip = lambda self, *dims: flip(self, sizes_of(dims, "flip"))  # type: ignore[attr-defined]
+Tensor.flip = lambda self, *given, dims=None: flip(self, sizes_of(given if dims is None else (dims,), "flip"))
 
 
 @function()
 def fliplr(input: Tensor) -> Tensor:
     """In reverse order along the second dimension."""
+    if input._array.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
     return flip(input, (1,))
 
 
 @function()
 def flipud(input: Tensor) -> Tensor:
     """In reverse order along the first dimension."""
+    if not input._array.ndim:
+        raise RuntimeError("Input must be >= 1-d.")
     return flip(input, (0,))
 
 
 @function()
 def rot90(input: Tensor, k: int = 1, dims: Any = (0, 1)) -> Tensor:
     """Turned by 90 degrees so many times in the plane of two dimensions."""
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input._array.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input._array.ndim}")
+    if dims[0] == dims[1]:
+        raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}")
     a, b = (dim_of(d, input._array.ndim) for d in dims)
     turns = k % 4
     if turns == 0:
@@ -990,11 +1143,15 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 @function(namespace="")
-def repeat(self: Tensor, *repeats: Any) -> Tensor:
+def repeat(self: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """Copies of the tensor side by side: so many along each dimension."""
-    given = sizes_of(repeats, "repeat")
+    given = sizes_of(counts if repeats is None else (repeats,), "repeat")
     if len(given) < self._array.ndim:
         raise RuntimeError("Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor")
+    if any(n < 0 for n in given):
+        sizes = (1,) * (len(given) - self._array.ndim) + self._array.shape
+        shape = [n * m for n, m in zip(given, sizes)]
+        raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {shape}")
     return apply(PRIMITIVES["repeat"], self, repeats=given)
 
 
@@ -1005,7 +1162,7 @@ def tile(input: Tensor, dims: Any) -> Tensor:
     return repeat(input, (1,) * (input._array.ndim - len(given)) + given)
 
 
-Tensor.tile = lambda self, *dims: tile(self, sizes_of(dims, "tile"))  # type: ignore[attr-defined]
+Tensor.tile = lambda self, *given, dims=None: tile(self, sizes_of(given if dims is None else (dims,), "tile"))
 
 
 def _triangle(name: str) -> None:
@@ -1023,9 +1180,9 @@ _triangle("tril")
 _triangle("triu")
 
 
-def _resize(self: Tensor, *sizes: Any) -> Tensor:
+def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
     """Another shape in place; its storage grows where that is needed."""
-    shape = sizes_of(sizes, "resize_")
+    shape = sizes_of(sizes if size is None else (size,), "resize_")
     count = math.prod(shape)
     storage = storage_of(self)
     if count * self._array.itemsize > storage.nbytes():
@@ -1040,22 +1197,87 @@ def _resize(self: Tensor, *sizes: Any) -> Tensor:
 Tensor.resize_ = _resize  # type: ignore[attr-defined]
 
 
+def _unsafe(compute: Any) -> None:
+    """``torch.unsafe_split`` and its kin: parts that may be written to; here they have memory of their own."""
+
+    def parts(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        return tuple(map(clone, compute(input, *args, **kwargs)))
+
+    parts.__name__ = parts.__qualname__ = f"unsafe_{compute.__name__}"
+    parts.__doc__ = f"As `{compute.__name__}`, but with memory of their own."
+    function(parts.__name__)(parts)
+
+
+for _compute in (split, split_with_sizes, chunk):
+    _unsafe(_compute)
+
+
+@function(namespace="")
+def dim_order(self: Tensor) -> tuple[int, ...]:
+    """The dimensions by their strides, the greatest first."""
+    strides = self._array.strides
+    return tuple(sorted(range(len(strides)), key=lambda k: -strides[k]))
+
+
 def _geometry_in_place(compute: Any, name: str) -> None:
     """``x.squeeze_()`` and its kin: the tensor itself takes another shape."""
 
     def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_write(self, overlap=False)
         result = compute(self, *args, **kwargs)
-        if result._grad_fn is not None and self._base is None and self._grad_fn is None:
-            raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
-        self._array, self._storage = result._array, storage_of(result)
-        self._grad_fn, self._output_nr = result._grad_fn, result._output_nr
+        storage = storage_of(self)
+        self._array, self._storage = result._array, storage
+        written(self)
+        if mode.grad and result._grad_fn is not None:
+            self._grad_fn, self._output_nr, self._requires_grad = result._grad_fn, result._output_nr, True
+            self._attr_version = storage.version
         return self
 
     changing.__name__ = changing.__qualname__ = name
     setattr(Tensor, name, changing)
 
 
-for _compute in (squeeze, unsqueeze, transpose, t):
+for _compute in (squeeze, unsqueeze, transpose, t, as_strided):
     _geometry_in_place(_compute, f"{_compute.__name__}_")
+for _name in ("swapaxes_", "swapdims_"):
+    _geometry_in_place(transpose, _name)
+
+
+def _copy_of(name: str) -> None:
+    compute = NAMESPACES["torch"].get(name) or getattr(Tensor, name)
+
+    def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        found = compute(input, *args, **kwargs)
+        if isinstance(found, tuple):
+            return tuple(clone(x, memory_format=contiguous_format) for x in found)
+        return clone(found, memory_format=contiguous_format)
+
+    copied.__name__ = copied.__qualname__ = f"{name}_copy"
+    copied.__doc__ = f"As `{name}`, but with memory of its own."
+    function(f"{name}_copy", method=name == "narrow", out=name not in ("split", "split_with_sizes", "unbind", "narrow"))(copied)
+
+
+for _name in (
+    "narrow", "view", "permute", "squeeze", "unsqueeze", "expand", "transpose", "t", "select", "diagonal", "split", "unbind",
+    "detach", "as_strided", "unfold", "view_as_real", "view_as_complex", "split_with_sizes",
+):  # fmt: skip
+    _copy_of(_name)
+
+
+@function(method=False)
+def detach(input: Tensor) -> Tensor:
+    """The same memory, without history."""
+    return input.detach()
+
+
+NAMESPACES["torch"]["detach_"] = Tensor.detach_
+
+
+def _resize_as(self: Tensor, the_template: Tensor, *, memory_format: memory_format | None = None) -> Tensor:
+    """Another tensor's shape in place."""
+    return _resize(self, the_template._array.shape)
+
+
+Tensor.resize_as_ = _resize_as
 
 __all__ = ["cast", "channels_last", "channels_last_3d", "contiguous_format", "preserve_format", "wrap"]

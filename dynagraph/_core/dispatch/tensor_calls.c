@@ -1,0 +1,433 @@
+/* Operations on tensors of dynagraph.torch: what `apply` in dynagraph/torch/core/tensor.py does, for what most calls are.
+
+   Tensors, storages, nodes and primitives are Python classes; their slots are read and written where their descriptors say.  Whatever
+   is not plain (several results, hooks, arrays of other libraries, views that must be renewed) goes to the functions written in Python. */
+#include "core.h"
+#include <structmember.h>
+
+enum { MAX_OPERANDS = 12, LETTERS = 6 };
+
+static struct {
+    PyTypeObject *tensor, *storage, *primitive, *node;
+    Py_ssize_t array, own_storage, base, grad_fn, requires_grad;         /* of tensors */
+    Py_ssize_t storage_array, version, is_shared;                        /* of storages */
+    Py_ssize_t forward, large, outputs, vjps, saves, node_class;         /* of primitives */
+    Py_ssize_t attrs, edges, sequence, metas, output_metas, saved, saved_out; /* of nodes */
+    Py_ssize_t last;                                                     /* of what counts nodes */
+    PyObject *numbers, *error_state, *ignored;
+    PyObject *apply, *record, *attach, *edge_of, *entry, *class_of, *as_array, *large_of; /* written in Python */
+    PyObject *zero, *output_nr, *inference, *requires_name;
+    Py_ssize_t large_size;
+} of;
+
+static inline PyObject **slot(PyObject *object, Py_ssize_t offset) { return (PyObject **)((char *)object + offset); }
+
+static inline void put(PyObject *object, Py_ssize_t offset, PyObject *value) { Py_XSETREF(*slot(object, offset), value); }
+
+static inline int is_tensor(PyObject *object) { return PyObject_TypeCheck(object, of.tensor); }
+
+/* -- tensors ------------------------------------------------------------------------------------------------------------- */
+
+/* a tensor of an array, whose reference it takes */
+static PyObject *new_tensor(PyObject *array)
+{
+    PyObject *storage = of.storage->tp_alloc(of.storage, 0), *tensor = storage ? of.tensor->tp_alloc(of.tensor, 0) : NULL;
+    if (!tensor) {
+        Py_XDECREF(storage);
+        Py_DECREF(array);
+        return NULL;
+    }
+    *slot(storage, of.storage_array) = Py_NewRef(array);
+    *slot(storage, of.version) = Py_NewRef(of.zero);
+    *slot(storage, of.is_shared) = Py_NewRef(Py_False);
+    *slot(tensor, of.array) = array;
+    *slot(tensor, of.own_storage) = storage;
+    *slot(tensor, of.base) = Py_NewRef(Py_None);
+    *slot(tensor, of.grad_fn) = Py_NewRef(Py_None);
+    *slot(tensor, of.requires_grad) = Py_NewRef(Py_False);
+    return tensor;
+}
+
+static PyObject *py_wrap(PyObject *module, PyObject *array) { return new_tensor(Py_NewRef(array)); }
+
+/* a tensor of what NumPy gave, which may be a scalar; takes the reference */
+static PyObject *tensor_made_of(PyObject *value)
+{
+    if (!PyArray_CheckExact(value))
+        Py_SETREF(value, PyObject_CallOneArg(of.as_array, value));
+    PyObject *tensor = value ? new_tensor(value) : NULL;
+    if (tensor && (dg_grad_modes() & DG_INFERENCE) && PyObject_SetAttr(tensor, of.inference, Py_True) < 0)
+        Py_CLEAR(tensor);
+    return tensor;
+}
+
+static PyObject *py_made(PyObject *module, PyObject *value) { return tensor_made_of(Py_NewRef(value)); }
+
+/* -- recording ----------------------------------------------------------------------------------------------------------- */
+
+static PyObject *shape_and_dtype(PyArrayObject *array)
+{
+    PyObject *shape = PyTuple_New(PyArray_NDIM(array));
+    for (int k = 0; shape && k < PyArray_NDIM(array); ++k) {
+        PyObject *size = PyLong_FromSsize_t(PyArray_DIM(array, k));
+        if (!size) {
+            Py_DECREF(shape);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(shape, k, size);
+    }
+    PyObject *meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR(array)) : NULL;
+    Py_XDECREF(shape);
+    return meta;
+}
+
+static PyObject *edge_from(PyObject *tensor)
+{
+    if (*slot(tensor, of.base) != Py_None)
+        return PyObject_CallOneArg(of.edge_of, tensor);
+    PyObject *node = *slot(tensor, of.grad_fn);
+    if (node == Py_None)
+        return *slot(tensor, of.requires_grad) == Py_True ? PyTuple_Pack(2, tensor, of.zero) : Py_NewRef(Py_None);
+    PyObject *number = PyObject_GetAttr(tensor, of.output_nr), *edge = number ? PyTuple_Pack(2, node, number) : NULL;
+    Py_XDECREF(number);
+    return edge;
+}
+
+/* the operands that letters of `saves` name, as bits; the result above them. -1: Python has to look */
+static int reads_of(PyObject *letters, Py_ssize_t n)
+{
+    static const char names[] = "xyzuvw";
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(letters, &length);
+    int bits = 0;
+    for (Py_ssize_t k = 0; text && k < length; ++k) {
+        const char *at = strchr(names, text[k]);
+        if (text[k] == 'o')
+            bits |= 1 << MAX_OPERANDS;
+        else if (at && at - names < n)
+            bits |= 1 << (at - names);
+        else
+            return -1;
+    }
+    return text ? bits : -1;
+}
+
+static PyObject *entry_of(PyObject *operand, PyObject *out)
+{
+    if (is_tensor(operand)) {
+        PyObject *inference = PyObject_GetAttr(operand, of.inference);
+        Py_XDECREF(inference);
+        if (!inference)
+            return NULL;
+        if (inference == Py_False)
+            return PyTuple_Pack(2, operand, *slot(*slot(operand, of.own_storage), of.version));
+    }
+    PyObject *nothing = PyTuple_New(0), *entry = nothing ? PyObject_CallFunctionObjArgs(of.entry, operand, out, nothing, NULL) : NULL;
+    Py_XDECREF(nothing);
+    return entry;
+}
+
+static int next_number(PyObject **number)
+{
+    PyObject *before = *slot(of.numbers, of.last);
+    long long last = before ? PyLong_AsLongLong(before) : 0;
+    if (last == -1 && PyErr_Occurred())
+        return -1;
+    if (!(*number = PyLong_FromLongLong(last - 1)))
+        return -1;
+    put(of.numbers, of.last, Py_NewRef(*number));
+    return 0;
+}
+
+/* the node of an operation, attached to its result; 0: done, -1: an error, 1: Python has to do it */
+static int record(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)
+{
+    PyObject *out = *slot(result, of.array), *vjps = *slot(p, of.vjps), *saves = *slot(p, of.saves);
+    if (dg_grad_modes() & (DG_ANOMALY | DG_HOOKED) || !PyArray_CheckExact(out))
+        return 1;
+    char kind = PyArray_DESCR((PyArrayObject *)out)->kind;
+    if (kind != 'f' && kind != 'c' && kind != 'V')
+        return 0;
+    int per_operand = vjps != Py_None, reads = per_operand ? 0 : PyUnicode_Check(saves) ? reads_of(saves, n) : -1;
+    if (reads < 0 || (per_operand && (!PyTuple_Check(saves) || PyTuple_GET_SIZE(saves) < n)))
+        return PyErr_Occurred() ? -1 : 1;
+    PyObject *edges = PyList_New(n), *metas = PyList_New(n), *saved = NULL, *saved_out = NULL, *number = NULL, *node = NULL;
+    PyObject *output_meta = shape_and_dtype((PyArrayObject *)out), *output_metas = PyList_New(1);
+    int done = -1, some = 0;
+    if (!edges || !metas || !output_metas || !output_meta) {
+        Py_XDECREF(output_meta);
+        goto end;
+    }
+    PyList_SET_ITEM(output_metas, 0, output_meta);
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        PyObject *operand = operands[k], *meta, *edge;
+        if (is_tensor(operand)) {
+            edge = edge_from(operand);
+            meta = shape_and_dtype((PyArrayObject *)*slot(operand, of.array));
+        } else {
+            if (PyArray_Check(operand) || !(PyFloat_Check(operand) || PyLong_Check(operand) || PyArray_CheckScalar(operand) ||
+                                            PyComplex_Check(operand))) {
+                done = 1;
+                goto end;
+            }
+            PyObject *shape = PyTuple_New(0);
+            edge = Py_NewRef(Py_None);
+            meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR((PyArrayObject *)out)) : NULL;
+            Py_XDECREF(shape);
+        }
+        if (edge)
+            PyList_SET_ITEM(edges, k, edge);
+        if (meta)
+            PyList_SET_ITEM(metas, k, meta);
+        if (!edge || !meta)
+            goto end;
+        if (edge == Py_None)
+            continue;
+        some = 1;
+        if (per_operand) {
+            int more = reads_of(PyTuple_GET_ITEM(saves, k), n);
+            if (more < 0) {
+                done = PyErr_Occurred() ? -1 : 1;
+                goto end;
+            }
+            reads |= more;
+        }
+    }
+    if (!some) { /* a view that was made without recording: Python knows */
+        done = 1;
+        goto end;
+    }
+    if (reads) {
+        if (!(saved = PyList_New(n)))
+            goto end;
+        for (Py_ssize_t k = 0; k < n; ++k) {
+            PyObject *entry = reads >> k & 1 ? entry_of(operands[k], out) : Py_NewRef(Py_None);
+            if (!entry)
+                goto end;
+            PyList_SET_ITEM(saved, k, entry);
+        }
+        if (reads >> MAX_OPERANDS & 1) {
+            PyObject *entry = PyTuple_Pack(3, out, *slot(result, of.own_storage), of.zero);
+            saved_out = PyDict_New();
+            int stored = entry && saved_out ? PyDict_SetItem(saved_out, of.zero, entry) : -1;
+            Py_XDECREF(entry);
+            if (stored < 0)
+                goto end;
+        }
+    } else if (!(saved = PyTuple_New(0))) {
+        goto end;
+    }
+    PyObject *class = *slot(p, of.node_class);
+    class = class && class != Py_None ? Py_NewRef(class) : PyObject_CallOneArg(of.class_of, p);
+    node = class ? ((PyTypeObject *)class)->tp_alloc((PyTypeObject *)class, 0) : NULL;
+    Py_XDECREF(class);
+    if (!node || next_number(&number) < 0)
+        goto end;
+    *slot(node, of.attrs) = Py_NewRef(attrs);
+    *slot(node, of.edges) = Py_NewRef(edges);
+    *slot(node, of.sequence) = Py_NewRef(number);
+    *slot(node, of.metas) = Py_NewRef(metas);
+    *slot(node, of.output_metas) = Py_NewRef(output_metas);
+    *slot(node, of.saved) = Py_NewRef(saved);
+    *slot(node, of.saved_out) = Py_NewRef(saved_out ? saved_out : Py_None);
+    put(result, of.grad_fn, Py_NewRef(node));
+    put(result, of.requires_grad, Py_NewRef(Py_True));
+    done = 0;
+end:
+    Py_XDECREF(edges);
+    Py_XDECREF(metas);
+    Py_XDECREF(saved);
+    Py_XDECREF(saved_out);
+    Py_XDECREF(output_metas);
+    Py_XDECREF(number);
+    Py_XDECREF(node);
+    return done;
+}
+
+static int record_in_python(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)
+{
+    PyObject *given = PyTuple_New(n), *outs = PyTuple_Pack(1, *slot(result, of.array)), *node = NULL, *attached = NULL;
+    for (Py_ssize_t k = 0; given && k < n; ++k)
+        PyTuple_SET_ITEM(given, k, Py_NewRef(operands[k]));
+    if (given && outs)
+        node = PyObject_CallFunctionObjArgs(of.record, p, given, attrs, outs, NULL);
+    if (node)
+        attached = node == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(of.attach, node, p, result, NULL);
+    Py_XDECREF(given);
+    Py_XDECREF(outs);
+    Py_XDECREF(node);
+    Py_XDECREF(attached);
+    return attached ? 0 : -1;
+}
+
+/* -- apply ----------------------------------------------------------------------------------------------------------------- */
+
+/* whether the operation on a tensor is recorded; -1: an error */
+static int requires_grad(PyObject *tensor)
+{
+    if (*slot(tensor, of.requires_grad) == Py_True)
+        return 1;
+    if (*slot(tensor, of.base) == Py_None)
+        return 0;
+    PyObject *answer = PyObject_GetAttr(tensor, of.requires_name);
+    int is_true = answer ? PyObject_IsTrue(answer) : -1;
+    Py_XDECREF(answer);
+    return is_true;
+}
+
+/* a new reference: what computes the operation on arrays, the larger of which has so many elements */
+static PyObject *forward_for(PyObject *p, npy_intp size)
+{
+    if (size < of.large_size)
+        return Py_NewRef(*slot(p, of.forward));
+    PyObject *large = *slot(p, of.large);
+    if (!large || large == Py_None) {
+        PyObject *found = PyObject_CallOneArg(of.large_of, p);
+        Py_XDECREF(found);
+        if (!found)
+            return NULL;
+        large = *slot(p, of.large);
+    }
+    return Py_NewRef(large && large != Py_None ? large : *slot(p, of.forward));
+}
+
+static PyObject *dict_of(PyObject *names, PyObject *const *values)
+{
+    PyObject *made = PyDict_New();
+    for (Py_ssize_t k = 0; made && names && k < PyTuple_GET_SIZE(names); ++k)
+        if (PyDict_SetItem(made, PyTuple_GET_ITEM(names, k), values[k]) < 0)
+            Py_CLEAR(made);
+    return made;
+}
+
+static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
+{
+    Py_ssize_t n = n_args - 1, n_names = names ? PyTuple_GET_SIZE(names) : 0;
+    if (n < 1 || n > MAX_OPERANDS || n_names > MAX_OPERANDS || !PyObject_TypeCheck(args[0], of.primitive))
+        return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
+    PyObject *p = args[0], *outputs = *slot(p, of.outputs), *arrays[1 + 2 * MAX_OPERANDS];
+    if (!outputs || PyLong_AsLong(outputs) != 1) {
+        PyErr_Clear();
+        return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
+    }
+    int recorded = 0;
+    npy_intp size = 0;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        PyObject *operand = args[1 + k], *array = operand;
+        if (is_tensor(operand)) {
+            array = *slot(operand, of.array);
+            if (!array || !PyArray_CheckExact(array)) /* on another device, or batched */
+                return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
+            size = PyArray_SIZE((PyArrayObject *)array) > size ? PyArray_SIZE((PyArrayObject *)array) : size;
+            int requires = dg_grad_modes() & DG_GRAD && !recorded ? requires_grad(operand) : 0;
+            if (requires < 0)
+                return NULL;
+            recorded |= requires;
+        }
+        arrays[1 + k] = array;
+    }
+    for (Py_ssize_t k = 0; k < n_names; ++k)
+        arrays[1 + n + k] = args[1 + n + k];
+    PyObject *forward = forward_for(p, size), *token = forward ? PyContextVar_Set(of.error_state, of.ignored) : NULL;
+    if (!token) {
+        Py_XDECREF(forward);
+        return NULL;
+    }
+    PyObject *out = PyObject_Vectorcall(forward, arrays + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    Py_DECREF(forward);
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int reset = PyContextVar_Reset(of.error_state, token);
+    Py_DECREF(token);
+    if (type)
+        PyErr_Restore(type, value, traceback);
+    if (reset < 0)
+        Py_CLEAR(out);
+    PyObject *result = out ? tensor_made_of(out) : NULL;
+    if (!result || !recorded)
+        return result;
+    PyObject *attrs = dict_of(names, args + 1 + n);
+    int done = attrs ? record(p, args + 1, n, attrs, result) : -1;
+    if (done > 0)
+        done = record_in_python(p, args + 1, n, attrs, result);
+    Py_XDECREF(attrs);
+    if (done < 0)
+        Py_CLEAR(result);
+    return result;
+}
+
+/* -- what they are told -------------------------------------------------------------------------------------------------- */
+
+static int offset_of(PyObject *class, const char *name, Py_ssize_t *offset)
+{
+    PyObject *descriptor = PyObject_GetAttrString(class, name);
+    int is_slot = descriptor && Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
+    if (is_slot)
+        *offset = ((PyMemberDescrObject *)descriptor)->d_member->offset;
+    else if (descriptor)
+        PyErr_Format(PyExc_TypeError, "set_tensor_calls: %R has no slot %s", class, name);
+    Py_XDECREF(descriptor);
+    return is_slot ? 0 : -1;
+}
+
+PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args)
+{
+    PyObject *tensor, *storage, *node, *primitive, *numbers, *functions;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!OO!:set_tensor_calls", &PyType_Type, &tensor, &PyType_Type, &storage, &PyType_Type, &node,
+                          &PyType_Type, &primitive, &numbers, &PyDict_Type, &functions))
+        return NULL;
+    const struct { PyObject *class; const char *name; Py_ssize_t *offset; } slots[] = {
+        {tensor, "_array", &of.array}, {tensor, "_storage", &of.own_storage}, {tensor, "_base", &of.base},
+        {tensor, "_grad_fn", &of.grad_fn}, {tensor, "_requires_grad", &of.requires_grad}, {storage, "array", &of.storage_array},
+        {storage, "version", &of.version}, {storage, "is_shared", &of.is_shared}, {primitive, "forward", &of.forward},
+        {primitive, "large", &of.large}, {primitive, "outputs", &of.outputs}, {primitive, "vjps", &of.vjps},
+        {primitive, "saves", &of.saves}, {primitive, "node_class", &of.node_class}, {node, "attrs", &of.attrs},
+        {node, "edges", &of.edges}, {node, "sequence", &of.sequence}, {node, "metas", &of.metas},
+        {node, "output_metas", &of.output_metas}, {node, "saved", &of.saved}, {node, "saved_out", &of.saved_out},
+        {(PyObject *)Py_TYPE(numbers), "last", &of.last},
+    };
+    for (size_t k = 0; k < sizeof slots / sizeof *slots; ++k)
+        if (offset_of(slots[k].class, slots[k].name, slots[k].offset) < 0)
+            return NULL;
+    const struct { const char *name; PyObject **function; } called[] = {
+        {"apply", &of.apply}, {"record", &of.record}, {"attach", &of.attach}, {"edge_of", &of.edge_of}, {"entry", &of.entry},
+        {"node_class", &of.class_of}, {"as_array", &of.as_array}, {"large_of", &of.large_of}, {"error_state", &of.error_state},
+        {"ignored", &of.ignored},
+    };
+    for (size_t k = 0; k < sizeof called / sizeof *called; ++k) {
+        PyObject *given = PyDict_GetItemString(functions, called[k].name);
+        if (!given)
+            return PyErr_Format(PyExc_KeyError, "set_tensor_calls: no %s", called[k].name);
+        Py_XSETREF(*called[k].function, Py_NewRef(given));
+    }
+    PyObject *size = PyDict_GetItemString(functions, "large_size");
+    of.large_size = size ? PyLong_AsSsize_t(size) : PY_SSIZE_T_MAX;
+    if (PyErr_Occurred())
+        return NULL;
+    of.tensor = (PyTypeObject *)Py_NewRef(tensor), of.storage = (PyTypeObject *)Py_NewRef(storage);
+    of.node = (PyTypeObject *)Py_NewRef(node), of.primitive = (PyTypeObject *)Py_NewRef(primitive);
+    of.numbers = Py_NewRef(numbers);
+    if (!of.zero) {
+        of.zero = PyLong_FromLong(0);
+        of.output_nr = PyUnicode_InternFromString("_output_nr");
+        of.inference = PyUnicode_InternFromString("_inference");
+        of.requires_name = PyUnicode_InternFromString("requires_grad");
+    }
+    if (!of.zero || !of.output_nr || !of.inference || !of.requires_name)
+        return NULL;
+    static PyMethodDef made_in_c[] = {
+        {"apply", (PyCFunction)(void (*)(void))py_apply, METH_FASTCALL | METH_KEYWORDS, NULL},
+        {"made", py_made, METH_O, NULL},
+        {"wrap", py_wrap, METH_O, NULL},
+    };
+    PyObject *name = PyObject_GetAttrString(tensor, "__module__"), *found = name ? PyTuple_New(3) : NULL;
+    for (int k = 0; found && k < 3; ++k) {
+        PyObject *function = PyCFunction_NewEx(&made_in_c[k], NULL, name);
+        if (!function)
+            Py_CLEAR(found);
+        else
+            PyTuple_SET_ITEM(found, k, function);
+    }
+    Py_XDECREF(name);
+    return found;
+}

@@ -1,0 +1,332 @@
+"""Attention: scaled dot products, and the layer of several heads that is made of them."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.primitives import define
+from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.functions.activations import in_single
+from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.diagonals import repeat_interleave
+from dynagraph.torch.functions.dropout import dropout
+from dynagraph.torch.functions.indexing import MASKED_FILL
+from dynagraph.torch.functions.linear import linear
+from dynagraph.torch.functions.padding import pad
+from dynagraph.torch.functions.pointwise import add, mul
+from dynagraph.torch.functions.products import matmul
+from dynagraph.torch.functions.reductions import mean
+from dynagraph.torch.functions.shapes import cat, chunk, expand, permute, reshape, squeeze, transpose, unsqueeze
+from dynagraph.torch.functions.softmax import SOFTMAX, softmax
+
+
+def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
+    """Softmax; zeros where all is masked."""
+    if not x.size:
+        return x.copy()
+    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    masked = top == -np.inf
+    shares = np.exp(x - np.where(masked, x.dtype.type(0), top))
+    return shares / np.where(masked, x.dtype.type(1), np.add.reduce(shares, axis=axis, keepdims=True))
+
+
+WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
+
+
+def _name(t: Tensor) -> str:
+    names = {"int64": "long int", "int32": "int", "int16": "short int", "uint8": "unsigned char", "int8": "signed char"}
+    return names.get(t.dtype.name) or t.dtype.other_name or t.dtype.name
+
+
+def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> None:
+    if not q.dtype is k.dtype is v.dtype:
+        raise RuntimeError(
+            f"Expected query, key, and value to have the same dtype, but got query.dtype: {_name(q)} key.dtype: {_name(k)} and "
+            f"value.dtype: {_name(v)} instead."
+        )
+    if min(t._array.ndim for t in (q, k, v)) < 2:
+        raise RuntimeError(
+            f"Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: {q._array.ndim} key.dim: "
+            f"{k._array.ndim} and value.dim: {v._array.ndim} instead."
+        )
+    if mask is not None and mask.dtype not in (dtypes.bool, dtypes.float32, q.dtype):
+        raise RuntimeError(
+            "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: "
+            f"{_name(mask)} and  query.dtype: {_name(q)} instead."
+        )
+    if not 0 <= p <= 1:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p:g}")
+    if q._array.dtype.kind not in "fV":
+        raise RuntimeError(f"expected scalar type Float but found {dtypes.scalar_name(q.dtype)}")
+
+
+def _shared_heads(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values once for each head of the queries that shares them."""
+    heads = [t._array.shape[-3] for t in (q, k, v)]
+    if heads[0] % heads[1] or heads[0] % heads[2]:
+        raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
+    return repeat_interleave(k, heads[0] // heads[1], -3), repeat_interleave(v, heads[0] // heads[2], -3)
+
+
+def _later(rows: int, columns: int) -> Any:
+    """Where a key comes after the query."""
+    return np.arange(columns) > np.arange(rows)[:, None]
+
+
+def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
+    hidden = wrap(np.asarray(-np.inf, scores._array.dtype))
+    if mask is not None:
+        if mask._array.dtype.kind == "b":
+            scores = apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
+        else:
+            _broadcast(mask._array, scores)
+            scores = add(scores, cast(mask, scores.dtype))
+    if is_causal:
+        scores = apply(MASKED_FILL, scores, hidden, wrap(_later(*scores._array.shape[-2:])))
+    weights = apply(WEIGHTS, scores, axis=(scores._array.ndim - 1,))
+    return matmul(dropout(weights, p) if p > 0 else weights, v)
+
+
+def _broadcast(mask: Any, scores: Tensor) -> Any:
+    shape = scores._array.shape
+    for k, (m, n) in enumerate(zip(reversed(mask.shape), reversed(shape))):
+        if m not in (1, n) and n != 1:
+            raise RuntimeError(
+                f"The size of tensor a ({n}) must match the size of tensor b ({m}) at non-singleton dimension {len(shape) - k - 1}"
+            )
+    return mask
+
+
+@function("scaled_dot_product_attention", method=False, namespace="functional")
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """``softmax(query @ key.T * scale + mask) @ value``; True in a mask is what is attended to."""
+    q, k, v = (check_tensor(t, "scaled_dot_product_attention", n, j) for j, (t, n) in enumerate(
+        ((query, "query"), (key, "key"), (value, "value")), 1
+    ))  # fmt: skip
+    _check_attention(q, k, v, attn_mask, dropout_p)
+    if enable_gqa:
+        k, v = _shared_heads(q, k, v)
+    factor = 1 / math.sqrt(q._array.shape[-1]) if scale is None else scale
+    root = math.sqrt(abs(factor))
+    scores = matmul(mul(q, math.copysign(root, factor)), transpose(mul(k, root), -2, -1))
+    if k._array.shape[-2] == 0:
+        return mul(matmul(scores, v), 0)
+    return _attended(scores, v, attn_mask, is_causal, dropout_p)
+
+
+# -- several heads ----------------------------------------------------------------------------------------------------------
+
+
+def _check_ranks(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None, mask: Tensor | None, heads: int) -> bool:
+    """Whether there is a batch; AssertionError where ranks do not fit."""
+    ndim = q._array.ndim
+    if ndim not in (2, 3):
+        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {ndim}-D query tensor")
+    what = "batched (3-D)" if ndim == 3 else "unbatched (2-D)"
+    if k._array.ndim != ndim or v._array.ndim != ndim:
+        raise AssertionError(
+            f"For {what} `query`, expected `key` and `value` to be {ndim}-D but found {k._array.ndim}-D and {v._array.ndim}-D "
+            "tensors respectively"
+        )
+    if padding is not None and padding._array.ndim != ndim - 1:
+        raise AssertionError(
+            f"For {what} `query`, expected `key_padding_mask` to be `None` or {ndim - 1}-D but found {padding._array.ndim}-D "
+            "tensor instead"
+        )
+    if mask is not None and mask._array.ndim not in (2, 3):
+        raise AssertionError(
+            f"For {what} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {mask._array.ndim}-D tensor instead"
+        )
+    if ndim == 2 and mask is not None and mask._array.ndim == 3:
+        wanted = (heads, q._array.shape[0], k._array.shape[0])
+        if mask._array.shape != wanted:
+            raise AssertionError(f"Expected `attn_mask` shape to be {wanted} but got {mask.shape}")
+    return ndim == 3
+
+
+def _additive(mask: Tensor | None, name: str, target: dtypes.dtype) -> Tensor | None:
+    """A mask as what is added to scores: minus infinity where a mask of bools is True."""
+    if mask is None:
+        return None
+    kind = mask._array.dtype.kind
+    if kind not in "bfV":
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return mask if kind != "b" else wrap(np.where(mask._array, -np.inf, 0).astype(target.numpy))
+
+
+def _projected(
+    q: Tensor, k: Tensor, v: Tensor, weight: Tensor | None, bias: Tensor | None, separate: tuple[Tensor | None, ...] | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    biases: Any = (None, None, None) if bias is None else None
+    if separate is None:
+        if weight is None:
+            raise AssertionError("use_separate_proj_weight is False but in_proj_weight is None")
+        if q is k is v:
+            parts = chunk(linear(q, weight, bias), 3, -1)
+            return parts[0], parts[1], parts[2]
+        weights: Any = chunk(weight, 3)
+    else:
+        for name, w in zip("qkv", separate):
+            if w is None:
+                raise AssertionError(f"use_separate_proj_weight is True but {name}_proj_weight is None")
+        weights = separate
+    biases = biases or chunk(bias, 3)
+    return tuple(linear(t, w, b) for t, w, b in zip((q, k, v), weights, biases))  # type: ignore[return-value]
+
+
+def _check_mask_shape(mask: Tensor, batch: int, heads: int, rows: int, columns: int) -> Tensor:
+    """With a first dimension of batch and heads, or of size 1."""
+    if mask._array.ndim == 2:
+        if mask._array.shape != (rows, columns):
+            raise RuntimeError(f"The shape of the 2D attn_mask is {mask.shape}, but should be {(rows, columns)}.")
+        return unsqueeze(mask, 0)
+    if mask._array.shape != (batch * heads, rows, columns):
+        raise RuntimeError(f"The shape of the 3D attn_mask is {mask.shape}, but should be {(batch * heads, rows, columns)}.")
+    return mask
+
+
+def _by_head(t: Tensor, batch: int, heads: int, size: int) -> Tensor:
+    """(places, batch, heads * size) as (batch, heads, places, size)."""
+    return permute(reshape(t, t._array.shape[0], batch, heads, size), (1, 2, 0, 3))
+
+
+def _static(t: Tensor, name: str, batch: int, heads: int, size: int) -> Tensor:
+    for k, wanted in ((0, batch * heads), (2, size)):
+        if t._array.shape[k] != wanted:
+            raise AssertionError(f"expecting {name}.size({k}) of {wanted}, but got {t._array.shape[k]}")
+    return reshape(t, batch, heads, t._array.shape[1], size)
+
+
+def _merged(mask: Tensor | None, padding: Tensor | None, batch: int, heads: int, columns: int) -> Tensor | None:
+    """Both masks as one for (batch, heads, rows, columns)."""
+    if mask is not None:
+        shape = mask._array.shape
+        mask = unsqueeze(mask, 0) if shape[0] == 1 else reshape(mask, batch, heads, *shape[1:])
+    if padding is None:
+        return mask
+    if padding._array.shape != (batch, columns):
+        k, name, wanted = (1, "column", columns) if padding._array.shape[0] == batch else (0, "row", batch)
+        raise AssertionError(f"Expected key padded mask {name} dimension to be {wanted}, but got {padding._array.shape[k]}")
+    rows = reshape(padding, batch, 1, 1, columns)
+    return rows if mask is None else add(mask, rows)
+
+
+@function(method=False, namespace="functional")
+def multi_head_attention_forward(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim_to_check: int,
+    num_heads: int,
+    in_proj_weight: Tensor | None,
+    in_proj_bias: Tensor | None,
+    bias_k: Tensor | None,
+    bias_v: Tensor | None,
+    add_zero_attn: bool,
+    dropout_p: float,
+    out_proj_weight: Tensor,
+    out_proj_bias: Tensor | None,
+    training: bool = True,
+    key_padding_mask: Tensor | None = None,
+    need_weights: bool = True,
+    attn_mask: Tensor | None = None,
+    use_separate_proj_weight: bool = False,
+    q_proj_weight: Tensor | None = None,
+    k_proj_weight: Tensor | None = None,
+    v_proj_weight: Tensor | None = None,
+    static_k: Tensor | None = None,
+    static_v: Tensor | None = None,
+    average_attn_weights: bool = True,
+    is_causal: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of several heads, and their weights; True in its masks is what is hidden."""
+    is_batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
+    q, k, v = query, key, value
+    if not is_batched:
+        same = (query is key, key is value)
+        q = unsqueeze(query, 1)
+        k = q if same[0] else unsqueeze(key, 1)
+        v = k if same[1] else unsqueeze(value, 1)
+        key_padding_mask = None if key_padding_mask is None else unsqueeze(key_padding_mask, 0)
+    rows, batch, width = q._array.shape
+    columns = k._array.shape[0]
+    if key_padding_mask is not None and attn_mask is not None and key_padding_mask.dtype is not attn_mask.dtype:
+        warnings.warn(
+            "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type for both instead.", stacklevel=2
+        )
+    padding = _additive(key_padding_mask, "key_padding_mask", q.dtype)
+    if is_causal and attn_mask is None:
+        raise RuntimeError(
+            "Need attn_mask if specifying the is_causal hint. You may use the Transformer module method "
+            "`generate_square_subsequent_mask` to create this mask."
+        )
+    by_hint = is_causal and padding is None and not need_weights
+    mask = None if by_hint else _additive(attn_mask, "attn_mask", q.dtype)
+    if width != embed_dim_to_check:
+        raise AssertionError(f"was expecting embedding dimension of {embed_dim_to_check}, but got {width}")
+    size = width // num_heads
+    if size * num_heads != width:
+        raise AssertionError(f"embed_dim {width} not divisible by num_heads {num_heads}")
+    if use_separate_proj_weight:
+        if k._array.shape[:2] != v._array.shape[:2]:
+            raise AssertionError(
+                f"key's sequence and batch dims {k.shape[:2]} do not match value's {v.shape[:2]}"
+            )
+    elif k._array.shape != v._array.shape:
+        raise AssertionError(f"key shape {k.shape} does not match value shape {v.shape}")
+    separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
+    q, k, v = _projected(q, k, v, in_proj_weight, in_proj_bias, separate)
+    if mask is not None:
+        mask = _check_mask_shape(mask, batch, num_heads, rows, columns)
+    if (bias_k is None) != (bias_v is None):
+        given, missing = ("bias_k", "bias_v") if bias_v is None else ("bias_v", "bias_k")
+        raise AssertionError(f"{given} is set but {missing} is None")
+    if bias_k is not None and bias_v is not None:
+        for name, t in (("key", static_k), ("value", static_v)):
+            if t is not None:
+                raise AssertionError(f"bias cannot be added to static {name}.")
+        k = cat([k, expand(bias_k, 1, batch, -1)])
+        v = cat([v, expand(bias_v, 1, batch, -1)])
+        mask, padding = (None if t is None else pad(t, (0, 1)) for t in (mask, padding))
+    q = _by_head(q, batch, num_heads, size)
+    k = _by_head(k, batch, num_heads, size) if static_k is None else _static(static_k, "static_k", batch, num_heads, size)
+    v = _by_head(v, batch, num_heads, size) if static_v is None else _static(static_v, "static_v", batch, num_heads, size)
+    if add_zero_attn:
+        zeros = wrap(np.zeros((batch, num_heads, 1, size), k._array.dtype))
+        k, v = cat([k, zeros], 2), cat([v, zeros], 2)
+        mask, padding = (None if t is None else pad(t, (0, 1)) for t in (mask, padding))
+    merged = _merged(mask, padding, batch, num_heads, k._array.shape[2])
+    p = dropout_p if training else 0.0
+    if need_weights:
+        scores = matmul(mul(q, math.sqrt(1.0 / size)), transpose(k, -2, -1))
+        weights = softmax(scores if merged is None else add(scores, merged), -1)
+        found = matmul(dropout(weights, p) if p > 0 else weights, v)
+    else:
+        weights = None
+        found = scaled_dot_product_attention(q, k, v, merged, p, by_hint)
+    joined = reshape(permute(found, (2, 0, 1, 3)), rows, batch, width)
+    result = linear(joined, out_proj_weight, out_proj_bias)
+    if weights is not None and average_attn_weights:
+        weights = mean(weights, 1)
+    if not is_batched:
+        result = squeeze(result, 1)
+        weights = None if weights is None else squeeze(weights, 0)
+    return result, weights
+
+
+__all__ = ["scaled_dot_product_attention"]

@@ -1,0 +1,495 @@
+"""Normalization: of batches, layers, groups and instances, by root mean squares, by neighbouring channels, to length one.
+
+Means and variances are results of the primitives beside the normalized tensor.  No function shows them, but gradients of gradients
+come to them, and go on to the input.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.nodes import is_half
+from dynagraph.torch.core.primitives import PRIMITIVES, define
+from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.functions.activations import dense, only_floats
+from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
+from dynagraph.torch.functions.norms import norm
+from dynagraph.torch.functions.pointwise import add, clamp_min, div, mul
+from dynagraph.torch.functions.pointwise import pow as power
+from dynagraph.torch.functions.shapes import expand_as, unsqueeze, view_
+
+Sizes = tuple[int, ...]
+
+# -- primitives: `view` is the shape to normalize in, `axis` what means are of, `affine` the shape of weight and bias there -----
+
+
+def _wide(x: Any) -> Any:
+    return x.astype(np.float32) if is_half(x.dtype) else x
+
+
+def _scaled(x: Any, weight: Any, bias: Any, affine: Sizes) -> Any:
+    if weight is not None:
+        x = x * _wide(weight).reshape(affine)
+    return x if bias is None else x + _wide(bias).reshape(affine)
+
+
+def _normalized(
+    x: Any, weight: Any = None, bias: Any = None, *, view: Sizes, axis: Sizes, affine: Sizes, eps: float
+) -> tuple[Any, Any, Any]:
+    """The tensor normalized, its means and its variances (those of all elements)."""
+    wide = _wide(dense(x)).reshape(view)
+    count = max(math.prod(view[k] for k in axis), 1)
+    mean = np.add.reduce(wide, axis=axis, keepdims=True) / wide.dtype.type(count)
+    centred = wide - mean
+    variance = np.add.reduce(centred * centred, axis=axis, keepdims=True) / wide.dtype.type(count)
+    result = _scaled(centred / np.sqrt(variance + wide.dtype.type(eps)), weight, bias, affine)
+    return result.reshape(x.shape).astype(x.dtype, copy=False), mean, variance
+
+
+def _standard(x: Any, mean: Any, variance: Any, weight: Any = None, bias: Any = None, *, affine: Sizes, eps: float) -> Any:
+    """Normalized by means and variances that are given."""
+    root = np.sqrt(_wide(variance).reshape(affine) + eps).astype(_wide(variance).dtype)
+    result = _scaled((_wide(x) - _wide(mean).reshape(affine)) / root, weight, bias, affine)
+    return result.astype(x.dtype, copy=False)
+
+
+def _by_root(x: Any, weight: Any = None, *, axis: Sizes, eps: float) -> tuple[Any, Any]:
+    """Divided by the root of the mean square; and the mean square."""
+    wide = _wide(dense(x))
+    count = max(math.prod(x.shape[k] for k in axis), 1)
+    square = np.add.reduce(wide * wide, axis=axis, keepdims=True) / wide.dtype.type(count)
+    result = wide / np.sqrt(square + wide.dtype.type(eps))
+    if weight is not None:
+        result = result * _wide(weight)
+    return result.astype(x.dtype, copy=False), square
+
+
+def _inverse_root(variance: Any, eps: float) -> Any:
+    return (variance + eps).call("rsqrt")
+
+
+def _mean_of(term: Any, axis: Sizes) -> Any:
+    count = max(math.prod(term.shape[k] for k in axis), 1)
+    return term.call("sum", axis=axis, keepdims=True) / count
+
+
+def _hat(d: Any) -> tuple[Any, Any]:
+    """The normalized input, and what it was multiplied with."""
+    _, mean, variance = d.outs
+    root = _inverse_root(variance, d.attrs["eps"])
+    return (d.x.reshape(d.attrs["view"]) - mean) * root, root
+
+
+def _normalized_by_input(is_weighted: bool) -> Any:
+    def vjp(d: Any, g: Any) -> Any:
+        view, axis = d.attrs["view"], d.attrs["axis"]
+        found = None
+        if g[0] is not None:
+            hat, root = _hat(d)
+            mine = g[0].reshape(view)
+            if is_weighted:
+                mine = mine * d.y.reshape(d.attrs["affine"])
+            found = root * (mine - _mean_of(mine, axis) - hat * _mean_of(mine * hat, axis))
+        count = max(math.prod(view[k] for k in axis), 1)
+        if g[1] is not None:
+            by_mean = (g[1] / count).call("broadcast_to", shape=view)
+            found = by_mean if found is None else found + by_mean
+        if g[2] is not None:
+            by_variance = (d.x.reshape(view) - d.outs[1]) * (g[2] * (2 / count))
+            found = by_variance if found is None else found + by_variance
+        return None if found is None else found.reshape(d.x.shape)
+
+    return vjp
+
+
+def _to_affine(d: Any, term: Any, number: int) -> Any:
+    """Summed to the shape of a weight or bias."""
+    affine = d.attrs["affine"]
+    front = term.ndim - len(affine)
+    axes = (*range(front), *(front + k for k, n in enumerate(affine) if n == 1))
+    return term.sum(*axes).reshape(d.operand(number).shape)
+
+
+def _normalized_by_weight(d: Any, g: Any) -> Any:
+    return None if g[0] is None else _to_affine(d, g[0].reshape(d.attrs["view"]) * _hat(d)[0], 1)
+
+
+def _normalized_by_bias(d: Any, g: Any) -> Any:
+    return None if g[0] is None else _to_affine(d, g[0].reshape(d.attrs["view"]), 2)
+
+
+for _name, _node in (
+    ("batch_norm", "NativeBatchNormBackward0"),
+    ("layer_norm", "NativeLayerNormBackward0"),
+    ("group_norm", "NativeGroupNormBackward0"),
+):
+    _about: dict[str, Any] = {"backward": _node, "outputs": 3, "differentiable": (0,)}
+    define(_name, _normalized, (_normalized_by_input(False),), ("xpq",), **_about)
+    define(
+        f"{_name}_affine", _normalized, (_normalized_by_input(True), _normalized_by_weight, _normalized_by_bias),
+        ("xypq", "xpq", ""), **_about,
+    )  # fmt: skip
+
+
+def _root_of(d: Any) -> Any:
+    return _inverse_root(d.operand(2), d.attrs["eps"]).reshape(d.attrs["affine"])
+
+
+def _nothing(d: Any, g: Any) -> None:
+    return
+
+
+_STANDARD_BY_AFFINE = (
+    lambda d, g: g * (_root_of(d) * d.operand(3).reshape(d.attrs["affine"])),
+    _nothing,
+    _nothing,
+    lambda d, g: _to_affine(d, g * (d.x - d.y.reshape(d.attrs["affine"])) * _root_of(d), 3),
+    lambda d, g: _to_affine(d, g, 4),
+)
+define(
+    "standard", _standard, (lambda d, g: g * _root_of(d), _nothing, _nothing), ("z", "", ""), backward="NativeBatchNormBackward0"
+)
+define(
+    "standard_affine", _standard, _STANDARD_BY_AFFINE, ("zu", "", "", "xyz", ""), backward="NativeBatchNormBackward0"
+)
+
+
+def _by_root_vjp(is_weighted: bool) -> Any:
+    def vjp(d: Any, g: Any) -> Any:
+        axis, found = d.attrs["axis"], None
+        if g[0] is not None:
+            root = _inverse_root(d.outs[1], d.attrs["eps"])
+            hat = d.x * root
+            mine = g[0] * d.y if is_weighted else g[0]
+            found = root * (mine - hat * _mean_of(mine * hat, axis))
+        if g[1] is not None:
+            count = max(math.prod(d.x.shape[k] for k in axis), 1)
+            by_square = d.x * (g[1] * (2 / count))
+            found = by_square if found is None else found + by_square
+        return found
+
+    return vjp
+
+
+def _by_root_weight(d: Any, g: Any) -> Any:
+    return None if g[0] is None else g[0] * (d.x * _inverse_root(d.outs[1], d.attrs["eps"]))
+
+
+_about = {"backward": "MulBackward0", "outputs": 2, "differentiable": (0,)}
+define("rms_norm", _by_root, (_by_root_vjp(False),), ("xp",), **_about)
+define("rms_norm_affine", _by_root, (_by_root_vjp(True), _by_root_weight), ("xyp", "xp"), **_about)
+
+# -- checks -----------------------------------------------------------------------------------------------------------
+
+
+def _check_lengths(count: int, **given: Tensor | None) -> None:
+    for name, t in given.items():
+        if t is not None and t._array.size != count:
+            raise RuntimeError(f"{name} should contain {count} elements not {t._array.size}")
+
+
+def _check_dtypes(x: Tensor, *parameters: Tensor | None) -> None:
+    """RuntimeError unless parameters have the tensor's dtype; those of halves may be of float32."""
+    for p in parameters:
+        if p is not None and p._array.dtype != x._array.dtype:
+            if not is_half(x._array.dtype):
+                raise RuntimeError(f"mixed dtype (CPU): expect parameter to have scalar type of {dtypes.scalar_name(x.dtype)}")
+            if p._array.dtype != np.float32:
+                raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+
+
+def _sized(value: Any, who: str) -> Sizes:
+    if isinstance(value, (int, np.integer)):
+        raise TypeError(f"{who}(): argument 'normalized_shape' (position 2) must be tuple of ints, not int")
+    found = tuple(int(n) for n in value)
+    if not found:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "
+            "normalized_shape = []"
+        )
+    return found
+
+
+def _check_normalized_shape(x: Tensor, shape: Sizes, comma: str, **parameters: Tensor | None) -> None:
+    for name, p in parameters.items():
+        if p is not None and p._array.shape != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape {list(p._array.shape)} and "
+                f"normalized_shape = {list(shape)}"
+            )
+    given = x._array.shape
+    if given[len(given) - len(shape) :] != shape or len(given) < len(shape):
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*{comma}{', '.join(map(str, shape))}], but got "
+            f"input of size{list(given)}"
+        )
+
+
+def _operands(x: Tensor, weight: Tensor | None, bias: Tensor | None, count: Sizes) -> tuple[tuple[Tensor, ...], str]:
+    """The tensors that there are, and the suffix of the primitive's name."""
+    if weight is None and bias is None:
+        return (x,), ""
+    if weight is None:
+        weight = wrap(np.ones(count, bias._array.dtype))  # type: ignore[union-attr]
+    return (x, weight) if bias is None else (x, weight, bias), "_affine"
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+@function(method=False, namespace="functional")
+def layer_norm(
+    input: Tensor, normalized_shape: Any, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Mean 0 and variance 1 over the last dimensions, then times `weight` plus `bias`."""
+    x, shape = check_tensor(input, "layer_norm", "input"), _sized(normalized_shape, "layer_norm")
+    _check_normalized_shape(x, shape, ", ", weight=weight, bias=bias)
+    only_floats(x, "LayerNormKernelImpl")
+    _check_dtypes(x, weight, bias)
+    operands, suffix = _operands(x, weight, bias, shape)
+    ndim = x._array.ndim
+    axis = tuple(range(ndim - len(shape), ndim))
+    return apply(PRIMITIVES[f"layer_norm{suffix}"], *operands, view=x._array.shape, axis=axis, affine=shape, eps=float(eps))[0]
+
+
+@function(method=False, namespace="functional")
+def group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """Mean 0 and variance 1 over groups of channels."""
+    x = check_tensor(input, "group_norm", "input")
+    shape = x._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(shape)}")
+    _check_more_than_one((shape[0] * shape[1] // num_groups, num_groups, *shape[2:]), list(shape))
+    if shape[1] % num_groups:
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of shape {list(shape)} and "
+            f"num_groups={num_groups}"
+        )
+    for name, p in (("weight", weight), ("bias", bias)):
+        if p is not None and p._array.shape != (shape[1],):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of shape "
+                f"{list(p._array.shape)} and input of shape {list(shape)}"
+            )
+    only_floats(x, "GroupNormKernelImpl")
+    _check_dtypes(x, weight, bias)
+    operands, suffix = _operands(x, weight, bias, (shape[1],))
+    inner = shape[1] // num_groups
+    view = (shape[0], num_groups, inner, *shape[2:])
+    affine = (1, num_groups, inner, *(1,) * (len(shape) - 2))
+    axis = tuple(range(2, len(view)))
+    return apply(PRIMITIVES[f"group_norm{suffix}"], *operands, view=view, axis=axis, affine=affine, eps=float(eps))[0]
+
+
+def _check_more_than_one(shape: Sizes, shown: Any) -> None:
+    if shape[0] * math.prod(shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {shown}")
+
+
+def _update(running: Tensor | None, batch: Any, momentum: float) -> None:
+    """Store a running statistic; PyTorch does not count that as a write."""
+    if running is not None:
+        array = running._array
+        array[...] = (1 - momentum) * array + momentum * batch
+
+
+def _check_momentum(momentum: Any, who: str) -> None:
+    if momentum is None:
+        raise TypeError(f"{who}(): argument 'momentum' (position 7) must be float, not NoneType")
+
+
+@function(method=False, namespace="functional")
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 of each channel; in training of this batch, otherwise by the running statistics."""
+    x = check_tensor(input, "batch_norm", "input")
+    shape = x._array.shape
+    if training:
+        _check_more_than_one((*shape, 1, 1)[: max(len(shape), 2)], x.shape)
+    _check_momentum(momentum, "batch_norm")
+    count = shape[1] if len(shape) > 1 else 0
+    if not training:
+        for name, t in (("running_mean", running_mean), ("running_var", running_var)):
+            if t is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    _check_lengths(count, running_mean=running_mean, running_var=running_var, weight=weight, bias=bias)
+    only_floats(x, "batch_norm")
+    parameters = (weight, bias, running_mean, running_var)
+    if any(p is not None and p._array.dtype != x._array.dtype for p in parameters) and not is_half(x._array.dtype):
+        raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+    affine = (1, count, *(1,) * (len(shape) - 2))
+    if not training:
+        return _by_running(x, running_mean, running_var, weight, bias, affine, eps)
+    operands, suffix = _operands(x, weight, bias, (count,))
+    axis = (0, *range(2, len(shape)))
+    out, mean, variance = apply(PRIMITIVES[f"batch_norm{suffix}"], *operands, view=shape, axis=axis, affine=affine, eps=float(eps))
+    if running_mean is not None or running_var is not None:
+        number = math.prod(shape) // max(count, 1)
+        if number:
+            _update(running_mean, mean._array.reshape(-1), momentum)
+            _update(running_var, variance._array.reshape(-1) * (number / max(number - 1, 1)), momentum)
+    return out
+
+
+def _by_running(
+    x: Tensor, mean: Any, variance: Any, weight: Tensor | None, bias: Tensor | None, affine: Sizes, eps: float
+) -> Tensor:
+    operands, suffix = _operands(x, weight, bias, mean._array.shape)
+    return apply(PRIMITIVES[f"standard{suffix}"], x, mean, variance, *operands[1:], affine=affine, eps=float(eps))
+
+
+@function(method=False, namespace="functional")
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 of each channel of each sample."""
+    x = check_tensor(input, "instance_norm", "input")
+    shape = x._array.shape
+    if use_input_stats and math.prod(shape[2:]) == 1:
+        raise ValueError(f"Expected more than 1 spatial element when training, got input size {x.shape}")
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError("Expected running_mean and running_var to be defined when use_input_stats is false")
+    for name, t in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+        if t is not None and t._array.size != shape[1]:
+            wanted, got = shape[0] * shape[1], shape[0] * t._array.size
+            raise RuntimeError(f"{name} should contain {wanted} elements not {got}")
+    only_floats(x, "batch_norm")
+    affine = (1, shape[1], *(1,) * (len(shape) - 2))
+    if not use_input_stats:
+        return _by_running(x, running_mean, running_var, weight, bias, affine, eps)
+    operands, suffix = _operands(x, weight, bias, (shape[1],))
+    axis = tuple(range(2, len(shape)))
+    out, mean, variance = apply(PRIMITIVES[f"batch_norm{suffix}"], *operands, view=shape, axis=axis, affine=affine, eps=float(eps))
+    number = math.prod(shape[2:])
+    if number and shape[0]:
+        _update(running_mean, mean._array.reshape(shape[:2]).mean(0), momentum)
+        _update(running_var, variance._array.reshape(shape[:2]).mean(0) * (number / max(number - 1, 1)), momentum)
+    return out
+
+
+@function(method=False)
+@function(method=False, namespace="functional")
+def rms_norm(input: Tensor, normalized_shape: Any, weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """Divided by the root mean square over the last dimensions, then times `weight`."""
+    x, shape = check_tensor(input, "rms_norm", "input"), _sized(normalized_shape, "rms_norm")
+    _check_normalized_shape(x, shape, "", weight=weight)
+    only_floats(x, "rms_norm")
+    if eps is None:
+        eps = float(np.finfo(np.float32 if is_half(x._array.dtype) else x._array.dtype).eps)
+    ndim = x._array.ndim
+    axis = tuple(range(ndim - len(shape), ndim))
+    if weight is None:
+        return apply(PRIMITIVES["rms_norm"], x, axis=axis, eps=float(eps))[0]
+    return apply(PRIMITIVES["rms_norm_affine"], x, weight, axis=axis, eps=float(eps))[0]
+
+
+@function(method=False, namespace="functional")
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """Divided by a power of the mean square of neighbouring channels."""
+    x = check_tensor(input, "local_response_norm", "input")
+    ndim, shape = x._array.ndim, x._array.shape
+    if ndim < 3:
+        raise ValueError(f"Expected 3D or higher dimensionality                          input (got {ndim} dimensions)")
+    if not x._array.size:
+        return x
+    functional = NAMESPACES["functional"]
+    square = mul(x, x)
+    border = (size // 2, (size - 1) // 2)
+    if ndim == 3:
+        means = functional["avg_pool2d"](functional["pad"](unsqueeze(square, 1), (0, 0, *border)), (size, 1), stride=1).squeeze(1)
+    else:
+        rows = functional["pad"](view_(square, shape[0], 1, shape[1], shape[2], -1), (0, 0, 0, 0, *border))
+        means = view_(functional["avg_pool3d"](rows, (size, 1, 1), stride=1).squeeze(1), shape)
+    return div(x, power(add(mul(means, alpha), k), beta))
+
+
+@function(method=False, namespace="functional", out=True)
+def normalize(input: Tensor, p: float = 2.0, dim: Any = 1, eps: float = 1e-12) -> Tensor:
+    """Divided by the norm along a dimension, so that this is one; norms below `eps` count as that."""
+    x = check_tensor(input, "normalize", "input")
+    return div(x, expand_as(clamp_min(norm(x, p, dim, True), eps), x))
+
+
+# torch's own have the arguments in another order
+def _torch_batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """``torch.batch_norm``."""
+    return batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+
+
+def _torch_instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:
+    """``torch.instance_norm``."""
+    return instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps)
+
+
+def _torch_layer_norm(
+    input: Tensor,
+    normalized_shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """``torch.layer_norm``."""
+    return layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def _torch_group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """``torch.group_norm``."""
+    return group_norm(input, num_groups, weight, bias, eps)
+
+
+for _name, _function in (
+    ("batch_norm", _torch_batch_norm),
+    ("instance_norm", _torch_instance_norm),
+    ("layer_norm", _torch_layer_norm),
+    ("group_norm", _torch_group_norm),
+):
+    function(_name, method=False)(_function)

@@ -1,0 +1,30 @@
+"""``torch.profiler``: marks of regions, which do nothing; Python's own profilers see what runs."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from dynagraph.torch.missing import getattr_of
+
+
+class record_function(contextlib.ContextDecorator):
+    """A region of a name: a context and a decorator, which does nothing."""
+
+    def __init__(self, name: str, args: str | None = None):
+        self.name, self.args = name, args
+
+    def __enter__(self) -> record_function:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+
+def kineto_available() -> bool:
+    """False: no trace is written."""
+    return False
+
+
+__getattr__ = getattr_of(__name__)
+__all__ = ["kineto_available", "record_function"]

@@ -1,0 +1,105 @@
+"""The cases of the conformance table compiled: what a compiled call gives is what the plain call of dynagraph.torch gives.
+
+    python -m tests.torch.compiled pointwise [WORD]    prints what differs, and why captures break, of a module of cases
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import dynagraph as dg
+import dynagraph.torch as torch
+from tests.torch import outcomes
+from tests.torch.table import Case, Inputs, families
+
+BACKEND = "numpy"  # of most cases: no C compiler
+
+
+def call_of(case: Case, form: str) -> Callable[..., Any] | None:
+    """A function of the arguments that calls what the case is about."""
+    if form == "function":
+        return outcomes.function_of(torch, case)
+    name = case.name.removeprefix("Tensor.") + ("_" if form == "in place" else "")
+    if not outcomes.method_of(torch, case) or not callable(getattr(torch.Tensor, name, None)):
+        return None
+    return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
+
+
+def outcome(function: Callable[..., Any], case: Case, form: str, dtype: str) -> dict[str, Any]:
+    """As `outcomes.run`: the result, first and, where that is asked for, second gradients, taken within `function`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = Inputs(torch, case, dtype, case.option("grad", True))
+        args = [inputs.args[0].clone(), *inputs.args[1:]] if form == "in place" else inputs.args
+        try:
+            result, gradients = function(args, inputs.kwargs, [x for x in inputs.leaves if x.requires_grad])
+        except Exception as error:
+            return outcomes.failure(error)
+    versions = [x._version for x in inputs.leaves]
+    return {
+        "result": outcomes.described(torch, result, inputs.leaves), "versions": versions,
+        "gradients": [None if g is None else outcomes._number_data(torch, g) for g in gradients],
+    }  # fmt: skip
+
+
+def program_of(call: Callable[..., Any], with_gradients: bool) -> Callable[..., Any]:
+    """The call and its gradients, weighted by sines, as one function."""
+
+    def program(args: Any, kwargs: Any, leaves: Any) -> Any:
+        result = call(*args, **kwargs)
+        several = result if isinstance(result, (tuple, list)) else (result,)
+        outs = [o for o in several if isinstance(o, torch.Tensor) and o.requires_grad]
+        if not with_gradients or not outs or not leaves:
+            return result, []
+        weights = [torch.arange(o.numel(), dtype=torch.float64).sin().to(o.dtype).reshape(o.shape) for o in outs]
+        return result, torch.autograd.grad(outs, leaves, weights, allow_unused=True, retain_graph=True)
+
+    return program
+
+
+def check(case: Case, form: str, dtype: str = "float64", backend: str = BACKEND) -> tuple[list[str], list[str]]:
+    """What differs between the plain and the compiled run of a case, and the reasons of breaks."""
+    call = call_of(case, form)
+    if call is None:
+        return [], []
+    program = program_of(call, form != "in place" and case.option("grad", True))
+    expected = outcome(program, case, form, dtype)
+    compiled = dg.compile(program, backend=backend, mode="max")
+    found = []
+    for time in ("first", "second"):
+        got = outcome(compiled, case, form, dtype)
+        if "error" in expected:
+            if got.get("error") != expected["error"] or got["text"] != expected["text"]:
+                raised = f"plain raises {expected['error']}: {expected['text'][:150]}"
+                found.append(f"{time} call: {raised}; got {got.get('error')} {got.get('text', '')[:150]}")
+        else:
+            found += [f"{time} call: {text}" for text in outcomes.differences(case, expected, got, form, dtype)]
+    failed = [f"compiler failed: {compiled.stats.last_error!r:.300}"] if compiled.stats.fallbacks else []
+    return found + failed, [str(b) for b in compiled.stats.breaks]
+
+
+def main() -> None:
+    family, word = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    reasons: Counter[str] = Counter()
+    n = whole = 0
+    for case in families()[family]:
+        if word and word not in str(case):
+            continue
+        for form in ("function", "method", "in place"):
+            found, breaks = check(case, form)
+            if form == "function":
+                n, whole = n + 1, whole + (not breaks)
+            reasons.update(f"{b.split(': ', 1)[-1][:150]}   e.g. {case}" for b in breaks[:1])
+            for text in found:
+                print(f"{case} [{form}]: {text}")
+    for reason, count in reasons.most_common():
+        print(f"{count:4} {reason}")
+    print(f"{family}: {whole} of {n} functions in one graph")
+
+
+if __name__ == "__main__":
+    main()

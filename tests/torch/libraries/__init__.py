@@ -1,0 +1,1 @@
+"""What libraries of models do with torch when they are imported, as small files: those of torchvision and timm."""

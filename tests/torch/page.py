@@ -1,0 +1,213 @@
+"""Which of PyTorch's names dynagraph.torch has: ``python -m tests.torch.page`` writes docs/torch.md.
+
+- has: it is there, and computes by operations of its own;
+- decomposes: it is there, and calls other functions of torch;
+- not yet: it is missing.
+
+PyTorch is not needed: `scripts/torch_names.py` has written down its names.
+"""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import inspect
+import json
+import textwrap
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dynagraph.torch.core import tensor as core
+from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions import common
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "torch.md"
+KINDS = ("has", "decomposes", "not yet")
+RECORDED: dict[str, Any] = json.loads((HERE / "names.json").read_text())
+MISSING = object()
+COMPUTES = (core.apply, core.view, core.as_view, core.wrap, core.made, core.record, core.write, common.pointwise)
+
+HEAD = """\
+# PyTorch's API
+
+After this page you can run a script that says `import torch` on NumPy and CuPy arrays, and look up which names of PyTorch
+{version} there are.
+
+```python
+import dynagraph.torch as torch
+
+w = torch.tensor([1.0, 2.0], requires_grad=True)
+loss = (w * w).sum()
+loss.backward()
+assert w.grad.tolist() == [2.0, 4.0]
+```
+
+Tensors hold arrays, without copies: `torch.from_numpy(array)`, `tensor.numpy()`. Names, arguments, defaults, dtypes, views,
+gradients, checks of what is written in place, and errors are PyTorch's. PyTorch is not needed, and not imported.
+
+## Run a script
+
+    python -m dynagraph.torch script.py [arguments]
+    python -m dynagraph.torch -m module [arguments]
+    python -m dynagraph.torch -c program [arguments]
+
+runs it unmodified, as `python script.py` does: `import torch`, `import torch.nn.functional as F` and `from torch import Tensor`
+give the modules of `dynagraph.torch` themselves, to the script and to the libraries that it imports. In a program of your own:
+
+```python
+import dynagraph.torch
+
+with dynagraph.torch.install():  # or without `with`: from here on
+    import torch
+
+assert torch is dynagraph.torch
+```
+
+This is refused where PyTorch is imported already. A name that is missing is one error that says so:
+`ImportError: dynagraph.torch has no torch.nn.Example; docs/torch.md lists which of PyTorch's names there are`.
+
+`torch.compile` is `dg.compile`: `mode="max-autotune"` lets compiling take any time, `backend="eager"` gives the function itself.
+
+## What differs
+
+- **Random numbers.** `torch.manual_seed` gives reproducible numbers, the same on CPU and GPU, eager and compiled, but not
+  PyTorch's own: the generator is Philox, counted by draws. `torch.random.torch_compatible(True)` gives PyTorch's CPU stream for
+  `rand`, `randn`, `randint`, `randperm` and what is made of them.
+- **Last bits.** Sums and matrix products are NumPy's, whose order of additions is another one than PyTorch's. Halves are computed
+  in float32 and rounded once.
+- **TorchScript** is not there: `torch.jit.script` and the decorators around it give their function back, `torch.jit.trace` and
+  `save` are refused.
+- **Other libraries.** `torch.backends` answers that cuDNN, MKL, oneDNN and Apple's GPUs are not used; its flags are kept and change
+  nothing. Extensions in C++ and CUDA are refused: `torch.ops.load_library` raises OSError, `torch.utils.cpp_extension`
+  RuntimeError. Operators in Python (`torch.library`) work.
+- **Threads.** Operations run in the thread that calls them. `torch.set_num_threads` is `dg.config.threads`, of compiled calls.
+- **Left out of the list** are the names of kernels of other libraries (`cudnn_*`, `miopen_*`, `mkldnn_*`, `fbgemm_*`), of quantized
+  tensors, and of TorchScript's types.
+
+## Names
+
+`python -m tests.torch.page` writes this page, and a test keeps it up to date.
+
+- **has**: it is there, and computes by operations of its own;
+- **decomposes**: it is there, and calls other functions of this list;
+- **not yet**: it is missing.
+"""
+
+
+def owner_of(namespace: str) -> Any:
+    """What holds the names of a namespace; None where it is missing."""
+    found = importlib.import_module("dynagraph.torch")
+    for name in namespace.split(".")[1:]:
+        found = getattr(found, name, None)
+    return found
+
+
+def kind_of(owner: Any, name: str) -> str:
+    value = inspect.getattr_static(owner, name, MISSING) if isinstance(owner, type) else getattr(owner, name, MISSING)
+    if owner is None or value is MISSING or getattr(value, "is_refusal", False):
+        return "not yet"
+    function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+    return "decomposes" if isinstance(function, types.FunctionType) and decomposes(function, name) else "has"
+
+
+def decomposes(function: types.FunctionType, name: str) -> bool:
+    """Whether a function calls other functions of torch, and applies no primitive itself."""
+    found = set(uses(function, name, set()))
+    return "function" in found and "primitive" not in found
+
+
+def uses(function: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
+    """What the function of a name is made of, with its helpers and its dense form: primitives, and functions of torch."""
+    if id(function) in seen:
+        return
+    seen.add(id(function))
+    if function.__closure__ is not None:  # a form of another function, such as the one with `out=`
+        for cell in function.__closure__:
+            if isinstance(cell.cell_contents, types.FunctionType):
+                yield from uses(cell.cell_contents, own, seen)
+    of_module = False  # the attribute is one of a module
+    for opname, name in _names(function.__code__):
+        value = function.__globals__.get(name) if opname == "LOAD_GLOBAL" else None
+        if opname == "LOAD_GLOBAL":
+            if any(value is computes for computes in COMPUTES):  # some are in C
+                yield "primitive"
+            elif isinstance(value, types.FunctionType):
+                yield from _uses_of(value, own, seen)
+        elif not of_module and isinstance(vars(Tensor).get(name), types.FunctionType) and name not in _OF_CONTAINERS:
+            yield "function"
+        of_module = isinstance(value, types.ModuleType)
+
+
+def _uses_of(called: types.FunctionType, own: str, seen: set[int]) -> Iterator[str]:
+    if is_of_torch(called) and called.__name__ not in (own, own.rstrip("_")):
+        yield "function"
+    elif called.__module__.startswith("dynagraph.torch.") and not called.__module__.startswith(_CHECKS):
+        yield from uses(called, own, seen)
+
+
+_CHECKS = (common.__name__, "dynagraph.torch.core.")  # of arguments, and casts of them
+# methods of tensors whose names those of other objects have, too
+_OF_CONTAINERS = frozenset({
+    "copy", "dim", "index", "item", "numel", "numpy", "size", "sort", "split", "to", "tolist", "type", "values",
+})  # fmt: skip
+
+
+def _names(code: types.CodeType) -> Iterator[tuple[str, str]]:
+    """The globals and attributes that code reads, in what it defines as well."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"):
+            yield instruction.opname, instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
+_declared: set[int] = set()
+
+
+def is_of_torch(function: types.FunctionType) -> bool:
+    """Whether a function is one of torch's own: in itself, or what its form with ``out=`` calls."""
+    if not _declared:
+        waiting = [*(f for functions in common.NAMESPACES.values() for f in functions.values()), *vars(Tensor).values()]
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, types.FunctionType) and id(value) not in _declared:
+                _declared.add(id(value))
+                waiting += [cell.cell_contents for cell in value.__closure__ or ()] if value.__module__ != core.__name__ else []
+    return id(function) in _declared
+
+
+def table() -> dict[str, dict[str, list[str]]]:
+    """Of each namespace: its names, by what becomes of them."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for namespace, names in RECORDED["names"].items():
+        owner = owner_of(namespace)
+        found[namespace] = {kind: [] for kind in KINDS}
+        for name in names.split():
+            found[namespace][kind_of(owner, name)].append(name)
+    return found
+
+
+def page() -> str:
+    """The text of docs/torch.md."""
+    rows = table()
+    lines = [HEAD.format(version=RECORDED["torch"])]
+    lines += [f"| | {' | '.join(KINDS)} |", "|---|---|---|---|"]
+    lines += [f"| {namespace} | {' | '.join(str(len(kinds[kind])) for kind in KINDS)} |" for namespace, kinds in rows.items()]
+    total = {kind: sum(len(kinds[kind]) for kinds in rows.values()) for kind in KINDS}
+    lines += [f"| all | {' | '.join(str(total[kind]) for kind in KINDS)} |"]
+    for namespace, kinds in rows.items():
+        lines += ["", f"### {namespace}"]
+        for kind in KINDS:
+            if kinds[kind]:
+                text = " ".join(f"`{name}`" for name in kinds[kind])
+                lines += ["", *textwrap.wrap(f"**{kind}**: {text}", 132, break_long_words=False, break_on_hyphens=False)]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(PAGE.relative_to(Path.cwd()))

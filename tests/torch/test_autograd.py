@@ -1,0 +1,273 @@
+"""Autograd: depth, memory, threads, and what a record of PyTorch's behaviour cannot show."""
+
+from __future__ import annotations
+
+import doctest
+import gc
+import threading
+import tracemalloc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import dynagraph.torch as torch
+from dynagraph.torch.autograd import forward_ad, function, functional, graph
+from dynagraph.torch.core.batching import BatchedArray
+from dynagraph.torch.func import batch, transforms
+from dynagraph.torch.utils.checkpoint import checkpoint
+
+DEEP = 100_000
+
+
+def chain(x: Any, length: int = DEEP) -> Any:
+    for _ in range(length):
+        x = x + 1
+    return x
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """What dies here dies without the collector of cycles."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class TestDepth:
+    def test_backward_of_a_long_chain(self) -> None:
+        x = torch.ones(2, requires_grad=True)
+        chain(x).sum().backward()
+        assert x.grad.tolist() == [1, 1]
+
+    def test_a_long_chain_is_freed(self) -> None:
+        y = chain(torch.ones(2, requires_grad=True))
+        alive = weakref.ref(y.grad_fn.next_functions[0][0])
+        del y
+        assert alive() is None
+
+    def test_a_long_chain_of_views_and_of_functions_is_freed(self) -> None:
+        class Same(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 1
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return g
+
+        x = torch.ones(2, requires_grad=True)
+        y = x * 1
+        for _ in range(20_000):
+            y = Same.apply(y).view(2)
+        y.sum().backward()
+        del y
+        assert x.grad.tolist() == [1, 1]
+
+    def test_gradients_of_a_long_chain_that_are_recorded(self) -> None:
+        x = torch.ones(2, requires_grad=True)
+        y = x
+        for _ in range(20_000):
+            y = y * 1.0
+        (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        assert g.tolist() == [1, 1]
+        del g, y
+
+    def test_a_long_chain_of_gradients(self) -> None:
+        x = torch.ones((), requires_grad=True)
+        y = chain(x, 20_000)
+        assert torch.autograd.grad(y, [x, y])[0] == 1
+
+
+class TestMemory:
+    def test_nothing_is_kept_in_no_grad(self, no_collector: None) -> None:
+        w = torch.ones(1000, requires_grad=True)
+        seen = []
+        with torch.no_grad():
+            y = w * 2
+            seen.append(weakref.ref(y))
+            y = (y * w).exp()
+        assert seen[0]() is None and y.grad_fn is None
+
+    def test_memory_of_no_grad(self) -> None:
+        def peak(run: Any) -> int:
+            tracemalloc.start()
+            run()
+            found = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return found
+
+        w = torch.ones(100_000, requires_grad=True)
+
+        def run() -> Any:
+            y = w
+            for _ in range(20):
+                y = (y * w).exp() * 0
+            return y
+
+        def quiet() -> Any:
+            with torch.no_grad():
+                return run()
+
+        assert peak(quiet) < 4 * w.nbytes < 20 * w.nbytes < peak(run)
+
+    def test_a_frozen_part_keeps_nothing(self, no_collector: None) -> None:
+        x = torch.ones(3)
+        frozen = torch.full((3,), 2.0)
+        hidden = x * frozen
+        seen = weakref.ref(hidden)
+        y = hidden.exp()
+        del hidden
+        w = torch.ones(3, requires_grad=True)
+        z = y * w
+        assert seen() is None and z.requires_grad and not y.requires_grad
+
+    def test_operands_of_frozen_weights_are_not_kept(self, no_collector: None) -> None:
+        x = torch.ones(2, 2, requires_grad=True)
+        h = x * 1
+        y = h @ torch.ones(2, 2)  # the gradient by h reads the weight only
+        seen = weakref.ref(h)
+        del h
+        assert seen() is None
+        y.sum().backward()
+        assert x.grad.tolist() == [[2, 2], [2, 2]]
+
+    @pytest.mark.parametrize("keep", [False, True])
+    def test_backward_frees_what_was_saved(self, keep: bool, no_collector: None) -> None:
+        x = torch.ones(3, requires_grad=True)
+        h = x * 2
+        y = (h * h).sum()
+        seen = weakref.ref(h)
+        del h
+        assert seen() is not None
+        y.backward(retain_graph=keep)
+        assert (seen() is not None) == keep
+
+    def test_graphs_die_with_their_results(self, no_collector: None) -> None:
+        x = torch.ones(3, requires_grad=True)
+        y = (x * 2).exp()
+        seen = weakref.ref(y.grad_fn)
+        del y
+        assert seen() is None
+
+    def test_functions_die_with_their_results(self, no_collector: None) -> None:
+        class Exp(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                y = x.exp()
+                ctx.save_for_backward(x, y)
+                return y
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return g * ctx.saved_tensors[1]
+
+        x = torch.ones(3, requires_grad=True)
+        y = Exp.apply(x)
+        seen = weakref.ref(y.grad_fn), weakref.ref(y)
+        y.sum().backward()
+        del y
+        assert [s() for s in seen] == [None, None]
+
+    def test_checkpoints_keep_inputs_only(self, no_collector: None) -> None:
+        seen = []
+
+        def function(x: Any) -> Any:
+            h = x * 2
+            seen.append(weakref.ref(h))
+            return (h * h).exp() * h
+
+        x = torch.ones(3, requires_grad=True)
+        y = checkpoint(function, x, use_reentrant=False)
+        assert seen[0]() is None
+        y.sum().backward()
+        assert seen[1]() is None and x.grad is not None
+
+    def test_the_leaf_of_a_graph_stays(self) -> None:
+        x = torch.ones(3, requires_grad=True)
+        y = x * 2
+        seen = weakref.ref(x)
+        del x
+        y.sum().backward()
+        assert seen().grad.tolist() == [2, 2, 2]
+
+
+class TestThreads:
+    def test_backward_in_several_threads(self) -> None:
+        w = torch.ones(1000, dtype=torch.float64, requires_grad=True)
+        found = {}
+
+        def run(k: int) -> None:
+            for _ in range(20):
+                found[k] = torch.autograd.grad(((w * k) ** 2).sum(), w)[0]
+
+        threads = [threading.Thread(target=run, args=(k,)) for k in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all((found[k] == 2 * k * k).all() for k in range(4))
+
+    def test_modes_and_hooks_are_of_a_thread(self) -> None:
+        seen = []
+
+        def run() -> None:
+            seen.extend([torch.is_grad_enabled(), torch.is_inference_mode_enabled()])
+            x = torch.ones(2, requires_grad=True)
+            x.exp().sum().backward()
+
+        def never(x: Any) -> Any:
+            raise AssertionError("of another thread")
+
+        with torch.no_grad(), torch.autograd.graph.saved_tensors_hooks(never, never), torch.autograd.set_detect_anomaly(True):
+            thread = threading.Thread(target=run)
+            thread.start()
+            thread.join()
+        assert seen == [True, False]
+
+
+class TestVmap:
+    def test_products_run_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Gradients of each example of a perceptron: no product of a single example."""
+        n = 64
+        x, w1, w2 = torch.randn(n, 5), torch.randn(7, 5), torch.randn(1, 7)
+        original = BatchedArray.__array_ufunc__
+        calls = []
+
+        def watched(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+            calls.append(ufunc.__name__)
+            return original(self, ufunc, method, *inputs, **kwargs)
+
+        monkeypatch.setattr(BatchedArray, "__array_ufunc__", watched)
+
+        def loss(w1: Any, w2: Any, x: Any) -> Any:
+            return (torch.tanh(w1 @ x) @ w2.T).sum()
+
+        found = torch.vmap(torch.func.grad(loss, argnums=(0, 1)), in_dims=(None, None, 0))(w1, w2, x)
+        assert found[0].shape == (n, 7, 5) and found[1].shape == (n, 1, 7)
+        assert len(calls) < n  # not some for each example
+        for k in (0, 63):
+            one = torch.func.grad(loss, argnums=(0, 1))(w1, w2, x[k])
+            assert torch.allclose(found[0][k], one[0], atol=1e-5) and torch.allclose(found[1][k], one[1], atol=1e-5)
+
+    def test_a_graph_outlives_its_vmap(self) -> None:
+        w = torch.tensor([1.0, 2.0], requires_grad=True)
+        y = torch.vmap(lambda a: (a * w).exp())(torch.ones(3, 2))
+        g = torch.vmap(lambda v: torch.autograd.grad(y, w, v, retain_graph=True)[0])(torch.ones(4, 3, 2))
+        assert torch.allclose(g, 3 * w.exp().detach().expand(4, 2))
+
+    def test_no_examples(self) -> None:
+        assert torch.vmap(lambda a: a.sort().values * 2)(torch.ones(0, 3)).shape == (0, 3)
+
+    def test_examples_are_written_to(self) -> None:
+        x = torch.zeros(3, 2)
+        version = x._version
+        torch.vmap(lambda a: a.add_(1))(x)
+        assert x.tolist() == [[1, 1]] * 3 and x._version > version
+
+
+def test_documentation_of_contexts_runs() -> None:
+    for module in (forward_ad, function, functional, graph, batch, transforms):
+        assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0

@@ -1,0 +1,355 @@
+"""Functions of tensors compiled: one graph, the same values, gradients, versions and aliasing as run plainly."""
+
+from __future__ import annotations
+
+import dis
+import importlib
+import pkgutil
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dynagraph as dg
+import dynagraph.torch as torch
+from dynagraph.frontend.library import registry
+from dynagraph.frontend.library.definitions import followed
+from dynagraph.torch.core import tensor
+
+BACKEND = "numpy"
+
+
+def matrix() -> Any:
+    return torch.arange(12.0).reshape(3, 4).clone().requires_grad_()
+
+
+def row() -> Any:
+    return torch.linspace(0.5, 2.0, 4).requires_grad_()
+
+
+def plain() -> Any:
+    return torch.linspace(-1.0, 1.0, 4)
+
+
+def same(a: Any, b: Any) -> None:
+    """Tensors, or nested containers of them, agree in all that users see."""
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert a.dtype is b.dtype and a.shape == b.shape and a.stride() == b.stride()
+        assert np.array_equal(a.detach().numpy(), b.detach().numpy(), equal_nan=True), (a, b)
+        assert a.requires_grad is b.requires_grad and a.is_leaf is b.is_leaf
+        assert a._version == b._version
+        assert (a.grad is None) == (b.grad is None)
+        if a.grad is not None:
+            same(a.grad, b.grad)
+    elif isinstance(a, (tuple, list)):
+        assert len(a) == len(b)
+        for x, y in zip(a, b):
+            same(x, y)
+    elif isinstance(a, dict):
+        assert list(a) == list(b)
+        same(list(a.values()), list(b.values()))
+    else:
+        assert a == b
+
+
+def agrees(function: Callable[..., Any], *makers: Callable[[], Any], calls: int = 3, graphs: int = 1, breaks: int = 0) -> Any:
+    """The function does the same compiled, on new arguments each time, and on ones that stay."""
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    stay, stay_too = [m() for m in makers], [m() for m in makers]
+    for _ in range(calls):
+        ours, theirs = [m() for m in makers], [m() for m in makers]
+        same(compiled(*ours), function(*theirs))
+        same(ours, theirs)
+        same(compiled(*stay), function(*stay_too))
+        same(stay, stay_too)
+    assert compiled.stats.fallbacks == 0, compiled.stats.last_error
+    assert len(compiled.stats.breaks) == breaks, compiled.stats.breaks
+    assert compiled.stats.compiles <= graphs, compiled.explain_misses()
+    return compiled
+
+
+# -- forward ----------------------------------------------------------------------------------------------------------
+
+
+def test_arithmetic_is_one_graph():
+    compiled = agrees(lambda x, y: (x * 2 + y).tanh().sum(dim=0), plain, plain)
+    assert {"multiply", "add", "tanh", "sum"} <= {n.op.name for n in compiled.last_graph.nodes if n.kind == "call_function"}
+
+
+def test_results_that_require_gradients_are_differentiated_later():
+    compiled = dg.compile(lambda w, x: (w * x).exp().sum(), backend=BACKEND, mode="max")
+    for _ in range(2):
+        w, other = row(), row()
+        loss = compiled(w, plain())
+        assert loss.grad_fn.name() == "SumBackward0" and not loss.is_leaf
+        loss.backward()
+        (other * plain()).exp().sum().backward()
+        same(w.grad, other.grad)
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+
+
+def test_views_share_memory_with_their_base():
+    compiled = dg.compile(lambda x: (x[1], x.t()), backend=BACKEND, mode="max")
+    x = torch.zeros(3, 4)
+    part, turned = compiled(x)
+    part[0] = 7.0
+    assert x[1, 0] == 7.0 and turned[0, 1] == 7.0 and part._base is x and part._version == x._version == 1
+
+
+def test_numbers_that_change_make_no_new_programs():
+    compiled = dg.compile(lambda x, k: x * k + 1 / k, backend=BACKEND, mode="max")
+    for k in (2.0, 3.0, 4.5, 6.0):
+        same(compiled(plain(), k), plain() * k + 1 / k)
+    assert compiled.stats.compiles == 2
+
+
+def test_sizes_that_change_make_one_more_program():
+    function = lambda x, w: ((x @ w).relu() ** 2).mean()  # noqa: E731
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for n in (3, 5, 7, 11):
+        x, w = torch.linspace(-1, 1, 4 * n).reshape(n, 4), torch.ones(4, 2)
+        same(compiled(x, w), function(x, w))
+    assert compiled.stats.compiles == 2
+
+
+# -- backward ---------------------------------------------------------------------------------------------------------
+
+
+def backward(w: Any, x: Any) -> Any:
+    loss = (w * x).tanh().sum()
+    loss.backward()
+    return loss.detach()
+
+
+def training_step(w: Any, b: Any, x: Any) -> Any:
+    for p in (w, b):
+        p.grad = None
+    loss = ((x @ w.t() + b[:3]) ** 2).mean()
+    loss.backward()
+    with torch.no_grad():
+        for p in (w, b):
+            p -= 0.1 * p.grad
+    return loss.detach()
+
+
+def accumulating(w: Any, b: Any) -> Any:
+    (w * b).sum().backward()
+    (w * w).sum().backward()
+    return w.grad.clone()
+
+
+def writing_to_views(w: Any, v: Any) -> Any:
+    y = w * 2
+    y[0] = v * 3
+    y[1:, ::2] *= v[:2]
+    y.sum().backward()
+    return y.detach()
+
+
+def writing_to_a_transposed_view(w: Any, v: Any) -> Any:
+    y = w * 1
+    y.t()[1] = v[:3]
+    (y * y).sum().backward()
+    return y.detach()
+
+
+def second_order(w: Any) -> Any:
+    g = torch.autograd.grad((w**3).sum(), w, create_graph=True)[0]
+    (g * g).sum().backward()
+    return g.detach()
+
+
+def expanding(w: Any, v: Any) -> Any:
+    y = v.expand(3, 4) * w
+    return torch.autograd.grad(y.sum(), (w, v))
+
+
+def writing_at_indices(w: Any, v: Any) -> Any:
+    y = w.clone()
+    y[torch.tensor([0, 2])] = v
+    y[:, 1] = 0
+    return torch.autograd.grad((y * w).sum(), (w, v))
+
+
+def adam(p: Any, m: Any, v: Any, x: Any, t: int = 3) -> Any:
+    p.grad = None
+    ((p * x) ** 2).sum().backward()
+    with torch.no_grad():
+        m.mul_(0.9).add_(p.grad, alpha=0.1)
+        v.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
+        p.sub_(0.01 * (m / (1 - 0.9**t)) / ((v / (1 - 0.999**t)).sqrt() + 1e-8))
+
+
+def no_history_inside(w: Any) -> Any:
+    with torch.no_grad():
+        y = w * 2
+    z = y + w
+    z.sum().backward()
+    return y, z.detach(), torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize(
+    ("function", "makers"),
+    [
+        (backward, (row, plain)),
+        (training_step, (matrix, row, plain)),
+        (accumulating, (matrix, row)),
+        (writing_to_views, (matrix, row)),
+        (writing_to_a_transposed_view, (matrix, row)),
+        (second_order, (matrix,)),
+        (expanding, (matrix, row)),
+        (writing_at_indices, (matrix, row)),
+        (adam, (row, plain, lambda: plain() ** 2, plain)),
+        (no_history_inside, (matrix,)),
+    ],
+    ids=lambda p: getattr(p, "__name__", ""),
+)
+def test_gradients_and_updates_are_one_graph(function, makers):
+    agrees(function, *makers, graphs=4)
+
+
+def test_hooks_of_leaves_run():
+    seen = []
+
+    def function(w: Any) -> Any:
+        handle = w.register_hook(lambda g: g * 2)
+        (w * w).sum().backward()
+        handle.remove()
+        return w.grad
+
+    w, other = row(), row()
+    same(dg.compile(function, backend=BACKEND, mode="max")(w), function(other))
+    assert not seen
+
+
+def test_a_break_between_forward_and_backward():
+    def function(w: Any, x: Any) -> Any:
+        loss = (w * x).exp().sum()
+        dg.graph_break()
+        loss.backward()
+        return loss.detach()
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for _ in range(3):
+        w, other = row(), row()
+        same(compiled(w, plain()), function(other, plain()))
+        same(w, other)
+
+
+# -- guards -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_requires_gradients_is_guarded():
+    compiled = dg.compile(lambda w: (w * 2).sum(), backend=BACKEND, mode="max")
+    assert not compiled(plain()).requires_grad
+    assert compiled(row()).requires_grad
+    with torch.no_grad():
+        assert not compiled(row()).requires_grad
+    assert compiled(row()).requires_grad and not compiled(plain()).requires_grad
+    assert compiled.stats.compiles == 3
+
+
+def test_the_mode_of_recording_is_set_where_the_function_sets_it():
+    def function(x: Any, on: bool) -> Any:
+        torch.set_grad_enabled(on)
+        return x * 2
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    try:
+        for on in (False, True, False):
+            compiled(plain(), on)
+            assert torch.is_grad_enabled() is on
+    finally:
+        torch.set_grad_enabled(True)
+
+
+def test_one_tensor_given_twice_is_another_program():
+    def function(a: Any, b: Any) -> Any:
+        (a * b).sum().backward()
+        return a.grad
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    a, b, x, y = row(), row(), row(), row()
+    same(compiled(a, b), function(x, y))
+    same(compiled(a, a), function(x, x))
+    same([a, b], [x, y])
+
+
+def test_dtypes_and_strides_are_guarded():
+    function = lambda x: x.reshape(-1).cumsum(0)  # noqa: E731
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for x in (torch.ones(2, 3), torch.ones(3, 2).t(), torch.ones(2, 3, dtype=torch.float64), torch.ones(2, 3, dtype=torch.int64)):
+        same(compiled(x), function(x))
+
+
+def test_the_default_dtype_is_guarded():
+    compiled = dg.compile(lambda: torch.ones(2) * 0.5, backend=BACKEND, mode="max")
+    assert compiled().dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert compiled().dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert compiled().dtype is torch.float32
+
+
+def test_errors_are_those_of_the_plain_call():
+    compiled = dg.compile(lambda a, b: a @ b, backend=BACKEND, mode="max")
+    with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+        compiled(torch.ones(2, 3), torch.ones(2, 3))
+    compiled = dg.compile(lambda w: w.add_(1), backend=BACKEND, mode="max")
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        compiled(row())
+    w = row()
+    y = (w * w).exp()
+    compiled = dg.compile(lambda y: y.mul_(2).sum(), backend=BACKEND, mode="max")
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        compiled(y).backward()
+
+
+def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
+    """`frontend/library/tensors.py` against following the Python of the same functions."""
+    def function(w: Any, x: Any) -> Any:
+        y = (w * x + 1).sin()
+        y[0] = x[1]
+        y.sum().backward()
+        return y.detach(), x.max(dim=0)
+
+    short = dg.compile(function, backend=BACKEND, mode="max")
+    w, x = row(), plain()
+    same(short(w, x), function(other := row(), plain()))
+    same(w, other)
+    monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
+    for name in ("apply", "made", "wrap"):
+        monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))
+    long = dg.compile(function, backend=BACKEND, mode="max")
+    w = row()
+    same(long(w, x), function(other := row(), plain()))
+    same(w, other)
+    assert [n.op.name for n in long.last_graph.nodes if n.kind == "call_function"] == [
+        n.op.name for n in short.last_graph.nodes if n.kind == "call_function"
+    ]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield part
+            yield from _codes(part)
+
+
+def test_modules_list_the_globals_that_they_set_again():
+    """Captures take what modules of dynagraph.torch name as unchanging, but for what ``__dynagraph_mutable__`` lists."""
+    unlisted = []
+    for about in pkgutil.walk_packages(torch.__path__, "dynagraph.torch."):
+        if about.name.endswith("__main__"):
+            continue
+        module = importlib.import_module(about.name)
+        for code in _codes(module.__spec__.loader.get_code(about.name)):
+            stored = {i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
+            unlisted += [f"{about.name}: {name}" for name in stored - set(getattr(module, "__dynagraph_mutable__", ()))]
+    assert not unlisted
