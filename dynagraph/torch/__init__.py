@@ -107,7 +107,6 @@ from dynagraph.torch.functions.shapes import channels_last_3d as channels_last_3
 from dynagraph.torch.functions.shapes import contiguous_format as contiguous_format
 from dynagraph.torch.functions.shapes import memory_format as memory_format
 from dynagraph.torch.functions.shapes import preserve_format as preserve_format
-from dynagraph.torch.import_hook import install as install
 from dynagraph.torch.missing import getattr_of as _getattr_of
 from dynagraph.torch.random import get_rng_state as get_rng_state
 from dynagraph.torch.random import initial_seed as initial_seed
@@ -129,4 +128,4 @@ del conversion, creation, indexing, pointwise, printing, products, reductions, s
 del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype
-__getattr__ = _getattr_of(__name__)
+__getattr__ = _getattr_of(__name__, {"install": "dynagraph.torch.import_hook"})

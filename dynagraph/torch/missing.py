@@ -6,23 +6,27 @@ import dis
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 LIST = "docs/torch.md lists which of PyTorch's names there are"
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 
 
-def getattr_of(module: str) -> Callable[[str], Any]:
+def getattr_of(module: str, at_first_use: Mapping[str, str] = MappingProxyType({})) -> Callable[[str], Any]:
     """The ``__getattr__`` of a module: imports a submodule at its first use; other names are errors that say where the list is.
 
-    The error is AttributeError, and ImportError in ``from module import name``.
+    The error is AttributeError, and ImportError in ``from module import name``.  `at_first_use`: names of the module, and the
+    modules that they are imported from when somebody asks for them.
     """
     public = module.removeprefix("dynagraph.")
 
     def __getattr__(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {public!r} has no attribute {name!r}")
+        if name in at_first_use:
+            return getattr(importlib.import_module(at_first_use[name]), name)
         if hasattr(sys.modules.get(module), "__path__") and importlib.util.find_spec(f"{module}.{name}") is not None:
             return importlib.import_module(f"{module}.{name}")
         text = f"dynagraph.torch has no {public}.{name}; {LIST}"

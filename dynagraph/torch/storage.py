@@ -13,7 +13,8 @@ import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
-from dynagraph.torch.core.storage import Storage, address_of, extent
+from dynagraph.torch.core.relocation import is_alone, relocate
+from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, storage_of
 from dynagraph.torch.missing import getattr_of
 
@@ -49,7 +50,7 @@ class UntypedStorage:
 
     __slots__ = ("__weakref__", "_memory", "_tensor")
     _memory: Storage
-    _tensor: Any  # a weak reference to the tensor it was asked of, which `resize_` gives the new memory
+    _tensor: Any  # a weak reference to the tensor it was asked of
 
     def __new__(cls, *args: Any, device: Any = None) -> UntypedStorage:
         if len(args) > 1:
@@ -184,34 +185,30 @@ class UntypedStorage:
         return True
 
     def resize_(self, size: int) -> UntypedStorage:
-        """Have so many bytes.  The tensor that it was asked of lies in them then; other tensors keep the memory they had."""
+        """Have so many bytes.  Tensors that do not fit keep the memory they had until there are enough."""
         before = self._row()
         if size != len(before):
-            tensor = self._tensor() if self._tensor is not None else None
-            offset = 0 if tensor is None or not len(before) else (address_of(tensor._array) - self._memory.start())
             array = np.empty_like(before, shape=(size,))
             kept = min(size, len(before))
             array[:kept] = before[:kept]
             array[kept:] = 0
-            self._memory.array = array
-            if tensor is not None:
-                own = tensor._array
-                if size >= offset + extent(own.shape, own.strides, own.itemsize):
-                    strides = tuple(s // own.itemsize for s in own.strides)
-                    tensor._array = self._memory.at(own.dtype, own.shape, strides, offset // own.itemsize)
+            only = self._only_tensor()
+            relocate(self._memory, array, only)
         return self
+
+    def _only_tensor(self) -> Tensor | None:
+        tensor = self._tensor() if self._tensor is not None else None
+        return tensor if tensor is not None and tensor._storage is self._memory and is_alone(tensor, 1) else None
 
     def is_shared(self) -> bool:
         """Whether other processes may have the memory."""
         return self._memory.is_shared or self.is_cuda
 
     def share_memory_(self) -> UntypedStorage:
-        """Move into memory that other processes may have; the tensor that it was asked of follows."""
-        tensor = self._tensor() if self._tensor is not None else None
-        if tensor is not None:
-            tensor.share_memory_()
-        elif not self.is_shared():
-            share(self._memory)
+        """Move into memory that other processes may have."""
+        if not self.is_shared():
+            only = self._only_tensor()
+            share(self._memory, only)
         return self
 
     def is_pinned(self, device: Any = "cuda") -> bool:
@@ -273,12 +270,13 @@ def copied(memory: Storage, memo: dict[Any, Any]) -> Storage:
     return found
 
 
-def share(memory: Storage) -> None:
-    """Move a memory of the host into one that other processes may have."""
+def share(memory: Storage, tensor: Tensor | None = None) -> None:
+    """Move a memory of the host into one that other processes may have.  `tensor`: the only one that lies in it, if known."""
     flat = memory.flat(memory.array.dtype)
     moved = np.frombuffer(mmap.mmap(-1, max(flat.nbytes, 1)), flat.dtype, flat.size)
     moved[:] = flat
-    memory.array, memory.is_shared = moved, True
+    relocate(memory, moved, tensor)
+    memory.is_shared = True
 
 
 def _untyped_of_bytes(data: bytes, device: str) -> UntypedStorage:

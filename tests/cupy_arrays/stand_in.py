@@ -261,8 +261,11 @@ def _close(result: Any, given: list[ndarray], may_be_view: bool, keeps_order: bo
         if result is own:
             return owner
         if np.may_share_memory(result, own):
-            if not result.flags.writeable:  # np.broadcast_to's; CuPy has no such arrays
-                result = np.lib.stride_tricks.as_strided(own, result.shape, result.strides)
+            if not result.flags.writeable:  # np.diagonal's and np.broadcast_to's; CuPy has no such arrays
+                try:
+                    result.flags.writeable = True
+                except ValueError:
+                    result = np.lib.stride_tricks.as_strided(own, result.shape, result.strides)
             return view(owner, result)
     return fresh(result, device, "K" if keeps_order else "C") if isinstance(result, (np.ndarray, *SCALARS)) else result
 
@@ -354,8 +357,10 @@ class ufunc:
         given = _arrays((*args, out))
         _same_device(given)
         with np.errstate(all="ignore"):
+            own = getattr(np, self.name)
             more = {} if dtype is None else {"dtype": dtype}
-            result = getattr(np, self.name)(*_with_weak_floats([_open(a) for a in args[: self.nin]]), casting=casting, **more)
+            more |= {"casting": casting} if isinstance(own, np.ufunc) else {}  # sinc, i0 and fix are none of NumPy's
+            result = own(*_with_weak_floats([_open(a) for a in args[: self.nin]]), **more)
             if out is None:
                 return _close(result, given, False)
             held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)
@@ -447,6 +452,7 @@ def module() -> types.ModuleType:
             setattr(mine, own, _function(own, parameters, numpys))
     made.asnumpy = lambda array: array.get() if isinstance(array, ndarray) else np.asarray(array)
     made.get_array_module = lambda *args: made if any(isinstance(a, ndarray) for a in args) else np
+    made.lib = types.SimpleNamespace(stride_tricks=types.SimpleNamespace(as_strided=_as_strided))
     made.array = _array
     made.asarray = lambda a, dtype=None, order=None, *, copy=None, blocking=False: (
         a if isinstance(a, ndarray) and dtype in (None, a.dtype) else _array(a, dtype)
@@ -455,6 +461,10 @@ def module() -> types.ModuleType:
     made.random = types.ModuleType("cupy.random")
     made.random.rand = lambda *shape: fresh(np.random.rand(*shape))
     return made
+
+
+def _as_strided(x: ndarray, shape: Any = None, strides: Any = None) -> ndarray:
+    return view(x, np.lib.stride_tricks.as_strided(held(x), shape, strides))
 
 
 def _array(

@@ -10,11 +10,14 @@ import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dynagraph.torch as torch
 from dynagraph.torch.autograd import forward_ad, function, functional, graph
 from dynagraph.torch.core.batching import BatchedArray
+from dynagraph.torch.core.engine import TensorTerm
+from dynagraph.torch.core.terms import ArrayTerm
 from dynagraph.torch.func import batch, transforms
 from dynagraph.torch.utils.checkpoint import checkpoint
 
@@ -266,6 +269,26 @@ class TestVmap:
         version = x._version
         torch.vmap(lambda a: a.add_(1))(x)
         assert x.tolist() == [[1, 1]] * 3 and x._version > version
+
+
+class TestTerms:
+    """What gradients are written with."""
+
+    def test_attributes_may_be_left_out_as_under_the_ir(self) -> None:
+        array = ArrayTerm(np.ones((2, 3)))
+        assert array.call("sum", axis=(0,)).array.tolist() == [2, 2, 2]
+        assert array.call("pad", widths=((1, 0), (0, 0))).array.tolist() == [[0] * 3, [1] * 3, [1] * 3]
+        x = torch.ones(2, 3, requires_grad=True)
+        term = TensorTerm(x).call("sum", axis=(0,)).call("pad", widths=((1, 0),))
+        (term * term).tensor.sum().backward()
+        assert x.grad.tolist() == [[4, 4, 4], [4, 4, 4]]
+
+    def test_a_row_of_any_number_of_operands_keeps_them(self) -> None:
+        x, values = torch.ones(4, requires_grad=True), torch.tensor([2.0, 3.0], requires_grad=True)
+        places = TensorTerm(torch.tensor([1, 3]))
+        y = TensorTerm(x).call("scatter", TensorTerm(values), places, axes=(0,), at=0).tensor
+        (y * y).sum().backward()
+        assert x.grad.tolist() == [2, 0, 2, 0] and values.grad.tolist() == [4, 6]
 
 
 def test_documentation_of_contexts_runs() -> None:

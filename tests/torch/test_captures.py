@@ -353,3 +353,143 @@ def test_modules_list_the_globals_that_they_set_again():
             stored = {i.argval for i in dis.get_instructions(code) if i.opname in ("STORE_GLOBAL", "DELETE_GLOBAL")}
             unlisted += [f"{about.name}: {name}" for name in stored - set(getattr(module, "__dynagraph_mutable__", ()))]
     assert not unlisted
+
+
+# -- hooks, Functions, checks of values -------------------------------------------------------------------------------
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, k: float) -> Any:
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x**3 * k
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return g * 3 * x**2 * ctx.k, None
+
+
+def of_a_function(w: Any) -> Any:
+    y = Cube.apply(w, 2.0)
+    y.sum().backward()
+    return y, w.grad
+
+
+def with_a_hook(w: Any) -> Any:
+    y = w * 2
+    y.register_hook(lambda g: g.clamp(-0.5, 0.5))
+    (y**2).sum().backward()
+    return w.grad
+
+
+def with_a_hook_that_is_taken_off(w: Any) -> Any:
+    handle = w.register_hook(lambda g: g * 2)
+    (w * w).sum().backward()
+    handle.remove()
+    return w.grad
+
+
+def with_gradients_of_results(w: Any) -> Any:
+    y = w * 2
+    y.retain_grad()
+    (y**2).sum().backward()
+    return w.grad, y.grad, y
+
+
+@pytest.mark.parametrize("function", [of_a_function, with_a_hook, with_a_hook_that_is_taken_off, with_gradients_of_results])
+def test_functions_and_hooks_are_part_of_the_graph(function):
+    agrees(function, row, graphs=3)
+
+
+def test_a_hook_is_taken_off_once():
+    x = row()
+    first = x.register_hook(lambda g: g * 2)
+    first.remove()
+    x.register_hook(lambda g: g * 3)
+    first.remove()
+    x.sum().backward()
+    same(x.grad, torch.full((4,), 3.0))
+
+
+def test_a_hook_put_on_by_a_program_is_taken_off_outside():
+    compiled = dg.compile(lambda w: ((y := w * 2), y.register_hook(lambda g: g * 3)), backend=BACKEND, mode="max")
+    for taken in (False, True, False):
+        w = row()
+        y, handle = compiled(w)
+        if taken:
+            handle.remove()
+        y.sum().backward()
+        same(w.grad, torch.full((4,), 2.0 if taken else 6.0))
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad", "error"),
+    [
+        (
+            lambda x, m: x.masked_scatter(m, torch.ones(2)), torch.tensor([True, True, False, False]), torch.ones(4) > 0,
+            "Number of elements of source < number of ones in mask",
+        ),
+        (torch.quantile, torch.tensor([0.5]), torch.tensor([1.5]), "q values must be in the range"),
+        (
+            lambda x, w: torch.cov(x, fweights=w), torch.tensor([1, 2, 3, 4]), torch.tensor([1, -2, 3, 4]),
+            "fweights cannot be negative",
+        ),
+        (
+            lambda x, r: torch.repeat_interleave(x, r, output_size=6), torch.tensor([1, 2, 3, 0]), torch.tensor([1, 2, 3, 4]),
+            "allocated size does not match required size",
+        ),
+        (lambda x, y: torch.histc(y, 4), torch.ones(4), torch.tensor([1.0, float("nan")]).repeat(2), "is not finite"),
+        (lambda x, y: torch.histogram(y, 4)[0], torch.ones(4), torch.tensor([1.0, float("inf")]).repeat(2), "is not finite"),
+        (lambda x, p: torch.bernoulli(p).shape, torch.ones(4) / 2, torch.ones(4) * 2, "Expected p_in >= 0 && p_in <= 1"),
+    ],
+)  # fmt: skip
+def test_values_are_checked(function, good, bad, error):
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    same(compiled(plain(), good), function(plain(), good))
+    with pytest.raises(RuntimeError, match=error):
+        compiled(plain(), bad)
+    same(compiled(plain(), good), function(plain(), good))
+    assert compiled.stats.compiles == 1 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+def test_limits_of_dtypes_are_constants():
+    agrees(lambda x: x.half().masked_fill(x > 0, torch.finfo(torch.float16).min).softmax(0), plain)
+    agrees(lambda x: x.masked_fill(x > 0, -1e9).softmax(0), plain)
+
+
+def test_history_from_outside_is_part_of_the_graph():
+    def function(y: Any, w: Any) -> Any:
+        (first,) = torch.autograd.grad((y * w).sum(), w, retain_graph=True)
+        y.sum().backward()
+        return first, w.grad
+
+    def made(w: Any) -> Any:
+        return (w * 2).sin() * w.cos() + w.exp()
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    for _ in range(5):
+        a, b = row(), row()
+        y = made(a)
+        same(compiled(y, a), function(made(b), b))
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            y.sum().backward()
+    assert compiled.stats.compiles == 2 and not compiled.stats.breaks and compiled.stats.fallbacks == 0
+
+
+class Named:
+    def __repr__(self) -> str:
+        return "Named()"
+
+
+def test_tensors_in_containers_are_printed_as_they_are(capsys):
+    def function() -> None:
+        x = torch.tensor([1, 2])
+        print((x, x), [x], {"x": x}, x, [Named(), "text"])
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    compiled()
+    printed = capsys.readouterr().out
+    function()
+    assert printed == capsys.readouterr().out

@@ -37,6 +37,13 @@ def no_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
+def test_the_hook_is_loaded_when_it_is_asked_for() -> None:
+    seen = "import sys, numpy; before = {*sys.modules}; import dynagraph.torch; print(*({*sys.modules} - before))"
+    loaded = run("-c", f"{seen}; dynagraph.torch.install", plain=True).stdout.split()
+    assert "dynagraph.torch.missing" in loaded
+    assert not {"dynagraph.torch.import_hook", "importlib.metadata", "email", "socket", "urllib", "zipfile"} & {*loaded}
+
+
 # -- as python script.py ----------------------------------------------------------------------------------------------
 
 SHOWS = """\

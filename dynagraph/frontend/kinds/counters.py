@@ -12,12 +12,18 @@ from typing import Any
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
 from dynagraph.frontend.guards.guards import Equal
-from dynagraph.frontend.kinds.slots import Slots, binary, plain, slots
+from dynagraph.frontend.kinds.slots import Slots, binary, slots
 from dynagraph.frontend.kinds.values import Const, Count
 
 COMPARED = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
+
+
+def _number(frame: Frame, value: Count) -> Any:
+    """What the counter is at now, as a number that changes from call to call."""
+    held = frame.ex.wrap(value.held, value.counter)
+    return binary(frame, "+", held, Const(value.added)) if value.added else held
 
 
 @slots(Count)
@@ -37,7 +43,7 @@ class CountSlots(Slots):
             return Count(left.counter, left.held, left.added + right.value if symbol == "+" else left.added - right.value)
         if isinstance(left, Count) and isinstance(right, Count) and left.counter == right.counter and symbol in COMPARED:
             return Const(COMPARED[symbol](left.added, right.added))
-        return binary(frame, symbol, *(Const(plain(frame, v)) if isinstance(v, Count) else v for v in (left, right)))
+        return binary(frame, symbol, *(_number(frame, v) if isinstance(v, Count) else v for v in (left, right)))
 
     def recipe(self, results: Recipes, value: Count) -> Recipe:
         return ("make", operator.add, (("arg", results.ex.guards.register(value.counter)), ("const", value.added)))

@@ -1,9 +1,10 @@
-"""Slots of functions, bound methods, partials and getters.  Calls: executor/calls.py."""
+"""Slots of functions, bound methods, partials, getters and weak references.  Calls: executor/calls.py."""
 
 from __future__ import annotations
 
 import functools
 import types
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,6 +38,7 @@ from dynagraph.frontend.kinds.values import (
     Partial,
     Sequence,
     Value,
+    WeakReference,
 )
 
 SET_CONTENTS = types.CellType.cell_contents.__set__  # type: ignore[attr-defined]
@@ -66,6 +68,18 @@ class GetterSlots(TrueSlots):
 
     def recipe(self, results: Recipes, value: Getter) -> Recipe:
         return ("make", call_with, (("const", value.kind), *_built(results, value.args, value.kwargs)))
+
+
+@slots(WeakReference)
+class WeakReferenceSlots(TrueSlots):
+    def type_of(self, frame: Frame, value: WeakReference) -> type:
+        return weakref.ReferenceType
+
+    def parts(self, value: WeakReference) -> Iterable[Any]:
+        return [value.referent]
+
+    def recipe(self, results: Recipes, value: WeakReference) -> Recipe:
+        return ("make", weakref.ref, (results.build(value.referent),))
 
 
 def _built(results: Recipes, args: Iterable[Any], kwargs: dict[str, Any]) -> tuple[Recipe, Recipe]:

@@ -56,6 +56,7 @@ from dynagraph.frontend.kinds.values import (
     Sequence,
     Super,
     Value,
+    WeakReference,
     source_of,
 )
 from dynagraph.frontend.library.registry import instances, meaning, meaning_of
@@ -316,6 +317,22 @@ def dereference(frame: Frame, value: Object, args: list[Any], kwargs: dict[str, 
         return frame.ex.wrap(found, Referent(value.source))
     frame.ex.guards.require(Dead(value.source))
     return Const(None)
+
+
+@meaning(weakref.ref)
+def make_reference(frame: Frame, referent: Any) -> Value:
+    """A weak reference to an instance; what it refers to is taken to live as long as the captured code runs."""
+    referent = frame.ex.resolve(referent)
+    if not isinstance(referent, (Object, Dict)) or not type_of(frame, referent).__weakrefoffset__:
+        refuse("UNSUPPORTED_FUNCTION", "a weak reference to this kind of value")
+    return WeakReference(referent)
+
+
+@meaning(instances(WeakReference))
+def call_reference(frame: Frame, value: WeakReference, args: list[Any], kwargs: dict[str, Any]) -> Value:
+    if args or kwargs:
+        refuse("UNSUPPORTED_FUNCTION", "a call of a weak reference with arguments")
+    return frame.ex.resolve(value.referent)
 
 
 @meaning(instances(Super))

@@ -199,6 +199,13 @@ class Getter:
 
 
 @dataclass(eq=False)
+class WeakReference:
+    """A weak reference made by the captured code."""
+
+    referent: Any
+
+
+@dataclass(eq=False)
 class Object:
     """An object known by its type: one of the caller's, or (no `source`) an instance made here.
 
@@ -317,8 +324,8 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter, Object,
-    Identity, Super, Opaque, Slice, Iterator, Count,
+    Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter,
+    WeakReference, Object, Identity, Super, Opaque, Slice, Iterator, Count,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's
 Instance = Union[Object, Sequence, Dict]  # what may be of a class written in Python

@@ -99,22 +99,29 @@ def _recursive_repr(frame: Frame, wrapper: Function, args: Arguments, kwargs: Ke
 # -- output, deferred -------------------------------------------------------------------------------------------------------------
 
 
-def snapshot(frame: Frame, value: Any) -> Value:
+class Representation(str):
+    """What the ``repr`` of something was, as an item of a container that is shown later."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def snapshot(frame: Frame, value: Any, is_item: bool = False) -> Value:
     """What a value is now, for output that is made later: containers are copied, text is made of what has a text of its own."""
     value = frame.ex.resolve(value)
     if isinstance(value, Const):
         return value
     if isinstance(value, Sequence) and value.kind in (list, tuple):
-        return Sequence(value.kind, [snapshot(frame, item) for item in items_of(frame, value)])
+        return Sequence(value.kind, [snapshot(frame, item, True) for item in items_of(frame, value)])
     if isinstance(value, Dict) and value.kind is dict:
-        return Dict({k: snapshot(frame, v) for k, v in entries_of(frame, value).items()})
+        return Dict({k: snapshot(frame, v, True) for k, v in entries_of(frame, value).items()})
     if isinstance(value, Set):
         return Set(value.kind, value.kind(value.items), bases=bases_of(frame, value))
-    return Const(_text(frame, value))
+    return Const(Representation(_text(frame, value, repr)) if is_item else _text(frame, value))
 
 
-def _text(frame: Frame, value: Any) -> str:
-    text = plain(frame, call(frame, Const(str), [value], {}))
+def _text(frame: Frame, value: Any, made_by: Any = str) -> str:
+    text = plain(frame, call(frame, Const(made_by), [value], {}))
     assert isinstance(text, str)
     return text
 

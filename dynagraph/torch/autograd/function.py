@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.autograd.saved import Saved
 from dynagraph.torch.core.engine import _fitted
 from dynagraph.torch.core.grad_mode import is_grad_enabled, mode, no_grad
@@ -378,19 +379,25 @@ def _check_marks(ctx: FunctionCtx, outputs: list[Any]) -> None:
             )
 
 
-def _node_of(cls: Any, ctx: BackwardCFunction, args: tuple[Any, ...], outputs: list[Any]) -> FunctionNode | None:
-    """The node of one application, its edges being those of the inputs before any was written to."""
-    p = cls._primitives.get(len(outputs))
+@at_capture
+def _primitive_of(cls: Any, outputs: int) -> Primitive:
+    """What an application is recorded as: one primitive, with a class of nodes, for each number of outputs."""
+    p = cls._primitives.get(outputs)
     if p is None:
         name = cls._backward_cls.__name__
-        p = cls._primitives[len(outputs)] = Primitive(name, None, lambda d, g: None, "", backward=name, outputs=len(outputs))  # type: ignore[arg-type]
+        p = cls._primitives[outputs] = Primitive(name, None, lambda d, g: None, "", backward=name, outputs=outputs)  # type: ignore[arg-type]
         p.node_class = type(name, (FunctionNode,), {"primitive": p, "__module__": "torch.autograd.function"})
+    return p
+
+
+def _node_of(cls: Any, ctx: BackwardCFunction, args: tuple[Any, ...], outputs: list[Any]) -> FunctionNode | None:
+    """The node of one application, its edges being those of the inputs before any was written to."""
     operands = [a if isinstance(a, Tensor) else 0 for a in args]
     arrays = [o._array if isinstance(o, Tensor) else _NOTHING for o in outputs]
     inexact = [a for a in arrays if a.dtype.kind in "fcV"]
     if not inexact:
         return None
-    node: Any = record(p, operands, {}, inexact)
+    node: Any = record(_primitive_of(cls, len(outputs)), operands, {}, inexact)
     if node is not None:
         node.output_metas = [(a.shape, a.dtype) for a in arrays]
         node.tensors = tuple(isinstance(a, Tensor) for a in args)
@@ -421,8 +428,7 @@ def _finish(cls: Any, ctx: BackwardCFunction, args: tuple[Any, ...], outputs: li
         else:
             outputs[k] = _attached(_alias(out) if is_input else out, node, k)
     if node is not None and ctx.to_save:
-        where = {id(o): o for o in outputs}
-        ctx._saved = tuple(None if t is None else Saved(where.get(id(t), t), node) for t in ctx.to_save)
+        ctx._saved = tuple(None if t is None else Saved(t, node) for t in ctx.to_save)
     ctx.to_save = ()
     ctx.dirty_tensors = ctx.non_differentiable = None
 

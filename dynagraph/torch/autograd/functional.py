@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.engine import run_backward
 from dynagraph.torch.core.grad_mode import enable_grad, mode
 from dynagraph.torch.core.tensor import Tensor, wrap
@@ -175,7 +176,7 @@ def _rows(out: Tensor, inputs: Sequence[Tensor], create: bool) -> list[list[Tens
     """For each input the gradients of a result's elements."""
     columns: list[list[Tensor | None]] = [[] for _ in inputs]
     for k in range(out._array.size):
-        weight = np.zeros(out._array.size, out._array.dtype)
+        weight = library_of_array(out._array).zeros(out._array.size, out._array.dtype)
         weight[k] = 1
         for column, g in zip(columns, _gradients([out], inputs, [wrap(weight.reshape(out._array.shape))], create)):
             column.append(g)
@@ -202,7 +203,7 @@ def _block(column: Any, out: Tensor, x: Tensor, k: int, j: int, strict: bool, cr
         )
     filled = [wrap(np.zeros_like(x._array)) if g is None else g for g in column]
     if not filled:
-        return wrap(np.zeros((*out._array.shape, *x._array.shape), x._array.dtype))
+        return wrap(library_of_array(x._array).zeros((*out._array.shape, *x._array.shape), x._array.dtype))
     return stack(filled).reshape(*out._array.shape, *x._array.shape)
 
 
@@ -230,11 +231,12 @@ def _forward_jacobian(func: Any, inputs: Any, create_graph: bool, strict: bool, 
     blocks: list[list[Tensor]] = [[] for _ in outputs]
     for g, x in zip(pulled, stand):
         n = x._array.size
-        basis = wrap(np.eye(n, dtype=x._array.dtype).reshape(n, *x._array.shape))
+        basis = wrap(library_of_array(x._array).eye(n, dtype=x._array.dtype).reshape(n, *x._array.shape))
         found = [None] * len(outputs) if g is None or not n else batched_gradients([g], weights, [basis], False)
         for row, out, column in zip(blocks, outputs, found):
             shape = (*out._array.shape, *x._array.shape)
-            row.append(wrap(np.zeros(shape, out._array.dtype)) if column is None else column.movedim(0, -1).reshape(shape))
+            none = wrap(library_of_array(out._array).zeros(shape, out._array.dtype)) if column is None else None
+            row.append(none if column is None else column.movedim(0, -1).reshape(shape))
     results = tuple(_public(row, inputs_tuple, False) for row in blocks)
     return results if outputs_tuple else results[0]
 

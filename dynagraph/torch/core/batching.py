@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array, strided, ufunc_accumulate, ufunc_reduce
 from dynagraph.torch.core.storage import address_of
 
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}  # of NumPy: (level, *args, **kwargs) -> result; see `batching_rules.py`
@@ -149,7 +150,7 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return _Pointer(address_of(self.physical))
 
     def __array_namespace__(self, **_: Any) -> Any:
-        return self.physical.__array_namespace__()
+        return library_of_array(self.physical)
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -191,10 +192,10 @@ class BatchedArray(np.lib.mixins.NDArrayOperatorsMixin):
                 count = size_at((x, where), level)
                 x = BatchedArray(examples(x, level, count), level)
                 kwargs["where"] = aligned((where,), level, x.ndim)[0]
-            return BatchedArray(ufunc.reduce(x.physical, axis=shifted_axis(axis, x.ndim), **kwargs), level)
+            return BatchedArray(ufunc_reduce(ufunc, x.physical, axis=shifted_axis(axis, x.ndim), **kwargs), level)
         elif method == "accumulate":
             x, axis = inputs[0], kwargs.pop("axis", 0)
-            return BatchedArray(ufunc.accumulate(x.physical, axis=axis + 1 if axis >= 0 else axis, **kwargs), level)
+            return BatchedArray(ufunc_accumulate(ufunc, x.physical, axis + 1 if axis >= 0 else axis, **kwargs), level)
         elif method == "at":
             raise Unbatchable("vmap: additions at places")
         return looped_function(getattr(ufunc, method), inputs, kwargs)
@@ -345,9 +346,9 @@ class _OfAll(BatchedArray):
     def item(self, *_: Any) -> Any:
         if self.dtype.kind in "fcV":
             raise Unbatchable(_ITEM)
-        found = self.ufunc.reduce(self.physical, axis=None)
+        found = ufunc_reduce(self.ufunc, self.physical, axis=None)
         while isinstance(found, BatchedArray):
-            found = self.ufunc.reduce(found.physical, axis=None)
+            found = ufunc_reduce(self.ufunc, found.physical, axis=None)
         return found.item()
 
     def __int__(self) -> int:
@@ -366,8 +367,7 @@ class _OfAll(BatchedArray):
 def _strided(array: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     if isinstance(array, BatchedArray):
         return array.strided(shape, strides)
-    library = np if isinstance(array, np.ndarray) else array.__array_namespace__()
-    return library.lib.stride_tricks.as_strided(array, shape, strides)
+    return strided(array, shape, strides)
 
 
 def _is_basic(item: Any) -> bool:
@@ -404,7 +404,7 @@ def places_of(x: BatchedArray, items: list[Any]) -> tuple[Any, int, int] | None:
         arrays = [k for k, i in enumerate(items) if not isinstance(i, slice)]
     count = x.physical.shape[0]
     shape = np.broadcast_shapes(*(np.shape(items[k]) if not isinstance(items[k], BatchedArray) else items[k].shape for k in arrays))
-    first = x.physical.__array_namespace__().arange(count).reshape(count, *(1,) * len(shape))
+    first = library_of_array(x).arange(count).reshape(count, *(1,) * len(shape))
     key = [first, *items]
     for k, place in zip(arrays, aligned([items[k] for k in arrays], x.level, len(shape))):
         key[k + 1] = place
@@ -551,7 +551,7 @@ def looped_function(function: Callable[..., Any], args: Sequence[Any], kwargs: d
 
 def _one_of_none(value: Any, level: int) -> Any:
     if isinstance(value, BatchedArray) and value.level == level:
-        return np.zeros(value.shape, value.dtype)
+        return library_of_array(value).zeros(value.shape, value.dtype)
     return tuple(_one_of_none(v, level) for v in value) if isinstance(value, (tuple, list)) else value
 
 

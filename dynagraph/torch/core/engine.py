@@ -20,6 +20,7 @@ from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import as_array, library_of_array
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
 from dynagraph.torch.core.primitives import primitive
@@ -65,10 +66,11 @@ class TensorTerm(BaseTerm):
 
     def call(self, op: str, *others: Any, **attrs: Any) -> TensorTerm:
         operands = [(o if isinstance(o, TensorTerm) else self.number(o)).tensor for o in others]
-        return TensorTerm(apply(primitive(op), self.tensor, *operands, **attrs))
+        p = primitive(op)
+        return TensorTerm(apply(p, self.tensor, *operands, **({**p.defaults, **attrs} if p.defaults else attrs)))
 
     def make(self, op: str, **attrs: Any) -> TensorTerm:
-        return TensorTerm(wrap(np.asarray(OPS[op].eager(np, **attrs))))
+        return TensorTerm(wrap(as_array(OPS[op].eager(library_of_array(self.tensor._array), **attrs))))
 
 
 class _UnsavedTensor(TensorTerm):
@@ -94,6 +96,9 @@ class _UnsavedTensor(TensorTerm):
     @property
     def dtype(self) -> DType:
         return ir_dtype(self._dtype)
+
+    def make(self, op: str, **attrs: Any) -> TensorTerm:
+        return TensorTerm(wrap(np.asarray(OPS[op].eager(np, **attrs))))
 
 
 class _Recorded:
@@ -266,7 +271,7 @@ class _Run:
             buffer[number] = apply(primitive("add"), before, grad)
         else:
             total = np.add(before, grad)
-            buffer[number] = total if isinstance(total, np.ndarray) or not isinstance(total, np.generic) else np.asarray(total)
+            buffer[number] = as_array(total)
 
     def capture(self, node: Node, grads: list[Any]) -> None:
         """Note what is wanted of the gradients of a node that is not run: nothing behind it is asked for."""
@@ -479,7 +484,7 @@ def _seeds(outputs: Sequence[Tensor], grads: Any, create: bool) -> list[tuple[No
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")
             if array.dtype.kind not in "fV":
                 raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {output.dtype}")
-            seed: Any = np.ones(array.shape, array.dtype)
+            seed: Any = library_of_array(array).ones(array.shape, array.dtype)
             seed = wrap(seed) if create else seed
         else:
             if not isinstance(grad, Tensor):

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import at_capture
+from dynagraph.torch.core.arrays import as_array, ufunc_reduce
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.terms import ArrayTerm, Unsaved
+
+FIRST = (1 << 31) - 1  # captures take positive numbers below 2**31 as ones that change
 
 
 class _Numbers:
@@ -23,7 +26,7 @@ class _Numbers:
     __dynagraph_counters__ = ("last",)
 
     def __init__(self) -> None:
-        self.last = 0
+        self.last = FIRST
 
 
 NUMBERS = _Numbers()
@@ -46,12 +49,13 @@ class Removable:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: OrderedDict[int, Any]):
-        self._hooks = weakref.ref(hooks)
-        self.id = next(Removable._ids)
+    def __init__(self, hooks: OrderedDict[int, Any], number: int | None = None):
+        self._hooks: Any = weakref.ref(hooks)
+        self.id = next(Removable._ids) if number is None else number
 
     def remove(self) -> None:
-        hooks = self._hooks()
+        hooks = None if self._hooks is None else self._hooks()
+        self._hooks = None  # the number may be another hook's from now on
         if hooks is not None:
             hooks.pop(self.id, None)
 
@@ -66,8 +70,11 @@ class Hooks(OrderedDict):
     """Hooks in the order in which they were put on."""
 
     def put(self, hook: Any) -> Removable:
-        handle = Removable(self)
-        self[handle.id] = hook
+        number = len(self)
+        while number in self:
+            number += 1
+        handle = Removable(self, number)
+        self[number] = hook
         return handle
 
 
@@ -79,6 +86,7 @@ class Node:
     `edges` are these, with leaf tensors in place of the nodes that accumulate into them: (node or tensor, number).
     """
 
+    __dynagraph_by_identity__ = True
     __slots__ = (
         "__dict__", "__weakref__", "attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence",
     )  # fmt: skip
@@ -103,8 +111,9 @@ class Node:
         return type(self).__name__
 
     def short_name(self) -> str:
-        """As errors name it: Mul."""
-        return self.name().rstrip("0123456789").removesuffix("Backward")
+        """As errors name it: Mul of MulBackward0, Prod1 of ProdBackward1."""
+        name = self.name()
+        return name.removesuffix("0").removesuffix("Backward") if name.endswith("Backward0") else name.replace("Backward", "")
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -127,7 +136,7 @@ class Node:
         return self.prehooks.put(hook)
 
     def _sequence_nr(self) -> int:
-        return -self.sequence
+        return FIRST - self.sequence
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"
@@ -231,7 +240,7 @@ def fitted(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
         if array.dtype.kind == "c" and dtype.kind != "c":
             array = array.real
         array = array.astype(dtype)
-    return array if isinstance(array, np.ndarray) or not isinstance(array, np.generic) else np.asarray(array)
+    return as_array(array)
 
 
 def reduced(array: Any, shape: tuple[int, ...]) -> Any:
@@ -241,7 +250,7 @@ def reduced(array: Any, shape: tuple[int, ...]) -> Any:
         array = np.broadcast_to(array, np.broadcast_shapes(array.shape, shape))
         missing = array.ndim - len(shape)
     axes = tuple(range(missing)) + tuple(k + missing for k, n in enumerate(shape) if n == 1 and array.shape[k + missing] != 1)
-    return np.add.reduce(array, axis=axes, keepdims=True).reshape(shape) if axes else array
+    return ufunc_reduce(np.add, array, axis=axes, keepdims=True).reshape(shape) if axes else array
 
 
 class AccumulateGrad(Node):
@@ -252,7 +261,7 @@ class AccumulateGrad(Node):
     def __init__(self, variable: Any):
         self.variable = variable
         self.edges: tuple[Any, ...] = ()
-        self.sequence = 1 - (1 << 64)
+        self.sequence = FIRST + 1 - (1 << 64)
 
 
 def node_of(target: Any) -> Node:

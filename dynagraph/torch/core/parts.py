@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import at_capture
+from dynagraph.torch.core.arrays import library_of_array, ufunc_at
 from dynagraph.torch.core.storage import Storage, address_of
 
 
@@ -52,12 +53,12 @@ def place_of(base_shape: Any, base: Any, shape: Any, strides: Any, offset: int) 
     return tuple(index), tuple(kept.index(k) for k in order)
 
 
-def _row(shape: Any, dtype: np.dtype, attrs: Any) -> Any:
+def _row(library: Any, shape: Any, dtype: np.dtype, attrs: Any) -> Any:
     """Zeros for all of the memory that a base, whose shape is given, and a view of it reach."""
     at_base = sum((n - 1) * s for n, s in zip(shape, attrs["base"])) + 1 if 0 not in shape else 0
     view_shape, strides = attrs["shape"], attrs["strides"]
     at_view = attrs["offset"] + sum((n - 1) * s for n, s in zip(view_shape, strides)) + 1 if 0 not in view_shape else 0
-    return np.zeros(max(at_base, at_view), dtype)
+    return library.zeros(max(at_base, at_view), dtype)
 
 
 def _parts_of(row: Any, shape: Any, attrs: Any) -> tuple[Any, Any]:
@@ -79,16 +80,16 @@ def put_part(g: Any, base_shape: Any, shape: Any, strides: Any, offset: int, bas
     place = place_of(base_shape, base, shape, strides, offset)
     if place is not None:
         index, axes = place
-        found = np.zeros(base_shape, g.dtype)
+        found = library_of_array(g).zeros(base_shape, g.dtype)
         back = tuple(map(axes.index, range(len(axes))))
         found[index] = g.reshape(tuple(n for n in shape if n != 1)).transpose(back)
         return found
     attrs = {"shape": shape, "strides": strides, "offset": offset, "base": base}
-    row = _row(base_shape, g.dtype, attrs)
+    row = _row(library_of_array(g), base_shape, g.dtype, attrs)
     whole, part = _parts_of(row, base_shape, attrs)
     if overlaps(shape, strides):
-        places = _parts_of(np.arange(row.size), base_shape, attrs)[1]
-        np.add.at(row, places.reshape(-1), g.reshape(-1))
+        places = _parts_of(library_of_array(g).arange(row.size), base_shape, attrs)[1]
+        ufunc_at(np.add, row, places.reshape(-1), g.reshape(-1))
     else:
         part[...] = g
     return whole.copy()
@@ -112,7 +113,7 @@ def zero_part(g: Any, shape: Any, strides: Any, offset: int, base: Any) -> Any:
         found[place[0]] = 0
         return found
     attrs = {"shape": shape, "strides": strides, "offset": offset, "base": base}
-    whole, part = _parts_of(_row(g.shape, g.dtype, attrs), g.shape, attrs)
+    whole, part = _parts_of(_row(library_of_array(g), g.shape, g.dtype, attrs), g.shape, attrs)
     whole[...] = g
     part[...] = 0
     return whole.copy()
@@ -124,7 +125,7 @@ def take_part(g: Any, shape: Any, strides: Any, offset: int, base: Any) -> Any:
     if place is not None:
         return g[place[0]].transpose(place[1]).reshape(shape).copy()
     attrs = {"shape": shape, "strides": strides, "offset": offset, "base": base}
-    whole, part = _parts_of(_row(g.shape, g.dtype, attrs), g.shape, attrs)
+    whole, part = _parts_of(_row(library_of_array(g), g.shape, g.dtype, attrs), g.shape, attrs)
     whole[...] = g
     return part.copy()
 

@@ -7,11 +7,12 @@ module under `dynagraph/torch/functions/`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from dynagraph.ir.ops import OPS
-from dynagraph.torch.core.terms import FORWARD
+from dynagraph.torch.core.terms import FORWARD, defaults_of
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -30,7 +31,8 @@ class Primitive:
 
     __dynagraph_constant__ = True  # to captured code
     __slots__ = (
-        "backward", "differentiable", "forward", "is_view", "large", "name", "node_class", "outputs", "saves", "vjp", "vjps",
+        "backward", "defaults", "differentiable", "forward", "is_view", "large", "name", "node_class", "outputs", "saves", "vjp",
+        "vjps",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +51,7 @@ class Primitive:
         self.vjp = vjps if callable(vjps) else None
         self.backward = backward or f"{name.title().replace('_', '')}Backward0"
         self.differentiable = tuple(range(outputs)) if differentiable is None else differentiable
+        self.defaults: dict[str, Any] = {}  # attributes of the row of this name that gradients may leave out
         self.node_class: Any = None  # made with the first node
         self.large: Any = None  # what computes large arrays, once there were some
 
@@ -61,7 +64,8 @@ def define(name: str, forward: Callable[..., Any], vjps: Any = None, saves: Any 
     if name in PRIMITIVES:
         raise ValueError(f"primitive {name!r} is defined twice")
     made = PRIMITIVES[name] = Primitive(name, forward, vjps, saves, **about)
-    FORWARD[name] = made.forward
+    made.defaults = defaults_of(name, None if forward is FORWARD.get(name) else forward)
+    FORWARD[name] = functools.partial(forward, **made.defaults) if made.defaults else forward
     return made
 
 
@@ -76,8 +80,8 @@ def primitive(name: str) -> Primitive:
     found = PRIMITIVES.get(name)
     if found is None:
         op = OPS[name]
-        arity = op.arity or 0
-        everything = "xyzuvw"[:arity] + "o"
+        arity = op.arity or 0  # None: any number
+        everything = "xyzuvw"[:arity] + "o" if arity else "*o"
         found = from_row(name, (everything,) * arity if op.vjps else everything)
     return found
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
+
 Draw = Callable[[Any, int], tuple[Any, Any]]
 _SMALL = 10.0  # of the mean: below it by inversion
 _MOST = 200  # steps of an inversion, which ends far before
@@ -26,7 +28,7 @@ def log_factorial(k: Any) -> Any:
     y = 1.0 / (x * x)
     series = ((-y / 1680.0 + 1.0 / 1260.0) * y - 1.0 / 360.0) * y + 1.0 / 12.0
     large = (x - 0.5) * np.log(x) - x + 0.5 * math.log(2 * math.pi) + series / x
-    table = _FACTORIALS if isinstance(k, np.ndarray) else k.__array_namespace__().asarray(_FACTORIALS)
+    table = library_of_array(k).asarray(_FACTORIALS)
     return np.where(k < 16, table[np.clip(k, 0, 15).astype(np.int64)], large)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import batching, batching_rules
+from dynagraph.torch.core.arrays import ufunc_reduce
 from dynagraph.torch.core.batching import BatchedArray, examples, levels_of
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, record
@@ -52,7 +53,7 @@ def _sum_one(g: Any, level: int, size: int) -> Any:
     if not isinstance(g, BatchedArray) or g.level < level:
         return g * g.dtype.type(size)
     if g.level == level:
-        return np.add.reduce(g.physical, axis=0)
+        return ufunc_reduce(np.add, g.physical, axis=0)
     return BatchedArray(_sum_one(g.physical, level, size), g.level)
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import strided
+
 
 class Storage:
     """The memory of one array.  `version` counts the writes in place: what was saved for a gradient must not have changed."""
@@ -26,11 +28,11 @@ class Storage:
         """All of its memory as one row of elements, which shares it."""
         array = self.array
         if not array.flags.c_contiguous:
-            array = array.transpose(np.argsort([-s for s in array.strides], kind="stable"))
+            array = array.transpose(sorted(range(array.ndim), key=lambda k: -array.strides[k]))
         if not array.flags.c_contiguous:  # made of an array with gaps: the row covers these too
             length = extent(array.shape, array.strides, array.itemsize) // array.itemsize
             first = array[(slice(0, 1),) * array.ndim].reshape(-1)
-            return np.lib.stride_tricks.as_strided(first, (length,), (array.itemsize,)).view(dtype)
+            return strided(first, (length,), (array.itemsize,)).view(dtype)
         return array.reshape(-1).view(dtype)
 
     def nbytes(self) -> int:
@@ -44,10 +46,7 @@ class Storage:
             if 0 in shape:
                 return np.ndarray(shape, dtype)
             return np.ndarray(shape, dtype, flat, offset * size, tuple(s * size for s in strides))
-        if hasattr(flat, "strided"):  # of examples: see batching.py
-            return flat[offset:].strided(shape, tuple(s * size for s in strides))
-        library = flat.__array_namespace__()
-        return library.lib.stride_tricks.as_strided(flat[offset:], shape, tuple(s * size for s in strides))
+        return strided(flat[offset:], shape, tuple(s * size for s in strides))
 
 
 def address_of(array: Any) -> int:

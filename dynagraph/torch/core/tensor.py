@@ -15,6 +15,7 @@ import numpy as np
 from dynagraph._core import _dispatch
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import batching, devices, dtypes, parts
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
@@ -435,7 +436,7 @@ def _save(node: Node, reads: str, operands: Sequence[Any], outs: Sequence[Any]) 
 
 def _entry(operand: Any, out: Any, hooks: Any) -> Any:
     if not isinstance(operand, Tensor):
-        return np.asarray(operand, operand.dtype if isinstance(operand, _ndarray) else out.dtype), None, 0
+        return library_of_array(out).asarray(operand, operand.dtype if isinstance(operand, _ndarray) else out.dtype), None, 0
     if operand._inference:
         raise RuntimeError(
             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation "

@@ -11,9 +11,10 @@ import numpy as np
 import dynagraph.ir.optable  # noqa: F401  (fills the table)
 from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.ops import OPS
+from dynagraph.ir.ops import OPS, REQUIRED
 from dynagraph.ir.terms import BaseTerm
 from dynagraph.markers import at_capture
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 
@@ -23,7 +24,18 @@ _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
 def _forward_of_row(name: str) -> Callable[..., Any]:
     """What a row does to NumPy's arrays, or, through NumPy's protocols, to CuPy's."""
     ufunc = getattr(np, name, None)
-    return ufunc if isinstance(ufunc, np.ufunc) else functools.partial(OPS[name].eager, np)
+    return ufunc if isinstance(ufunc, np.ufunc) else functools.partial(OPS[name].eager, np, **defaults_of(name))
+
+
+def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[str, Any]:
+    """The attributes of a row that have a default; of another forward function those that it takes."""
+    row = OPS.get(name)
+    found = {} if row is None else {attr: value for attr, value in row.attrs.items() if value is not REQUIRED}
+    if forward is not None and found:
+        code = getattr(forward, "__code__", None)
+        taken = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        found = {attr: value for attr, value in found.items() if attr in taken}
+    return found
 
 
 FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
@@ -65,8 +77,7 @@ class ArrayTerm(BaseTerm):
             return ArrayTerm(looped(FORWARD[op], (self.array, *operands), attrs))
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
-        library = np if isinstance(self.array, (np.ndarray, np.generic)) else self.array.__array_namespace__()
-        return ArrayTerm(OPS[op].eager(library, **attrs))
+        return ArrayTerm(OPS[op].eager(library_of_array(self.array), **attrs))
 
     # The operators that nearly all gradients are made of, without the way through `call`: Python's numbers take the array's dtype.
     def __add__(self, other: Any) -> ArrayTerm:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array, ufunc_at
 from dynagraph.torch.core.batching import RULES, SHIFTED, BatchedArray, aligned, examples, places_of
 from dynagraph.torch.core.batching_loops import attempt
 from dynagraph.torch.core.primitives import PRIMITIVES
@@ -133,7 +134,7 @@ def _embedding_back(forward: Any, level: int, count: int, arrays: Sequence[Any],
         return NotImplemented
     g, places = (examples(a, level, count) for a in arrays)
     rows = attrs["rows"]
-    offsets = places.__array_namespace__().arange(count) * rows
+    offsets = library_of_array(places).arange(count) * rows
     shifted = places + offsets.reshape((count, *(1,) * (places.ndim - 1)))
     made = attempt(forward, (g, shifted), {**attrs, "rows": count * rows})
     return BatchedArray(made.reshape((count, rows, made.shape[-1])), level)
@@ -159,7 +160,7 @@ def _index_put_zeros(forward: Any, level: int, count: int, arrays: Sequence[Any]
     if found is None:
         return NotImplemented
     key, at, rank = found
-    np.add.at(made.physical, key, np.moveaxis(values, range(1 + at, 1 + at + rank), range(1, 1 + rank)) if at else values)
+    ufunc_at(np.add, made.physical, key, np.moveaxis(values, range(1 + at, 1 + at + rank), range(1, 1 + rank)) if at else values)
     return made
 
 
@@ -179,7 +180,7 @@ def _index_put(forward: Any, level: int, count: int, arrays: Sequence[Any], attr
     full = np.broadcast_to(aligned((values,), level, len(shape) - 1)[0], shape)
     full = np.moveaxis(full, range(1 + at, 1 + at + rank), range(1, 1 + rank)) if at else full
     if attrs["accumulate"]:
-        np.add.at(made.physical, key, full)
+        ufunc_at(np.add, made.physical, key, full)
     else:
         made.physical[key] = full
     return made

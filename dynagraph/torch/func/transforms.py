@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.autograd.function import transposing
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.grad_mode import enable_grad, mode
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.func.batch import vmap
@@ -232,8 +233,9 @@ def _basis(tensors: Sequence[Tensor]) -> list[Tensor]:
     found = []
     start = 0
     for x, n in zip(tensors, sizes):
-        array = np.zeros((total, n), x._array.dtype)
-        array[np.arange(start, start + n), np.arange(n)] = 1
+        library = library_of_array(x._array)
+        array = library.zeros((total, n), x._array.dtype)
+        array[library.arange(start, start + n), library.arange(n)] = 1
         found.append(wrap(array.reshape(total, *x._array.shape)))
         start += n
     return found
@@ -243,8 +245,8 @@ def _rows(run: Callable[..., Any], basis: list[Tensor], chunk_size: int | None, 
     """``run(*vectors)`` for each row of a basis: a list of (rows, *shape)."""
     total = basis[0]._array.shape[0]
     if not total:
-        one = run(*(wrap(np.zeros(b._array.shape[1:], b._array.dtype)) for b in basis))
-        return [wrap(np.zeros((0, *x._array.shape), x._array.dtype)) for x in one]
+        one = run(*(wrap(library_of_array(b._array).zeros(b._array.shape[1:], b._array.dtype)) for b in basis))
+        return [wrap(library_of_array(x._array).zeros((0, *x._array.shape), x._array.dtype)) for x in one]
     if chunk_size == 1:
         rows = [run(*(b.select(0, k) for b in basis)) for k in range(total)]
         return [cat([row[k].unsqueeze(0) for row in rows]) for k in range(len(rows[0]))]

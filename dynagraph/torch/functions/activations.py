@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import as_array
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
@@ -27,7 +28,7 @@ def in_single(compute: Callable[..., Any]) -> Callable[..., Any]:
         given = arrays[0].dtype
         if is_half(given):
             wide = (a.astype(np.float32) if hasattr(a, "dtype") and is_half(a.dtype) else a for a in arrays)
-            return np.asarray(compute(*wide, **attrs)).astype(given)
+            return as_array(compute(*wide, **attrs)).astype(given)
         return compute(*arrays, **attrs)
 
     return forward
@@ -255,7 +256,7 @@ SOFTSHRINK = define(
 )
 THRESHOLD = define(
     "threshold",
-    in_single(lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype), x)),
+    in_single(lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype)[()], x)),
     (lambda d, g: erased(g, _at_most(d.x, d.attrs["threshold"])),),
     ("x",),
 )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_reduce
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single
@@ -29,10 +30,10 @@ def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:
     """Softmax; zeros where all is masked."""
     if not x.size:
         return x.copy()
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    top = ufunc_reduce(np.maximum, x, axis=axis, keepdims=True)
     masked = top == -np.inf
     shares = np.exp(x - np.where(masked, x.dtype.type(0), top))
-    return shares / np.where(masked, x.dtype.type(1), np.add.reduce(shares, axis=axis, keepdims=True))
+    return shares / np.where(masked, x.dtype.type(1), ufunc_reduce(np.add, shares, axis=axis, keepdims=True))
 
 
 WEIGHTS = define("attention_weights", in_single(_attention_weights), SOFTMAX.vjps, ("o",), backward="SafeSoftmaxBackward0")
@@ -79,7 +80,7 @@ def _later(rows: int, columns: int) -> Any:
 
 
 def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p: float) -> Tensor:
-    hidden = wrap(np.asarray(-np.inf, scores._array.dtype))
+    hidden = wrap(put_beside(np.asarray(-np.inf, scores._array.dtype), scores._array))
     if mask is not None:
         if mask._array.dtype.kind == "b":
             scores = apply(MASKED_FILL, scores, hidden, wrap(_broadcast(~mask._array, scores)))
@@ -87,7 +88,7 @@ def _attended(scores: Tensor, v: Tensor, mask: Tensor | None, is_causal: bool, p
             _broadcast(mask._array, scores)
             scores = add(scores, cast(mask, scores.dtype))
     if is_causal:
-        scores = apply(MASKED_FILL, scores, hidden, wrap(_later(*scores._array.shape[-2:])))
+        scores = apply(MASKED_FILL, scores, hidden, wrap(put_beside(_later(*scores._array.shape[-2:]), scores._array)))
     weights = apply(WEIGHTS, scores, axis=(scores._array.ndim - 1,))
     return matmul(dropout(weights, p) if p > 0 else weights, v)
 
@@ -307,7 +308,7 @@ def multi_head_attention_forward(
     k = _by_head(k, batch, num_heads, size) if static_k is None else _static(static_k, "static_k", batch, num_heads, size)
     v = _by_head(v, batch, num_heads, size) if static_v is None else _static(static_v, "static_v", batch, num_heads, size)
     if add_zero_attn:
-        zeros = wrap(np.zeros((batch, num_heads, 1, size), k._array.dtype))
+        zeros = wrap(library_of_array(k._array).zeros((batch, num_heads, 1, size), k._array.dtype))
         k, v = cat([k, zeros], 2), cat([v, zeros], 2)
         mask, padding = (None if t is None else pad(t, (0, 1)) for t in (mask, padding))
     merged = _merged(mask, padding, batch, num_heads, k._array.shape[2])

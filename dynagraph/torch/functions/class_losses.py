@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made, wrap
@@ -30,8 +31,8 @@ def _nll(x: Any, target: Any, weight: Any = None, *, ignore: int, mode: str) -> 
     weights = kept.astype(wide.dtype) if weight is None else np.where(kept, weight.astype(wide.dtype)[chosen], 0)
     parts = np.where(kept, -weights * scores, 0)
     if mode == "mean":
-        whole = np.add.reduce(weights, axis=None)
-        return (np.add.reduce(parts, axis=None) / whole).astype(x.dtype), np.where(kept, -weights / whole, 0)
+        whole = ufunc_reduce(np.add, weights, axis=None)
+        return (ufunc_reduce(np.add, parts, axis=None) / whole).astype(x.dtype), np.where(kept, -weights / whole, 0)
     return reduce_array(parts, mode).astype(x.dtype), -weights
 
 

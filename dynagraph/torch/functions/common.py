@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import is_on_gpu, put_beside
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import Primitive
@@ -47,17 +48,21 @@ def function(
     *,
     method: bool = True,
     inplace: bool = False,
-    out: bool = False,
+    out: bool | str = False,
     namespace: str = "torch",
     aliases: Iterable[str] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare a function: where it is found, and which further forms it has.  `namespace` "" is that of Tensor's methods only."""
+    """Declare a function: where it is found, and which further forms it has.  `namespace` "" is that of Tensor's methods only.
+
+    `out`: whether there is a form with ``out=``, whose dtype the result is cast to.  With "computes" it is the dtype of the
+    computation, as if given as `dtype`; with "floats" only where it is one of floating point; with "same" it must be the result's.
+    """
 
     def declare(written_once: Callable[..., Any]) -> Callable[..., Any]:
         own = name or written_once.__name__
         named = with_numpy_names(written_once)
         for each in (own, *aliases):
-            public = with_out(named, each) if out else named
+            public = with_out(named, each, out if isinstance(out, str) else "") if out else named
             if namespace:
                 NAMESPACES.setdefault(namespace, {})[each] = public
             if method:
@@ -107,8 +112,8 @@ def in_place(compute: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
     return changing
 
 
-def with_out(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The form that can store its results in tensors that are given: ``torch.add(x, y, out=z)``."""
+def with_out(compute: Callable[..., Any], name: str, rule: str = "") -> Callable[..., Any]:
+    """The form that can store its results in tensors that are given: ``torch.add(x, y, out=z)``; `rule` as `function` has it."""
 
     @functools.wraps(compute)
     def public(*args: Any, out: Any = None, **kwargs: Any) -> Any:
@@ -120,7 +125,15 @@ def with_out(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
                 f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the arguments "
                 "requires grad."
             )
+        if rule in ("computes", "floats"):
+            wanted = kwargs.get("dtype")
+            if wanted is not None:
+                check_out_dtype(out, wanted)
+            elif rule == "computes" or all(t._array.dtype.kind in "fcV" for t in (out, *args[:1])):
+                kwargs["dtype"] = out.dtype
         results = compute(*args, **kwargs)
+        if rule == "same":
+            check_out_dtype(out, results.dtype)
         several = (results,) if isinstance(results, Tensor) else tuple(results)
         for target, result in zip(targets, several, strict=True):
             store_out(target, result)
@@ -128,6 +141,20 @@ def with_out(compute: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     public.__name__ = public.__qualname__ = name
     return public
+
+
+_IN_C = {
+    "bool": "bool", "uint8": "unsigned char", "int8": "signed char", "int16": "short int", "int32": "int", "int64": "long int",
+    "float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double",
+    "complex64": "c10::complex<float>", "complex128": "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_out_dtype(target: Tensor, wanted: dtype) -> None:
+    """RuntimeError where a tensor that is given for a result has not its dtype."""
+    if target.dtype is not wanted:
+        names = [_IN_C.get(d.name, d.name) for d in (wanted, target.dtype)]
+        raise RuntimeError(f"Expected out tensor to have dtype {names[0]}, but got {names[1]} instead")
 
 
 def store_out(target: Tensor, result: Tensor) -> None:
@@ -187,7 +214,7 @@ def floating(x: Tensor, who: str = "") -> Tensor:
 
 def tensor_of(value: Any, like: Tensor) -> Tensor:
     """A number as a tensor without dimensions, of its own dtype, beside another tensor."""
-    return value if isinstance(value, Tensor) else wrap(np.asarray(value, dtypes.of_number(value).numpy))
+    return value if isinstance(value, Tensor) else wrap(put_beside(np.asarray(value, dtypes.of_number(value).numpy), like._array))
 
 
 def promoted(who: str, *operands: Any) -> tuple[Any, ...]:
@@ -251,6 +278,26 @@ def pointwise(p: Primitive, who: str, *operands: Any, **attrs: Any) -> Tensor:
     except ValueError:
         check_broadcast(*operands)
         raise
+    except TypeError:
+        moved = on_one_device(operands)
+        if moved is operands:
+            raise
+        return apply(p, *moved, **attrs)
+
+
+def on_one_device(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Operands where one of them is on a GPU: tensors without dimensions are moved there; RuntimeError of others elsewhere."""
+    where = next((o.device for o in operands if isinstance(o, Tensor) and o._array.ndim and is_on_gpu(o._array)), None)
+    where = where or next((o.device for o in operands if isinstance(o, Tensor) and is_on_gpu(o._array)), None)
+    others = [o for o in operands if isinstance(o, Tensor) and o.device != where]
+    if where is None or not others:
+        return operands
+    for other in others:
+        if other._array.ndim:
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but found at least two devices, {where} and {other.device}!"
+            )
+    return tuple(o.to(where) if isinstance(o, Tensor) else o for o in operands)  # type: ignore[attr-defined]
 
 
 def check_broadcast(*operands: Any) -> tuple[int, ...]:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor, made
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, promoted
-from dynagraph.torch.functions.lapack import beside, check_same_dtype
+from dynagraph.torch.functions.lapack import check_same_dtype
 from dynagraph.torch.functions.pointwise import mul, sub
 from dynagraph.torch.functions.products import bmm, dot, matmul, mm
 from dynagraph.torch.functions.reductions import sum
@@ -446,7 +447,7 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
         raise RuntimeError("linalg.vander: N must be greater than 1.")
     if x._array.dtype.kind in "iub":
         x = NAMESPACES["torch"]["tensor"](x._array.astype(np.int64))
-    ones = made(beside(x._array).ones((*x._array.shape, 1), x._array.dtype))
+    ones = made(library_of_array(x._array).ones((*x._array.shape, 1), x._array.dtype))
     if n == 1:
         return ones
     powers = expand(unsqueeze(x, -1), (*x._array.shape, n - 1)).cumprod(-1)  # type: ignore[attr-defined]

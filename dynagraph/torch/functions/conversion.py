@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core.arrays import put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
@@ -293,7 +294,7 @@ Tensor.is_pinned = lambda self, device=None: False  # type: ignore[attr-defined]
 
 COPY_ = define(
     "overwrite",
-    lambda x, values: np.broadcast_to(values, x.shape).astype(x.dtype),
+    lambda x, values: np.broadcast_to(put_beside(values, x), x.shape).astype(x.dtype),
     (constant, lambda d, g: g),
     ("", ""),
     backward="CopyBackwards",
@@ -306,7 +307,7 @@ ZERO_ = define("zero", lambda x: np.zeros_like(x), (constant,), ("",), backward=
 def copy_(self: Tensor, src: Any, non_blocking: bool = False) -> Tensor:
     """Store another tensor's elements here, broadcast and cast."""
     if isinstance(src, NUMBERS):
-        src = wrap(np.asarray(src))
+        src = wrap(put_beside(np.asarray(src), self._array))
     if not isinstance(src, Tensor):
         raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {type(src).__name__}")
     check_write(self, overlap=src is not self, others=(src,) if self._array.dtype.kind in "fcV" else ())
@@ -346,7 +347,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Any) -> Tensor:
 def _from_numbers(x: Tensor, numbers: list[Any]) -> Tensor:
     if x.requires_grad:
         raise RuntimeError("Can't call apply_() on Variable that requires grad. Use var.detach().apply_() instead.")
-    x._array[...] = np.array(numbers).astype(x._array.dtype).reshape(x._array.shape)
+    x._array[...] = put_beside(np.array(numbers).astype(x._array.dtype).reshape(x._array.shape), x._array)
     written(x)
     return x
 
@@ -364,7 +365,7 @@ def fill_(self: Tensor, value: Any) -> Tensor:
     elif isinstance(value, complex) and self._array.dtype.kind != "c":
         raise RuntimeError(f"value cannot be converted to type {self.dtype.other_name or self.dtype.name} without overflow")
     else:
-        value = np.asarray(value).astype(self._array.dtype)
+        value = np.asarray(value).astype(self._array.dtype)[()]
     return write(self, apply(FILL_, operand_of_write(self, (value,)), value))
 
 

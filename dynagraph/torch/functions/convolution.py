@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, strided
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
@@ -32,7 +33,8 @@ def padded(x: Any, padding: Pairs, value: Any = 0) -> Any:
         return x
     front = x.ndim - len(padding)
     shape = x.shape[:front] + tuple(a + n + b for n, (a, b) in zip(x.shape[front:], padding))
-    made = np.zeros(shape, x.dtype) if value == 0 else np.full(shape, value, x.dtype)
+    library = library_of_array(x)
+    made = library.zeros(shape, x.dtype) if value == 0 else library.full(shape, value, x.dtype)
     made[(Ellipsis, *(slice(a, a + n) for n, (a, _) in zip(x.shape[front:], padding)))] = x
     return made
 
@@ -43,7 +45,11 @@ def windows(x: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Any:
     front = x.ndim - count
     axes = tuple(range(front, x.ndim))
     extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation))
-    found = sliding_window_view(x, extents, axis=axes)
+    if is_on_gpu(x):
+        shape = (*x.shape[:front], *(n - e + 1 for n, e in zip(x.shape[front:], extents)), *extents)
+        found = strided(x, shape, (*x.strides, *x.strides[front:]))
+    else:
+        found = sliding_window_view(x, extents, axis=axes)
     found = found[(Ellipsis, *(slice(None, None, s) for s in stride), *(slice(None, None, d) for d in dilation))]
     return found.transpose(*range(front), *range(front + count, front + 2 * count), *range(front, front + count))
 
@@ -54,12 +60,12 @@ def unwindowed(columns: Any, shape: Sizes, stride: Sizes, dilation: Sizes, paddi
     front = columns.ndim - 2 * count
     kernel, places = columns.shape[front : front + count], columns.shape[front + count :]
     whole = tuple(a + n + b for n, (a, b) in zip(shape, padding))
-    made = np.zeros((*columns.shape[:front], *whole), columns.dtype)
+    made = library_of_array(columns).zeros((*columns.shape[:front], *whole), columns.dtype)
     for offset in np.ndindex(*kernel):
         at = tuple(slice(o * d, o * d + s * (n - 1) + 1, s) for o, d, s, n in zip(offset, dilation, stride, places))
         made[(Ellipsis, *at)] += columns[(slice(None),) * front + offset]
     if any(a or b for a, b in padding):
-        made = np.ascontiguousarray(made[(Ellipsis, *(slice(a, a + n) for n, (a, _) in zip(shape, padding)))])
+        made = in_c_order(made[(Ellipsis, *(slice(a, a + n) for n, (a, _) in zip(shape, padding)))])
     return made
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import as_array, in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_tensor, dim_of, function, result_type_of
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import check_places, is_batched, is_unknown
 
 # -- distinct elements ----------------------------------------------------------------------------------------------------
@@ -28,12 +28,12 @@ def _no_gradient(kernel: str) -> Any:
 
 def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, Any]:
     """Of elements in order, and of where new ones begin: the number of each element's run, where it stood; the runs' lengths."""
-    nothing = beside(begins).empty(0, np.int64)
+    nothing = library_of_array(begins).empty(0, np.int64)
     number = nothing
     if inverse:
         number = np.cumsum(begins) - 1
         if order is not None:
-            back = beside(begins).empty(number.shape, np.int64)
+            back = library_of_array(begins).empty(number.shape, np.int64)
             back[order] = number
             number = back
     lengths = np.diff(np.append(np.flatnonzero(begins), begins.size)) if counts else nothing
@@ -42,7 +42,7 @@ def _runs(begins: Any, order: Any, inverse: bool, counts: bool) -> tuple[Any, An
 
 def _begins(x: Any) -> Any:
     """Where the elements of a vector, or the rows of a matrix, are others than the ones before."""
-    begins = beside(x).ones(x.shape[0], bool)
+    begins = library_of_array(x).ones(x.shape[0], bool)
     changed = x[1:] != x[:-1]
     begins[1:] = changed if changed.ndim == 1 else changed.any(axis=1)
     return begins
@@ -65,16 +65,16 @@ def _unique(x: Any, inverse: bool, counts: bool, consecutive: bool) -> tuple[Any
 
 def _unique_along(x: Any, dim: int, inverse: bool, counts: bool, consecutive: bool) -> tuple[Any, Any, Any]:
     moved = np.moveaxis(x, dim, 0)
-    rows = np.ascontiguousarray(moved).reshape(x.shape[dim], -1) if x.size else beside(x).zeros((x.shape[dim], 0), x.dtype)
+    rows = in_c_order(moved).reshape(x.shape[dim], -1) if x.size else library_of_array(x).zeros((x.shape[dim], 0), x.dtype)
     if is_half(rows.dtype):
         rows = rows.astype(np.float32)
     order = None
     if not consecutive:
-        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else beside(x).arange(rows.shape[0])
+        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else library_of_array(x).arange(rows.shape[0])
         rows, moved = rows[order], moved[order]
     begins = _begins(rows)
     number, lengths = _runs(begins, order, inverse, counts)
-    return np.ascontiguousarray(np.moveaxis(moved[begins], 0, dim)), number, lengths
+    return in_c_order(np.moveaxis(moved[begins], 0, dim)), number, lengths
 
 
 for _name, _forward, _kernel, _node in (
@@ -135,11 +135,14 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     common = dtypes.result_dtype(given)
     if is_half(common.numpy):
         common = dtypes.float32
-    found = [cast(g.detach(), common) if isinstance(g, Tensor) else made(np.asarray(g, common.numpy)) for g in given]
+    like = next(g for g in given if isinstance(g, Tensor))._array
+    found = [
+        cast(g.detach(), common) if isinstance(g, Tensor) else made(put_beside(np.asarray(g, common.numpy), like)) for g in given
+    ]
     return apply(ISIN, *found, invert=bool(invert))
 
 
-ISIN = define("isin", lambda elements, among, invert: np.asarray(np.isin(elements, among, invert=invert)))
+ISIN = define("isin", lambda elements, among, invert: as_array(np.isin(elements, among, invert=invert)))
 
 
 # -- histograms -----------------------------------------------------------------------------------------------------------
@@ -158,8 +161,8 @@ def _histc(x: Any, bins: int, low: float | None, high: float | None) -> Any:
     first, last = (kind(low), kind(high)) if low is not None and high is not None else _widened(values.min(), values.max(), 1)
     inside = (values >= first) & (values <= last)
     place = np.where(inside, (values - first) * kind(bins) / (last - first), 0).astype(np.int64)
-    counts = beside(x).zeros(bins, np.int64)
-    np.add.at(counts, np.minimum(place, bins - 1), inside.astype(np.int64))
+    counts = library_of_array(x).zeros(bins, np.int64)
+    ufunc_at(np.add, counts, np.minimum(place, bins - 1), inside.astype(np.int64))
     return counts.astype(x.dtype)
 
 
@@ -207,7 +210,7 @@ def _histogram(x: Any, *weights_and_edges: Any, weighted: bool, density: bool) -
     weights = weights_and_edges[0] if weighted else None
     edges = weights_and_edges[1:] if weighted else weights_and_edges
     sizes = tuple(e.shape[0] - 1 for e in edges)
-    library = beside(x)
+    library = library_of_array(x)
     inside = library.ones(x.shape[0], bool)
     flat = library.zeros(x.shape[0], np.int64)
     for k, bounds in enumerate(edges):
@@ -217,7 +220,7 @@ def _histogram(x: Any, *weights_and_edges: Any, weighted: bool, density: bool) -
         flat = flat * sizes[k] + place
     total = library.zeros(math.prod(sizes), np.float64)
     given = 1.0 if weights is None else weights.reshape(-1).astype(np.float64)
-    np.add.at(total, np.where(inside, flat, 0), np.where(inside, given, 0.0))
+    ufunc_at(np.add, total, np.where(inside, flat, 0), np.where(inside, given, 0.0))
     counts = total.reshape(sizes).astype(x.dtype)
     if not density:
         return counts
@@ -368,7 +371,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if minlength < 0:
         raise RuntimeError("minlength should be >= 0")
     if x._array.ndim == 1 and not x._array.size:
-        return made(beside(x._array).zeros(minlength, np.int64))
+        return made(library_of_array(x._array).zeros(minlength, np.int64))
     refusal = "bincount only supports 1-d non-negative integral inputs."
     if x._array.ndim != 1:
         raise RuntimeError(refusal)
@@ -388,7 +391,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     found = []
     for k, n in enumerate(sizes):
         behind = math.prod(sizes[k + 1 :])
-        found.append(made(np.asarray((x._array // max(behind, 1)) % max(n, 1))))
+        found.append(made(as_array((x._array // max(behind, 1)) % max(n, 1))))
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core.arrays import in_c_order
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
@@ -315,7 +316,7 @@ def _like(name: str, make: Any) -> None:
         _check_dtype(dtype, name)
         array = make(x._array, *args, dtype=x._array.dtype if dtype is None else dtype.numpy, **kwargs)
         if memory_format is not None and memory_format.name == "contiguous_format":
-            array = np.ascontiguousarray(array).reshape(array.shape)
+            array = in_c_order(array).reshape(array.shape)
         return finish(array, x.device if device is None else device, requires_grad)
 
     compute.__name__ = compute.__qualname__ = name

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.common import check_tensor, function
@@ -19,17 +21,18 @@ from dynagraph.torch.functions.shapes import squeeze, unsqueeze
 
 
 def _logsumexp(*terms: Any) -> Any:
-    top = np.maximum.reduce(terms)
+    top = functools.reduce(np.maximum, terms)
     shift = np.where(np.isfinite(top), top, 0)
-    return np.log(np.add.reduce([np.exp(t - shift) for t in terms])) + shift
+    return np.log(functools.reduce(np.add, [np.exp(t - shift) for t in terms])) + shift
 
 
 def _states(targets: Any, blank: int) -> tuple[Any, Any]:
     """Labels with blanks between and around them; and where a state may be reached from the one before the last."""
     batch, length = targets.shape
-    labels = np.full((batch, 2 * length + 1), blank)
+    library = library_of_array(targets)
+    labels = library.full((batch, 2 * length + 1), blank)
     labels[:, 1::2] = targets
-    skips = np.zeros(labels.shape, bool)
+    skips = library.zeros(labels.shape, bool)
     skips[:, 3::2] = labels[:, 3::2] != labels[:, 1:-2:2]
     return labels, skips
 
@@ -37,9 +40,10 @@ def _states(targets: Any, blank: int) -> tuple[Any, Any]:
 def _forward_variables(scores: Any, skips: Any) -> Any:
     """The logarithm of the probability of all ways to each state, at each time: (T, N, states)."""
     steps, batch, states = scores.shape
-    ways = np.full(scores.shape, -np.inf, scores.dtype)
+    library = library_of_array(scores)
+    ways = library.full(scores.shape, -np.inf, scores.dtype)
     ways[0, :, : min(2, states)] = scores[0, :, : min(2, states)]
-    nowhere = np.full((batch, 2), -np.inf, scores.dtype)
+    nowhere = library.full((batch, 2), -np.inf, scores.dtype)
     for t in range(1, steps):
         before = np.concatenate((nowhere, ways[t - 1]), axis=1)
         two = np.where(skips, before[:, :-2], -np.inf)
@@ -49,7 +53,7 @@ def _forward_variables(scores: Any, skips: Any) -> Any:
 
 def _ends(ways: Any, input_lengths: Any, target_lengths: Any) -> Any:
     """The logarithm of the probability of ending in the last label, or the blank behind it."""
-    numbers = np.arange(ways.shape[1])
+    numbers = library_of_array(ways).arange(ways.shape[1])
     last = ways[np.maximum(input_lengths - 1, 0), numbers]
     final = 2 * target_lengths
     label = np.where(target_lengths > 0, last[numbers, np.maximum(final - 1, 0)], -np.inf)
@@ -69,23 +73,24 @@ def _ctc(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, 
     states = labels.shape[1]
     ways = _forward_variables(scores, skips)
     loss = -_ends(ways, input_lengths, target_lengths)
-    numbers = np.arange(batch)
-    back = np.full((batch, states), -np.inf, scores.dtype)
-    nowhere = np.full((batch, 2), -np.inf, scores.dtype)
-    skips_on = np.concatenate((skips, np.zeros((batch, 2), bool)), axis=1)[:, 2:]
-    gradient = np.zeros(log_probs.shape, log_probs.dtype)
+    library = library_of_array(log_probs)
+    numbers = library.arange(batch)
+    back = library.full((batch, states), -np.inf, scores.dtype)
+    nowhere = library.full((batch, 2), -np.inf, scores.dtype)
+    skips_on = np.concatenate((skips, library.zeros((batch, 2), bool)), axis=1)[:, 2:]
+    gradient = library.zeros(log_probs.shape, log_probs.dtype)
     for t in range(steps - 1, -1, -1):
         after = np.concatenate((back + (scores[t + 1] if t + 1 < steps else 0), nowhere), axis=1)
         on = _logsumexp(after[:, :-2], after[:, 1:-1], np.where(skips_on, after[:, 2:], -np.inf))
-        first = np.full((batch, states), -np.inf, scores.dtype)
+        first = library.full((batch, states), -np.inf, scores.dtype)
         first[numbers, 2 * target_lengths] = 0
         first[numbers, np.maximum(2 * target_lengths - 1, 0)] = 0
         back = np.where((input_lengths - 1 == t)[:, None], first, np.where((t < input_lengths - 1)[:, None], on, -np.inf))
         share = np.exp(ways[t] + back + loss[:, None])
-        np.add.at(gradient[t], (numbers[:, None], labels), -np.where(np.isnan(share), 0, share))
+        ufunc_at(np.add, gradient[t], (numbers[:, None], labels), -np.where(np.isnan(share), 0, share))
     gradient = np.where(np.isinf(loss)[None, :, None], np.nan, gradient)
     exp = np.exp(log_probs) if steps else log_probs  # PyTorch's gradient is that by scores before a log_softmax
-    inside = (np.arange(steps)[:, None] < input_lengths)[:, :, None]
+    inside = (library.arange(steps)[:, None] < input_lengths)[:, :, None]
     return loss.astype(log_probs.dtype), np.where(inside, gradient + exp, 0).astype(log_probs.dtype)
 
 
@@ -114,21 +119,21 @@ def _back(g: Any, gradient: Any) -> Any:
 define("ctc_loss_back", _back, (_no_second, _none), ("", ""))
 
 
-def _lengths(value: Any, batch: int, name: str) -> Any:
+def _lengths(value: Any, batch: int, name: str, beside: Tensor) -> Any:
     array = value._array if isinstance(value, Tensor) else np.asarray(value)
     if array.dtype.kind not in "iu":
         raise RuntimeError(f"{name} must be integral")
     array = array.reshape(-1).astype(np.int64)
     if array.size != batch:
         raise RuntimeError(f"{name} must be of size batch_size")
-    return array
+    return array if is_on_gpu(array) else put_beside(array, beside._array)
 
 
 def _padded_targets(targets: Tensor, lengths: Any) -> Any:
     """As rows, one for each sequence."""
     array = targets._array.astype(np.int64)
     longest = int(lengths.max()) if lengths.size else 0
-    rows = np.zeros((lengths.size, longest), np.int64)
+    rows = library_of_array(array).zeros((lengths.size, longest), np.int64)
     if array.ndim == 1:
         start = 0
         if array.size != int(lengths.sum()):
@@ -175,7 +180,7 @@ def ctc_loss(
     steps, batch, classes = x._array.shape
     if not 0 <= blank < classes:
         raise RuntimeError("blank must be in label range")
-    lengths, labels = _lengths(input_lengths, batch, "input_lengths"), _lengths(target_lengths, batch, "target_lengths")
+    lengths, labels = _lengths(input_lengths, batch, "input_lengths", x), _lengths(target_lengths, batch, "target_lengths", x)
     if lengths.size and int(lengths.max()) > steps:
         raise RuntimeError(
             f"Expected input_lengths to have value at most {steps}, but got value {int(lengths.max())} (while checking arguments "
@@ -184,7 +189,7 @@ def ctc_loss(
     rows = _padded_targets(y, labels)
     loss = apply(CTC, x, wrap(rows), wrap(lengths), wrap(labels), blank=blank)[0]
     if zero_infinity:
-        zero = wrap(np.zeros((), x._array.dtype))
+        zero = wrap(library_of_array(x._array).zeros((), x._array.dtype))
         loss = apply(MASKED_FILL, loss, zero, wrap(np.isposinf(loss._array)))
     if single:
         loss = squeeze(loss, 0)

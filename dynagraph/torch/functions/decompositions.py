@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import function, result_type_of
 from dynagraph.torch.functions.lapack import (
     LinAlgError,
-    beside,
     by_rule,
     check_matrices,
     factored,
@@ -29,12 +29,12 @@ from dynagraph.torch.functions.shapes import transpose
 def _cholesky_or_info(a: Any) -> tuple[Any, Any]:
     """The lower factor; where there is none, which leading minor is not positive."""
     try:
-        return in_columns(np.linalg.cholesky(a)), beside(a).zeros(a.shape[:-2], np.int32)
+        return in_columns(np.linalg.cholesky(a)), library_of_array(a).zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         flat = a.reshape(-1, *a.shape[-2:])
         found = [_columns_until(flat[k]) for k in range(flat.shape[0])]
         factors = np.stack([f for f, _ in found]).reshape(a.shape)
-        return in_columns(factors), beside(a).asarray([n for _, n in found], np.int32).reshape(a.shape[:-2])
+        return in_columns(factors), library_of_array(a).asarray([n for _, n in found], np.int32).reshape(a.shape[:-2])
 
 
 def _columns_until(a: Any) -> tuple[Any, int]:
@@ -121,7 +121,7 @@ def _lu_factors(a: Any) -> tuple[Any, Any, Any]:
 def _triangles(lu: Any) -> tuple[Any, Any]:
     m, n = lu.shape[-2:]
     k = min(m, n)
-    return np.tril(lu[..., :k], -1) + beside(lu).eye(m, k, dtype=lu.dtype), np.triu(lu[..., :k, :])
+    return np.tril(lu[..., :k], -1) + library_of_array(lu).eye(m, k, dtype=lu.dtype), np.triu(lu[..., :k, :])
 
 
 def _unpacked(a: Any) -> tuple[Any, Any, Any]:
@@ -132,7 +132,7 @@ def _unpacked(a: Any) -> tuple[Any, Any, Any]:
 
 def _permutation_matrix(pivots: Any, m: int, dtype: Any) -> Any:
     order = permutation_of(pivots, m)
-    return (beside(order).arange(m)[:, None] == order[..., None, :]).astype(dtype)
+    return (library_of_array(order).arange(m)[:, None] == order[..., None, :]).astype(dtype)
 
 
 def _part(x: Any, rows: tuple[int, int], columns: tuple[int, int]) -> Any:
@@ -271,7 +271,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
         )
     m, n = LU_data._array.shape[-2:]
     k = min(m, n)
-    library = beside(LU_data._array)
+    library = library_of_array(LU_data._array)
     empty = made(library.empty(0, LU_data._array.dtype))
     lower = upper = permutation = empty
     if unpack_data:
@@ -288,7 +288,7 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 
 def _qr_arrays(a: Any, mode: str) -> tuple[Any, Any]:
     if mode == "r":
-        return beside(a).empty(0, a.dtype), in_columns(np.linalg.qr(a, "r"))
+        return library_of_array(a).empty(0, a.dtype), in_columns(np.linalg.qr(a, "r"))
     q, r = np.linalg.qr(a, mode)
     return in_columns(q), in_columns(r)
 
@@ -358,14 +358,14 @@ def householder_product(input: Tensor, tau: Tensor) -> Tensor:
             "torch.linalg.householder_product: Expected batch dimensions of tau to be equal to input.shape[:-2], but got "
             f"{list(tau._array.shape[:-1])}"
         )
-    result = made(np.broadcast_to(beside(input._array).eye(m, n, dtype=input._array.dtype), input._array.shape).copy())
+    result = made(np.broadcast_to(library_of_array(input._array).eye(m, n, dtype=input._array.dtype), input._array.shape).copy())
     return _reflected(input, tau, result, range(tau._array.shape[-1] - 1, -1, -1), False)
 
 
 def _reflected(input: Tensor, tau: Tensor, of: Any, order: Any, adjoint: bool) -> Tensor:
     """Reflections of the rows of a matrix, one after the other."""
     m = input._array.shape[-2]
-    columns = input.tril(-1) + made(beside(input._array).eye(m, input._array.shape[-1], dtype=input._array.dtype))  # type: ignore[attr-defined]
+    columns = input.tril(-1) + made(library_of_array(input._array).eye(m, input._array.shape[-1], dtype=input._array.dtype))  # type: ignore[attr-defined]
     for k in order:
         v, factor = columns[..., k : k + 1], tau[..., k, None, None]  # type: ignore[index]
         if adjoint:
@@ -490,7 +490,7 @@ def old_svd(input: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     check_matrices(input, "linalg.svd", "input", square=False)
     if not compute_uv:
         m, n = input._array.shape[-2:]
-        u, v = (made(beside(input._array).zeros((*input._array.shape[:-2], k, k), input._array.dtype)) for k in (m, n))
+        u, v = (made(library_of_array(input._array).zeros((*input._array.shape[:-2], k, k), input._array.dtype)) for k in (m, n))
         return _OLD_SVD(u, svdvals(input), v)
     u, s, v = apply(SVD, input, full_matrices=not some)
     return _OLD_SVD(u, s, transpose(v, -2, -1).conj())

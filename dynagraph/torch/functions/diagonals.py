@@ -10,11 +10,11 @@ import numpy as np
 
 from dynagraph.markers import at_capture
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, storage_of
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_batched
 from dynagraph.torch.functions.selection import index_select, number_as
 from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, store_diagonal, unsqueeze
@@ -209,7 +209,7 @@ def _diagonal_places(shape: tuple[int, ...], wrap: bool) -> tuple[np.ndarray, ..
 
 
 def _fill_diagonal(array: Any, value: Any, wrap: bool) -> None:
-    array[_diagonal_places(array.shape, wrap)] = value
+    array[tuple(put_beside(places, array) for places in _diagonal_places(array.shape, wrap))] = value
 
 
 FILL_DIAGONAL = define_store(
@@ -227,7 +227,7 @@ def _block_shape(shape: tuple[int, ...]) -> tuple[int, int]:
 
 def _block_diag(*blocks: Any) -> Any:
     shapes = [_block_shape(b.shape) for b in blocks]
-    result = beside(blocks[0]).zeros((sum(r for r, _ in shapes), sum(c for _, c in shapes)), blocks[0].dtype)
+    result = library_of_array(blocks[0]).zeros((sum(r for r, _ in shapes), sum(c for _, c in shapes)), blocks[0].dtype)
     row = column = 0
     for block, (rows, columns) in zip(blocks, shapes):
         result[row : row + rows, column : column + columns] = block
@@ -284,7 +284,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
         if not math.prod(wide._array.shape):
             return reshape(wide, (*shape[:k], shape[k] * count, *shape[k + 1 :]))
         return flatten(clone(wide, memory_format=contiguous_format), k, k + 1)
-    counts = repeats if isinstance(repeats, Tensor) else made(beside(x._array).asarray(repeats))
+    counts = repeats if isinstance(repeats, Tensor) else made(library_of_array(x._array).asarray(repeats))
     size = x._array.shape[k]
     if counts._array.size == 1 and counts._array.ndim <= 1:
         counts = expand(reshape(counts, 1), (size,))
@@ -314,8 +314,8 @@ def _repeated_places(repeats: Tensor, output_size: int | None) -> Tensor:
     if output_size is not None:
         if not is_batched(array) and array.sum() != output_size:
             raise RuntimeError("allocated size does not match required size")
-        return made(np.searchsorted(np.cumsum(array), beside(array).arange(output_size), "right").astype(array.dtype))
-    return made(np.repeat(beside(array).arange(array.size, dtype=array.dtype), array))
+        return made(np.searchsorted(np.cumsum(array), library_of_array(array).arange(output_size), "right").astype(array.dtype))
+    return made(np.repeat(library_of_array(array).arange(array.size, dtype=array.dtype), array))
 
 
 @at_capture
@@ -334,9 +334,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     if r < 0:
         raise RuntimeError(f"Expect a non-negative number, but got {r}")
     if r == 0:
-        return made(beside(x._array).empty(0, x._array.dtype))
+        return made(library_of_array(x._array).empty(0, x._array.dtype))
     places = _choices(x._array.size, r, with_replacement)
-    return reshape(index_select(x, 0, made(places)), (places.size // r, r))
+    return reshape(index_select(x, 0, made(put_beside(places, x._array))), (places.size // r, r))
 
 
 __all__ = ["block_diag", "diag", "diag_embed", "repeat_interleave"]

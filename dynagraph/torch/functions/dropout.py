@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching_random import for_random
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
@@ -23,7 +24,7 @@ _ALPHA = 1.7580993408473766  # minus what selu tends to at minus infinity
 
 
 def _empty(shape: Any, like: Tensor) -> Tensor:
-    return wrap(for_random(np.empty(shape, like._array.dtype)))
+    return wrap(for_random(library_of_array(like._array).empty(shape, like._array.dtype)))
 
 
 def _noise(x: Tensor, shape: Any, p: float) -> Tensor:
@@ -45,7 +46,7 @@ def _dropped(x: Tensor, p: float, train: bool, features: bool = False, alpha: bo
     if p == 0 or not train or not x._array.size:
         return x
     if p == 1:
-        return mul(x, wrap(np.zeros((), x._array.dtype)))
+        return mul(x, wrap(library_of_array(x._array).zeros((), x._array.dtype)))
     noise = _noise(x, _feature_shape(x) if features else x._array.shape, p)
     if not alpha:
         return mul(x, div(noise, 1 - p))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, ufunc_at
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
@@ -36,10 +37,10 @@ def _take_rows(weight: Any, places: Any, padding: int, by_frequency: bool) -> An
 
 
 def _put_rows(g: Any, places: Any, rows: int, padding: int, by_frequency: bool) -> Any:
-    made = np.zeros((rows, g.shape[-1]), g.dtype)
+    made = library_of_array(g).zeros((rows, g.shape[-1]), g.dtype)
     if not _is_plain(padding, by_frequency):
         g = g * _factor(places, rows, padding, by_frequency, g.dtype)
-    np.add.at(made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))
+    ufunc_at(np.add, made, places.reshape(-1), g.reshape(places.size, g.shape[-1]))
     return made
 
 
@@ -78,13 +79,13 @@ define(
 
 
 def _bag_sum(x: Any, bags: Any, count: int) -> Any:
-    made = np.zeros((count + 1, x.shape[1]), x.dtype)
-    np.add.at(made, bags, x)
+    made = library_of_array(x).zeros((count + 1, x.shape[1]), x.dtype)
+    ufunc_at(np.add, made, bags, x)
     return made[:count].copy()
 
 
 def _bag_spread(g: Any, bags: Any, rows: int) -> Any:
-    return np.concatenate((g, np.zeros((1, g.shape[1]), g.dtype)))[bags]
+    return np.concatenate((g, library_of_array(g).zeros((1, g.shape[1]), g.dtype)))[bags]
 
 
 BAG_SUM = define(
@@ -102,19 +103,20 @@ define(
 def _bag_max(x: Any, bags: Any, count: int) -> tuple[Any, Any]:
     """The greatest of each bag, of none zero; and its row, of none the number of rows."""
     rows = x.shape[0]
-    greatest = np.full((count + 1, x.shape[1]), -np.inf, x.dtype)
-    np.maximum.at(greatest, bags, x)
-    where = np.full((count + 1, x.shape[1]), rows)
-    numbers = np.arange(rows)[:, None]
+    library = library_of_array(x)
+    greatest = library.full((count + 1, x.shape[1]), -np.inf, x.dtype)
+    ufunc_at(np.maximum, greatest, bags, x)
+    where = library.full((count + 1, x.shape[1]), rows)
+    numbers = library.arange(rows)[:, None]
     is_it = (x == greatest[bags]) | np.isnan(x)
-    np.minimum.at(where, bags, np.where(is_it, numbers, rows))
+    ufunc_at(np.minimum, where, bags, np.where(is_it, numbers, rows))
     where = where[:count].copy()
     return np.where(where < rows, greatest[:count], 0).astype(x.dtype), where
 
 
 def _bag_max_put(g: Any, where: Any, rows: int) -> Any:
-    made = np.zeros((rows + 1, g.shape[1]), g.dtype)
-    np.add.at(made, (where, np.arange(g.shape[1])), g)
+    made = library_of_array(g).zeros((rows + 1, g.shape[1]), g.dtype)
+    ufunc_at(np.add, made, (where, library_of_array(g).arange(g.shape[1])), g)
     return made[:rows]
 
 
@@ -232,7 +234,7 @@ def _bags_of(offsets: Tensor, count: int, include_last_offset: bool) -> tuple[An
         starts, number = starts[:-1], number - 1
     if np.any(np.diff(starts) < 0):
         raise RuntimeError("offsets must not decrease")
-    return np.searchsorted(starts, np.arange(count), side="right") - 1, number
+    return np.searchsorted(starts, library_of_array(starts).arange(count), side="right") - 1, number
 
 
 def _check_bag_arguments(x: Tensor, mode: str, by_frequency: bool, sparse: bool, weights: Tensor | None) -> None:
@@ -281,7 +283,7 @@ def embedding_bag(
                 f"However, found offsets of type {type(offsets)}"
             )
         count, length = x._array.shape
-        bags = np.repeat(np.arange(count), length)
+        bags = np.repeat(library_of_array(x._array).arange(count), length)
     elif not isinstance(offsets, Tensor):
         raise ValueError(f"offsets has to be a 1D Tensor but got {offsets}")
     else:
@@ -333,14 +335,14 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if not array.size:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
-        return made(np.zeros((*array.shape, num_classes), np.int64))
+        return made(library_of_array(array).zeros((*array.shape, num_classes), np.int64))
     if (array < 0).any():
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         num_classes = int(array.max()) + 1
     elif (array >= num_classes).any():
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return made((array[..., None] == np.arange(num_classes)).astype(np.int64))
+    return made((array[..., None] == library_of_array(array).arange(num_classes)).astype(np.int64))
 
 
 __all__ = ["EMBEDDING"]

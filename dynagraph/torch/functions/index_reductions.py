@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.functions.lapack import beside
+from dynagraph.torch.core.arrays import library_of_array, ufunc_at
 from dynagraph.torch.functions.places import define_store, flat_places, leading, row_places, store_flat
 
 _FLAT_COMBINE = {"sum": np.add, "prod": np.multiply, "mean": np.add, "amax": np.maximum, "amin": np.minimum}
@@ -24,8 +24,8 @@ def _reduce_at(array: Any, places: Any, values: Any, reduce: str, include_self: 
         store_flat(array, places, _first(reduce, array.dtype))
     store_flat(array, places, values, _FLAT_COMBINE[reduce])
     if reduce == "mean":
-        counts = beside(array).full(array.size, 1 if include_self else 0)
-        np.add.at(counts, places.reshape(-1), 1)
+        counts = library_of_array(array).full(array.size, 1 if include_self else 0)
+        ufunc_at(np.add, counts, places.reshape(-1), 1)
         counts = np.maximum(counts, 1).reshape(array.shape)
         if array.dtype.kind in "iu":
             array[...] = np.floor_divide(array, counts)

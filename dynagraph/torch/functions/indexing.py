@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
@@ -25,7 +26,7 @@ def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:
         key[axis] = place
     found = x[tuple(key)]
     if x.flags.c_contiguous or not isinstance(x, np.ndarray):
-        return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+        return found if found.flags.c_contiguous else in_c_order(found)
     return _in_order_of(x, places, axes, found)
 
 
@@ -33,7 +34,7 @@ def _in_order_of(x: Any, places: Any, axes: tuple[int, ...], found: Any) -> Any:
     """What was found in an operand whose elements do not stand in order, in the memory order that PyTorch gives it."""
     first = places[0]
     if first.dtype.kind == "b" or not found.size:
-        return np.ascontiguousarray(found)
+        return in_c_order(found)
     rest = [x.strides[k] for k in range(x.ndim) if k not in axes]
     at = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
     across = len(rest) - at
@@ -45,14 +46,14 @@ def _in_order_of(x: Any, places: Any, axes: tuple[int, ...], found: Any) -> Any:
 
 
 def _put(g: Any, *places: Any, axes: tuple[int, ...], base: tuple[int, ...]) -> Any:
-    made = np.zeros(base, g.dtype)
+    made = library_of_array(g).zeros(base, g.dtype)
     key: list[Any] = [slice(None)] * len(base)
     for axis, place in zip(axes, places):
         key[axis] = place
     if len(places) == 1 and places[0].dtype.kind == "b":
         made[tuple(key)] = g
     else:
-        np.add.at(made, tuple(key), g)
+        ufunc_at(np.add, made, tuple(key), g)
     return made
 
 
@@ -77,7 +78,7 @@ def _put_into(x: Any, values: Any, *places: Any, axes: tuple[int, ...], accumula
     for axis, place in zip(axes, places):
         key[axis] = place
     if accumulate:
-        np.add.at(made, tuple(key), values)
+        ufunc_at(np.add, made, tuple(key), values)
     else:
         made[tuple(key)] = values
     return made
@@ -220,6 +221,8 @@ def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tupl
         size, array = x._array.shape[axis], place._array
         if array.size:
             low, high = array.min(), array.max()
+            if type(array) is BatchedArray:
+                low, high = int(low), int(high)  # of all examples
             if (high >= size) | (low < -size):
                 raise IndexError(_beyond(int(low), int(high), size, axis))
     found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
@@ -247,7 +250,7 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     if isinstance(key, Tensor) and key._array.dtype.kind == "b" and not isinstance(value, Tensor):
         check_write(self, overlap=False)
         _check_mask(self, key, 0)
-        from_number = wrap(np.asarray(value).astype(self._array.dtype))
+        from_number = wrap(put_beside(np.asarray(value).astype(self._array.dtype), self._array))
         mask = _full_mask(key, self)
         result = apply(MASKED_FILL, operand_of_write(self, ()), from_number, mask)
         write(self, result, mask._array if 0 in self._array.strides else True)
@@ -294,7 +297,8 @@ def setitem(self: Tensor, key: Any, value: Any) -> None:
     result = apply(INDEX_PUT, operand_of_write(x, (value,)), value, *found, axes=axes, accumulate=False)
     where: Any = True
     if 0 in x._array.strides and x._array.size:
-        where = _put_into(np.zeros(x._array.shape, bool), True, *(p._array for p in found), axes=axes, accumulate=False)
+        nowhere = library_of_array(x._array).zeros(x._array.shape, bool)
+        where = _put_into(nowhere, True, *(p._array for p in found), axes=axes, accumulate=False)
     write(x, result, where)
 
 

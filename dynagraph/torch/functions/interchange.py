@@ -11,6 +11,7 @@ import numpy as np
 from dynagraph.torch._utils import _get_obj_state, _set_obj_state, lie_in, reduced, reduced_parameter
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.parameter import Parameter, share
+from dynagraph.torch.core.relocation import is_alone
 from dynagraph.torch.core.storage import Storage, address_of, extent
 from dynagraph.torch.core.tensor import Tensor, storage_of, wrap, written
 from dynagraph.torch.functions.common import NAMESPACES, function
@@ -71,16 +72,10 @@ Tensor._make_subclass = staticmethod(lambda cls, data, requires_grad=False: shar
 
 
 def _share_memory_(self: Tensor) -> Tensor:
-    """Move the tensor's storage into memory that other processes may have.
-
-    Other tensors that lie in the storage keep the memory they had: share a tensor before views of it are made.
-    """
-    memory = storage_of(self)
-    if not memory.is_shared and isinstance(self._array, np.ndarray):
-        array, offset = self._array, self.storage_offset()
-        strides = tuple(s // array.itemsize for s in array.strides)
-        share_memory(memory)
-        lie_in(self, memory, offset, array.shape, strides, self.dtype)
+    """Move the tensor's storage, with all tensors that lie in it, into memory that other processes may have."""
+    if not self._storage.is_shared and isinstance(self._array, np.ndarray):
+        only = self if is_alone(self) else None
+        share_memory(storage_of(self), only)
     return self
 
 

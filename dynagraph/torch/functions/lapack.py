@@ -16,6 +16,7 @@ from dynagraph.ir.external_calls import FunctionCall, Slot
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.optable.call_gradients import GRADIENTS
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor
@@ -90,16 +91,11 @@ def raise_where(info: Any, who: str, says: Callable[[int], str], error: type[Exc
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def beside(x: Any) -> Any:
-    """The library that makes arrays where an array is: NumPy or CuPy."""
-    return np if isinstance(x, (np.ndarray, np.generic)) else x.__array_namespace__()
-
-
 def in_columns(x: Any) -> Any:
     """The same matrices, laid out by columns."""
     if x.ndim < 2:
         return x
-    return np.ascontiguousarray(x.swapaxes(-1, -2)).swapaxes(-1, -2)
+    return in_c_order(x.swapaxes(-1, -2)).swapaxes(-1, -2)
 
 
 def adjoint(x: Any) -> Any:
@@ -114,8 +110,8 @@ def factored(a: Any) -> tuple[Any, Any, Any]:
     """
     *batch, m, n = a.shape
     lu = a.reshape(math.prod(batch), m, n).copy()
-    each, k = beside(a).arange(lu.shape[0]), min(m, n)
-    pivots = beside(a).empty((lu.shape[0], k), np.int32)
+    each, k = library_of_array(a).arange(lu.shape[0]), min(m, n)
+    pivots = library_of_array(a).empty((lu.shape[0], k), np.int32)
     for start in range(0, k, BLOCK):
         stop = min(start + BLOCK, k)
         for j in range(start, stop):
@@ -134,7 +130,7 @@ def factored(a: Any) -> tuple[Any, Any, Any]:
             lu[:, start:stop, stop:] = above
             lu[:, stop:, stop:] -= lu[:, stop:, start:stop] @ above
     zero = np.einsum("bjj->bj", lu[:, :k, :k]) == 0
-    info = np.where(zero.any(1), np.argmax(zero, 1) + 1, 0) if k else beside(a).zeros(lu.shape[0])
+    info = np.where(zero.any(1), np.argmax(zero, 1) + 1, 0) if k else library_of_array(a).zeros(lu.shape[0])
     return lu.reshape(a.shape), pivots.reshape(*batch, k), info.astype(np.int32).reshape(batch)
 
 
@@ -142,8 +138,8 @@ def permutation_of(pivots: Any, m: int) -> Any:
     """Which rows of PA are which of A's, from rows that were exchanged one after the other."""
     batch = pivots.shape[:-1]
     flat = pivots.reshape(math.prod(batch), pivots.shape[-1])
-    order = np.tile(beside(flat).arange(m), (flat.shape[0], 1))
-    each = beside(flat).arange(flat.shape[0])
+    order = np.tile(library_of_array(flat).arange(m), (flat.shape[0], 1))
+    each = library_of_array(flat).arange(flat.shape[0])
     for j in range(flat.shape[1]):
         place = flat[:, j] - 1
         chosen = order[each, place]
@@ -168,7 +164,7 @@ def solved_triangular(a: Any, b: Any, upper: bool, unit: bool = False) -> Any:
 
 def _substituted(a: Any, b: Any, unit: bool) -> Any:
     n = a.shape[-1]
-    triangle = np.triu(a, 1) + beside(a).eye(n, dtype=a.dtype) if unit else np.triu(a)
+    triangle = np.triu(a, 1) + library_of_array(a).eye(n, dtype=a.dtype) if unit else np.triu(a)
     try:
         return np.linalg.solve(triangle, b)  # without exchanges: elimination changes no triangle
     except np.linalg.LinAlgError:
@@ -262,7 +258,7 @@ def _called(*operands: Any, call: FunctionCall, result: int | None, dtype: Any, 
         found = function(*arguments, **dict(call.kwargs))
     except np.linalg.LinAlgError:  # a gradient is infinite then
         if call.function == "linalg.inv":
-            return eliminated(operands[0], beside(operands[0]).eye(operands[0].shape[-1], dtype=operands[0].dtype))
+            return eliminated(operands[0], library_of_array(operands[0]).eye(operands[0].shape[-1], dtype=operands[0].dtype))
         if call.function == "linalg.solve":
             return eliminated(*operands)
         raise
@@ -272,6 +268,6 @@ def _called(*operands: Any, call: FunctionCall, result: int | None, dtype: Any, 
 EXTERNAL_CALL = define("external_call", _called, OPS["external_call"].vjp, "*o", backward="ExternalCallBackward0")
 
 __all__ = [
-    "BLOCK", "EXTERNAL_CALL", "LinAlgError", "adjoint", "batch_of", "beside", "by_rule", "check_floats", "check_matrices",
+    "BLOCK", "EXTERNAL_CALL", "LinAlgError", "adjoint", "batch_of", "by_rule", "check_floats", "check_matrices",
     "check_same_dtype", "eliminated", "factored", "in_columns", "of_call", "permutation_of", "raise_where", "solved_triangular",
 ]  # fmt: skip

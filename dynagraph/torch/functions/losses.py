@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single, only_floats
@@ -57,7 +58,7 @@ def reduced(loss: Tensor, mode: str) -> Tensor:
 def reduce_array(values: Any, mode: str) -> Any:
     if mode == "none":
         return values
-    return np.add.reduce(values, axis=None) if mode == "sum" else np.mean(values)
+    return ufunc_reduce(np.add, values, axis=None) if mode == "sum" else np.mean(values)
 
 
 def pair_loss(name: str, compute: Callable[..., Any], *slopes: Callable[[Any], Any], saves: str, backward: str = "") -> Primitive:
@@ -344,7 +345,7 @@ def binary_cross_entropy_with_logits(
         names = [dtypes.scalar_name(t.dtype) for t in (x, y)]
         raise RuntimeError(f"result type {names[0]} can't be cast to the desired output type {names[1]}")
     not_differentiable(who, weight=weight, pos_weight=pos_weight)
-    one = wrap(np.ones((), x._array.dtype))
+    one = wrap(library_of_array(x._array).ones((), x._array.dtype))
     given = promoted(who, x, y, one if weight is None else weight, one if pos_weight is None else pos_weight)
     broadcast_tensors(*given)  # shapes that do not fit
     return apply(WITH_LOGITS, *given, mode=mode)
@@ -397,7 +398,7 @@ def poisson_nll_loss(
     loss = sub(exp(x), mul(y, x)) if log_input else sub(x, mul(y, log(add(x, eps))))
     if full:
         stirling = add(sub(mul(y, log(y)), y), mul(log(mul(y, 2 * math.pi)), 0.5))
-        zero = wrap(np.zeros((), stirling._array.dtype))
+        zero = wrap(library_of_array(stirling._array).zeros((), stirling._array.dtype))
         loss = add(loss, apply(MASKED_FILL, stirling, zero, wrap(y._array <= 1)))
     return reduced(loss, mode)
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, ufunc_accumulate
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import only_floats
@@ -275,8 +276,8 @@ def multi_margin_loss(
     own = apply(PRIMITIVES["gather_along"], rows, wrap(places), dim=1)
     margins = NAMESPACES["functional"]["relu"](add(sub(rows, own), margin))
     parts = margins if p == 1 else power(margins, 2)
-    others = np.arange(classes) != places
-    parts = where(wrap(others), parts, wrap(np.zeros((), rows._array.dtype)))
+    others = library_of_array(places).arange(classes) != places
+    parts = where(wrap(others), parts, wrap(library_of_array(rows._array).zeros((), rows._array.dtype)))
     if weight is not None:
         parts = mul(parts, wrap(weight._array[places]))
     loss = div(total(parts, 1), classes)
@@ -300,13 +301,13 @@ def multilabel_margin_loss(
     classes = rows._array.shape[1]
     if np.any((places < -1) | (places >= classes)):
         raise RuntimeError("argument #2 'target' is out of range")
-    given = np.logical_and.accumulate(places >= 0, axis=1)
+    given = ufunc_accumulate(np.logical_and, places >= 0, axis=1)
     chosen = np.where(given, places, 0)
-    is_target = np.any((np.arange(classes) == chosen[:, :, None]) & given[:, :, None], axis=1)
+    is_target = np.any((library_of_array(places).arange(classes) == chosen[:, :, None]) & given[:, :, None], axis=1)
     own = unsqueeze(apply(PRIMITIVES["gather_along"], rows, wrap(chosen), dim=1), 2)
     margins = NAMESPACES["functional"]["relu"](add(sub(unsqueeze(rows, 1), own), 1))
     counted = given[:, :, None] & ~is_target[:, None, :]
-    parts = where(wrap(counted), margins, wrap(np.zeros((), rows._array.dtype)))
+    parts = where(wrap(counted), margins, wrap(library_of_array(rows._array).zeros((), rows._array.dtype)))
     loss = div(total(parts, (1, 2)), classes)
     return reduced(loss if x._array.ndim == 2 else reshape(loss, ()), mode)
 

@@ -10,11 +10,11 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, function
 from dynagraph.torch.functions.indexing import INDEX_PUT
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import change, check_places, define_store, is_batched, nothing, store_flat, storing
 from dynagraph.torch.functions.selection import gather, number_as
 from dynagraph.torch.functions.shapes import expand, flatten
@@ -41,7 +41,7 @@ def _masked_select(x: Any, mask: Any) -> Any:
 
 def _masked_put(g: Any, mask: Any, shape: Any) -> Any:
     """Zeros, with the elements of a vector where a mask holds."""
-    result = beside(g).zeros(shape, g.dtype)
+    result = library_of_array(g).zeros(shape, g.dtype)
     result[np.broadcast_to(mask, shape)] = g
     return result
 
@@ -57,15 +57,15 @@ def _masked_scatter(array: Any, source: Any, mask: Any) -> None:
         given = source.reshape(-1)[_ranks(mask, array.shape, source.size)].reshape(array.shape)
         array[...] = np.where(mask, given, array)
     elif source.size:
-        array[mask] = source.reshape(-1)[: np.count_nonzero(mask)]
+        array[mask] = source.reshape(-1)[: int(np.count_nonzero(mask))]
 
 
 def _masked_source(g: Any, mask: Any, shape: Any) -> Any:
     """Where a mask holds, as the first elements of a shape; zeros behind these."""
     count = math.prod(shape)
-    result = beside(g).zeros(count, g.dtype)
+    result = library_of_array(g).zeros(count, g.dtype)
     if is_compiling() and count:
-        np.add.at(result, _ranks(mask, g.shape, count), np.where(mask, g, 0).reshape(-1))
+        ufunc_at(np.add, result, _ranks(mask, g.shape, count), np.where(mask, g, 0).reshape(-1))
     elif count:
         found = g[np.broadcast_to(mask, g.shape)]
         result[: found.size] = found
@@ -223,7 +223,7 @@ def _put(array: Any, source: Any, index: Any, accumulate: bool) -> None:
 
 
 def _put_zeros(g: Any, index: Any, shape: Any) -> Any:
-    result = beside(g).zeros(shape, g.dtype)
+    result = library_of_array(g).zeros(shape, g.dtype)
     _put(result, g, index, True)
     return result
 
@@ -395,12 +395,12 @@ def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: bool = F
 
 def _nonzero(array: Any) -> Any:
     if not array.ndim:
-        return beside(array).zeros((int(np.count_nonzero(array)), 0), np.int64)
+        return library_of_array(array).zeros((int(np.count_nonzero(array)), 0), np.int64)
     return np.argwhere(array)
 
 
 def _columns(array: Any) -> tuple[Tensor, ...]:
-    return tuple(made(np.ascontiguousarray(found)) for found in np.nonzero(np.atleast_1d(array)))
+    return tuple(made(in_c_order(found)) for found in np.nonzero(np.atleast_1d(array)))
 
 
 @function(out=True)
@@ -428,10 +428,10 @@ def nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
 def _nonzero_static(x: Any, size: int, fill_value: int) -> Any:
     chosen = (x != 0).reshape(-1)
     rank = np.cumsum(chosen) - 1
-    places = beside(x).full(size + 1, -1, np.int64)
-    places[np.where(chosen & (rank < size), rank, size)] = beside(x).arange(chosen.size)
+    places = library_of_array(x).full(size + 1, -1, np.int64)
+    places[np.where(chosen & (rank < size), rank, size)] = library_of_array(x).arange(chosen.size)
     places = places[:size]
-    result = beside(x).full((size, x.ndim), fill_value, np.int64)
+    result = library_of_array(x).full((size, x.ndim), fill_value, np.int64)
     behind = 1
     for k in range(x.ndim - 1, -1, -1):
         result[:, k] = np.where(places < 0, fill_value, places // behind % max(x.shape[k], 1))

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import function
-from dynagraph.torch.functions.lapack import beside, check_floats, check_matrices
+from dynagraph.torch.functions.lapack import check_floats, check_matrices
 from dynagraph.torch.functions.pointwise import where
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import permute, reshape
@@ -26,8 +27,8 @@ def _power(A: Tensor, n: int, who: str) -> Tensor:
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)):
         raise TypeError(f"{who}(): argument 'n' must be int, not {type(n).__name__}")
     if n == 0:
-        one = np.broadcast_to(beside(A._array).eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
-        return where(made(beside(A._array).ones((), bool)), made(one), A)  # with gradients, of zero
+        one = np.broadcast_to(library_of_array(A._array).eye(A._array.shape[-1], dtype=A._array.dtype), A._array.shape)
+        return where(made(library_of_array(A._array).ones((), bool)), made(one), A)  # with gradients, of zero
     if n < 0:
         A, n = inv(A), -n
     result = None
@@ -72,7 +73,7 @@ def _exponential(a: Any) -> Any:
     size = np.abs(a).sum(-2).max(-1)
     halvings = np.maximum(np.ceil(np.log2(np.where(np.isfinite(size) & (size > 0), size, 1) / 5.37)), 0).astype(np.int64)
     x = a * np.ldexp(a.real.dtype.type(1), -halvings)[..., None, None]
-    one = beside(a).eye(n, dtype=a.dtype)
+    one = library_of_array(a).eye(n, dtype=a.dtype)
     x2 = x @ x
     x4 = x2 @ x2
     x6 = x4 @ x2

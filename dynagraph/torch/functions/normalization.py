@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
@@ -43,9 +44,9 @@ def _normalized(
     """The tensor normalized, its means and its variances (those of all elements)."""
     wide = _wide(dense(x)).reshape(view)
     count = max(math.prod(view[k] for k in axis), 1)
-    mean = np.add.reduce(wide, axis=axis, keepdims=True) / wide.dtype.type(count)
+    mean = ufunc_reduce(np.add, wide, axis=axis, keepdims=True) / wide.dtype.type(count)
     centred = wide - mean
-    variance = np.add.reduce(centred * centred, axis=axis, keepdims=True) / wide.dtype.type(count)
+    variance = ufunc_reduce(np.add, centred * centred, axis=axis, keepdims=True) / wide.dtype.type(count)
     result = _scaled(centred / np.sqrt(variance + wide.dtype.type(eps)), weight, bias, affine)
     return result.reshape(x.shape).astype(x.dtype, copy=False), mean, variance
 
@@ -61,7 +62,7 @@ def _by_root(x: Any, weight: Any = None, *, axis: Sizes, eps: float) -> tuple[An
     """Divided by the root of the mean square; and the mean square."""
     wide = _wide(dense(x))
     count = max(math.prod(x.shape[k] for k in axis), 1)
-    square = np.add.reduce(wide * wide, axis=axis, keepdims=True) / wide.dtype.type(count)
+    square = ufunc_reduce(np.add, wide * wide, axis=axis, keepdims=True) / wide.dtype.type(count)
     result = wide / np.sqrt(square + wide.dtype.type(eps))
     if weight is not None:
         result = result * _wide(weight)

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, dims_of, function
 from dynagraph.torch.functions.decompositions import svdvals
-from dynagraph.torch.functions.lapack import beside, check_floats, check_matrices
+from dynagraph.torch.functions.lapack import check_floats, check_matrices
 from dynagraph.torch.functions.pointwise import add, div, mul, sub, where
 from dynagraph.torch.functions.reductions import amax, amin, spread, sum
 from dynagraph.torch.functions.shapes import movedim, squeeze, unsqueeze
@@ -26,19 +27,19 @@ def _vector_norm_array(x: Any, ord: float, axis: tuple[int, ...], keepdims: bool
     given = x.dtype
     x = x.astype(np.float32) if is_half(given) else x
     if ord == 2 and x.dtype.kind == "c":
-        found = np.sqrt(np.add.reduce(x.real * x.real + x.imag * x.imag, axis=axis, keepdims=keepdims))
+        found = np.sqrt(ufunc_reduce(np.add, x.real * x.real + x.imag * x.imag, axis=axis, keepdims=keepdims))
     elif ord == 2:
-        found = np.sqrt(np.add.reduce(x * x, axis=axis, keepdims=keepdims))
+        found = np.sqrt(ufunc_reduce(np.add, x * x, axis=axis, keepdims=keepdims))
     elif ord == 0:
-        found = np.add.reduce((x != 0).astype(x.real.dtype), axis=axis, keepdims=keepdims)
+        found = ufunc_reduce(np.add, (x != 0).astype(x.real.dtype), axis=axis, keepdims=keepdims)
     else:
         size = np.abs(x)
         if abs(ord) == math.inf:
-            found = (np.maximum if ord > 0 else np.minimum).reduce(size, axis=axis, keepdims=keepdims)
+            found = ufunc_reduce(np.maximum if ord > 0 else np.minimum, size, axis=axis, keepdims=keepdims)
         elif ord == 1:
-            found = np.add.reduce(size, axis=axis, keepdims=keepdims)
+            found = ufunc_reduce(np.add, size, axis=axis, keepdims=keepdims)
         else:
-            found = np.power(np.add.reduce(np.power(size, ord), axis=axis, keepdims=keepdims), 1 / ord)
+            found = np.power(ufunc_reduce(np.add, np.power(size, ord), axis=axis, keepdims=keepdims), 1 / ord)
     return found.astype(given if is_half(given) else x.real.dtype, copy=False)
 
 
@@ -189,13 +190,13 @@ def cond(A: Tensor, p: Any = None) -> Tensor:
     check_matrices(A, "linalg.cond", square=False)
     if p is None or p in (2, -2):
         if not A._array.size:
-            return made(beside(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
+            return made(library_of_array(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
         s = svdvals(A)
         first, last = s[..., 0], s[..., -1]  # type: ignore[index]
         return div(last, first) if p == -2 else div(first, last)
     check_matrices(A, f"linalg.cond(p={p})")
     if not A._array.size:
-        return made(beside(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
+        return made(library_of_array(A._array).zeros(A._array.shape[:-2], A._array.real.dtype))
     inverse, info = inv_ex(A)
     found = mul(_matrix_norm(A, p, (-2, -1), False, None), _matrix_norm(inverse, p, (-2, -1), False, None))
     singular = info._array != 0
@@ -275,7 +276,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = _MODES[0])
 def _of_rows(x: Tensor, p: float) -> Tensor:
     """Norms of rows, with gradients where these are zero throughout, too."""
     found = _vector_norm(x, p, -1, False, None)
-    return where(made(beside(x._array).ones((), bool)), found.detach(), sum(x, -1)) if p == 0 else found
+    return where(made(library_of_array(x._array).ones((), bool)), found.detach(), sum(x, -1)) if p == 0 else found
 
 
 @function("pdist", method=False)
@@ -305,7 +306,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError("renorm: expected maxnorm to be >= 0 but got " + str(maxnorm))
     norms = _vector_norm(x, p, tuple(j for j in range(x._array.ndim) if j != k), True, None)
     large = made(norms._array > maxnorm)
-    return mul(x, where(large, div(made(beside(x._array).asarray(maxnorm, norms._array.dtype)), add(norms, 1e-7)), 1.0))
+    return mul(x, where(large, div(made(library_of_array(x._array).asarray(maxnorm, norms._array.dtype)), add(norms, 1e-7)), 1.0))
 
 
 __all__ = ["VECTOR_NORM", "matrix_norm", "norm", "vector_norm"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import check_tensor, function
@@ -25,7 +26,7 @@ def _cut(n: int, a: int, b: int) -> tuple[slice, slice]:
 def _constant_pad(x: Any, pads: Pairs, value: Any) -> Any:
     shape = tuple(n + a + b for n, (a, b) in zip(x.shape, pads))
     parts = [_cut(n, a, b) for n, (a, b) in zip(x.shape, pads)]
-    made = np.full(shape, value, x.dtype)
+    made = library_of_array(x).full(shape, value, x.dtype)
     made[tuple(to for _, to in parts)] = x[tuple(of for of, _ in parts)]
     return made
 
@@ -56,7 +57,7 @@ def _bordered(x: Any, pads: Pairs, mode: str, shape: Any = None) -> Any:
     for k, (a, b) in enumerate(pads):
         axis = x.ndim - len(pads) + k
         if a or b:
-            x = np.take(x, _sources(x.shape[axis], a, b, mode), axis=axis)
+            x = np.take(x, put_beside(_sources(x.shape[axis], a, b, mode), x), axis=axis)
     return x
 
 
@@ -69,7 +70,7 @@ def _bordered_back(g: Any, pads: Pairs, mode: str, shape: tuple[int, ...]) -> An
         along = (slice(None),) * axis
         sources = _sources(n, a, b, mode)
         first, last = max(a, 0), max(a, 0) + n - max(-a, 0) - max(-b, 0)  # where the input stands in the result
-        made = np.zeros((*g.shape[:axis], n, *g.shape[axis + 1 :]), g.dtype)
+        made = library_of_array(g).zeros((*g.shape[:axis], n, *g.shape[axis + 1 :]), g.dtype)
         made[(*along, slice(max(-a, 0), n - max(-b, 0)))] = g[(*along, slice(first, last))]
         for place in (*range(first), *range(last, g.shape[axis])):
             made[(*along, int(sources[place]))] += g[(*along, place)]

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
+from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, operand_of_write, quiet, write, written
 from dynagraph.torch.functions.common import function
-from dynagraph.torch.functions.lapack import beside
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,8 @@ def flat_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
     offsets: Any = 0
     for k, n in enumerate(index.shape):
         if k != dim and n > 1:
-            offsets = offsets + (beside(index).arange(n) * strides[k]).reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
+            steps = library_of_array(index).arange(n) * strides[k]
+            offsets = offsets + steps.reshape((1,) * k + (n,) + (1,) * (len(shape) - k - 1))
     places = index.astype(np.int64, copy=False)
     places = places * strides[dim] if strides and strides[dim] != 1 else places
     return np.broadcast_to(places + offsets, index.shape)
@@ -46,15 +47,15 @@ def row_places(index: Any, shape: tuple[int, ...], dim: int) -> Any:
 def store_flat(array: Any, places: Any, values: Any, combine: Any = None) -> None:
     """Store at places of an array in C order, or combine with what is there by a ufunc."""
     flat = array.reshape(-1)
-    at, given = places.reshape(-1), np.broadcast_to(values, places.shape).reshape(-1)
+    at, given = places.reshape(-1), np.broadcast_to(put_beside(values, array), places.shape).reshape(-1)
     if combine is None:
         flat[at] = given
     elif is_half(array.dtype):  # accumulated as float32, rounded once
         wide = flat.astype(np.float32)
-        combine.at(wide, at, given.astype(np.float32))
+        ufunc_at(combine, wide, at, given.astype(np.float32))
         flat[...] = wide.astype(array.dtype)
     else:
-        combine.at(flat, at, given.astype(array.dtype, copy=False))
+        ufunc_at(combine, flat, at, given.astype(array.dtype, copy=False))
     if not array.flags.c_contiguous:
         array[...] = flat.reshape(array.shape)
 
@@ -103,7 +104,7 @@ def elements_at(x: Any, index: Any, dim: int) -> Any:
 
 def elements_added(g: Any, index: Any, shape: tuple[int, ...], dim: int) -> Any:
     """Zeros, with elements added at an index along a dimension."""
-    made = beside(g).zeros(shape, g.dtype)
+    made = library_of_array(g).zeros(shape, g.dtype)
     store_flat(made, flat_places(index, shape, dim), g, np.add)
     return made
 
@@ -173,7 +174,7 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
     recorded = mode.grad and (x.requires_grad or any(isinstance(o, Tensor) and o.requires_grad for o in others))
     if recorded or is_compiling() or any(type(a) is BatchedArray for a in (array, *arrays)):
         return write(x, apply(p, operand_of_write(x, others), *others, **attrs))
-    own = [a.copy() if isinstance(a, np.ndarray) and np.may_share_memory(a, array) else a for a in arrays]
+    own = [a.copy() if hasattr(a, "strides") and np.may_share_memory(a, array) else a for a in arrays]
     quiet(_STORES[p.name], (array, *own), attrs)
     written(x)
     return x
@@ -181,9 +182,9 @@ def change(p: Primitive, x: Tensor, *others: Any, **attrs: Any) -> Tensor:
 
 def check_overlap(array: Any, other: Any) -> None:
     """RuntimeError where what is written to and what is read are the same memory; masks may be."""
-    if not isinstance(array, np.ndarray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
+    if isinstance(array, BatchedArray) or other.dtype.kind == "b" or not np.may_share_memory(array, other):
         return
-    if all(a.flags.forc or a.transpose(np.argsort(a.strides)[::-1]).flags.c_contiguous for a in (array, other)):
+    if all(a.transpose(sorted(range(a.ndim), key=lambda k: -a.strides[k])).flags.c_contiguous for a in (array, other)):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
             "Please clone() the tensor before performing the operation."

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, put_beside
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply, made, view, wrap
+from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.functions.common import (
     NAMESPACES,
     NUMBERS,
@@ -25,6 +27,7 @@ from dynagraph.torch.functions.common import (
     pointwise,
     promoted,
     result_type_of,
+    tensor_of,
     wrapped_number,
 )
 
@@ -172,6 +175,18 @@ for _name, (_reads, _vjp, _node) in _UNARY_ROWS.items():
 CONJ_PHYSICAL = define("conj_physical", np.conjugate, (lambda d, g: g.conj,), ("",), backward="ConjPhysicalBackward0")
 from_row("real", ("",), "RealBackward0", vjps=(lambda d, g: g.cast(g.dtype.complex),), is_view=True)
 from_row("imag", ("",), "ImagBackward0", vjps=(lambda d, g: g.full(0, ()).call("complex", g),), is_view=True)
+_complex_on_host = FORWARD["complex"]
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    if not is_on_gpu(real):
+        return _complex_on_host(real, imag)
+    result = library_of_array(real).empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real.dtype, np.complex64))
+    result.real[...], result.imag[...] = real, imag
+    return result
+
+
+FORWARD["complex"] = _complex
 from_row("complex", ("", ""), "ComplexBackward0", vjps=(lambda d, g: g.real, lambda d, g: g.imag))
 
 _MUL = (lambda d, g: g * d.y.conj, lambda d, g: g * d.x.conj)
@@ -1039,6 +1054,22 @@ def frexp(input: Tensor) -> Any:
 @function(inplace=True, out=True)
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) -> Tensor:
     """``input + value * tensor1 * tensor2``."""
+    return _rounded_once(_addcmul, input, tensor1, tensor2, value)
+
+
+def _rounded_once(compute: Callable[..., Tensor], *operands: Any) -> Tensor:
+    """A formula of several steps; halves are computed as float32 and rounded at the end."""
+    for operand in operands:
+        if isinstance(operand, Tensor) and is_half(operand._array.dtype):
+            common = dtypes.result_dtype([o for o in operands if isinstance(o, Tensor)])
+            if common.itemsize == 2:
+                wide = (cast(o, dtypes.float32) if isinstance(o, Tensor) else o for o in operands)
+                return cast(compute(*wide), common)
+            break
+    return compute(*operands)
+
+
+def _addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     product = mul(tensor1, tensor2)
     return add(input, product if value == 1 else mul(product, value))
 
@@ -1053,6 +1084,10 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: Any = 1) 
             "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / tensor2) for float inputs. The future "
             "addcdiv behavior is just the latter implementation: (input + value * tensor1 / tensor2), for all dtypes."
         )
+    return _rounded_once(_addcdiv, input, tensor1, tensor2, value)
+
+
+def _addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, value: Any) -> Tensor:
     quotient = div(tensor1, tensor2)
     return add(input, quotient if value == 1 else mul(quotient, value))
 
@@ -1064,6 +1099,10 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
         raise RuntimeError(
             f"expected dtype {_old_name(input.dtype)} for `end` but got dtype {_old_name(end.dtype)}"
         )
+    return _rounded_once(_lerp, input, end, weight)
+
+
+def _lerp(input: Tensor, end: Tensor, weight: Any) -> Tensor:
     difference = sub(end, input)
     if isinstance(weight, Tensor):
         near = add(input, mul(difference, weight))
@@ -1090,7 +1129,7 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Tensor:
         low, high = (None if b is None else wrapped_number(b, x._array.dtype) for b in (min, max))
         return apply(CLAMP, x, low=low, high=high)
     if min is not None and max is not None:
-        low_t, high_t = (b if isinstance(b, Tensor) else wrap(np.asarray(b)) for b in (min, max))
+        low_t, high_t = (b if isinstance(b, Tensor) else wrap(put_beside(np.asarray(b), x._array)) for b in (min, max))
         return pointwise(CLAMP_BOTH, "clamp", x, cast(low_t, x.dtype), cast(high_t, x.dtype))
     if min is not None:
         return pointwise(CLAMP_MIN, "clamp", x, cast(min, x.dtype))
@@ -1150,13 +1189,13 @@ def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
     """`input` where the condition holds, `other` elsewhere; of the condition alone, where it holds: indices."""
     check_tensor(condition, "where", "condition")
     if input is None and other is None:
-        return tuple(made(np.ascontiguousarray(a)) for a in np.nonzero(condition._array))
+        return tuple(made(in_c_order(a)) for a in np.nonzero(condition._array))
     if condition._array.dtype.kind != "b" and condition.dtype is not dtypes.uint8:
         raise RuntimeError(
             f"where expected condition to be a boolean tensor, but got a tensor with dtype {dtypes.scalar_name(condition.dtype)}"
         )
     chosen = cast(condition, dtypes.bool)
-    a, b = (o if isinstance(o, Tensor) else wrap(np.asarray(o, dtypes.of_number(o).numpy)) for o in (input, other))
+    a, b = (tensor_of(o, condition) for o in (input, other))
     if not isinstance(input, Tensor) or not isinstance(other, Tensor):
         target = dtypes.result_dtype((input, other))
     else:
@@ -1193,6 +1232,8 @@ def _operator(compute: Callable[..., Any], p: Primitive | None, kinds: str) -> C
                 except ValueError:
                     check_broadcast(self, other)
                     raise
+                except TypeError:  # of other devices
+                    return compute(self, other)
         elif type(other) is float and self._array.dtype.kind == "f" and self._array.dtype.itemsize > 2:
             return apply(p, self, other)  # type: ignore[arg-type]
         elif not isinstance(other, (Tensor, *NUMBERS)):

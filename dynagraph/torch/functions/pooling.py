@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single, only_floats, relu
@@ -68,7 +69,7 @@ def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Si
     n = len(kernel)
     shape = x.shape[x.ndim - n :]
     border = _ends(shape, kernel, stride, dilation, padding, places)
-    values, where = padded(x, border, _lowest(x.dtype)), padded(_places(shape), border, -1)
+    values, where = padded(x, border, _lowest(x.dtype)), padded(put_beside(_places(shape), x), border, -1)
     for k in reversed(range(n)):
         parts = _slices(kernel[k], stride[k], dilation[k], places[k])
         values, where = _maximum_along(values, where, values.ndim - n + k, parts)
@@ -78,7 +79,7 @@ def _max_pool(x: Any, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Si
 def _owned(values: Any, where: Any, computed: bool) -> tuple[Any, Any]:
     """Both in memory of their own: where all windows have one element, `values` shares the input's."""
     if computed:
-        return np.ascontiguousarray(values), np.ascontiguousarray(where)
+        return in_c_order(values), in_c_order(where)
     return values.copy(), np.broadcast_to(where, values.shape).copy()
 
 
@@ -90,11 +91,11 @@ def _adaptive_bounds(size: int, count: int) -> tuple[Any, Any]:
 def _adaptive_max_pool(x: Any, places: Sizes) -> tuple[Any, Any]:
     n = len(places)
     shape = x.shape[x.ndim - n :]
-    values, where, computed = x, _places(shape), False
+    values, where, computed = x, put_beside(_places(shape), x), False
     for k in reversed(range(n)):
         starts, ends = _adaptive_bounds(shape[k], places[k])
         longest = int((ends - starts).max()) if places[k] else 1
-        parts = [np.minimum(starts + j, ends - 1) for j in range(longest)]
+        parts = [put_beside(np.minimum(starts + j, ends - 1), x) for j in range(longest)]
         computed = computed or longest > 1
         values, where = _maximum_along(values, where, values.ndim - n + k, parts)
     return _owned(values, where, computed)
@@ -103,12 +104,12 @@ def _adaptive_max_pool(x: Any, places: Sizes) -> tuple[Any, Any]:
 def _fractional_starts(samples: Any, size: int, kernel: int, count: int) -> Any:
     """Where windows begin: steps of two lengths, as many as fit; for each image and channel."""
     if count == 1:
-        return np.full((*samples.shape, 1), size - kernel)
+        return library_of_array(samples).full((*samples.shape, 1), size - kernel)
     step = samples.dtype.type((size - kernel) / (count - 1))
-    numbers = np.arange(count - 1)
+    numbers = library_of_array(samples).arange(count - 1)
     starts = ((samples[..., None] + numbers.astype(samples.dtype)) * step).astype(np.int64)
     starts = starts - (samples[..., None] * step).astype(np.int64)
-    return np.concatenate((starts, np.full((*samples.shape, 1), size - kernel)), axis=-1)
+    return np.concatenate((starts, library_of_array(samples).full((*samples.shape, 1), size - kernel)), axis=-1)
 
 
 def _fractional_max_pool(x: Any, samples: Any, kernel: Sizes, places: Sizes) -> tuple[Any, Any]:
@@ -121,7 +122,7 @@ def _fractional_max_pool(x: Any, samples: Any, kernel: Sizes, places: Sizes) -> 
     flat = x.reshape(*x.shape[:2], math.prod(shape))
     best = where = None
     for offset in np.ndindex(*kernel):
-        place = np.zeros((1,) * (2 + n), np.int64)
+        place = library_of_array(x).zeros((1,) * (2 + n), np.int64)
         for k in range(n):
             along = (starts[k] + offset[k]).reshape(*x.shape[:2], *(places[k] if j == k else 1 for j in range(n)))
             place = place * shape[k] + along
@@ -138,10 +139,10 @@ def _put_places(g: Any, places: Any, shape: Sizes, count: int) -> Any:
     """Added up at places among the last dimensions, which are counted as one."""
     front = shape[: len(shape) - count]
     rows, columns = math.prod(front), math.prod(shape[len(front) :])
-    made = np.zeros(rows * columns, g.dtype)
-    offsets = (np.arange(rows) * columns).reshape(rows, 1)
+    made = library_of_array(g).zeros(rows * columns, g.dtype)
+    offsets = (library_of_array(g).arange(rows) * columns).reshape(rows, 1)
     found = places.reshape(rows, math.prod(places.shape[len(front) :]))
-    np.add.at(made, (found + offsets).reshape(-1), g.reshape(-1))
+    ufunc_at(np.add, made, (found + offsets).reshape(-1), g.reshape(-1))
     return made.reshape(shape)
 
 
@@ -193,9 +194,10 @@ def _divisor(shape: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, places:
 
 
 def _quotient(total: Any, divisor: Any) -> Any:
+    divisor = put_beside(np.asarray(divisor), total)
     if total.dtype.kind in "iu":
         return np.trunc(total / divisor).astype(total.dtype)
-    return total / np.asarray(divisor).astype(total.dtype)
+    return total / divisor.astype(total.dtype)
 
 
 def _avg_pool(
@@ -222,11 +224,11 @@ def _avg_pool_back(
     for k in range(n):
         axis = share.ndim - n + k
         long = shape[k] + sum(border[k])
-        made = np.zeros((*share.shape[:axis], long, *share.shape[axis + 1 :]), share.dtype)
+        made = library_of_array(g).zeros((*share.shape[:axis], long, *share.shape[axis + 1 :]), share.dtype)
         for part in _slices(kernel[k], stride[k], 1, places[k]):
             made[(Ellipsis, part, *(slice(None),) * (n - k - 1))] += share
         share = made[(Ellipsis, slice(padding[k], padding[k] + shape[k]), *(slice(None),) * (n - k - 1))]
-    return np.ascontiguousarray(share)
+    return in_c_order(share)
 
 
 def _adaptive_avg_pool(x: Any, places: Sizes, shape: Any = None) -> Any:
@@ -245,7 +247,7 @@ def _adaptive_avg_pool_back(g: Any, places: Sizes, shape: Sizes) -> Any:
     for k in range(n):
         axis = g.ndim - n + k
         behind = (slice(None),) * (n - k - 1)
-        made = np.zeros((*g.shape[:axis], shape[k], *g.shape[axis + 1 :]), g.dtype)
+        made = library_of_array(g).zeros((*g.shape[:axis], shape[k], *g.shape[axis + 1 :]), g.dtype)
         for j, (a, b) in enumerate(zip(*(b.tolist() for b in _adaptive_bounds(shape[k], places[k])))):
             made[(Ellipsis, slice(a, b), *behind)] += g[(Ellipsis, slice(j, j + 1), *behind)] / (b - a)
         g = made

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import devices, dtypes
+from dynagraph.torch.core.arrays import library_of_array, put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.generator import Generator, generator_of
 from dynagraph.torch.core.grad_mode import mode
@@ -296,7 +297,7 @@ def _filling(
             _put(drawn, lambda shape: draw(source, shape, dtype, array.flags.c_contiguous, *numbers))
         if not self.requires_grad:
             return write(self, wrap(drawn))
-        return write(self, apply(primitive, operand_of_write(self, ()), wrap(drawn)))
+        return write(self, apply(primitive, operand_of_write(self, ()), wrap(put_beside(drawn, array))))
 
     compute.__name__ = compute.__qualname__ = f"{name}_"
     compute.__doc__ = f"``Tensor.{name}_``: fill with random numbers."
@@ -436,10 +437,10 @@ BINOMIAL = define(
 
 
 def _check_probability(p: Any) -> None:
-    inside = 0 <= p <= 1 if isinstance(p, (int, float)) else bool(((p >= 0) & (p <= 1)).all())
-    if not inside:
-        if isinstance(p, (int, float)):
+    if isinstance(p, (int, float)):
+        if not 0 <= p <= 1:
             raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
+    elif not ((p >= 0) & (p <= 1)).all():
         raise RuntimeError(
             "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please "
             "report an enhancement request to PyTorch.)"
@@ -570,7 +571,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
         raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
     source = generator_for(generator, x.device)
     if not array.size:
-        return wrap(np.zeros((*array.shape[:-1], num_samples), np.int64))
+        return wrap(library_of_array(array).zeros((*array.shape[:-1], num_samples), np.int64))
     if num_samples == 1 or not replacement:
         if not bool((weights.sum(-1) > 0).all()):
             raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")

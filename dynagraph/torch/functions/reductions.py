@@ -11,11 +11,13 @@ import numpy as np
 from dynagraph.ir.ops import OPS as _OPS
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import as_array, in_c_order, library_of_array, ufunc_accumulate, ufunc_reduce
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.core.terms import ArrayTerm
 from dynagraph.torch.functions.common import (
     NAMESPACES,
     cast,
@@ -46,12 +48,12 @@ def _wide(x: Any) -> Any:
     return x.astype(np.float32) if is_half(x.dtype) else x
 
 
-def _reducing(compute: Callable[..., Any]) -> Callable[..., Any]:
+def _reducing(ufunc: Any) -> Callable[..., Any]:
     """Halves are accumulated as float32 and rounded once."""
 
     def forward(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         wide = _wide(x)
-        return _narrow(compute(wide, axis=axis, keepdims=keepdims, dtype=wide.dtype), x.dtype)
+        return _narrow(ufunc_reduce(ufunc, wide, axis=axis, keepdims=keepdims, dtype=wide.dtype), x.dtype)
 
     return forward
 
@@ -64,13 +66,13 @@ def _in_order(result: Any) -> Any:
 def _narrow(result: Any, given: np.dtype) -> Any:
     """A result in its operand's dtype, contiguous, as PyTorch's are whatever the operand's order in memory."""
     if is_half(given):
-        return np.asarray(result).astype(given, order="C")
+        return as_array(result).astype(given, order="C")
     return in_order(result)
 
 
 def in_order(result: Any) -> Any:
     """An array with its elements in order: a copy where they are not."""
-    return np.ascontiguousarray(result) if isinstance(result, np.ndarray) and not result.flags.c_contiguous else result
+    return in_c_order(result) if isinstance(result, np.ndarray) and not result.flags.c_contiguous else result
 
 
 def _extreme_vjp(d: Any, g: Any) -> Any:
@@ -85,8 +87,42 @@ def _extreme_vjp(d: Any, g: Any) -> Any:
 
 def _prod_vjp(d: Any, g: Any) -> Any:
     """The row's: the products of the others, zeros among them."""
+    d.out  # noqa: B018  (PyTorch's reads it: a result that has been written to is an error)
     from_row = _OPS["prod"].vjp
     return from_row(d, g)[0]
+
+
+def _cumprod_vjp(d: Any, g: Any) -> Any:
+    """The row's; where it is recorded itself, by steps without quotients, which have derivatives at zeros too.
+
+    An element's gradient is the product of those in front of it by the sum ``s[k] = g[k] + x[k + 1] * s[k + 1]``, which doubles its
+    reach with each step.
+    """
+    if isinstance(g, ArrayTerm):
+        return _OPS["cumprod"].vjp(d, g)[0]  # type: ignore[misc]
+    d.out  # noqa: B018  (an error where it has been written to)
+    axis, x = d.attrs["axis"], d.x.conj
+    shape, size, reach = x.shape, x.shape[axis], 1
+
+    def edge(value: float, length: int) -> Any:
+        return x.full(value, tuple(length if k == axis else n for k, n in enumerate(shape)))
+
+    def part(term: Any, start: int, length: int) -> Any:
+        starts = tuple(start if k == axis else 0 for k in range(len(shape)))
+        return term.part(starts, tuple(length if k == axis else n for k, n in enumerate(shape)))
+
+    def moved(term: Any, by: int) -> Any:
+        return part(term, by, size - by).call("concatenate", edge(0, by), axis=axis)
+
+    if size < 2:
+        return g
+    in_front = edge(1, 1).call("concatenate", part(x, 0, size - 1), axis=axis).call("cumprod", axis=axis)
+    factors = moved(x, 1)
+    while reach < size:
+        g = g + factors * moved(g, reach)
+        factors = factors * moved(factors, reach) if 2 * reach < size else factors
+        reach *= 2
+    return g * in_front
 
 
 def _var_vjp(d: Any, g: Any) -> Any:
@@ -109,7 +145,7 @@ def _moment(function: Any) -> Callable[..., Any]:
     def forward(x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
         count = math.prod(x.shape[k] for k in axis)
         if count - correction <= 0:
-            return np.full_like(np.add.reduce(x.real, axis=axis, keepdims=keepdims), math.nan, dtype=x.real.dtype, order="C")
+            return np.full_like(ufunc_reduce(np.add, x.real, axis=axis, keepdims=keepdims), math.nan, dtype=x.real.dtype, order="C")
         return _narrow(function(_wide(x), axis=axis, keepdims=keepdims, ddof=correction), x.dtype)
 
     return forward
@@ -117,7 +153,7 @@ def _moment(function: Any) -> Callable[..., Any]:
 
 SUM = define(
     "sum",
-    _reducing(np.add.reduce),
+    _reducing(np.add),
     (lambda d, g: spread(d, g),),
     ("",),
     backward="SumBackward1",
@@ -130,15 +166,17 @@ MEAN = define(
     backward="MeanBackward1",
 )
 PROD = define(
-    "prod", _reducing(np.multiply.reduce), (_prod_vjp,), ("xo",), backward="ProdBackward1"
+    "prod", _reducing(np.multiply), (_prod_vjp,), ("xo",), backward="ProdBackward1"
 )
 AMAX = define(
-    "max", lambda x, axis, keepdims: _narrow(np.maximum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
-    backward="AmaxBackward0",
+    "max",
+    lambda x, axis, keepdims: _narrow(ufunc_reduce(np.maximum, x, axis=axis, keepdims=keepdims), x.dtype),
+    (_extreme_vjp,), ("xo",), backward="AmaxBackward0",
 )  # fmt: skip
 AMIN = define(
-    "min", lambda x, axis, keepdims: _narrow(np.minimum.reduce(x, axis=axis, keepdims=keepdims), x.dtype), (_extreme_vjp,), ("xo",),
-    backward="AminBackward0",
+    "min",
+    lambda x, axis, keepdims: _narrow(ufunc_reduce(np.minimum, x, axis=axis, keepdims=keepdims), x.dtype),
+    (_extreme_vjp,), ("xo",), backward="AminBackward0",
 )  # fmt: skip
 VAR = define("var", _moment(np.var), (_var_vjp,), ("x",), backward="VarBackward0")
 STD = define("std", _moment(np.std), (_std_vjp,), ("xo",), backward="StdBackward0")
@@ -162,9 +200,9 @@ def at_index(d: Any, g: Any, index: Any) -> Any:
 
 def _put_along(g: Any, index: Any, shape: Any, dim: int) -> Any:
     if is_compiling():  # fused with what uses it
-        places = np.arange(shape[dim]).reshape((-1,) + (1,) * (len(shape) - 1 - dim))
+        places = library_of_array(g).arange(shape[dim]).reshape((-1,) + (1,) * (len(shape) - 1 - dim))
         return np.where(places == np.expand_dims(index, dim), np.expand_dims(g, dim), g.dtype.type(0))
-    made = np.zeros(shape, g.dtype)
+    made = library_of_array(g).zeros(shape, g.dtype)
     np.put_along_axis(made, np.expand_dims(index, dim), np.expand_dims(g, dim), dim)
     return made
 
@@ -210,7 +248,7 @@ CUMSUM = define(
 )  # fmt: skip
 CUMPROD = define(
     "cumprod", lambda x, axis: _narrow(np.cumprod(_wide(x), axis=axis, dtype=_wide(x).dtype), x.dtype),
-    (lambda d, g: _OPS["cumprod"].vjp(d, g)[0],), ("xo",), backward="CumprodBackward0",
+    (_cumprod_vjp,), ("xo",), backward="CumprodBackward0",
 )  # fmt: skip
 
 # -- functions --------------------------------------------------------------------------------------------------------
@@ -227,7 +265,7 @@ def _summed(x: Tensor, given: DType | None) -> Tensor:
     return cast(x, dtypes.int64) if x._array.dtype.kind in "iub" else x
 
 
-@function(out=True)
+@function(out="computes")
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum over `dim`, or over all dimensions; integers give int64."""
     x = _summed(check_tensor(input, "sum", "input"), dtype)
@@ -252,13 +290,15 @@ def sum_to_size(self: Tensor, *size: Any) -> Tensor:
     return view_(sum(self, dims, True), shape) if dims else self
 
 
-@function(out=True)
+@function(out="computes")
 def nansum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The sum of what is not NaN."""
     x = check_tensor(input, "nansum", "input")
     if x._array.dtype.kind == "c":
         raise RuntimeError("nansum on CPU does not support complex inputs")
     if x._array.dtype.kind in "fV":
+        if dtype is not None and not dtype.is_floating_point:
+            raise NotImplementedError(f"\"nansum_cpu\" not implemented for '{dtypes.scalar_name(dtype)}'")
         x = where(made(np.isnan(x._array)), 0.0, x)
     return sum(x, dim, keepdim, dtype=dtype)
 
@@ -274,7 +314,7 @@ def _mean_of(x: Tensor, given: DType | None, who: str) -> Tensor:
     return x
 
 
-@function(out=True)
+@function(out="floats")
 def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean over `dim`, or over all dimensions."""
     x = _mean_of(check_tensor(input, "mean", "input"), dtype, "mean")
@@ -282,7 +322,7 @@ def mean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType 
     return apply(p, x, axis=_axis(x, dim), keepdims=keepdim and bool(x._array.ndim))
 
 
-@function(out=True)
+@function(out="computes")
 def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The mean of what is not NaN."""
     if not (input.dtype.is_floating_point or input.dtype.is_complex):
@@ -293,7 +333,7 @@ def nanmean(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DTy
     return div(nansum(input, dim, keepdim, dtype=dtype), count)
 
 
-@function(out=True)
+@function(out="computes")
 def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: DType | None = None) -> Tensor:
     """The product along `dim`, or of all elements; integers give int64."""
     x = _summed(check_tensor(input, "prod", "input"), dtype)
@@ -394,7 +434,7 @@ def along(p: Primitive, x: Tensor, dim: Any, keepdim: bool, kind: Any) -> Any:
     """A primitive with values and places along a dimension."""
     if not x._array.ndim:
         dim_of(dim, 0)
-        return kind(apply(COPY, x), made(np.zeros((), np.int64)))
+        return kind(apply(COPY, x), made(library_of_array(x._array).zeros((), np.int64)))
     k = dim_of(dim, x._array.ndim)
     values, places = apply(p, x, dim=k)
     return kind(unsqueeze(values, k), unsqueeze(places, k)) if keepdim else kind(values, places)
@@ -446,7 +486,7 @@ def _places(name: str, find: Any) -> Callable[..., Tensor]:
             return result if not keepdim else made(result._array.reshape((1,) * x._array.ndim))
         k = dim_of(dim, x._array.ndim)
         if not x._array.ndim:
-            return made(np.zeros((), np.int64))
+            return made(library_of_array(x._array).zeros((), np.int64))
         if x._array.shape[k] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {k} to have non-zero size.")
         return apply(p, x, dim=k, keepdims=keepdim)
@@ -456,8 +496,8 @@ def _places(name: str, find: Any) -> Callable[..., Tensor]:
     return compute
 
 
-argmax = function("argmax", out=True)(_places("argmax", np.argmax))
-argmin = function("argmin", out=True)(_places("argmin", np.argmin))
+argmax = function("argmax", out="same")(_places("argmax", np.argmax))
+argmin = function("argmin", out="same")(_places("argmin", np.argmin))
 
 
 def _any_all(name: str, ufunc: Any) -> None:
@@ -465,7 +505,7 @@ def _any_all(name: str, ufunc: Any) -> None:
         x = check_tensor(input, name, "input")
         truth = x._array.astype(bool, copy=False)
         axis = () if isinstance(dim, (tuple, list)) and not dim else _axis(x, dim)  # of no dimensions nothing is reduced
-        result = _in_order(ufunc.reduce(truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)))
+        result = _in_order(ufunc_reduce(ufunc, truth, axis=axis, keepdims=keepdim and bool(x._array.ndim)))
         return made(result.astype(np.uint8) if x.dtype is dtypes.uint8 else result)
 
     compute.__name__ = compute.__qualname__ = name
@@ -488,6 +528,8 @@ def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:
     def compute(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         x = _summed(check_tensor(input, name, "input"), dtype)
         k = dim_of(dim, x._array.ndim)
+        if x._array.dtype.kind == "b":
+            raise NotImplementedError(f'"{name}_out_cpu" not implemented for \'Bool\'')
         return apply(p, x, axis=k) if x._array.ndim else apply(COPY, x)
 
     compute.__name__ = compute.__qualname__ = name
@@ -495,22 +537,22 @@ def _scan(name: str, p: Primitive) -> Callable[..., Tensor]:
     return compute
 
 
-cumsum = function("cumsum", inplace=True, out=True)(_scan("cumsum", CUMSUM))
-cumprod = function("cumprod", inplace=True, out=True)(_scan("cumprod", CUMPROD))
+cumsum = function("cumsum", inplace=True, out="computes")(_scan("cumsum", CUMSUM))
+cumprod = function("cumprod", inplace=True, out="computes")(_scan("cumprod", CUMPROD))
 
 
 def _running(find: Any) -> Callable[..., Any]:
     """The extreme so far and where it stood last."""
 
     def forward(x: Any, dim: int) -> tuple[Any, Any]:
-        values = in_order(find.accumulate(x, axis=dim))
+        values = in_order(ufunc_accumulate(find, x, axis=dim))
         shape = [1] * x.ndim
         shape[dim] = x.shape[dim]
-        numbers = np.arange(x.shape[dim]).reshape(shape)
+        numbers = library_of_array(x).arange(x.shape[dim]).reshape(shape)
         is_new = x == values
         if x.dtype.kind in "fV":
             is_new |= np.isnan(x)
-        return values, in_order(np.maximum.accumulate(np.where(is_new, numbers, 0), axis=dim))
+        return values, in_order(ufunc_accumulate(np.maximum, np.where(is_new, numbers, 0), axis=dim))
 
     return forward
 
@@ -542,16 +584,16 @@ _running_extreme("cummin")
 
 
 def _logsumexp_shift(x: Any, axis: tuple[int, ...]) -> Any:
-    top = np.maximum.reduce(x, axis=axis, keepdims=True)
+    top = ufunc_reduce(np.maximum, x, axis=axis, keepdims=True)
     return np.where(np.isfinite(top), top, 0)
 
 
 def _logsumexp(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     wide = _wide(x)
     if wide.size == 0:
-        return _narrow(np.log(np.add.reduce(np.exp(wide), axis=axis, keepdims=keepdims)), x.dtype)
+        return _narrow(np.log(ufunc_reduce(np.add, np.exp(wide), axis=axis, keepdims=keepdims)), x.dtype)
     top = _logsumexp_shift(wide, axis)
-    total = np.log(np.add.reduce(np.exp(wide - top), axis=axis, keepdims=True)) + top
+    total = np.log(ufunc_reduce(np.add, np.exp(wide - top), axis=axis, keepdims=True)) + top
     return _narrow(total if keepdims else total.squeeze(axis), x.dtype).astype(x.dtype, copy=False)
 
 

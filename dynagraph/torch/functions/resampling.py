@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, put_beside, ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -104,7 +105,7 @@ def _antialiased(kind: str, size: int, count: int, align: bool, scale: float | N
     places = first[:, None] + np.arange(max(int((last - first).max()), 1))
     weights = compute((places - centres[:, None] + real(0.5)) * (1 / step if step >= 1 else real(1)))
     weights = np.where(places < last[:, None], weights, 0)
-    return np.minimum(places, last[:, None] - 1), weights / np.add.reduce(weights, axis=1, keepdims=True)
+    return np.minimum(places, last[:, None] - 1), weights / ufunc_reduce(np.add, weights, axis=1, keepdims=True)
 
 
 def _transposed(table: Table, size: int) -> Table:
@@ -156,12 +157,14 @@ def _whole_table(spec: Spec) -> tuple[Any, Any, int]:
 
 def _along_bytes(x: Any, axis: int, spec: Spec) -> Any:
     places, weights, bits = _whole_table(spec)
+    places, weights = put_beside(places, x), put_beside(weights, x)
     return np.clip((_weighted(x.astype(np.int32), axis, places, weights) + (1 << (bits - 1))) >> bits, 0, 255)
 
 
 def _along(x: Any, axis: int, spec: Spec) -> Any:
     places, weights = _table(spec, x.dtype.name)
-    return np.take(x, places[:, 0], axis=axis) if weights is None else _weighted(x, axis, places, weights)
+    places = put_beside(places, x)
+    return np.take(x, places[:, 0], axis=axis) if weights is None else _weighted(x, axis, places, put_beside(weights, x))
 
 
 def _weighted(x: Any, axis: int, places: Any, weights: Any) -> Any:
@@ -185,7 +188,7 @@ def _resample(x: Any, specs: tuple[Spec, ...]) -> Any:
         if size != count or scale not in (None, 1.0) or kind.endswith("antialiased"):
             x = along(x, x.ndim - len(specs) + k, specs[k])
     if x.dtype == given:
-        return np.array(x) if all(s[1] == s[2] for s in specs) else np.ascontiguousarray(x)
+        return x.copy(order="K") if all(s[1] == s[2] for s in specs) else in_c_order(x)
     return x.astype(given)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NUMBERS, check_tensor, dim_of, function
 from dynagraph.torch.functions.index_reductions import INDEX_REDUCE, SCATTER_REDUCE
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import (
     GATHER,
     add_rows,
@@ -100,13 +100,13 @@ def _index_zero(array: Any, index: Any, dim: int) -> None:
 
 
 def _index_add_zeros(g: Any, index: Any, shape: Any, dim: int) -> Any:
-    made = beside(g).zeros(shape, g.dtype)
+    made = library_of_array(g).zeros(shape, g.dtype)
     _index_add(made, g, index, dim)
     return made
 
 
 def _index_mask(index: Any, shape: Any, dim: int) -> Any:
-    made = beside(index).zeros(shape, bool)
+    made = library_of_array(index).zeros(shape, bool)
     made[at_slices(dim, index)] = True
     return made
 
@@ -193,7 +193,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 define(
     "new_zeros",
-    lambda x, shape: beside(x).zeros(shape, x.dtype),
+    lambda x, shape: library_of_array(x).zeros(shape, x.dtype),
     (lambda d, g: g.full(0, d.x.shape),),
     ("",),
     backward="GatherBackward0",
@@ -245,13 +245,13 @@ def number_as(value: Any, target: np.dtype, kind: dtypes.dtype) -> Any:
         low = -int(bounds.max) if target.kind == "u" else int(bounds.min)
         limit = bool(np.isfinite(real)) and low <= int(real) <= int(bounds.max)
         if limit:
-            return np.asarray(int(real)).astype(target)
+            return np.asarray(int(real)).astype(target)[()]
     elif target.kind in "fV" and limit:
         limit = not np.isfinite(real) or abs(real) <= dtypes.finfo(kind).max
     if not limit:
         name = _C_NAMES.get(kind.name, kind.name)
         raise RuntimeError(f"value cannot be converted to type {name} without overflow")
-    return np.asarray(real).astype(target)
+    return np.asarray(real).astype(target)[()]
 
 
 _C_NAMES = {
@@ -493,10 +493,10 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Any:
     if not x._array.ndim and index._array.size:
         if isinstance(value, Tensor):
             return SCATTER, (x, value, index.reshape(()) * 0), {"dim": 0}  # type: ignore[attr-defined]
-        return SCATTER_NUMBER, (x, index.reshape(-1)[0] * 0), {"dim": 0, "value": np.asarray(value).astype(x._array.dtype)}  # type: ignore[attr-defined]
+        return SCATTER_NUMBER, (x, index.reshape(-1)[0] * 0), {"dim": 0, "value": np.asarray(value).astype(x._array.dtype)[()]}  # type: ignore[attr-defined]
     if isinstance(value, Tensor):
         return INDEX_FILL, (x, value, _vector(index)), {"dim": k}
-    return INDEX_FILL_NUMBER, (x, _vector(index)), {"dim": k, "value": np.asarray(value).astype(x._array.dtype)}
+    return INDEX_FILL_NUMBER, (x, _vector(index)), {"dim": k, "value": np.asarray(value).astype(x._array.dtype)[()]}
 
 
 @storing(out=True)

@@ -11,10 +11,12 @@ import numpy as np
 
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array, strided
 from dynagraph.torch.core.dtypes import Size
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define, from_row
+from dynagraph.torch.core.relocation import is_alone, relocate
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import AS_STRIDED, Tensor, apply, as_view, check_write, storage_of, view, wrap, written
 from dynagraph.torch.core.terms import FORWARD
@@ -83,7 +85,7 @@ def _expand(x: Any, shape: tuple[int, ...]) -> Any:
         return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
     added = len(shape) - x.ndim
     strides = (0,) * added + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[added:], x.strides))
-    return np.lib.stride_tricks.as_strided(x, shape, strides)
+    return strided(x, shape, strides)
 
 
 EXPAND.forward = FORWARD["broadcast_to"] = _expand
@@ -109,7 +111,7 @@ def _slice_back(d: Any, g: Any) -> Any:
 
 
 def _put_slice(g: Any, base: Any, starts: Any, steps: Any) -> Any:
-    made = np.zeros(base, g.dtype)
+    made = library_of_array(g).zeros(base, g.dtype)
     _slice_forward(made, starts, steps, g.shape)[...] = g
     return made
 
@@ -132,7 +134,7 @@ def _select_back(d: Any, g: Any) -> Any:
 
 
 def _put_select(g: Any, base: Any, dim: int, index: int) -> Any:
-    made = np.zeros(base, g.dtype)
+    made = library_of_array(g).zeros(base, g.dtype)
     _select(made, dim, index)[...] = g
     return made
 
@@ -152,12 +154,12 @@ def _diagonal(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
 
 def store_diagonal(array: Any, values: Any, offset: int, dim1: int, dim2: int) -> None:
     """Store in a diagonal: by places, as NumPy's views of diagonals are read-only."""
-    numbers = np.arange(values.shape[-1])
+    numbers = library_of_array(array).arange(values.shape[-1])
     np.moveaxis(array, (dim1, dim2), (-2, -1))[..., numbers + max(-offset, 0), numbers + max(offset, 0)] = values
 
 
 def _put_diagonal(g: Any, base: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
-    made = np.zeros(base, g.dtype)
+    made = library_of_array(g).zeros(base, g.dtype)
     store_diagonal(made, g, offset, dim1, dim2)
     return made
 
@@ -176,15 +178,15 @@ define(
 
 def _unfold(x: Any, dim: int, size: int, step: int) -> Any:
     if not x.ndim:
-        return np.lib.stride_tricks.as_strided(x, (size,), (x.itemsize,))
+        return strided(x, (size,), (x.itemsize,))
     count = (x.shape[dim] - size) // step + 1
     shape = (*x.shape[:dim], count, *x.shape[dim + 1 :], size)
     strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-    return np.lib.stride_tricks.as_strided(x, shape, strides)
+    return strided(x, shape, strides)
 
 
 def _unfold_backward(g: Any, base: Any, dim: int, size: int, step: int) -> Any:
-    made = np.zeros(base, g.dtype)
+    made = library_of_array(g).zeros(base, g.dtype)
     if not base:
         return g.sum().astype(g.dtype)
     for k in range(size):  # the windows do not overlap one another at one place of each
@@ -206,7 +208,7 @@ define(
 )
 define(
     "view_as_real",
-    lambda x: np.lib.stride_tricks.as_strided(x.real, (*x.shape, 2), (*x.strides, x.real.itemsize)),
+    lambda x: strided(x.real, (*x.shape, 2), (*x.strides, x.real.itemsize)),
     (lambda d, g: g.call("view_as_complex"),),
     ("",),
     backward="ViewAsRealBackward0",
@@ -217,7 +219,7 @@ define(
 def _view_as_complex(x: Any) -> Any:
     kind = np.result_type(x.dtype, np.complex64)
     if x.strides[-1] != x.itemsize:
-        x = np.ascontiguousarray(x)
+        x = in_c_order(x)
     return x.view(kind)[..., 0]
 
 
@@ -235,7 +237,7 @@ def _place_for(arrays: Any, shape: tuple[int, ...]) -> Any:
     """Where tensors are joined: in order, or all with their channels last in memory; None where NumPy chooses that by itself."""
     if all(x.flags.c_contiguous for x in arrays) or all(map(_is_channels_last, arrays)):
         return None
-    return np.empty(shape, arrays[0].dtype)
+    return library_of_array(arrays[0]).empty(shape, arrays[0].dtype)
 
 
 def _cat(*arrays: Any, dim: int) -> Any:
@@ -250,7 +252,7 @@ def _stack(*arrays: Any, dim: int) -> Any:
     shape.insert(dim, len(arrays))
     if all(x.flags.c_contiguous for x in arrays):
         return np.stack(arrays, axis=dim)
-    return np.stack(arrays, axis=dim, out=np.empty(shape, arrays[0].dtype))
+    return np.stack(arrays, axis=dim, out=library_of_array(arrays[0]).empty(shape, arrays[0].dtype))
 
 
 def _cat_back(d: Any, g: Any) -> list[Any]:
@@ -300,7 +302,7 @@ define(
 )  # fmt: skip
 define(
     "roll",
-    lambda x, shifts, axes: np.ascontiguousarray(np.roll(x, shifts, axes)).reshape(x.shape),
+    lambda x, shifts, axes: in_c_order(np.roll(x, shifts, axes)).reshape(x.shape),
     (lambda d, g: g.call("roll", shifts=tuple(-s for s in d.attrs["shifts"]), axes=d.attrs["axes"]),),
     ("",),
     backward="RollBackward0",
@@ -322,7 +324,7 @@ for _name, _keep in (("tril", np.tril), ("triu", np.triu)):
         backward=f"{_name.title()}Backward0",
     )  # fmt: skip
 define(
-    "contiguous", lambda x: np.ascontiguousarray(x).reshape(x.shape), (lambda d, g: g,), ("",), backward="CloneBackward0"
+    "contiguous", lambda x: in_c_order(x).reshape(x.shape), (lambda d, g: g,), ("",), backward="CloneBackward0"
 )  # of a tensor without dimensions, too
 
 # -- sizes and strides ------------------------------------------------------------------------------------------------
@@ -1189,7 +1191,8 @@ def _resize(self: Tensor, *sizes: Any, size: Any = None) -> Tensor:
         grown = np.zeros(count, self._array.dtype)
         flat = storage.flat(self._array.dtype)
         grown[: flat.size] = flat
-        storage.array = grown
+        only = self if is_alone(self, 1) else None
+        relocate(storage, grown, only)
     self._array = storage.flat(self._array.dtype)[:count].reshape(shape)
     return self
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import ufunc_reduce
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
@@ -19,8 +20,8 @@ def _softmax(x: Any, axis: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
     x = dense(x)
-    shares = np.exp(x - np.maximum.reduce(x, axis=axis, keepdims=True))
-    return shares / np.add.reduce(shares, axis=axis, keepdims=True)
+    shares = np.exp(x - ufunc_reduce(np.maximum, x, axis=axis, keepdims=True))
+    return shares / ufunc_reduce(np.add, shares, axis=axis, keepdims=True)
 
 
 def _softmax_vjp(d: Any, g: Any) -> Any:
@@ -32,8 +33,8 @@ def _log_softmax(x: Any, axis: tuple[int, ...]) -> Any:
     if not x.size:
         return x.copy()
     x = dense(x)
-    shifted = x - np.maximum.reduce(x, axis=axis, keepdims=True)
-    return shifted - np.log(np.add.reduce(np.exp(shifted), axis=axis, keepdims=True))
+    shifted = x - ufunc_reduce(np.maximum, x, axis=axis, keepdims=True)
+    return shifted - np.log(ufunc_reduce(np.add, np.exp(shifted), axis=axis, keepdims=True))
 
 
 SOFTMAX = define("softmax", in_single(_softmax), (_softmax_vjp,), ("o",))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import check_tensor, function, result_type_of
@@ -17,7 +18,6 @@ from dynagraph.torch.functions.decompositions import SVD, SVDVALS, lu_unpack
 from dynagraph.torch.functions.lapack import (
     adjoint,
     batch_of,
-    beside,
     by_rule,
     check_floats,
     check_matrices,
@@ -82,7 +82,7 @@ def _solved(A: Tensor, B: Tensor, left: bool, who: str, check: bool) -> tuple[Te
     batch = np.broadcast_shapes(A._array.shape[:-2], columns._array.shape[:-2])
     if is_vector:
         batch = A._array.shape[:-2]
-    info = made(beside(A._array).zeros(batch, np.int32))
+    info = made(library_of_array(A._array).zeros(batch, np.int32))
     matrix, right = (A, columns) if left else (transpose(A, -2, -1), transpose(columns, -2, -1))
     try:
         x = apply(SOLVE, matrix, right)
@@ -218,7 +218,7 @@ CHOLESKY_SOLVE = define(
 )
 CHOLESKY_INVERSE = define(
     "cholesky_inverse",
-    lambda factor, upper: _cholesky_solve_array(beside(factor).eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
+    lambda factor, upper: _cholesky_solve_array(library_of_array(factor).eye(factor.shape[-1], dtype=factor.dtype), factor, upper),
     (_cholesky_inverse_vjp,),
     ("xo",),
     backward="CholeskyInverseBackward0",
@@ -277,12 +277,12 @@ def inv_ex(A: Tensor, *, check_errors: bool = False) -> Any:
     """The inverse, and which diagonal element of U is zero where there is none (0: there is one)."""
     check_matrices(A, "linalg.inv")
     try:
-        return _INV_EX(apply(INV, A), made(beside(A._array).zeros(A._array.shape[:-2], np.int32)))
+        return _INV_EX(apply(INV, A), made(library_of_array(A._array).zeros(A._array.shape[:-2], np.int32)))
     except np.linalg.LinAlgError:
         info = _zero_of(A._array)
         if check_errors:
             raise_where(info, "linalg.inv_ex", _no_inverse)
-        one = beside(A._array).eye(A._array.shape[-1], dtype=A._array.dtype)
+        one = library_of_array(A._array).eye(A._array.shape[-1], dtype=A._array.dtype)
         return _INV_EX(made(in_columns(eliminated(A._array, one))), made(info))
 
 
@@ -308,7 +308,7 @@ def _tolerance(top: Any, atol: Any, rtol: Any) -> Any:
 
 def _pinv_array(a: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     if 0 in a.shape:
-        return beside(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
+        return library_of_array(a).zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), a.dtype)
     if hermitian:
         w, v = np.linalg.eigh(a)
         sizes = np.abs(w)
@@ -356,7 +356,7 @@ def matrix_rank(A: Tensor, tol: Any = None, hermitian: bool = False, *, atol: An
     if tol is not None:
         atol, rtol = tol, 0.0
     if 0 in A._array.shape:
-        return made(beside(A._array).zeros(A._array.shape[:-2], np.int64))
+        return made(library_of_array(A._array).zeros(A._array.shape[:-2], np.int64))
     absolute, relative = _tolerances(A, atol, rtol)
     s = np.abs(np.linalg.eigvalsh(A._array)) if hermitian else apply(SVDVALS, A.detach())._array
     return made((s > _tolerance(s.max(-1), absolute, relative)).sum(-1))
@@ -376,7 +376,7 @@ def _least_squares(a: Any, b: Any, rcond: float, residuals: bool) -> tuple[Any, 
     kept = _reciprocals(s, rcond * _greatest(s))
     x = in_columns(adjoint(v) @ (kept[..., None] * (adjoint(u) @ b)))
     if not residuals:
-        return x, beside(s).empty(0, s.dtype)
+        return x, library_of_array(s).empty(0, s.dtype)
     rest = np.abs(a @ x - b)
     return x, (rest * rest).sum(-2)
 
@@ -432,8 +432,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     rank = (s > used * _greatest(s)).sum(-1)
     wanted = bool(m > n and driver not in (None, "gelsy") and (rank == n).all())
     x, residuals = apply(LSTSQ, A, columns, rcond=used, residuals=wanted)
-    ranks = made(rank) if driver != "gels" else made(beside(s).empty(0, np.int64))
-    values = made(s.copy()) if driver in ("gelsd", "gelss") else made(beside(s).empty(0, s.dtype))
+    ranks = made(rank) if driver != "gels" else made(library_of_array(s).empty(0, np.int64))
+    values = made(s.copy()) if driver in ("gelsd", "gelss") else made(library_of_array(s).empty(0, s.dtype))
     return _LSTSQ(squeeze(x, -1) if is_vector else x, residuals, ranks, values)
 
 
@@ -449,7 +449,7 @@ def _cofactors(a: Any) -> Any:
     except np.linalg.LinAlgError:
         u, s, v = _singular(a)
         n = s.shape[-1]
-        others = np.where(beside(a).eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
+        others = np.where(library_of_array(a).eye(n, dtype=bool), 1, s[..., None, :]).prod(-1)
         phase = (np.linalg.det(u) * np.linalg.det(v)).conj() if a.dtype.kind != "c" else np.linalg.det(u @ v).conj()
         unit = np.where(phase == 0, 1, phase / np.abs(phase))
         found = (u * others[..., None, :]) @ v

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import as_array, in_c_order, library_of_array, ufunc_accumulate
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.places import GATHER, check_places, is_batched, is_unknown
 from dynagraph.torch.functions.pointwise import COPY, lerp
 from dynagraph.torch.functions.reductions import along, at_index
@@ -53,10 +53,10 @@ def _sort(x: Any, dim: int, descending: bool, stable: bool) -> tuple[Any, Any]:
     axes = _in_order(x)
     if axes is not None:  # results lie in memory as the operand does
         back = tuple(map(axes.index, range(x.ndim)))
-        values, places = _sort(np.ascontiguousarray(x.transpose(axes)), axes.index(dim), descending, stable)
+        values, places = _sort(in_c_order(x.transpose(axes)), axes.index(dim), descending, stable)
         return values.transpose(back), places.transpose(back)
-    places = np.ascontiguousarray(_order(x, dim, descending, stable))
-    return np.ascontiguousarray(np.take_along_axis(x, places, dim)), places
+    places = in_c_order(_order(x, dim, descending, stable))
+    return in_c_order(np.take_along_axis(x, places, dim)), places
 
 
 def _topk(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
@@ -68,15 +68,15 @@ def _topk(x: Any, k: int, dim: int, largest: bool) -> tuple[Any, Any]:
         places = np.take_along_axis(found, _order(chosen, chosen.ndim - 1, largest, True), -1)
     else:
         places = _order(keys, keys.ndim - 1, largest, False)[..., :k]
-    places = np.ascontiguousarray(np.moveaxis(places, -1, dim))
-    return np.ascontiguousarray(np.take_along_axis(x, places, dim)), places
+    places = in_c_order(np.moveaxis(places, -1, dim))
+    return in_c_order(np.take_along_axis(x, places, dim)), places
 
 
 def _candidates(keys: Any, k: int, largest: bool) -> Any:
     """Where the `k` greatest or least of each row stand."""
     n = keys.shape[-1]
     if not k:
-        return beside(keys).zeros((*keys.shape[:-1], 0), np.int64)
+        return library_of_array(keys).zeros((*keys.shape[:-1], 0), np.int64)
     if n >= _LONG and not is_unknown(keys):
         # NumPy's partition is several times as fast as its argpartition; with NaN, or several that equal the last, there are not k
         last = np.partition(keys, n - k if largest else k - 1, axis=-1)[..., n - k if largest else k - 1, None]
@@ -93,7 +93,7 @@ def _by_places(d: Any, g: Any) -> Any:
 
 def _put_sorted(g: Any, places: Any, shape: Any, dim: int) -> Any:
     """Zeros, with elements at places along a dimension, of which no two are the same."""
-    result = beside(g).zeros(shape, g.dtype)
+    result = library_of_array(g).zeros(shape, g.dtype)
     np.put_along_axis(result, places, g, dim)
     return result
 
@@ -110,7 +110,7 @@ TOPK = define("topk", _topk, (_by_places,), ("p",), backward="TopkBackward0", ou
 def _at(x: Any, places: Any, dim: int) -> tuple[Any, Any]:
     """The elements at one place along a dimension, which goes away, and the places."""
     values = np.take_along_axis(x, np.expand_dims(places, dim), dim).squeeze(dim)
-    return np.ascontiguousarray(values).reshape(values.shape), np.ascontiguousarray(places).reshape(values.shape)
+    return in_c_order(values).reshape(values.shape), in_c_order(places).reshape(values.shape)
 
 
 def _place_of(keys: Any, values: Any, dim: int) -> Any:
@@ -145,7 +145,7 @@ def _median_all(x: Any, skip: bool) -> Any:
     flat = x.reshape(-1)
     if not flat.size:
         least = np.nan if x.dtype.kind in "fV" else True if x.dtype.kind == "b" else np.iinfo(x.dtype).min
-        return beside(x).asarray(least).astype(x.dtype)
+        return library_of_array(x).asarray(least).astype(x.dtype)
     keys = _keys(flat)
     middle: Any = (flat.size - 1) // 2
     if x.dtype.kind not in "fV":
@@ -169,10 +169,10 @@ def _mode(x: Any, dim: int) -> tuple[Any, Any]:
     order = np.argsort(keys, axis=-1, kind="stable")
     rows = np.take_along_axis(keys, order, -1)
     n = rows.shape[-1]
-    numbers = beside(x).arange(n)
-    begins = beside(x).ones(rows.shape, bool)
+    numbers = library_of_array(x).arange(n)
+    begins = library_of_array(x).ones(rows.shape, bool)
     begins[..., 1:] = rows[..., 1:] != rows[..., :-1]
-    length = numbers - np.maximum.accumulate(np.where(begins, numbers, 0), axis=-1)
+    length = numbers - ufunc_accumulate(np.maximum, np.where(begins, numbers, 0), axis=-1)
     last = np.argmax(length, axis=-1)  # the first to be reached of the longest: its values are the least
     return _at(x, np.take_along_axis(order, last[..., None], -1)[..., 0], dim)
 
@@ -205,7 +205,7 @@ def _sorted(x: Tensor, dim: Any, descending: bool, stable: bool | None) -> Any:
     if x._array.dtype.kind == "c":
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
     if not x._array.ndim:
-        return apply(COPY, x), made(beside(x._array).zeros((), np.int64))
+        return apply(COPY, x), made(library_of_array(x._array).zeros((), np.int64))
     return apply(SORT, x, dim=k, descending=bool(descending), stable=bool(stable))
 
 
@@ -240,7 +240,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     if x._array.dtype.kind == "b":
         raise RuntimeError("topk does not support bool dtypes on CPU")
     if not x._array.ndim:
-        return _TOPPED(apply(COPY, x), made(beside(x._array).zeros((), np.int64)))
+        return _TOPPED(apply(COPY, x), made(library_of_array(x._array).zeros((), np.int64)))
     return _TOPPED(*apply(TOPK, x, k=k, dim=axis, largest=bool(largest)))
 
 
@@ -354,7 +354,7 @@ def _share(x: Tensor, q: Any) -> Tensor:
             raise TypeError(f"quantile() received an invalid combination of arguments - got (Tensor, {type(q).__name__})")
         if not 0 <= q <= 1:
             raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q:g}")
-        return made(beside(x._array).asarray(q, x._array.dtype))
+        return made(library_of_array(x._array).asarray(q, x._array.dtype))
     if q._array.ndim > 1:
         raise RuntimeError("quantile() q must be a scalar or 1D tensor")
     if q._array.dtype != x._array.dtype:
@@ -404,7 +404,7 @@ def _search(sequence: Any, values: Any, right: bool) -> Any:
             found = np.where(np.isnan(values), sequence.shape[0], found)
         return found
     n = sequence.shape[-1]
-    library = beside(values)
+    library = library_of_array(values)
     low, high = library.zeros(values.shape, np.int64), library.full(values.shape, n, np.int64)
     for _ in range(n.bit_length()):
         middle = (low + high) // 2
@@ -415,12 +415,12 @@ def _search(sequence: Any, values: Any, right: bool) -> Any:
     return low
 
 
-SEARCH = define("searchsorted", lambda sequence, values, right, dtype: np.asarray(_search(sequence, values, right)).astype(dtype))
+SEARCH = define("searchsorted", lambda sequence, values, right, dtype: as_array(_search(sequence, values, right)).astype(dtype))
 
 
 def _searched(sequence: Tensor, values: Any, right: bool, out_int32: bool) -> Tensor:
     common = dtypes.result_dtype((sequence, values))
-    given = values if isinstance(values, Tensor) else made(beside(sequence._array).asarray(values))
+    given = values if isinstance(values, Tensor) else made(library_of_array(sequence._array).asarray(values))
     both = [_wide(cast(t.detach(), common)) for t in (sequence, given)]
     if given._array.size:
         _refuse(both[0], "searchsorted_out_cpu", "bc")

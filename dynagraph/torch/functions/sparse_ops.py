@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import ufunc_at
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.primitives import define
@@ -344,7 +345,7 @@ def _softmax(name: str, of_groups: Callable[[Tensor, Callable[[Tensor], Tensor],
         group = group.reshape(-1)
         held = x._held._array
         largest = np.full((len(unique), *held.shape[1:]), -math.inf, held.dtype)
-        np.maximum.at(largest, group, held)
+        ufunc_at(np.maximum, largest, group, held)
 
         def totals(values: Tensor) -> Tensor:
             return taken(added(values, group, len(unique)), group)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
@@ -17,7 +18,6 @@ from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.fft import fft, ifft, irfft, rfft
-from dynagraph.torch.functions.lapack import beside
 from dynagraph.torch.functions.padding import pad
 from dynagraph.torch.functions.pointwise import div, mul
 from dynagraph.torch.functions.shapes import expand, narrow, squeeze, transpose, unsqueeze, view_as_real
@@ -74,7 +74,7 @@ _window("kaiser_window", _kaiser, 12.0)
 
 def _frames(x: Any, size: int, step: int) -> Any:
     """Pieces of the last dimension, each `step` after the one before."""
-    library = beside(x)
+    library = library_of_array(x)
     starts = library.arange((x.shape[-1] - size) // step + 1) * step
     return x[..., starts[:, None] + library.arange(size)]
 
@@ -82,7 +82,7 @@ def _frames(x: Any, size: int, step: int) -> Any:
 def _overlapped(frames: Any, length: int, step: int) -> Any:
     """The sum of pieces, each where it was taken from."""
     count, size = frames.shape[-2:]
-    total = beside(frames).zeros((*frames.shape[:-2], length), frames.dtype)
+    total = library_of_array(frames).zeros((*frames.shape[:-2], length), frames.dtype)
     if count < size:
         for k in range(count):
             total[..., k * step : k * step + size] += frames[..., k, :]

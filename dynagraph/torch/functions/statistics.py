@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.torch.core.arrays import in_c_order, ufunc_accumulate
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, floating, function
@@ -21,8 +22,8 @@ def _logcumsumexp(x: Any, axis: int) -> Any:
     if x.dtype.kind == "c":
         top = np.max(wide.real, axis=axis, keepdims=True, initial=-np.inf)
         top = np.where(np.isfinite(top), top, 0)
-        return np.ascontiguousarray(np.log(np.cumsum(np.exp(wide - top), axis=axis)) + top)
-    return np.ascontiguousarray(np.logaddexp.accumulate(wide, axis=axis)).astype(x.dtype, copy=False)
+        return in_c_order(np.log(np.cumsum(np.exp(wide - top), axis=axis)) + top)
+    return in_c_order(ufunc_accumulate(np.logaddexp, wide, axis=axis)).astype(x.dtype, copy=False)
 
 
 def _logcumsumexp_vjp(d: Any, g: Any) -> Any:

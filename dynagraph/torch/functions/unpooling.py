@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import only_floats
@@ -21,8 +20,9 @@ Sizes = tuple[int, ...]
 def _unpool(x: Any, places: Any, shape: Sizes) -> Any:
     """Zeros but at places among the last dimensions, which are counted as one; of equal places the last counts."""
     front = x.shape[: x.ndim - len(shape)]
-    made = np.zeros((math.prod(front), math.prod(shape)), x.dtype)
-    rows = np.arange(made.shape[0]).reshape(-1, 1)
+    library = library_of_array(x)
+    made = library.zeros((math.prod(front), math.prod(shape)), x.dtype)
+    rows = library.arange(made.shape[0]).reshape(-1, 1)
     count = math.prod(x.shape[len(front) :])
     made[rows, places.reshape(made.shape[0], count)] = x.reshape(made.shape[0], count)
     return made.reshape(*front, *shape)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
+from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, quiet, wrap
 from dynagraph.torch.functions.activations import HARDTANH, only_floats
@@ -28,7 +29,7 @@ def _pixel_shuffle(x: Any, factor: int) -> Any:
     n = len(batch)
     parts = x.reshape(*batch, channels // factor**2, factor, factor, height, width)
     moved = parts.transpose(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return np.ascontiguousarray(moved).reshape(*batch, channels // factor**2, height * factor, width * factor)
+    return in_c_order(moved).reshape(*batch, channels // factor**2, height * factor, width * factor)
 
 
 def _pixel_unshuffle(x: Any, factor: int) -> Any:
@@ -36,13 +37,13 @@ def _pixel_unshuffle(x: Any, factor: int) -> Any:
     n = len(batch)
     parts = x.reshape(*batch, channels, height // factor, factor, width // factor, factor)
     moved = parts.transpose(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return np.ascontiguousarray(moved).reshape(*batch, channels * factor**2, height // factor, width // factor)
+    return in_c_order(moved).reshape(*batch, channels * factor**2, height // factor, width // factor)
 
 
 def _channel_shuffle(x: Any, groups: int) -> Any:
     batch, channels, *inner = x.shape
     parts = x.reshape(batch, groups, channels // groups, *inner)
-    return np.ascontiguousarray(parts.swapaxes(1, 2)).reshape(x.shape)
+    return in_c_order(parts.swapaxes(1, 2)).reshape(x.shape)
 
 
 define(
@@ -166,7 +167,8 @@ def _whole(c: Any) -> Any:
 def _at(x: Tensor, places: list[Any]) -> Tensor:
     """Elements at whole places (N, points), zeros outside: (N, C, points)."""
     shape = x._array.shape[2:]
-    inside, flat = np.ones((), bool), np.zeros((), np.int64)
+    library = library_of_array(x._array)
+    inside, flat = library.ones((), bool), library.zeros((), np.int64)
     for place, size in zip(places, shape):
         inside = inside & (place >= 0) & (place < size)
         flat = flat * size + np.clip(place, 0, size - 1)
@@ -186,7 +188,7 @@ def _summed(x: Tensor, places: list[Any], weights: Tensor) -> Tensor:
 
 def _bilinear(x: Tensor, positions: list[Tensor]) -> Tensor:
     dtype = x._array.dtype
-    steps = np.array(list(itertools.product((0, 1), repeat=len(positions))))
+    steps = put_beside(np.array(list(itertools.product((0, 1), repeat=len(positions)))), x._array)
     weights: Tensor | None = None
     places = []
     for k, c in enumerate(positions):
@@ -199,7 +201,7 @@ def _bilinear(x: Tensor, positions: list[Tensor]) -> Tensor:
 
 
 def _bicubic(x: Tensor, positions: list[Tensor], mode: str, align: bool) -> Tensor:
-    steps = np.array(list(itertools.product(range(4), repeat=2)))
+    steps = put_beside(np.array(list(itertools.product(range(4), repeat=2))), x._array)
     along, places = [], []
     for k, (c, size) in enumerate(zip(positions, x._array.shape[2:])):
         below = np.floor(c._array)
@@ -311,5 +313,5 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         axes.append(line if align else line * (m - 1) / m)
     columns = [*reversed(np.meshgrid(*axes, indexing="ij")), np.ones(shape[2:])]
     base = np.stack(columns, axis=-1).reshape(1, -1, n + 1).astype(t._array.dtype)
-    base = np.ascontiguousarray(np.broadcast_to(base, (shape[0], *base.shape[1:])))
+    base = put_beside(np.ascontiguousarray(np.broadcast_to(base, (shape[0], *base.shape[1:]))), t._array)
     return reshape(matmul(wrap(base), transpose(t, 1, 2)), shape[0], *shape[2:], n)

@@ -22,6 +22,16 @@ def changed(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
+def _with_views(torch: Any, change: Callable[[Any], Any]) -> Any:
+    """Views of a tensor whose storage gets other memory: what they are, and after a write to the tensor."""
+    x = torch.arange(8.0)
+    views = [x[2:5], x.view(2, 4)[1, ::2], x.detach(), x[:0]]
+    change(x)
+    before = [v.tolist() for v in views]
+    x.view(-1)[4] = 50
+    return [before, views, x.view(-1)[:8], [v.is_shared() for v in views], views[0].untyped_storage() is x.untyped_storage()]
+
+
 def quietly(compute: Callable[..., Any]) -> Callable[..., Any]:
     """Without the warnings of deprecated storages."""
 
@@ -82,6 +92,13 @@ STORAGES: dict[str, Callable[..., Any]] = {
     "is_set_to": lambda torch: (lambda x: [x.is_set_to(y) for y in (x, x.view(-1), x.clone(), x[:], x.T)])(torch.ones(2, 2)),
     "set_ nothing": lambda torch: torch.ones(3).set_(),
     "tensor of storage": lambda torch: [torch.Tensor(torch.ones(2).untyped_storage()), torch.FloatTensor(typed(torch))],
+    "resize_ of a tensor with views": lambda torch: _with_views(torch, lambda x: x.untyped_storage().resize_(40)),
+    "resize_ to nothing and back, with views": lambda torch: _with_views(
+        torch, lambda x: [x.untyped_storage().resize_(0), x.untyped_storage().resize_(32), x.copy_(torch.arange(8.0) * 2)]
+    ),
+    "resize_ of a tensor larger, with views": lambda torch: _with_views(torch, lambda x: x.resize_(2, 5)),
+    "share_memory_ of a tensor with views": lambda torch: _with_views(torch, lambda x: x.share_memory_()),
+    "share_memory_ of the storage of a view": lambda torch: _with_views(torch, lambda x: x[1:].untyped_storage().share_memory_()),
     "share_memory_": lambda torch: (lambda x: [x.is_shared(), x.share_memory_() is x, x.is_shared(), x])(torch.ones(3)),
 }
 STORAGE_ERRORS: dict[str, Callable[..., Any]] = {

@@ -120,6 +120,9 @@ CASES: list[Case] = [
     # three operands
     case("addcmul", T(2, 3), T(2, 3), T(3)),
     case("addcmul", T(2, 3), T(2, 3), T(3), value=2),
+    *(program(f"{name} of {dtype} is rounded once", lambda torch, x, y, z, name=name, dtype=dtype: _of_halves(torch, name, dtype, x, y, z),
+              T(40, grad=False), T(40, grad=False), T(40, grad=False, kind="positive"), _grad=False, _dtypes="")
+      for name in ("addcmul", "addcdiv", "lerp") for dtype in ("float16", "bfloat16")),
     case("addcdiv", T(2, 3), T(2, 3), T(3, kind="positive")),
     case("addcdiv", T(2, 3), T(2, 3), T(3, kind="positive"), value=0.5),
     error("addcdiv", T(2, dtype="int64"), T(2, dtype="int64"), T(2, dtype="int64")),
@@ -185,6 +188,13 @@ CASES: list[Case] = [
 ]
 
 _ALL = "bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
+
+
+def _of_halves(torch, name, dtype, *tensors):  # type: ignore[no-untyped-def]
+    halves = [t.to(getattr(torch, dtype)) for t in tensors]
+    more = {} if name == "lerp" else {"value": 0.3}
+    written = getattr(halves[0].clone(), f"{name}_")(*halves[1:], **more)
+    return getattr(torch, name)(*halves, **more).double(), written.double(), written
 
 
 def _changed(x):  # type: ignore[no-untyped-def]

@@ -36,9 +36,10 @@ CASES: list[Case] = [
     *(case(name, T(3, 4, kind="special"), 1, _grad=False, _inplace=False, _out=False, _dtypes="") for name in [*SCANS, "logsumexp"]),
     *(case(name, T(3, 4, kind="ints"), *a, _inplace=False, _out=False)
       for name in ("prod", "amax", "amin", "max", "min", "argmax", "argmin") for a in ((), (1,))),
-    *(case(name, T(3, 4, kind="ints"), 1, _inplace=False, _second=name != "cumprod") for name in [*SCANS, "logsumexp"]),
+    *(case(name, T(3, 4, kind="ints"), 1, _inplace=False) for name in [*SCANS, "logsumexp"]),
     *(case(name, T(3, 5, kind="zeros")) for name in ("prod", "std", "var", "amax", "max", "any", "all")),
-    *(case("cumprod", T(3, 4, kind=kind), 1, _second=kind != "zeros") for kind in ("zeros", "positive")),
+    *(case("cumprod", T(3, 4, kind=kind), 1) for kind in ("zeros", "positive")),
+    *(case("cumprod", T(n, kind="zeros"), 0, _dtypes="") for n in (1, 2, 7)),
     *(case(name, T(3, 4, layout=layout), 0, _dtypes="") for name in ("sum", "amax", "cumsum", "max", "argmax", "prod")
       for layout in ("T", "step", "expand")),
     *(case(name, T(2, 3, 4, layout="T"), (0, 2), _dtypes="") for name in ("sum", "mean", "amax")),
@@ -99,8 +100,34 @@ CASES: list[Case] = [
     error("logsumexp", T(3, 4), 3),
     error("argmax", T(3, 4), 2, _text=True),
     error("max", T(3, dtype="complex128")),
+    *(program(f"{name} in the dtype of out", lambda torch, x, name=name, d=d: _into(torch, name, x, d), T(3, 4, grad=False), _grad=False)
+      for name in ("sum", "mean", "prod", "nansum", "cumsum", "cumprod") for d in ("float64", "float32", "float16", "complex64")),
+    *(program(f"{name} as ints", lambda torch, x, name=name, d=d: _into(torch, name, x, d), T(3, 4, grad=False), _grad=False)
+      for name in ("sum", "prod", "nansum", "cumsum", "argmax") for d in ("int64", "int8")),
+    *(program(f"{name} in a dtype other than that of out", lambda torch, x, name=name: _into(torch, name, x, "float64", dtype=torch.float32),
+              T(3, 4, grad=False), _grad=False, _dtypes="int64") for name in ("sum", "mean", "cumsum")),
+    *(program(f"{name} whose result is written to", lambda torch, x, name=name, n=n: _changed_result(torch, name, x, n), T(*shape), _grad=False,
+              _dtypes="") for name in ("prod", "cumprod") for shape in ((1,), (3,), (2, 1)) for n in (0, -1)),
+    program("prod of a number whose result is written to", lambda torch, x: _changed_result(torch, "prod", x), T(), _grad=False, _dtypes=""),
     program("gradients need distinct outs", lambda torch, x: _out_of(torch, x), T(3), _grad=False, _dtypes="float32 complex128"),
 ]
+
+
+def _into(torch, name, x, into, **given):  # type: ignore[no-untyped-def]
+    try:
+        return getattr(torch, name)(x, 0, out=torch.empty(0, dtype=getattr(torch, into)), **given)
+    except (RuntimeError, NotImplementedError) as error:
+        return str(error) if "Expected out" in str(error) else type(error).__name__
+
+
+def _changed_result(torch, name, x, *dim):  # type: ignore[no-untyped-def]
+    result = getattr(torch, name)(x * 1, *dim)
+    result.add_(1)
+    try:
+        result.sum().backward()
+    except RuntimeError as error:
+        return str(error)[:200]
+    return "nothing"
 
 
 def _out_of(torch, x):  # type: ignore[no-untyped-def]

@@ -1,0 +1,106 @@
+"""Arrays of NumPy or CuPy: what NumPy's protocols do not hand on to CuPy.
+
+CuPy's arrays take part in calls of ufuncs and in most of NumPy's functions.  They do not in `reduce`, `accumulate` and `at` of
+ufuncs, in functions that make arrays, and in `np.asarray`, `np.ascontiguousarray` and `as_strided`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+_REDUCTIONS = {
+    np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_or: np.any, np.logical_and: np.all,
+}  # fmt: skip
+_SCALARS = (np.generic, bool, int, float, complex)
+_SUMMED_AT_PLACES = "ILQfdFD"  # dtypes that CuPy adds at places
+
+
+def is_on_gpu(x: Any) -> bool:
+    """Whether it is an array of CuPy's; arrays of examples (batching.py) are not."""
+    return not isinstance(x, (np.ndarray, *_SCALARS)) and not hasattr(x, "physical")
+
+
+def library_of_array(x: Any) -> Any:
+    """The library that makes arrays where an array is: NumPy or CuPy."""
+    if isinstance(x, (np.ndarray, *_SCALARS)):
+        return np
+    physical = getattr(x, "physical", None)  # of examples
+    return sys.modules["cupy"] if physical is None else library_of_array(physical)
+
+
+def put_beside(array: Any, like: Any) -> Any:
+    """An array of NumPy's, or a number, where another array is."""
+    if type(like) is np.ndarray or hasattr(array, "physical"):
+        return array
+    library = library_of_array(like)
+    return array if library is np else library.asarray(array)
+
+
+def ufunc_reduce(ufunc: Any, x: Any, **about: Any) -> Any:
+    """``ufunc.reduce(x, **about)``."""
+    if type(x) is np.ndarray or not is_on_gpu(x):
+        return ufunc.reduce(x, **about)
+    return _REDUCTIONS[ufunc](x, **about)
+
+
+def ufunc_accumulate(ufunc: Any, x: Any, axis: int) -> Any:
+    """``ufunc.accumulate(x, axis)``; on a GPU in as many steps as the logarithm of the size says (W. Hillis and G. Steele, "Data
+    parallel algorithms", 1986).
+    """
+    if type(x) is np.ndarray or not is_on_gpu(x):
+        return ufunc.accumulate(x, axis=axis)
+    x, step = np.moveaxis(x, axis, -1), 1
+    while step < x.shape[-1]:
+        x = np.concatenate([x[..., :step], ufunc(x[..., step:], x[..., :-step])], axis=-1)
+        step *= 2
+    return np.moveaxis(x, -1, axis).copy()
+
+
+def ufunc_at(ufunc: Any, array: Any, places: Any, values: Any) -> None:
+    """``ufunc.at(array, places, values)`` of add, maximum and minimum."""
+    if type(array) is np.ndarray or not is_on_gpu(array):
+        ufunc.at(array, places, values)
+        return
+    own, dtype = getattr(library_of_array(array), ufunc.__name__), array.dtype
+    values = library_of_array(array).asarray(values, dtype)
+    if dtype.char in _SUMMED_AT_PLACES or dtype == np.int32:
+        own.at(array, places, values)
+    elif dtype.kind == "i" and dtype.itemsize == 8:  # bits of unsigned numbers; for extremes with the signs' places exchanged
+        flip = np.uint64(0 if ufunc is np.add else 1 << 63)
+        bits = array.view(np.uint64) ^ flip
+        own.at(bits, places, values.view(np.uint64) ^ flip)
+        array[...] = (bits ^ flip).view(np.int64)
+    else:
+        wide = array.astype(np.int32 if dtype.kind in "iub" else np.float32)
+        own.at(wide, places, values.astype(wide.dtype))
+        array[...] = wide.astype(dtype)
+
+
+def in_c_order(x: Any) -> Any:
+    """``np.ascontiguousarray(x)``."""
+    if type(x) is np.ndarray or not is_on_gpu(x):
+        return np.ascontiguousarray(x)
+    return library_of_array(x).ascontiguousarray(x)
+
+
+def as_array(x: Any) -> Any:
+    """Scalars as NumPy's arrays; arrays as they are."""
+    return np.asarray(x) if isinstance(x, _SCALARS) else x
+
+
+def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """The memory of an array from its first element on as another shape; strides in bytes."""
+    if isinstance(x, np.ndarray):
+        return np.lib.stride_tricks.as_strided(x, shape, strides)
+    if hasattr(x, "physical"):
+        return x.strided(shape, strides)
+    return library_of_array(x).lib.stride_tricks.as_strided(x, shape, strides)
+
+
+__all__ = [
+    "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
+    "ufunc_reduce",
+]  # fmt: skip
