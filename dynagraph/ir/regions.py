@@ -21,6 +21,9 @@ from dynagraph.ir.expr import Expr
 
 POINTER = "pointer"  # the type of a variable that holds an address
 OWNED = "owned"  # of one that holds the memory of an array which the region makes: freed when no variable holds it any more
+LANES = "lanes"  # of one that holds a float64 for each of WIDTH turns of a loop
+FEW_LANES = "few lanes"  # and of FEW turns
+WIDTH, FEW = 16, 4
 VariableType = Union[DType, str]
 T = TypeVar("T")
 
@@ -278,6 +281,52 @@ class Apart:
 
 
 @dataclass(frozen=True, eq=False)
+class Separate:
+    """The exit where two arrays may share memory."""
+
+    array: Touched
+    other: Touched
+    exit: "Exit | Block"
+
+
+@dataclass(frozen=True, eq=False)
+class Unfolded:
+    """The exit where elements of an array may share memory."""
+
+    array: Touched
+    exit: "Exit | Block"
+
+
+@dataclass(frozen=True, eq=False)
+class SetLanes:
+    """``name = value`` of `width` lanes; where an operand is no lanes, it is the same in each."""
+
+    name: str
+    value: Expr
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class LoadLanes:
+    """``name`` = the elements at a place, and at those that are 1, 2, ... `step` bytes behind it; None: the size of an element."""
+
+    name: str
+    place: Place
+    step: Expr | None
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class StoreLanes:
+    """The same elements = `value`, lane by lane."""
+
+    place: Place
+    value: Expr
+    step: Expr | None
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
 class RunTurns:
     """Turns 0 to `turns` of a loop, on the thread pool: some of the first are done, and nothing else is.
 
@@ -320,6 +369,11 @@ Instruction = Union[
     Release,
     OneByOne,
     Apart,
+    Separate,
+    Unfolded,
+    SetLanes,
+    LoadLanes,
+    StoreLanes,
     RunTurns,
 ]
 
@@ -504,7 +558,7 @@ def with_exit(i: Instruction, exit: Exit | Block) -> Instruction:
 
 def with_operands(i: Instruction, function: Callable[[Expr], Expr]) -> Instruction:
     """An instruction with other operands; itself where they are the same."""
-    if isinstance(i, (Set, Hold)):
+    if isinstance(i, (Set, Hold, SetLanes)):
         return _with(i, value=function(i.value))
     if isinstance(i, NewMemory):
         return _with(i, sizes=_each(i.sizes, function))
@@ -530,6 +584,14 @@ def with_operands(i: Instruction, function: Callable[[Expr], Expr]) -> Instructi
         return _with(i, value=function(i.value))
     if isinstance(i, Apart):
         return _with(i, place=_moved(i.place, function), array=i.array.with_operands(function))
+    if isinstance(i, Unfolded):
+        return _with(i, array=i.array.with_operands(function))
+    if isinstance(i, Separate):
+        return _with(i, array=i.array.with_operands(function), other=i.other.with_operands(function))
+    if isinstance(i, (LoadLanes, StoreLanes)):
+        step = None if i.step is None else function(i.step)
+        made = _with(i, place=_moved(i.place, function), step=step)
+        return made if isinstance(made, LoadLanes) else _with(made, value=function(made.value))
     if isinstance(i, RunTurns):
         written, read = (tuple(t.with_operands(function) for t in touched) for touched in (i.written, i.read))
         return _with(i, turns=function(i.turns), args=_each(i.args, function), written=written, read=read)

@@ -23,8 +23,12 @@ from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
 from dynagraph.ir.regions import (
     CHECKED,
+    FEW,
+    FEW_LANES,
+    LANES,
     OWNED,
     POINTER,
+    WIDTH,
     Address,
     Apart,
     Block,
@@ -41,6 +45,7 @@ from dynagraph.ir.regions import (
     Jump,
     Leave,
     Load,
+    LoadLanes,
     LoadSlot,
     NewMemory,
     OneByOne,
@@ -53,13 +58,19 @@ from dynagraph.ir.regions import (
     Require,
     Reserve,
     RunTurns,
+    Separate,
     Set,
+    SetLanes,
     SetLength,
     Slot,
     Store,
+    StoreLanes,
     StoreSlot,
     Touched,
+    Unfolded,
+    VariableType,
     slots_of,
+    substituted,
 )
 
 FUNCTION = "dg_region"
@@ -69,9 +80,11 @@ SUPPORT_FILES = {
     "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
     "loop_gradients.h": ("dg_tape_",),
     "loop_turns.h": ("dg_may_run_turns",),
+    "loop_lanes.h": ("DG_HAS_LANES",),
 }
 PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
+VECTOR = 4  # doubles of one vector: lanes take WIDTH // VECTOR of them
 EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
 SUPPORT = (
     "python_complex_mul", "numpy_pow", "bit_length", "bit_count",
@@ -146,6 +159,11 @@ def _ints(texts: Iterable[str]) -> str:
     return f"(const int64_t[]){{{', '.join(texts)}}}"
 
 
+def _parts_of(name: str, kind: VariableType) -> list[str]:
+    """The vectors of a variable that has lanes."""
+    return [f"{name}_{k}" for k in range((WIDTH if kind == LANES else FEW) // VECTOR)]
+
+
 class _Style(CStyle):
     """Spells the expressions of regions."""
 
@@ -154,6 +172,10 @@ class _Style(CStyle):
             return f"({args[0]} {EXACT[e.op]} {args[1]})"
         if e.op in BY_POWERS_OF_TWO and e.dtype is dtypes.int64 and (bits := power_of_two(e.args[1])) is not None:
             return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1}LL)"
+        if e.op == "has_lanes":
+            return "DG_HAS_LANES"
+        if e.op == "last_lane":
+            return f"{args[0]}_{int(e.args[1].value) // VECTOR - 1}[{VECTOR - 1}]"  # type: ignore[call-overload]
         if e.op == "matmul":
             return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
         if e.op == "search":
@@ -274,11 +296,15 @@ class _Printer:
             base = ctype.removesuffix("*").strip()
             for k in range(0, len(names), 12):
                 given = (f"{star}{n}{' = 0' if n in self.owned else ''}" for n in names[k : k + 12])
+                if base == "dg_lanes":
+                    given = (part for n in names[k : k + 12] for part in _parts_of(n, self.region.variables[n]))
                 self.out.line(f"{base} {', '.join(given)};")
         if self.cleans_up:
             self.out.line("int32_t number;")
 
     def _type(self, kind: DType | str) -> str:
+        if kind in (LANES, FEW_LANES):
+            return "dg_lanes"
         return "char *" if kind in (POINTER, OWNED) else self.c.type(kind)  # type: ignore[arg-type]
 
     def _parameters(self) -> None:
@@ -400,15 +426,45 @@ class _Printer:
         elif isinstance(i, Release):
             out.line("dg_tape_release(&tape);")
         elif isinstance(i, Apart):
+            self._leave(f"dg_meets({self._place(i.place)}, {i.place.dtype.itemsize}, {self._array(i.array)})", i.exit)
+        elif isinstance(i, Separate):
+            arrays = [self._array(touched) for touched in (i.array, i.other)]
+            self._leave(f"dg_overlap({', '.join(arrays)})", i.exit)
+        elif isinstance(i, Unfolded):
             sizes, strides = self._axes(i.array)
-            array = f"{self.text(i.array.data)}, {i.array.dtype.itemsize}, {len(i.array.sizes)}, {_ints(sizes)}, {_ints(strides)}"
-            self._leave(f"dg_meets({self._place(i.place)}, {i.place.dtype.itemsize}, {array})", i.exit)
+            self._leave(f"dg_folds({i.array.dtype.itemsize}, {len(sizes)}, {_ints(sizes)}, {_ints(strides)})", i.exit)
+        elif isinstance(i, (SetLanes, LoadLanes, StoreLanes)):
+            self._lanes(i)
         elif isinstance(i, OneByOne):
             out.line('__asm__ volatile ("");')
         elif isinstance(i, RunTurns):
             self._run_turns(i)
         else:
             raise AssertionError(i)
+
+    def _lanes(self, i: SetLanes | LoadLanes | StoreLanes) -> None:
+        """A statement for each vector."""
+        kind = LANES if i.width == WIDTH else FEW_LANES
+        lanes = [name for name, its in self.region.variables.items() if its == kind]
+        if not isinstance(i, SetLanes):
+            step = str(i.place.dtype.itemsize) if i.step is None else self.text(i.step)
+            width = "" if i.step is None else f", {step}"
+        for k in range(i.width // VECTOR):
+            value = None
+            if not isinstance(i, LoadLanes):
+                of = substituted({name: Expr("var", (), dtypes.float64, f"{name}_{k}") for name in lanes})
+                value = self.text(of(i.value))
+                if not any(part.op == "var" and part.value in lanes for part in i.value.walk()):
+                    value = f"DG_IN_ALL_LANES({value})"
+            if isinstance(i, SetLanes):
+                self.out.line(f"{i.name}_{k} = {value};")
+                continue
+            at = self._place(i.place) + (f" + {k * VECTOR} * {step}" if k else "")
+            strided = "strided_" * (i.step is not None)
+            if isinstance(i, LoadLanes):
+                self.out.line(f"{i.name}_{k} = dg_load_{strided}lanes({at}{width});")
+            else:
+                self.out.line(f"dg_store_{strided}lanes({at}{width}, {value});")
 
     def _or_pauses(self, turns: int) -> str:
         """What else Python is to do now and then: free lists, give other threads their turn."""
@@ -436,6 +492,10 @@ class _Printer:
         out.close()
         out.line(f"else {results}[0].i = 0;")
         out.line(f"{i.name} = (char *){results};")
+
+    def _array(self, t: Touched) -> str:
+        sizes, strides = self._axes(t)
+        return f"{self.text(t.data)}, {t.dtype.itemsize}, {len(sizes)}, {_ints(sizes)}, {_ints(strides)}"
 
     def _axes(self, t: Touched) -> tuple[list[str], list[str]]:
         """The sizes and strides of an array."""

@@ -13,11 +13,14 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard, calls_function, positive, redirect, takes_long
+from dynagraph.ir.passes.lane_kinds import Refused
 from dynagraph.ir.passes.nest_values import Values
+from dynagraph.ir.passes.outer_lanes import Lanes
 from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate, predecessors_within
-from dynagraph.ir.region_liveness import NONE, Reads
+from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
+    WIDTH,
     Block,
     CallFunction,
     CallOut,
@@ -52,6 +55,7 @@ def add_fast_nests(region: Region) -> set[Block]:
     loops, innermost = natural_loops(region), innermost_loops(region)
     taken: set[Block] = set()
     done: set[Block] = set()
+    live = Live(region)
     for loop in loops:
         inside = set(loop.blocks)
         inner = [other for other in loops if other is not loop and other.header in inside]
@@ -62,10 +66,8 @@ def add_fast_nests(region: Region) -> set[Block]:
             continue  # the guard of an innermost loop computes what does not change in it
         nest = _Nest(region, loop, inner, within)
         if nest.is_proven():
-            copies = nest.link()
-            done.update(copies[x.header] for x in within)
+            done.update(nest.link(live))
             taken.update(inside)
-            region.copies[loop.header.number] = "fast copy of the whole nest"
     if done:
         region.blocks = reverse_postorder(region.blocks[0])
     return done
@@ -216,8 +218,10 @@ class _Nest:
         return True
 
     # -- blocks -------------------------------------------------------------------------------------------------------------
-    def link(self) -> dict[Block, Block]:
+    def link(self, live: "Live") -> set[Block]:
+        """Gives the headers of innermost loops that were made."""
         region, header = self.region, self.loop.header
+        side_by_side = self._lanes(live)
         n = max(b.number for b in region.blocks) + 1
         guard = Guard(region, self.values, Block(n, header.line), header)
         for condition in self.conditions:
@@ -225,7 +229,6 @@ class _Nest:
         for test in self.tests:
             guard.require(guard.expr(test))
         copies = {b: Block(n + 1 + k, b.line) for k, b in enumerate(self.loop.blocks)}
-        guard.block.end = Jump(copies[header])
         for block, copy in copies.items():
             body = [self.proven.get(i, i) for i in block.body]
             copy.body, copy.end = [i for i in body if i is not None], block.end
@@ -235,4 +238,68 @@ class _Nest:
             if block not in inside:
                 redirect(block, {header: guard.block})
         region.blocks += [guard.block, *copies.values()]
-        return copies
+        done = {copies[block.header] for block in dict.fromkeys(self.innermost.values())}
+        region.copies[header.number] = "fast copy of the whole nest"
+        entry, last = copies[header], guard.block
+        for lanes in side_by_side:
+            start, last, headers = self._link_lanes(lanes, guard, last, copies, live)
+            entry = start if lanes.loop is self.loop else entry
+            done |= headers
+        last.end = Jump(entry)
+        return done
+
+    def _lanes(self, live: "Live") -> list[Lanes]:
+        """Of outer loops, the innermost first, those whose turns run side by side."""
+        found: list[Lanes] = []
+        for loop in sorted(self.values.loops.values(), key=lambda x: len(x.blocks)):
+            if any(other.header in loop.blocks for other in (x.loop for x in found)):
+                continue
+            try:
+                made = Lanes(self.region, self.values, loop, self.proven, live.reads)
+            except Refused:
+                continue
+            if made.may_link(live.at(loop.header)):
+                found.append(made)
+        return found
+
+    def _link_lanes(
+        self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block], live: "Live"
+    ) -> tuple[Block, Block, set[Block]]:
+        """Gives where strips begin, the block behind the test whether they may be used, and the headers of innermost loops.
+
+        `last`: the block that comes before that test.
+        """
+        region, header = self.region, lanes.loop.header
+        may = guard.fresh(dtypes.bool_)
+        number = max(b.number for b in region.blocks) + 1
+        start, made, headers = lanes.link(copies[header], number, may, live.at(header))
+        inside = {copies[b] for b in lanes.loop.blocks}
+        for block in copies.values():
+            if block not in inside:
+                redirect(block, {copies[header]: start})
+        n = number + len(made)
+        asks, behind = Block(n, header.line), Block(n + 1, header.line)
+        last.body.append(Set(may, const(False, dtypes.bool_)))
+        last.end = Jump(asks)
+        asked = Guard(region, self.values, asks, behind)
+        asked.known = dict(guard.known)
+        lanes.guard(asked)
+        asks.body.append(Set(may, const(True, dtypes.bool_)))
+        asks.end = Jump(behind)
+        region.blocks += [*made, asks, behind]
+        said = f"its turns run {WIDTH} at a time, as lanes of vectors"
+        region.copies[header.number] = "; ".join(filter(None, (region.copies.get(header.number), said)))
+        return start, behind, headers
+
+
+class Live:
+    """What is live in a region: looked up when it is first asked for, as passes that make copies change nothing of it."""
+
+    def __init__(self, region: Region):
+        self.region, self.reads = region, Reads()
+        self.found: dict[Block, Names] = {}
+
+    def at(self, block: Block) -> Names:
+        if not self.found:
+            self.found = live_variables(self.region.blocks[0], self.reads)
+        return self.found[block]

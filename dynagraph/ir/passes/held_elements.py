@@ -42,7 +42,7 @@ def held_elements(region: Region, loop: Loop, turns: Turns) -> list[Held]:
         return []
     arrays = arrays_of(loop)
     settled = frozenset(region.parameters) - {assigned(i) for i in region.instructions()}
-    whole = {data: _whole(data, uses, settled) for data, uses in arrays.items()}
+    whole = {data: whole_array(data, uses, settled) for data, uses in arrays.items()}
     if len(arrays) > MOST_ARRAYS or None in whole.values():
         return []
     found = []
@@ -54,7 +54,7 @@ def held_elements(region: Region, loop: Loop, turns: Turns) -> list[Held]:
     return found
 
 
-def _whole(data: str, uses: list[tuple[Instruction, Place]], settled: frozenset[str | None]) -> Touched | None:
+def whole_array(data: str, uses: list[tuple[Instruction, Place]], settled: frozenset[str | None]) -> Touched | None:
     """All that a loop may touch of an array that is given to the region: its parts are parameters, which are named alike."""
     (_, place), *_ = uses
     sizes = [data.removesuffix("p") + f"n{k}" for k in range(len(place.steps))]

@@ -14,7 +14,7 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.passes.turns import UNKNOWN, Found, Holds, Near, Turns, has_unknown, moderate, predecessors_within
 from dynagraph.ir.region_loops import Dominators, Loop
-from dynagraph.ir.regions import Block, Branch, Checked, Instruction, Load, LoadSlot, Position, Region, assigned
+from dynagraph.ir.regions import Block, Branch, Checked, Instruction, Load, LoadSlot, Position, Region, Store, assigned
 
 MOST_STEPS = 60  # of one proof
 MOST_STEPS_OF_NEST = 3000
@@ -58,6 +58,8 @@ class Values(Turns):
         self.standing: dict[Block, Facts] = {}  # what holds wherever a turn begins
         self.limits: dict[str, Near] = {}
         self.data: set[str] = set()  # symbols of what memory holds
+        self.positions: dict[str, tuple[Position, IntExpr]] = {}  # symbols of indices that may count from the end, and the indices
+        self.indices: dict[Instruction, list[Found]] = {}  # of places that are read or written
         self.turn_of: dict[str, Block] = {}
         self.steps_left = MOST_STEPS_OF_NEST
         self.tests: dict[Block, Found] = {}  # of branches
@@ -143,7 +145,7 @@ class Values(Turns):
             made = _name(start)
             steps = {v - start if isinstance(v, IntExpr) else None for v in (e.get(name) for e in ends)}
             step = steps.pop() if len(steps) == 1 else None
-            if step is not None and self._is_older(step, loop.header):
+            if step is not None and self.is_older(step, loop.header):
                 self.closed[made] = meeting.ways[0].values.pop(made) + step * turn
                 del self.meetings[made]
             else:
@@ -156,11 +158,11 @@ class Values(Turns):
             for made, name in rest.items():
                 value = end.get(name)
                 value = self.expanded(value) if isinstance(value, IntExpr) else None
-                if value is None or not self._is_older(value.substitute({_name(turn): 0}), loop.header):
+                if value is None or not self.is_older(value.substitute({_name(turn): 0}), loop.header):
                     value = self.symbol(name, self.order[latch])  # not known
                 values[made] = value.substitute(before)
             facts = [self.expanded(f) for f in self.facts_behind(latch, loop.header)]
-            kept = [f.substitute(before) for f in facts if self._is_older(f.substitute({_name(turn): 0}), loop.header)]
+            kept = [f.substitute(before) for f in facts if self.is_older(f.substitute({_name(turn): 0}), loop.header)]
             meeting.ways.append(Way(values, (turn, *kept)))
 
     def _count_down(self, loop: Loop, ends: dict[str, list[Found]]) -> None:
@@ -186,12 +188,14 @@ class Values(Turns):
         """Whether it is above zero, whatever turns these are."""
         return value.terms.get((), 0) > 0 and all(c > 0 and all(a.name in self.turn_of for a in m) for m, c in value.terms.items())
 
-    def _is_older(self, value: IntExpr, header: Block) -> bool:
+    def is_older(self, value: IntExpr, header: Block) -> bool:
         """Whether it stays the same within a loop."""
         return all(self.orders.get(s.name, -1) < self.order[header] + TURNS for s in value.symbols())
 
     def step(self, i: Instruction, known: Known) -> None:
         name = assigned(i)
+        if isinstance(i, (Load, Store)):
+            self.indices[i] = [self.value(index, known) for index, _ in i.place.steps]
         super().step(i, known)
         if name is not None and self.region.variables[name] is dtypes.int64 and not isinstance(known[name], IntExpr):
             found, symbol = known[name], self.symbol(name, self.order[self._at] + MADE)
@@ -199,6 +203,8 @@ class Values(Turns):
                 self.limits[_name(symbol)] = found
             if isinstance(i, (Load, LoadSlot)) or (isinstance(i, Checked) and i.function.startswith(("int_of_", "float_"))):
                 self.data.add(_name(symbol))
+            if isinstance(i, Position) and isinstance(index := self.operands[i][0], IntExpr):
+                self.positions[_name(symbol)] = i, index
             known[name] = symbol
 
     def _result(self, i: Instruction, known: Known) -> Found:

@@ -1,0 +1,35 @@
+"""Random nests of loops do compiled what they do plainly, bit for bit.  `nests.py` says how one looks at a failing seed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests import sampling
+from tests.loops.nests import Nest, difference
+
+PROGRAMS, CHUNK = 400, 20
+
+
+def failures(seeds: range, used: list[int]) -> list[str]:
+    found = [(seed, difference(Nest(seed), used)) for seed in seeds]
+    return [f"seed {seed}: {text}\n{Nest(seed).source}" for seed, text in found if text is not None]
+
+
+@pytest.mark.sampled(20)  # each program takes half a second, most of it in the C compiler
+@pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
+def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
+    used = [0]
+    failed = failures(range(start, start + CHUNK), used)
+    if failed:
+        pytest.fail("\n\n".join(failed[:2]), pytrace=False)
+    assert used[0] > 0, "none of these nests has lanes"
+
+
+@pytest.mark.fuzz
+def test_many_nests_from_random_seeds() -> None:
+    first = random.SystemRandom().randrange(PROGRAMS, 1 << 40)
+    failed = failures(range(first, first + sampling.programs // 4), [0])
+    if failed:
+        pytest.fail("\n\n".join(failed), pytrace=False)
