@@ -17,7 +17,7 @@ from dynagraph.frontend.bytecode.assemble import call_instead
 
 @pytest.fixture
 def offered() -> Iterator[list]:
-    """The names of the functions that were offered; all frames run as they are, and no garbage collection calls others meanwhile."""
+    """The names of the functions that were offered; all frames run as they are, with no garbage collection meanwhile."""
     seen: list = []
     set_watcher(lambda function, code, values: seen.append(function.__name__))
     gc.disable()
