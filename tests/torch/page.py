@@ -13,6 +13,7 @@ import dis
 import importlib
 import inspect
 import json
+import sys
 import textwrap
 import types
 from collections.abc import Iterator
@@ -209,5 +210,8 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(PAGE.relative_to(Path.cwd()))
+    if sys.argv[1:] == ["-"]:
+        print(page(), end="")
+    else:
+        PAGE.write_text(page())
+        print(PAGE.relative_to(Path.cwd()))
