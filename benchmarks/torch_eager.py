@@ -98,7 +98,7 @@ def main() -> None:
     parser.add_argument("--json")
     options = parser.parse_args()
     found: dict[str, Any] = {"import": {name: import_seconds(name) for name in ("dynagraph.torch", "torch")}}
-    print(f"import: dynagraph.torch {found['import']['dynagraph.torch']:.3f} s, torch {found['import']['torch']:.3f} s beyond NumPy")
+    print("import beyond NumPy:", ", ".join(f"{name} {seconds:.3f} s" for name, seconds in found["import"].items()))
 
     import torch
 
@@ -114,7 +114,8 @@ def main() -> None:
         for name, run in ours.items():
             mine, other = compare(run, theirs[name], options.rounds)
             found.setdefault(group, {})[name] = {"ours_s": mine, "torch_s": other}
-            print(f"{group:6} {name:32} {1e6 * mine:12.2f} us  torch {1e6 * other:12.2f} us  {mine / other:6.2f} of torch's", flush=True)
+            times = f"{1e6 * mine:12.2f} us  torch {1e6 * other:12.2f} us  {mine / other:6.2f} of torch's"
+            print(f"{group:6} {name:32} {times}", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(found, indent=1))
 
