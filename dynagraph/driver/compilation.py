@@ -241,7 +241,7 @@ class Compilation(Locked):
         self._put_off(function, kind, (self.account.left() or 0.0) - seconds)
 
     def _warn_of_budget(self, function: types.FunctionType, missing: float) -> None:
-        if self.root.warned:
+        if self.root.warned or _is_ours(function):
             return
         self.root.warned = True
         warn_caller(
@@ -445,6 +445,8 @@ class Compilation(Locked):
         if len(self.compiled.entries) < config.entry_limit:
             return False
         self.full = True
+        if _is_ours(function):
+            return True
         warn_caller(
             f"{function.__qualname__} has {config.entry_limit} programs for as many kinds of arguments; further kinds run "
             "eagerly. Pass dynamic=True if sizes vary, pass what changes as an array, or raise dg.config.entry_limit.",
@@ -547,3 +549,8 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
     return _Changed(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
+
+
+def _is_ours(function: types.FunctionType) -> bool:
+    """Whether nobody asked for a function to be compiled: those that dynagraph.torch compiles for large arrays warn of nothing."""
+    return str(function.__globals__.get("__name__")).startswith("dynagraph.")
