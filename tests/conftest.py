@@ -38,6 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m and -k: what they leave is no reason to choose others
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:  # the workers of a run have to find the same names
+        if " at 0x" in item.nodeid:
+            raise pytest.UsageError(f"{item.nodeid} holds an address, which is another in each process: give the case an id")
     if not sampling.all_cases:
         chosen, left_out = sampling.choose(items, config.args)
         config.hook.pytest_deselected(items=left_out)

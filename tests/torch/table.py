@@ -49,6 +49,7 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -101,8 +102,10 @@ class Case:
     function: Callable[..., Any] | None = None  # of torch and the inputs
 
     def __str__(self) -> str:
+        """Its name as a test: the same in each process, or workers that share the tests refuse them all."""
         parts = [*map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs.items())]
-        return f"{'error ' if self.raises else ''}{self.name}({', '.join(parts)})"
+        name = f"{'error ' if self.raises else ''}{self.name}({', '.join(parts)})"
+        return re.sub(r" at 0x[0-9a-f]+", "", name)
 
     def option(self, name: str, default: Any) -> Any:
         return self.options.get(name, default)
