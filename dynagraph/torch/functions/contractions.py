@@ -174,13 +174,11 @@ def _pair(a: tuple[Tensor, list[int]], b: tuple[Tensor, list[int]], kept: set[in
     y = permute(y, [ys.index(label) for label in (*batch, *inner, *columns)])
     result = [*batch, *rows, *columns]
     if not inner:
-        if not rows or not columns:
-            shape = [*(sizes[label] for label in batch), *(1 for _ in rows), *(sizes[label] for label in columns)]
-            return mul(x, reshape(y, shape)), result
-        grown = reshape(x, *x._array.shape, *(1,) * len(columns))
-        return mul(
-            grown, reshape(y, *(sizes[label] for label in batch), *(1,) * len(rows), *(sizes[label] for label in columns))
-        ), result
+        if columns:
+            x = reshape(x, *x._array.shape, *(1,) * len(columns))
+        if rows:
+            y = reshape(y, *(sizes[label] for label in batch), *(1,) * len(rows), *(sizes[label] for label in columns))
+        return mul(x, y), result
 
     def size(labels: Sequence[int]) -> int:
         return math.prod(sizes[label] for label in labels)
