@@ -71,6 +71,27 @@ class Finder(importlib.metadata.DistributionFinder):
         return [Distribution()] if context.name == "torch" else []
 
 
+class Names:
+    """The module that public classes of ``torch`` name as theirs: libraries tell by it whose arrays they were given."""
+
+    def __init__(self) -> None:
+        self.own: dict[type, str] = {}
+
+    def change(self, namespace: types.ModuleType) -> None:
+        for value in vars(namespace).values():
+            if isinstance(value, type) and value.__module__.startswith(OURS):
+                self.own[value] = value.__module__
+                value.__module__ = "torch"
+
+    def restore(self) -> None:
+        for value, module in self.own.items():
+            value.__module__ = module
+        self.own.clear()
+
+
+_names = Names()
+
+
 class Installed:
     """What `install` gives: a context, at whose end ``torch`` means again what it did before."""
 
@@ -91,6 +112,7 @@ class Installed:
         if not any(isinstance(finder, Finder) for finder in sys.meta_path):
             for name in [n for n in sys.modules if n == "torch" or n.startswith("torch.")]:
                 del sys.modules[name]
+            _names.restore()
 
 
 def install() -> Installed:
@@ -112,6 +134,7 @@ def install() -> Installed:
         )
     finder = Finder()
     sys.meta_path.insert(0, finder)
+    _names.change(ours)
     return Installed(finder)
 
 

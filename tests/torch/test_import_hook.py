@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -146,6 +147,16 @@ def test_modules_are_the_same_under_both_names() -> None:
 
 
 @pytest.mark.usefixtures("no_torch")
+def test_libraries_tell_by_the_class_that_a_tensor_is_of_torch(no_torch: None) -> None:
+    own = dynagraph.torch.Tensor.__module__
+    with install(), install():
+        x = dynagraph.torch.ones(2, dtype=dynagraph.torch.float16)
+        assert {type(v).__module__ for v in (x, x.shape, x.dtype, x.device)} == {"torch"}
+        again = pickle.loads(pickle.dumps((x, x.shape, x.dtype, x.device)))
+        assert again[0].tolist() == [1, 1] and again[1:] == (x.shape, x.dtype, x.device)
+    assert dynagraph.torch.Tensor.__module__ == own != "torch"
+
+
 def test_what_is_missing_is_named_with_where_the_list_is() -> None:
     with install():
         import torch
