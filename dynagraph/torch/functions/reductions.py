@@ -129,7 +129,7 @@ def _var_vjp(d: Any, g: Any) -> Any:
     axis, correction = d.attrs["axis"], d.attrs["correction"]
     count = math.prod(d.x.shape[k] for k in axis)
     mean = d.x.call("sum", axis=axis, keepdims=True) / max(count, 1)
-    return spread(d, g) * (d.x - mean) * (2 / (count - correction) if count != correction else math.nan)
+    return spread(d, g) * (d.x - mean) * (2 / (count - correction) if count != correction else math.inf)
 
 
 def _std_vjp(d: Any, g: Any) -> Any:
@@ -138,14 +138,16 @@ def _std_vjp(d: Any, g: Any) -> Any:
     count = math.prod(d.x.shape[k] for k in axis)
     mean = d.x.call("sum", axis=axis, keepdims=True) / max(count, 1)
     share = (g / d.out).where(d.out.equals(0).call("logical_not"), 0)
-    return spread(d, share) * (d.x - mean) * (1 / (count - correction) if count != correction else math.nan)
+    return spread(d, share) * (d.x - mean) * (1 / (count - correction) if count != correction else math.inf)
 
 
 def _moment(function: Any) -> Callable[..., Any]:
     def forward(x: Any, axis: tuple[int, ...], keepdims: bool, correction: float) -> Any:
         count = math.prod(x.shape[k] for k in axis)
-        if count - correction <= 0:
+        if not count:
             return np.full_like(ufunc_reduce(np.add, x.real, axis=axis, keepdims=keepdims), math.nan, dtype=x.real.dtype, order="C")
+        if count <= correction:  # squares over zero
+            return _narrow(np.divide(function(_wide(x), axis=axis, keepdims=keepdims), 0), x.dtype)
         return _narrow(function(_wide(x), axis=axis, keepdims=keepdims, ddof=correction), x.dtype)
 
     return forward

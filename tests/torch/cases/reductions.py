@@ -84,6 +84,8 @@ CASES: list[Case] = [
     case("cumulative_trapezoid", T(3, 5)),
     case("cumulative_trapezoid", T(3, 5), T(5)),
     case("std", T(2, 3, dtype="complex128"), 0, _second=False),
+    *(case(name, T(2, 3), dim=0, correction=n) for name in ("std", "var", "var_mean") for n in (2, 3)),
+    case("var", T(1, 3), dim=0),
     program("max of NaNs", lambda torch, x: torch.max(x * torch.tensor([float("nan"), 1, float("nan")], dtype=x.dtype)), T(3), _dtypes="", _second=False),
     error("sum", T(3, 4), 5, _text=True),
     error("sum", T(3, 4), (0, 0), _text=True),
