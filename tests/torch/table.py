@@ -41,6 +41,7 @@ Options begin with an underscore:
 How to run
     python -m tests.torch pointwise     prints what differs, of a module of cases; a second word: only rows with it in their text
     python -m pytest tests/torch/test_conformance.py -k cumsum
+    python -m tests.torch.random_rows 0 5000    rows whose arguments are random, by their numbers
     python -m tests.torch.record                records the sample that runs without torch
 """
 

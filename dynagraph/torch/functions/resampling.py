@@ -302,8 +302,9 @@ def interpolate(
     _check_dtype(x, f"upsample_{mode.replace('-exact', '')}{n}d")
     kind = _KINDS.get(mode, mode) + "-antialiased" * antialias
     aligned = bool(align_corners) and mode in _ALIGNED
-    if mode == "nearest" and n == 2:  # of images, not of lines and volumes, these sizes decide alone
-        scales = tuple(None if count in (m, 2 * m) else scale for m, count, scale in zip(x._array.shape[2:], counts, scales))
+    # where PyTorch copies dimensions whose size stays, or doubles, whatever the scale
+    alone = (1, 2) if mode == "nearest" and n == 2 else (1,) if antialias or kind == "linear" else ()
+    scales = tuple(None if count in [k * m for k in alone] else s for m, count, s in zip(x._array.shape[2:], counts, scales))
     specs = tuple((kind, m, count, aligned, scale, False) for m, count, scale in zip(x._array.shape[2:], counts, scales))
     return apply(PRIMITIVES[f"upsample_{name}{n}d"], x, specs=specs)
 

@@ -105,6 +105,9 @@ CASES: list[Case] = [
     case(F + "upsample", IMAGES[2], scale_factor=2, _dtypes=""),
     case(F + "upsample_nearest", IMAGES[2], scale_factor=2, _dtypes=""),
     *(case(F + "interpolate", T(2, 2, 4, 5), scale_factor=(1.2, s), mode="nearest", _dtypes="uint8") for s in (1.3, 2.1, 2.3)),
+    *(case(F + "interpolate", T(2, 2, 4, 5), scale_factor=1.2, mode=mode, antialias=smooth, _dtypes="", _grad=not smooth)
+      for mode in ("bilinear", "bicubic") for smooth in (False, True)),  # torch's smooth gradients are those of another result
+    *(case(F + "interpolate", T(2, 2, 4), scale_factor=s, mode="linear", _dtypes="") for s in (1.2, 0.9)),
     *(case(F + "interpolate", T(2, 2, 4), scale_factor=s, mode="nearest", _dtypes="uint8", _grad=False) for s in (1.2, 2.2)),
     case(F + "upsample_bilinear", IMAGES[2], scale_factor=2, _dtypes=""),
     *(case(F + "interpolate", IMAGES[2], scale_factor=2, mode=mode, _grad_fn=True, _second=False, _dtypes="") for mode in MODES[2]),
