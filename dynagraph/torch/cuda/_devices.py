@@ -7,7 +7,7 @@ from typing import Any
 
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import DeviceProperties, device_index
-from dynagraph.cuda.state import require_cupy, state
+from dynagraph.cuda.state import cupy_in_use, require_cupy
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor
 
@@ -39,7 +39,7 @@ def device_count() -> int:
 
 def is_initialized() -> bool:
     """Whether CUDA is in use in this process."""
-    return state.cupy is not None
+    return cupy_in_use() is not None
 
 
 def init() -> None:
