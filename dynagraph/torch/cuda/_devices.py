@@ -7,7 +7,7 @@ from typing import Any
 
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import DeviceProperties, device_index
-from dynagraph.cuda.state import cupy_in_use, require_cupy
+from dynagraph.cuda.state import cupy_in_use, require_cupy, state
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor
 
