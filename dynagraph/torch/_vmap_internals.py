@@ -8,5 +8,5 @@ from typing import Any
 from dynagraph.torch.func.batch import vmap as vmap
 
 
-def _vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Callable[..., Any]:
+def _vmap(func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, allow_none_pass_through: bool = False) -> Any:
     return vmap(func, in_dims, out_dims)
