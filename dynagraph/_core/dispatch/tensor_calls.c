@@ -50,20 +50,25 @@ static PyObject *py_made(PyObject *module, PyObject *value) { return tensor_made
 
 /* -- recording ----------------------------------------------------------------------------------------------------------- */
 
-static PyObject *shape_and_dtype(PyArrayObject *array)
+/* a tuple of what is no part of cycles: the collector need not visit it, as it finds itself, later */
+static PyObject *untracked(PyObject *tuple)
 {
-    PyObject *shape = PyTuple_New(PyArray_NDIM(array));
-    for (int k = 0; shape && k < PyArray_NDIM(array); ++k) {
-        PyObject *size = PyLong_FromSsize_t(PyArray_DIM(array, k));
-        if (!size) {
-            Py_DECREF(shape);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(shape, k, size);
-    }
+    if (tuple)
+        PyObject_GC_UnTrack(tuple);
+    return tuple;
+}
+
+/* a shape and a dtype; those of an array that has the same are shared */
+static PyObject *meta_of(PyArrayObject *array, PyArrayObject *other, PyObject *meta_of_other)
+{
+    int ndim = PyArray_NDIM(array);
+    if (other && PyArray_DESCR(array) == PyArray_DESCR(other) && ndim == PyArray_NDIM(other) &&
+        PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(other), ndim))
+        return Py_NewRef(meta_of_other);
+    PyObject *shape = untracked(PyArray_IntTupleFromIntp(ndim, PyArray_DIMS(array)));
     PyObject *meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR(array)) : NULL;
     Py_XDECREF(shape);
-    return meta;
+    return PyObject_IS_GC((PyObject *)PyArray_DESCR(array)) ? meta : untracked(meta);
 }
 
 static PyObject *edge_from(PyObject *tensor)
@@ -125,109 +130,134 @@ static int next_number(PyObject **number)
     return 0;
 }
 
+/* what a node is made of */
+typedef struct {
+    PyObject *edges, *metas, *output_metas, *saved, *saved_out, *number; /* owned */
+    int reads;                                                           /* see reads_of */
+} parts;
+
+static void drop(parts *made)
+{
+    Py_XDECREF(made->edges);
+    Py_XDECREF(made->metas);
+    Py_XDECREF(made->output_metas);
+    Py_XDECREF(made->saved);
+    Py_XDECREF(made->saved_out);
+    Py_XDECREF(made->number);
+}
+
+static int is_number(PyObject *operand)
+{
+    return !PyArray_Check(operand) &&
+           (PyFloat_Check(operand) || PyLong_Check(operand) || PyComplex_Check(operand) || PyArray_CheckScalar(operand));
+}
+
+/* edges and shapes of the operands, and which of them the gradients read; as record */
+static int describe(parts *made, PyObject *p, PyObject *const *operands, Py_ssize_t n, PyArrayObject *out)
+{
+    PyObject *vjps = *dg_slot_of(p, dg_of.vjps), *saves = *dg_slot_of(p, dg_of.saves), *own, *meta, *edge;
+    int per_operand = vjps != Py_None, some = 0, more = per_operand ? 0 : PyUnicode_Check(saves) ? reads_of(saves, n) : -1;
+    if (more < 0 || (per_operand && (!PyTuple_Check(saves) || PyTuple_GET_SIZE(saves) < n)))
+        return PyErr_Occurred() ? -1 : 1;
+    if (!(own = meta_of(out, NULL, NULL)))
+        return -1;
+    made->reads = more;
+    made->edges = PyTuple_New(n);
+    made->metas = PyTuple_New(n);
+    made->output_metas = PyTuple_Pack(1, own);
+    Py_DECREF(own); /* output_metas has it */
+    if (!made->edges || !made->metas || !made->output_metas)
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        if (dg_is_tensor(operands[k])) {
+            edge = edge_from(operands[k]);
+            meta = meta_of((PyArrayObject *)*dg_slot_of(operands[k], dg_of.array), out, own);
+        } else {
+            if (!is_number(operands[k]))
+                return 1;
+            PyObject *shape = PyTuple_New(0);
+            edge = Py_NewRef(Py_None);
+            meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR(out)) : NULL;
+            Py_XDECREF(shape);
+        }
+        if (edge)
+            PyTuple_SET_ITEM(made->edges, k, edge);
+        if (meta)
+            PyTuple_SET_ITEM(made->metas, k, meta);
+        if (!edge || !meta)
+            return -1;
+        if (edge == Py_None)
+            continue;
+        some = 1;
+        more = per_operand ? reads_of(PyTuple_GET_ITEM(saves, k), n) : 0;
+        if (more < 0)
+            return PyErr_Occurred() ? -1 : 1;
+        made->reads |= more;
+    }
+    if (!PyObject_IS_GC((PyObject *)PyArray_DESCR(out))) {
+        untracked(made->output_metas);
+        untracked(made->metas);
+    }
+    return some ? 0 : 1; /* a view that was made without recording: Python knows */
+}
+
+/* keeps what the gradients read; -1: an error */
+static int save(parts *made, PyObject *const *operands, Py_ssize_t n, PyObject *result)
+{
+    PyObject *out = *dg_slot_of(result, dg_of.array);
+    made->saved_out = Py_NewRef(Py_None);
+    if (!made->reads)
+        return (made->saved = PyTuple_New(0)) ? 0 : -1;
+    if (!(made->saved = PyList_New(n)))
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        PyObject *entry = made->reads >> k & 1 ? entry_of(operands[k], out) : Py_NewRef(Py_None);
+        if (!entry)
+            return -1;
+        PyList_SET_ITEM(made->saved, k, entry);
+    }
+    if (!(made->reads >> MAX_OPERANDS & 1))
+        return 0;
+    PyObject *entry = PyTuple_Pack(3, out, *dg_slot_of(result, dg_of.own_storage), dg_of.zero);
+    Py_SETREF(made->saved_out, PyDict_New());
+    int stored = entry && made->saved_out ? PyDict_SetItem(made->saved_out, dg_of.zero, entry) : -1;
+    Py_XDECREF(entry);
+    return stored;
+}
+
 /* the node of an operation, attached to its result; 0: done, -1: an error, 1: Python has to do it */
 static int record(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)
 {
-    PyObject *out = *dg_slot_of(result, dg_of.array), *vjps = *dg_slot_of(p, dg_of.vjps), *saves = *dg_slot_of(p, dg_of.saves);
+    PyObject *out = *dg_slot_of(result, dg_of.array);
     if (dg_grad_modes() & (DG_ANOMALY | DG_HOOKED) || !PyArray_CheckExact(out))
         return 1;
     char kind = PyArray_DESCR((PyArrayObject *)out)->kind;
     if (kind != 'f' && kind != 'c' && kind != 'V')
         return 0;
-    int per_operand = vjps != Py_None, reads = per_operand ? 0 : PyUnicode_Check(saves) ? reads_of(saves, n) : -1;
-    if (reads < 0 || (per_operand && (!PyTuple_Check(saves) || PyTuple_GET_SIZE(saves) < n)))
-        return PyErr_Occurred() ? -1 : 1;
-    PyObject *edges = PyList_New(n), *metas = PyList_New(n), *saved = NULL, *saved_out = NULL, *number = NULL, *node = NULL;
-    PyObject *output_meta = shape_and_dtype((PyArrayObject *)out), *output_metas = PyList_New(1);
-    int done = -1, some = 0;
-    if (!edges || !metas || !output_metas || !output_meta) {
-        Py_XDECREF(output_meta);
-        goto end;
+    parts made = {0};
+    int done = describe(&made, p, operands, n, (PyArrayObject *)out);
+    if (!done)
+        done = save(&made, operands, n, result);
+    PyObject *class = *dg_slot_of(p, dg_of.node_class), *node = NULL;
+    if (!done && (class = class && class != Py_None ? Py_NewRef(class) : PyObject_CallOneArg(dg_of.class_of, p))) {
+        node = ((PyTypeObject *)class)->tp_alloc((PyTypeObject *)class, 0);
+        Py_DECREF(class);
     }
-    PyList_SET_ITEM(output_metas, 0, output_meta);
-    for (Py_ssize_t k = 0; k < n; ++k) {
-        PyObject *operand = operands[k], *meta, *edge;
-        if (dg_is_tensor(operand)) {
-            edge = edge_from(operand);
-            meta = shape_and_dtype((PyArrayObject *)*dg_slot_of(operand, dg_of.array));
-        } else {
-            if (PyArray_Check(operand) || !(PyFloat_Check(operand) || PyLong_Check(operand) || PyArray_CheckScalar(operand) ||
-                                            PyComplex_Check(operand))) {
-                done = 1;
-                goto end;
-            }
-            PyObject *shape = PyTuple_New(0);
-            edge = Py_NewRef(Py_None);
-            meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR((PyArrayObject *)out)) : NULL;
-            Py_XDECREF(shape);
-        }
-        if (edge)
-            PyList_SET_ITEM(edges, k, edge);
-        if (meta)
-            PyList_SET_ITEM(metas, k, meta);
-        if (!edge || !meta)
-            goto end;
-        if (edge == Py_None)
-            continue;
-        some = 1;
-        if (per_operand) {
-            int more = reads_of(PyTuple_GET_ITEM(saves, k), n);
-            if (more < 0) {
-                done = PyErr_Occurred() ? -1 : 1;
-                goto end;
-            }
-            reads |= more;
-        }
+    if (done || !node || next_number(&made.number) < 0) {
+        drop(&made);
+        Py_XDECREF(node);
+        return done ? done : -1;
     }
-    if (!some) { /* a view that was made without recording: Python knows */
-        done = 1;
-        goto end;
-    }
-    if (reads) {
-        if (!(saved = PyList_New(n)))
-            goto end;
-        for (Py_ssize_t k = 0; k < n; ++k) {
-            PyObject *entry = reads >> k & 1 ? entry_of(operands[k], out) : Py_NewRef(Py_None);
-            if (!entry)
-                goto end;
-            PyList_SET_ITEM(saved, k, entry);
-        }
-        if (reads >> MAX_OPERANDS & 1) {
-            PyObject *entry = PyTuple_Pack(3, out, *dg_slot_of(result, dg_of.own_storage), dg_of.zero);
-            saved_out = PyDict_New();
-            int stored = entry && saved_out ? PyDict_SetItem(saved_out, dg_of.zero, entry) : -1;
-            Py_XDECREF(entry);
-            if (stored < 0)
-                goto end;
-        }
-    } else if (!(saved = PyTuple_New(0))) {
-        goto end;
-    }
-    PyObject *class = *dg_slot_of(p, dg_of.node_class);
-    class = class && class != Py_None ? Py_NewRef(class) : PyObject_CallOneArg(dg_of.class_of, p);
-    node = class ? ((PyTypeObject *)class)->tp_alloc((PyTypeObject *)class, 0) : NULL;
-    Py_XDECREF(class);
-    if (!node || next_number(&number) < 0)
-        goto end;
     *dg_slot_of(node, dg_of.attrs) = Py_NewRef(attrs);
-    *dg_slot_of(node, dg_of.edges) = Py_NewRef(edges);
-    *dg_slot_of(node, dg_of.sequence) = Py_NewRef(number);
-    *dg_slot_of(node, dg_of.metas) = Py_NewRef(metas);
-    *dg_slot_of(node, dg_of.output_metas) = Py_NewRef(output_metas);
-    *dg_slot_of(node, dg_of.saved) = Py_NewRef(saved);
-    *dg_slot_of(node, dg_of.saved_out) = Py_NewRef(saved_out ? saved_out : Py_None);
-    dg_put(result, dg_of.grad_fn, Py_NewRef(node));
+    *dg_slot_of(node, dg_of.edges) = made.edges;
+    *dg_slot_of(node, dg_of.sequence) = made.number;
+    *dg_slot_of(node, dg_of.metas) = made.metas;
+    *dg_slot_of(node, dg_of.output_metas) = made.output_metas;
+    *dg_slot_of(node, dg_of.saved) = made.saved;
+    *dg_slot_of(node, dg_of.saved_out) = made.saved_out;
+    dg_put(result, dg_of.grad_fn, node);
     dg_put(result, dg_of.requires_grad, Py_NewRef(Py_True));
-    done = 0;
-end:
-    Py_XDECREF(edges);
-    Py_XDECREF(metas);
-    Py_XDECREF(saved);
-    Py_XDECREF(saved_out);
-    Py_XDECREF(output_metas);
-    Py_XDECREF(number);
-    Py_XDECREF(node);
-    return done;
+    return 0;
 }
 
 static int record_in_python(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)

@@ -363,8 +363,9 @@ int dg_terms_start(PyObject *functions)
         return -1;
     }
     Py_XSETREF(of.call, PyObject_GetAttrString(base, "call"));
-    if (!of.call || PyType_Ready(&dg_DifferentiatedType) < 0 || dg_offset_of(base, "array", &of.array) < 0 || dg_offset_of(unsaved, "_shape", &of.shape) < 0 ||
-        dg_offset_of(unsaved, "_dtype", &of.dtype) < 0 || !(of.term = term_class()))
+    if (!of.call || dg_offset_of(base, "array", &of.array) < 0 || dg_offset_of(unsaved, "_shape", &of.shape) < 0 ||
+        dg_offset_of(unsaved, "_dtype", &of.dtype) < 0 || PyType_Ready(&dg_DifferentiatedType) < 0)
         return -1;
-    return 0;
+    of.term = term_class();
+    return of.term ? 0 : -1;
 }
