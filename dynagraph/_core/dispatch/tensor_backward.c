@@ -517,7 +517,10 @@ static PyObject *py_run(PyObject *module, PyObject *const *args, Py_ssize_t n)
     if (n != 3 || !PyList_CheckExact(args[1]))
         return PyErr_Format(PyExc_TypeError, "expected a run, a list of roots, and whether the graph is kept");
     backward b = {.run = args[0], .keep = PyObject_IsTrue(args[2])};
-    int done = b.keep < 0 ? -1 : run(&b, args[1]);
+    PyObject *token = b.keep < 0 ? NULL : dg_quiet(), *result = NULL;
+    if (!token)
+        return NULL;
+    int done = run(&b, args[1]);
     for (Py_ssize_t k = 0; k < b.n_places; ++k) {
         Py_DECREF(b.places[k].target);
         Py_XDECREF(b.places[k].grad);
@@ -526,11 +529,11 @@ static PyObject *py_run(PyObject *module, PyObject *const *args, Py_ssize_t n)
     PyMem_Free(b.edges);
     PyMem_Free(b.heap);
     PyMem_Free(b.table);
-    if (done > 0)
-        return PyObject_CallMethodOneArg(args[0], of.run, args[1]);
-    if (done < 0)
-        return NULL;
-    Py_RETURN_NONE;
+    if (done >= 0)
+        result = done ? PyObject_CallMethodOneArg(args[0], of.run, args[1]) : Py_NewRef(Py_None);
+    if (dg_loud(token) < 0)
+        Py_CLEAR(result);
+    return result;
 }
 
 PyObject *dg_set_tensor_backward(PyObject *module, PyObject *functions)

@@ -276,6 +276,19 @@ static int record_in_python(PyObject *p, PyObject *const *operands, Py_ssize_t n
     return attached ? 0 : -1;
 }
 
+PyObject *dg_quiet(void) { return PyContextVar_Set(dg_of.error_state, dg_of.ignored); }
+
+int dg_loud(PyObject *token)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int reset = PyContextVar_Reset(dg_of.error_state, token);
+    Py_DECREF(token);
+    if (type)
+        PyErr_Restore(type, value, traceback);
+    return reset;
+}
+
 /* -- apply ----------------------------------------------------------------------------------------------------------------- */
 
 /* whether the operation on a tensor is recorded; -1: an error */
@@ -344,20 +357,14 @@ static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_
     }
     for (Py_ssize_t k = 0; k < n_names; ++k)
         arrays[1 + n + k] = args[1 + n + k];
-    PyObject *forward = forward_for(p, size), *token = forward ? PyContextVar_Set(dg_of.error_state, dg_of.ignored) : NULL;
+    PyObject *forward = forward_for(p, size), *token = forward ? dg_quiet() : NULL;
     if (!token) {
         Py_XDECREF(forward);
         return NULL;
     }
     PyObject *out = PyObject_Vectorcall(forward, arrays + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
     Py_DECREF(forward);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int reset = PyContextVar_Reset(dg_of.error_state, token);
-    Py_DECREF(token);
-    if (type)
-        PyErr_Restore(type, value, traceback);
-    if (reset < 0)
+    if (dg_loud(token) < 0)
         Py_CLEAR(out);
     PyObject *result = out ? tensor_made_of(out) : NULL;
     if (!result || !recorded)

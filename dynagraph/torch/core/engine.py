@@ -195,7 +195,7 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "targets", "wanted")
+    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "roots", "wanted")
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
@@ -203,11 +203,11 @@ class _Run:
         self.found: dict[tuple[Any, int], Any] = {}
         self.callbacks: list[Callable[[], None]] = []
         self.counts: dict[Any, int] = {}  # how many gradients are still to come; empty where C counts them
-        self.targets: list[Any] = []  # where it begins
+        self.roots: Sequence[tuple[Any, int, Any]] = ()  # where it begins: (node or leaf, output, gradient)
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
-    def run(self, roots: list[tuple[Any, int, Any]]) -> None:
-        targets = self.targets
+    def run(self, roots: Sequence[tuple[Any, int, Any]]) -> None:
+        targets = [target for target, _, _ in roots]
         counts, needed = _counted(targets, None if self.wanted is None else {target for target, _ in self.wanted})
         self.counts, self.needed = counts, needed
         for target, number, grad in roots:
@@ -548,17 +548,16 @@ def run_backward(
                 wanted.setdefault(edge, []).append(k)
                 places.append(edge)
         run = _Run(create, keep, wanted, accumulate)
-        run.targets = [target for target, _, _ in roots]
         if is_compiling():  # captured code is quiet, and nobody asks what is running
             run.run(roots)
         else:
-            run.number = next(_numbers)
+            run.number, run.roots = next(_numbers), roots
             _running.runs = (*_running.runs, run)
             try:
                 if create or wanted is not None or mode.anomaly or _run_plain is None:
                     _quietly(run.run, roots)
                 else:
-                    _quietly(_run_plain, run, roots, keep)
+                    _run_plain(run, roots, keep)
                 for callback in run.callbacks:  # which may queue more
                     callback()
             finally:
@@ -606,7 +605,7 @@ def will_run(targets: Sequence[Any]) -> list[bool]:
     if not _running.runs:
         raise RuntimeError("expected the current autograd engine to be running a backward")
     run = _running.runs[-1]
-    reached = run.counts or _counted(run.targets, None)[0]
+    reached = run.counts or _counted([target for target, _, _ in run.roots], None)[0]
     return [
         target in reached
         and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
