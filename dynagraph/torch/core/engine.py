@@ -202,7 +202,7 @@ class _Run:
         self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
         self.found: dict[tuple[Any, int], Any] = {}
         self.callbacks: list[Callable[[], None]] = []
-        self.counts: dict[Any, int] = {}  # how many gradients are still to come; empty where C counts them
+        self.counts: dict[Any, int] = {}  # how many gradients are still to come; C has its own count
         self.roots: Sequence[tuple[Any, int, Any]] = ()  # where it begins: (node or leaf, output, gradient)
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
@@ -605,9 +605,10 @@ def will_run(targets: Sequence[Any]) -> list[bool]:
     if not _running.runs:
         raise RuntimeError("expected the current autograd engine to be running a backward")
     run = _running.runs[-1]
-    reached = run.counts or _counted([target for target, _, _ in run.roots], None)[0]
+    if not run.counts:
+        run.counts, _ = _counted([target for target, _, _ in run.roots], None)
     return [
-        target in reached
+        target in run.counts
         and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
         for target in targets
     ]
