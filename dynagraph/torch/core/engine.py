@@ -22,8 +22,8 @@ from dynagraph.ir.terms import BaseTerm
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import as_array, library_of_array
-from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
+from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, fitted, is_half
 from dynagraph.torch.core.primitives import primitive
 from dynagraph.torch.core.tensor import (
