@@ -191,19 +191,10 @@ static Py_ssize_t pop(backward *b)
 
 /* -- gradients --------------------------------------------------------------------------------------------------------- */
 
-/* scalars as arrays, arrays as they are; takes the reference */
-static PyObject *as_array(PyObject *value)
-{
-    if (value && !PyArray_CheckExact(value))
-        Py_SETREF(value, PyArray_IsScalar(value, Number) ? PyArray_FromScalar(value, NULL)
-                                                         : PyObject_CallOneArg(dg_of.as_array, value));
-    return value;
-}
-
 static PyObject *sum_of(PyObject *before, PyObject *grad)
 {
     PyObject *given[] = {NULL, before, grad};
-    return as_array(PyObject_Vectorcall(dg_ufunc.add, given + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL));
+    return dg_as_array(PyObject_Vectorcall(dg_ufunc.add, given + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL));
 }
 
 /* adds to what has come for a node or a leaf; `grad` is borrowed */
@@ -268,12 +259,22 @@ static PyObject *terms_of(PyObject *grad, Py_ssize_t outputs)
     return terms;
 }
 
+static int are_metas(PyObject *metas, Py_ssize_t n)
+{
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        PyObject *meta = dg_item(metas, k);
+        if (!meta || !dg_is_meta(meta))
+            return 0;
+    }
+    return 1;
+}
+
 /* as Node.pull: a list; NULL without an exception: Python has to do it */
 static PyObject *pull(const backward *b, const place *at, PyObject *grad)
 {
     PyObject *node = at->target, *metas = *dg_slot_of(node, dg_of.metas), *found = NULL, *terms = NULL, *d = NULL, *g = NULL;
     PyObject *p = PyObject_GetAttr(node, of.primitive);
-    if (!p || !PyObject_TypeCheck(p, dg_of.primitive) || !metas)
+    if (!p || !PyObject_TypeCheck(p, dg_of.primitive) || !metas || !are_metas(metas, at->n))
         goto end;
     PyObject *vjps = *dg_slot_of(p, dg_of.vjps), *vjp = *dg_slot_of(p, dg_of.vjp), *outputs = *dg_slot_of(p, dg_of.outputs);
     if (!vjps || !outputs || PyLong_AsSsize_t(outputs) != at->outputs || !(g = terms_of(grad, at->outputs)) ||
@@ -284,7 +285,7 @@ static PyObject *pull(const backward *b, const place *at, PyObject *grad)
         goto end;
     found = PyList_New(at->n);
     for (Py_ssize_t k = 0; found && k < at->n; ++k) {
-        PyObject *meta = dg_item(metas, k), *term;
+        PyObject *term;
         if (b->edges[at->first + k].to == NO_EDGE)
             term = Py_NewRef(Py_None);
         else if (terms)
@@ -294,14 +295,8 @@ static PyObject *pull(const backward *b, const place *at, PyObject *grad)
             term = function ? PyObject_Vectorcall(function, given + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL) : NULL;
             Py_XDECREF(function);
         }
-        if (term && term != Py_None) {
-            if (meta && dg_is_meta(meta)) {
-                term = fitted(term, meta);
-            } else {
-                Py_CLEAR(term);
-                PyErr_SetString(PyExc_TypeError, "a node's `metas` are tuples of a shape and a dtype");
-            }
-        }
+        if (term && term != Py_None)
+            term = fitted(term, dg_item(metas, k));
         if (term)
             PyList_SET_ITEM(found, k, term);
         else
@@ -408,11 +403,10 @@ static int accumulate(PyObject *leaf, PyObject *grad)
         PyObject *tensor = own ? dg_new_tensor(own) : NULL;
         done = tensor ? PyObject_SetAttr(leaf, of.grad, tensor) : -1;
         Py_XDECREF(tensor);
-    } else if (!dg_is_tensor(before) || !*dg_slot_of(before, dg_of.array) || !PyArray_CheckExact(*dg_slot_of(before, dg_of.array))) {
+    } else if (!dg_is_tensor(before) || !(array = *dg_slot_of(before, dg_of.array)) || !PyArray_CheckExact(array)) {
         done = 1;
     } else {
-        PyObject *sum = *dg_slot_of(before, dg_of.array), *storage = *dg_slot_of(before, dg_of.own_storage);
-        PyObject *given[] = {NULL, sum, grad, sum};
+        PyObject *storage = *dg_slot_of(before, dg_of.own_storage), *given[] = {NULL, array, grad, array};
         PyObject *result = PyObject_Vectorcall(dg_ufunc.add, given + 1, 3 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
         PyObject *version = result ? PyNumber_Add(*dg_slot_of(storage, dg_of.version), of.one) : NULL;
         if (version)

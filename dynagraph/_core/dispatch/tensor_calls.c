@@ -35,11 +35,18 @@ PyObject *dg_new_tensor(PyObject *array)
 
 static PyObject *py_wrap(PyObject *module, PyObject *array) { return dg_new_tensor(Py_NewRef(array)); }
 
+PyObject *dg_as_array(PyObject *value)
+{
+    if (value && !PyArray_CheckExact(value))
+        Py_SETREF(value, PyArray_IsScalar(value, Number) ? PyArray_FromScalar(value, NULL)
+                                                         : PyObject_CallOneArg(dg_of.as_array, value));
+    return value;
+}
+
 /* a tensor of what NumPy gave, which may be a scalar; takes the reference */
 static PyObject *tensor_made_of(PyObject *value)
 {
-    if (!PyArray_CheckExact(value))
-        Py_SETREF(value, PyObject_CallOneArg(dg_of.as_array, value));
+    value = dg_as_array(value);
     PyObject *tensor = value ? dg_new_tensor(value) : NULL;
     if (tensor && (dg_grad_modes() & DG_INFERENCE) && PyObject_SetAttr(tensor, dg_of.inference, Py_True) < 0)
         Py_CLEAR(tensor);
