@@ -27,8 +27,14 @@ OPEN_MODULES = frozenset(
 )
 AT_CAPTURE: set[Any] = set()  # functions of this package that captures call: the same result for the same arguments, for ever
 FOLLOWED: weakref.WeakSet[Any] = weakref.WeakSet()  # functions of opaque packages that the user allows
-thread = threading.local()  # `compiling`: set while this thread captures, or loads the compiler
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class _Thread(threading.local):
+    compiling = False  # while this thread captures, or loads the compiler
+
+
+thread = _Thread()
 
 
 def graph_break() -> None:
@@ -71,7 +77,7 @@ def at_capture(fn: F) -> F:
 
 def is_compiling() -> bool:
     """Whether this thread is capturing or compiling a function just now; in captured code the constant True."""
-    return getattr(thread, "compiling", False)
+    return thread.compiling
 
 
 _marked: dict[int, tuple[Any, frozenset[int]]] = {}  # id of an array -> a reference to it, its axes

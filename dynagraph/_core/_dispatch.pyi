@@ -348,6 +348,12 @@ def set_tensor_calls(
     They work over its classes' slots, with the functions in Python for what is not plain.
     """
 
+def set_tensor_backward(functions: dict[str, Any], /) -> Callable[[Any, list[tuple[Any, int, Any]], bool], None]:
+    """What runs backward of dynagraph.torch, in C: called with a `_Run`, its roots, and whether the graph is kept.
+
+    It works over the slots that `set_tensor_calls` was told of.  Nodes and leaves with hooks go to the run's methods.
+    """
+
 def set_full_tracebacks(flag: bool, /) -> None:
     """Whether exceptions that leave a `CompiledFunction` keep the frames of dynagraph's own modules. At first they do not."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import gc
+import signal
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -15,6 +18,7 @@ import pytest
 
 import dynagraph.torch as torch
 from dynagraph.torch.autograd import forward_ad, function, functional, graph
+from dynagraph.torch.core import engine
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.engine import TensorTerm
 from dynagraph.torch.core.terms import ArrayTerm
@@ -82,6 +86,186 @@ class TestDepth:
         x = torch.ones((), requires_grad=True)
         y = chain(x, 20_000)
         assert torch.autograd.grad(y, [x, y])[0] == 1
+
+
+def several_results() -> tuple[Any, Any]:
+    x = torch.arange(12.0).reshape(3, 4).requires_grad_()
+    values, _ = (x * 1.5).max(dim=1)
+    a, b = (x * x).unbind(0)[:2]
+    return values.sum() + (a * b).sum() + x.sort(dim=0).values[1].prod(), (x,)
+
+
+def broadcast_operands() -> tuple[Any, Any]:
+    x, bias, scale = (torch.linspace(-1, 1, n).requires_grad_() for n in (6, 3, 1))
+    return ((x.reshape(2, 3) + bias) / (scale - 3) * bias.exp()).tanh().mean() * 2, (x, bias, scale)
+
+
+def halves_and_numbers() -> tuple[Any, Any]:
+    x = torch.linspace(-1, 1, 5).half().requires_grad_()
+    y = torch.tensor(0.25, requires_grad=True)
+    return (-(x * 2 - 1).float() * y + (3 - y) * y / 2).sum(), (x, y)
+
+
+def complex_numbers() -> tuple[Any, Any]:
+    x = torch.tensor([1 + 2j, 3 - 1j], requires_grad=True)
+    w = torch.tensor([0.5, -0.5], requires_grad=True)
+    return ((x * w).conj() * x).real.sum() + (x / (w + 2)).imag.sum(), (x, w)
+
+
+def written_and_viewed() -> tuple[Any, Any]:
+    x, w = torch.ones(4, requires_grad=True), torch.full((2, 2), 3.0, requires_grad=True)
+    y = x * 2
+    y[1:3] = w[0] * w[1]
+    y.view(2, 2).mul_(w)
+    return (y.view(2, 2).t() @ w).sum(), (x, w)
+
+
+def hooks_and_functions() -> tuple[Any, Any]:
+    x, w = torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True)
+    y = x * w
+    y.register_hook(lambda g: g * 3)
+    y.grad_fn.register_hook(lambda inputs, outputs: (inputs[0] + outputs[0], inputs[1]))
+    y.retain_grad()
+    w.register_hook(lambda g: g + 1)
+    return (Doubled.apply(y) * Unused.apply(x, w)).sum(), (x, w, y)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        own = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            (own * own).sum().backward()  # within backward
+        return g * own.grad
+
+
+class Unused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, w: Any) -> Any:
+        return x + w
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g, None
+
+
+PROGRAMS = (several_results, broadcast_operands, halves_and_numbers, complex_numbers, written_and_viewed, hooks_and_functions)
+
+
+class TestRunsInC:
+    """Most runs of backward are in C, which does what `_Run.run` does."""
+
+    @pytest.mark.parametrize("program", PROGRAMS)
+    def test_gradients_are_those_of_the_python(self, program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        def gradients() -> list[Any]:
+            result, tensors = program()
+            result.backward(retain_graph=True)
+            result.backward()
+            with pytest.raises(RuntimeError, match="a second time"):
+                result.backward()
+            return [t.grad._array for t in tensors]
+
+        own = gradients()
+        monkeypatch.setattr(engine, "_run_plain", None)
+        for mine, other in zip(own, gradients(), strict=True):
+            assert mine.dtype == other.dtype and mine.shape == other.shape and mine.tobytes() == other.tobytes()
+
+    def test_nodes_run_in_the_order_of_the_python(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def order() -> list[int]:
+            class Noted(torch.autograd.Function):
+                @staticmethod
+                def forward(ctx: Any, x: Any, k: int) -> Any:
+                    ctx.k = k
+                    return x * 1
+
+                @staticmethod
+                def backward(ctx: Any, g: Any) -> Any:
+                    seen.append(ctx.k)
+                    return g, None
+
+            seen: list[int] = []
+            tensors = [torch.ones(1, requires_grad=True)]
+            for k in range(60):
+                tensors.append(Noted.apply(tensors[(k * k + 3) % len(tensors)] + tensors[k // 3], k))
+            torch.autograd.backward([tensors[7].sum(), *(t.sum() for t in tensors[-20:])])
+            return seen
+
+        own = order()
+        monkeypatch.setattr(engine, "_run_plain", None)
+        assert own == order() and len(own) > 20
+
+    def test_no_reference_is_lost_or_kept(self, no_collector: None) -> None:
+        x, w = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        c = torch.ones(2, 3)
+
+        def build() -> Any:
+            return ((x * w).tanh() / (c + w) - 1).sum()
+
+        def fail() -> None:
+            y = x * 2
+            z = (y * y).sum()
+            y.add_(1)
+            with contextlib.suppress(RuntimeError):
+                z.backward()
+
+        kept = build()
+        held = (x, w, c, x._array, w._array, kept.grad_fn, type(kept.grad_fn), np.dtype(np.float32), None, 0, ())
+        for run, times in ((lambda: kept.backward(retain_graph=True), 10_000), (lambda: build().backward(), 300), (fail, 300)):
+            for _ in range(20):
+                run()
+            before = [sys.getrefcount(each) for each in held], sys.getallocatedblocks()
+            for _ in range(times):
+                run()
+            after = [sys.getrefcount(each) for each in held], sys.getallocatedblocks()
+            assert all(abs(a - b) < 50 for a, b in zip(before[0], after[0], strict=True))
+            assert abs(after[1] - before[1]) < 100
+
+    def test_what_ran_before_an_error_stays(self) -> None:
+        class Failing(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                return x * 1
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                raise ZeroDivisionError
+
+        x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        y = (Failing.apply(x) + w.exp()).sum()
+        with pytest.raises(ZeroDivisionError):
+            y.backward()
+        assert x.grad is None and w.grad is not None and torch.is_grad_enabled()
+        with pytest.raises(RuntimeError, match="Final callbacks"):
+            engine.queue_callback(print)
+
+    @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no setitimer")
+    def test_signals_are_handled_meanwhile(self) -> None:
+        def interrupt(*_: Any) -> None:
+            raise InterruptedError
+
+        y = chain(torch.ones(2, requires_grad=True), 20_000).sum()
+        before = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            with pytest.raises(InterruptedError):
+                signal.setitimer(signal.ITIMER_REAL, 0.002)
+                y.backward()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert torch.is_grad_enabled()
+
+    def test_hooks_ask_which_nodes_run(self) -> None:
+        x, w = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        y, other = x * 2, (w * 2).grad_fn
+        found = []
+        y.register_hook(lambda g: found.append(engine.will_run([y.grad_fn, x, other, w])))
+        y.sum().backward()
+        assert found == [[True, True, False, False]]
 
 
 class TestMemory:

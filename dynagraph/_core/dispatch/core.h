@@ -219,6 +219,9 @@ int dg_grad_modes(void); /* of this thread */
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
 
+/* -- tensor_backward.c -- */
+PyObject *dg_set_tensor_backward(PyObject *module, PyObject *functions);
+
 /* -- loop_rests.c -- */
 extern PyTypeObject dg_RestType;
 int dg_rests_ready(void); /* -1: an exception is set */

@@ -193,6 +193,8 @@ static PyMethodDef methods[] = {
      "note_compiling(seconds): so much of the time of the calls under way in this thread went into compiling"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
+    {"set_tensor_backward", dg_set_tensor_backward, METH_O,
+     "set_tensor_backward(functions) -> what runs backward of dynagraph.torch, after set_tensor_calls"},
     {"set_full_tracebacks", py_set_full_tracebacks, METH_O,
      "set_full_tracebacks(flag): whether exceptions that leave a CompiledFunction keep the frames of dynagraph's own modules"},
     {0},

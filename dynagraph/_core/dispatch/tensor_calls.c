@@ -1,62 +1,54 @@
 /* Operations on tensors of dynagraph.torch: what `apply` in dynagraph/torch/core/tensor.py does, for what most calls are.
 
-   Tensors, storages, nodes and primitives are Python classes; their slots are read and written where their descriptors say.  Whatever
-   is not plain (several results, hooks, arrays of other libraries, views that must be renewed) goes to the functions written in Python. */
-#include "core.h"
+   Tensors, storages, nodes and primitives are Python classes; their slots are read and written where their descriptors say.
+   Whatever is not plain (several results, hooks, arrays of other libraries, views that must be renewed) goes to the functions in
+   Python. */
+#include "tensors.h"
 #include <structmember.h>
 
 enum { MAX_OPERANDS = 12, LETTERS = 6 };
 
-static struct {
-    PyTypeObject *tensor, *storage, *primitive, *node;
-    Py_ssize_t array, own_storage, base, grad_fn, requires_grad;         /* of tensors */
-    Py_ssize_t storage_array, version, is_shared;                        /* of storages */
-    Py_ssize_t forward, large, outputs, vjps, saves, node_class;         /* of primitives */
-    Py_ssize_t attrs, edges, sequence, metas, output_metas, saved, saved_out; /* of nodes */
-    Py_ssize_t last;                                                     /* of what counts nodes */
-    PyObject *numbers, *error_state, *ignored;
-    PyObject *apply, *record, *attach, *edge_of, *entry, *class_of, *as_array, *large_of; /* written in Python */
-    PyObject *zero, *output_nr, *inference, *requires_name;
-    Py_ssize_t large_size;
-} of;
-
-static inline PyObject **slot(PyObject *object, Py_ssize_t offset) { return (PyObject **)((char *)object + offset); }
-
-static inline void put(PyObject *object, Py_ssize_t offset, PyObject *value) { Py_XSETREF(*slot(object, offset), value); }
-
-static inline int is_tensor(PyObject *object) { return PyObject_TypeCheck(object, of.tensor); }
+dg_tensor_classes dg_of;
 
 /* -- tensors ------------------------------------------------------------------------------------------------------------- */
 
 /* a tensor of an array, whose reference it takes */
-static PyObject *new_tensor(PyObject *array)
+PyObject *dg_new_tensor(PyObject *array)
 {
-    PyObject *storage = of.storage->tp_alloc(of.storage, 0), *tensor = storage ? of.tensor->tp_alloc(of.tensor, 0) : NULL;
+    PyObject *storage = dg_of.storage->tp_alloc(dg_of.storage, 0);
+    PyObject *tensor = storage ? dg_of.tensor->tp_alloc(dg_of.tensor, 0) : NULL;
     if (!tensor) {
         Py_XDECREF(storage);
         Py_DECREF(array);
         return NULL;
     }
-    *slot(storage, of.storage_array) = Py_NewRef(array);
-    *slot(storage, of.version) = Py_NewRef(of.zero);
-    *slot(storage, of.is_shared) = Py_NewRef(Py_False);
-    *slot(tensor, of.array) = array;
-    *slot(tensor, of.own_storage) = storage;
-    *slot(tensor, of.base) = Py_NewRef(Py_None);
-    *slot(tensor, of.grad_fn) = Py_NewRef(Py_None);
-    *slot(tensor, of.requires_grad) = Py_NewRef(Py_False);
+    *dg_slot_of(storage, dg_of.storage_array) = Py_NewRef(array);
+    *dg_slot_of(storage, dg_of.version) = Py_NewRef(dg_of.zero);
+    *dg_slot_of(storage, dg_of.is_shared) = Py_NewRef(Py_False);
+    *dg_slot_of(tensor, dg_of.array) = array;
+    *dg_slot_of(tensor, dg_of.own_storage) = storage;
+    *dg_slot_of(tensor, dg_of.base) = Py_NewRef(Py_None);
+    *dg_slot_of(tensor, dg_of.grad_fn) = Py_NewRef(Py_None);
+    *dg_slot_of(tensor, dg_of.requires_grad) = Py_NewRef(Py_False);
     return tensor;
 }
 
-static PyObject *py_wrap(PyObject *module, PyObject *array) { return new_tensor(Py_NewRef(array)); }
+static PyObject *py_wrap(PyObject *module, PyObject *array) { return dg_new_tensor(Py_NewRef(array)); }
+
+PyObject *dg_as_array(PyObject *value)
+{
+    if (value && !PyArray_CheckExact(value))
+        Py_SETREF(value, PyArray_IsScalar(value, Number) ? PyArray_FromScalar(value, NULL)
+                                                         : PyObject_CallOneArg(dg_of.as_array, value));
+    return value;
+}
 
 /* a tensor of what NumPy gave, which may be a scalar; takes the reference */
 static PyObject *tensor_made_of(PyObject *value)
 {
-    if (!PyArray_CheckExact(value))
-        Py_SETREF(value, PyObject_CallOneArg(of.as_array, value));
-    PyObject *tensor = value ? new_tensor(value) : NULL;
-    if (tensor && (dg_grad_modes() & DG_INFERENCE) && PyObject_SetAttr(tensor, of.inference, Py_True) < 0)
+    value = dg_as_array(value);
+    PyObject *tensor = value ? dg_new_tensor(value) : NULL;
+    if (tensor && (dg_grad_modes() & DG_INFERENCE) && PyObject_SetAttr(tensor, dg_of.inference, Py_True) < 0)
         Py_CLEAR(tensor);
     return tensor;
 }
@@ -65,30 +57,35 @@ static PyObject *py_made(PyObject *module, PyObject *value) { return tensor_made
 
 /* -- recording ----------------------------------------------------------------------------------------------------------- */
 
-static PyObject *shape_and_dtype(PyArrayObject *array)
+/* a tuple of what is no part of cycles: the collector need not visit it, as it finds itself, later */
+static PyObject *untracked(PyObject *tuple)
 {
-    PyObject *shape = PyTuple_New(PyArray_NDIM(array));
-    for (int k = 0; shape && k < PyArray_NDIM(array); ++k) {
-        PyObject *size = PyLong_FromSsize_t(PyArray_DIM(array, k));
-        if (!size) {
-            Py_DECREF(shape);
-            return NULL;
-        }
-        PyTuple_SET_ITEM(shape, k, size);
-    }
+    if (tuple)
+        PyObject_GC_UnTrack(tuple);
+    return tuple;
+}
+
+/* a shape and a dtype; those of an array that has the same are shared */
+static PyObject *meta_of(PyArrayObject *array, PyArrayObject *other, PyObject *meta_of_other)
+{
+    int ndim = PyArray_NDIM(array);
+    if (other && PyArray_DESCR(array) == PyArray_DESCR(other) && ndim == PyArray_NDIM(other) &&
+        PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(other), ndim))
+        return Py_NewRef(meta_of_other);
+    PyObject *shape = untracked(PyArray_IntTupleFromIntp(ndim, PyArray_DIMS(array)));
     PyObject *meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR(array)) : NULL;
     Py_XDECREF(shape);
-    return meta;
+    return PyObject_IS_GC((PyObject *)PyArray_DESCR(array)) ? meta : untracked(meta);
 }
 
 static PyObject *edge_from(PyObject *tensor)
 {
-    if (*slot(tensor, of.base) != Py_None)
-        return PyObject_CallOneArg(of.edge_of, tensor);
-    PyObject *node = *slot(tensor, of.grad_fn);
+    if (*dg_slot_of(tensor, dg_of.base) != Py_None)
+        return PyObject_CallOneArg(dg_of.edge_of, tensor);
+    PyObject *node = *dg_slot_of(tensor, dg_of.grad_fn);
     if (node == Py_None)
-        return *slot(tensor, of.requires_grad) == Py_True ? PyTuple_Pack(2, tensor, of.zero) : Py_NewRef(Py_None);
-    PyObject *number = PyObject_GetAttr(tensor, of.output_nr), *edge = number ? PyTuple_Pack(2, node, number) : NULL;
+        return *dg_slot_of(tensor, dg_of.requires_grad) == Py_True ? PyTuple_Pack(2, tensor, dg_of.zero) : Py_NewRef(Py_None);
+    PyObject *number = PyObject_GetAttr(tensor, dg_of.output_nr), *edge = number ? PyTuple_Pack(2, node, number) : NULL;
     Py_XDECREF(number);
     return edge;
 }
@@ -114,145 +111,171 @@ static int reads_of(PyObject *letters, Py_ssize_t n)
 
 static PyObject *entry_of(PyObject *operand, PyObject *out)
 {
-    if (is_tensor(operand)) {
-        PyObject *inference = PyObject_GetAttr(operand, of.inference);
+    if (dg_is_tensor(operand)) {
+        PyObject *inference = PyObject_GetAttr(operand, dg_of.inference);
         Py_XDECREF(inference);
         if (!inference)
             return NULL;
         if (inference == Py_False)
-            return PyTuple_Pack(2, operand, *slot(*slot(operand, of.own_storage), of.version));
+            return PyTuple_Pack(2, operand, *dg_slot_of(*dg_slot_of(operand, dg_of.own_storage), dg_of.version));
     }
-    PyObject *nothing = PyTuple_New(0), *entry = nothing ? PyObject_CallFunctionObjArgs(of.entry, operand, out, nothing, NULL) : NULL;
+    PyObject *nothing = PyTuple_New(0);
+    PyObject *entry = nothing ? PyObject_CallFunctionObjArgs(dg_of.entry, operand, out, nothing, NULL) : NULL;
     Py_XDECREF(nothing);
     return entry;
 }
 
 static int next_number(PyObject **number)
 {
-    PyObject *before = *slot(of.numbers, of.last);
+    PyObject *before = *dg_slot_of(dg_of.numbers, dg_of.last);
     long long last = before ? PyLong_AsLongLong(before) : 0;
     if (last == -1 && PyErr_Occurred())
         return -1;
     if (!(*number = PyLong_FromLongLong(last - 1)))
         return -1;
-    put(of.numbers, of.last, Py_NewRef(*number));
+    dg_put(dg_of.numbers, dg_of.last, Py_NewRef(*number));
     return 0;
+}
+
+/* what a node is made of */
+typedef struct {
+    PyObject *edges, *metas, *output_metas, *saved, *saved_out, *number; /* owned */
+    int reads;                                                           /* see reads_of */
+} parts;
+
+static void drop(parts *made)
+{
+    Py_XDECREF(made->edges);
+    Py_XDECREF(made->metas);
+    Py_XDECREF(made->output_metas);
+    Py_XDECREF(made->saved);
+    Py_XDECREF(made->saved_out);
+    Py_XDECREF(made->number);
+}
+
+static int is_number(PyObject *operand)
+{
+    return !PyArray_Check(operand) &&
+           (PyFloat_Check(operand) || PyLong_Check(operand) || PyComplex_Check(operand) || PyArray_CheckScalar(operand));
+}
+
+/* edges and shapes of the operands, and which of them the gradients read; as record */
+static int describe(parts *made, PyObject *p, PyObject *const *operands, Py_ssize_t n, PyArrayObject *out)
+{
+    PyObject *vjps = *dg_slot_of(p, dg_of.vjps), *saves = *dg_slot_of(p, dg_of.saves), *own, *meta, *edge;
+    int per_operand = vjps != Py_None, some = 0, more = per_operand ? 0 : PyUnicode_Check(saves) ? reads_of(saves, n) : -1;
+    if (more < 0 || (per_operand && (!PyTuple_Check(saves) || PyTuple_GET_SIZE(saves) < n)))
+        return PyErr_Occurred() ? -1 : 1;
+    if (!(own = meta_of(out, NULL, NULL)))
+        return -1;
+    made->reads = more;
+    made->edges = PyTuple_New(n);
+    made->metas = PyTuple_New(n);
+    made->output_metas = PyTuple_Pack(1, own);
+    Py_DECREF(own); /* output_metas has it */
+    if (!made->edges || !made->metas || !made->output_metas)
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        if (dg_is_tensor(operands[k])) {
+            edge = edge_from(operands[k]);
+            meta = meta_of((PyArrayObject *)*dg_slot_of(operands[k], dg_of.array), out, own);
+        } else {
+            if (!is_number(operands[k]))
+                return 1;
+            PyObject *shape = PyTuple_New(0);
+            edge = Py_NewRef(Py_None);
+            meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR(out)) : NULL;
+            Py_XDECREF(shape);
+        }
+        if (edge)
+            PyTuple_SET_ITEM(made->edges, k, edge);
+        if (meta)
+            PyTuple_SET_ITEM(made->metas, k, meta);
+        if (!edge || !meta)
+            return -1;
+        if (edge == Py_None)
+            continue;
+        some = 1;
+        more = per_operand ? reads_of(PyTuple_GET_ITEM(saves, k), n) : 0;
+        if (more < 0)
+            return PyErr_Occurred() ? -1 : 1;
+        made->reads |= more;
+    }
+    if (!PyObject_IS_GC((PyObject *)PyArray_DESCR(out))) {
+        untracked(made->output_metas);
+        untracked(made->metas);
+    }
+    return some ? 0 : 1; /* a view that was made without recording: Python knows */
+}
+
+/* keeps what the gradients read; -1: an error */
+static int save(parts *made, PyObject *const *operands, Py_ssize_t n, PyObject *result)
+{
+    PyObject *out = *dg_slot_of(result, dg_of.array);
+    made->saved_out = Py_NewRef(Py_None);
+    if (!made->reads)
+        return (made->saved = PyTuple_New(0)) ? 0 : -1;
+    if (!(made->saved = PyList_New(n)))
+        return -1;
+    for (Py_ssize_t k = 0; k < n; ++k) {
+        PyObject *entry = made->reads >> k & 1 ? entry_of(operands[k], out) : Py_NewRef(Py_None);
+        if (!entry)
+            return -1;
+        PyList_SET_ITEM(made->saved, k, entry);
+    }
+    if (!(made->reads >> MAX_OPERANDS & 1))
+        return 0;
+    PyObject *entry = PyTuple_Pack(3, out, *dg_slot_of(result, dg_of.own_storage), dg_of.zero);
+    Py_SETREF(made->saved_out, PyDict_New());
+    int stored = entry && made->saved_out ? PyDict_SetItem(made->saved_out, dg_of.zero, entry) : -1;
+    Py_XDECREF(entry);
+    return stored;
 }
 
 /* the node of an operation, attached to its result; 0: done, -1: an error, 1: Python has to do it */
 static int record(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)
 {
-    PyObject *out = *slot(result, of.array), *vjps = *slot(p, of.vjps), *saves = *slot(p, of.saves);
+    PyObject *out = *dg_slot_of(result, dg_of.array);
     if (dg_grad_modes() & (DG_ANOMALY | DG_HOOKED) || !PyArray_CheckExact(out))
         return 1;
     char kind = PyArray_DESCR((PyArrayObject *)out)->kind;
     if (kind != 'f' && kind != 'c' && kind != 'V')
         return 0;
-    int per_operand = vjps != Py_None, reads = per_operand ? 0 : PyUnicode_Check(saves) ? reads_of(saves, n) : -1;
-    if (reads < 0 || (per_operand && (!PyTuple_Check(saves) || PyTuple_GET_SIZE(saves) < n)))
-        return PyErr_Occurred() ? -1 : 1;
-    PyObject *edges = PyList_New(n), *metas = PyList_New(n), *saved = NULL, *saved_out = NULL, *number = NULL, *node = NULL;
-    PyObject *output_meta = shape_and_dtype((PyArrayObject *)out), *output_metas = PyList_New(1);
-    int done = -1, some = 0;
-    if (!edges || !metas || !output_metas || !output_meta) {
-        Py_XDECREF(output_meta);
-        goto end;
+    parts made = {0};
+    int done = describe(&made, p, operands, n, (PyArrayObject *)out);
+    if (!done)
+        done = save(&made, operands, n, result);
+    PyObject *class = *dg_slot_of(p, dg_of.node_class), *node = NULL;
+    if (!done && (class = class && class != Py_None ? Py_NewRef(class) : PyObject_CallOneArg(dg_of.class_of, p))) {
+        node = ((PyTypeObject *)class)->tp_alloc((PyTypeObject *)class, 0);
+        Py_DECREF(class);
     }
-    PyList_SET_ITEM(output_metas, 0, output_meta);
-    for (Py_ssize_t k = 0; k < n; ++k) {
-        PyObject *operand = operands[k], *meta, *edge;
-        if (is_tensor(operand)) {
-            edge = edge_from(operand);
-            meta = shape_and_dtype((PyArrayObject *)*slot(operand, of.array));
-        } else {
-            if (PyArray_Check(operand) || !(PyFloat_Check(operand) || PyLong_Check(operand) || PyArray_CheckScalar(operand) ||
-                                            PyComplex_Check(operand))) {
-                done = 1;
-                goto end;
-            }
-            PyObject *shape = PyTuple_New(0);
-            edge = Py_NewRef(Py_None);
-            meta = shape ? PyTuple_Pack(2, shape, (PyObject *)PyArray_DESCR((PyArrayObject *)out)) : NULL;
-            Py_XDECREF(shape);
-        }
-        if (edge)
-            PyList_SET_ITEM(edges, k, edge);
-        if (meta)
-            PyList_SET_ITEM(metas, k, meta);
-        if (!edge || !meta)
-            goto end;
-        if (edge == Py_None)
-            continue;
-        some = 1;
-        if (per_operand) {
-            int more = reads_of(PyTuple_GET_ITEM(saves, k), n);
-            if (more < 0) {
-                done = PyErr_Occurred() ? -1 : 1;
-                goto end;
-            }
-            reads |= more;
-        }
+    if (done || !node || next_number(&made.number) < 0) {
+        drop(&made);
+        Py_XDECREF(node);
+        return done ? done : -1;
     }
-    if (!some) { /* a view that was made without recording: Python knows */
-        done = 1;
-        goto end;
-    }
-    if (reads) {
-        if (!(saved = PyList_New(n)))
-            goto end;
-        for (Py_ssize_t k = 0; k < n; ++k) {
-            PyObject *entry = reads >> k & 1 ? entry_of(operands[k], out) : Py_NewRef(Py_None);
-            if (!entry)
-                goto end;
-            PyList_SET_ITEM(saved, k, entry);
-        }
-        if (reads >> MAX_OPERANDS & 1) {
-            PyObject *entry = PyTuple_Pack(3, out, *slot(result, of.own_storage), of.zero);
-            saved_out = PyDict_New();
-            int stored = entry && saved_out ? PyDict_SetItem(saved_out, of.zero, entry) : -1;
-            Py_XDECREF(entry);
-            if (stored < 0)
-                goto end;
-        }
-    } else if (!(saved = PyTuple_New(0))) {
-        goto end;
-    }
-    PyObject *class = *slot(p, of.node_class);
-    class = class && class != Py_None ? Py_NewRef(class) : PyObject_CallOneArg(of.class_of, p);
-    node = class ? ((PyTypeObject *)class)->tp_alloc((PyTypeObject *)class, 0) : NULL;
-    Py_XDECREF(class);
-    if (!node || next_number(&number) < 0)
-        goto end;
-    *slot(node, of.attrs) = Py_NewRef(attrs);
-    *slot(node, of.edges) = Py_NewRef(edges);
-    *slot(node, of.sequence) = Py_NewRef(number);
-    *slot(node, of.metas) = Py_NewRef(metas);
-    *slot(node, of.output_metas) = Py_NewRef(output_metas);
-    *slot(node, of.saved) = Py_NewRef(saved);
-    *slot(node, of.saved_out) = Py_NewRef(saved_out ? saved_out : Py_None);
-    put(result, of.grad_fn, Py_NewRef(node));
-    put(result, of.requires_grad, Py_NewRef(Py_True));
-    done = 0;
-end:
-    Py_XDECREF(edges);
-    Py_XDECREF(metas);
-    Py_XDECREF(saved);
-    Py_XDECREF(saved_out);
-    Py_XDECREF(output_metas);
-    Py_XDECREF(number);
-    Py_XDECREF(node);
-    return done;
+    *dg_slot_of(node, dg_of.attrs) = Py_NewRef(attrs);
+    *dg_slot_of(node, dg_of.edges) = made.edges;
+    *dg_slot_of(node, dg_of.sequence) = made.number;
+    *dg_slot_of(node, dg_of.metas) = made.metas;
+    *dg_slot_of(node, dg_of.output_metas) = made.output_metas;
+    *dg_slot_of(node, dg_of.saved) = made.saved;
+    *dg_slot_of(node, dg_of.saved_out) = made.saved_out;
+    dg_put(result, dg_of.grad_fn, node);
+    dg_put(result, dg_of.requires_grad, Py_NewRef(Py_True));
+    return 0;
 }
 
 static int record_in_python(PyObject *p, PyObject *const *operands, Py_ssize_t n, PyObject *attrs, PyObject *result)
 {
-    PyObject *given = PyTuple_New(n), *outs = PyTuple_Pack(1, *slot(result, of.array)), *node = NULL, *attached = NULL;
+    PyObject *given = PyTuple_New(n), *outs = PyTuple_Pack(1, *dg_slot_of(result, dg_of.array)), *node = NULL, *attached = NULL;
     for (Py_ssize_t k = 0; given && k < n; ++k)
         PyTuple_SET_ITEM(given, k, Py_NewRef(operands[k]));
     if (given && outs)
-        node = PyObject_CallFunctionObjArgs(of.record, p, given, attrs, outs, NULL);
+        node = PyObject_CallFunctionObjArgs(dg_of.record, p, given, attrs, outs, NULL);
     if (node)
-        attached = node == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(of.attach, node, p, result, NULL);
+        attached = node == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(dg_of.attach, node, p, result, NULL);
     Py_XDECREF(given);
     Py_XDECREF(outs);
     Py_XDECREF(node);
@@ -260,16 +283,29 @@ static int record_in_python(PyObject *p, PyObject *const *operands, Py_ssize_t n
     return attached ? 0 : -1;
 }
 
+PyObject *dg_quiet(void) { return PyContextVar_Set(dg_of.error_state, dg_of.ignored); }
+
+int dg_loud(PyObject *token)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    int reset = PyContextVar_Reset(dg_of.error_state, token);
+    Py_DECREF(token);
+    if (type)
+        PyErr_Restore(type, value, traceback);
+    return reset;
+}
+
 /* -- apply ----------------------------------------------------------------------------------------------------------------- */
 
 /* whether the operation on a tensor is recorded; -1: an error */
 static int requires_grad(PyObject *tensor)
 {
-    if (*slot(tensor, of.requires_grad) == Py_True)
+    if (*dg_slot_of(tensor, dg_of.requires_grad) == Py_True)
         return 1;
-    if (*slot(tensor, of.base) == Py_None)
+    if (*dg_slot_of(tensor, dg_of.base) == Py_None)
         return 0;
-    PyObject *answer = PyObject_GetAttr(tensor, of.requires_name);
+    PyObject *answer = PyObject_GetAttr(tensor, dg_of.requires_name);
     int is_true = answer ? PyObject_IsTrue(answer) : -1;
     Py_XDECREF(answer);
     return is_true;
@@ -278,17 +314,17 @@ static int requires_grad(PyObject *tensor)
 /* a new reference: what computes the operation on arrays, the larger of which has so many elements */
 static PyObject *forward_for(PyObject *p, npy_intp size)
 {
-    if (size < of.large_size)
-        return Py_NewRef(*slot(p, of.forward));
-    PyObject *large = *slot(p, of.large);
+    if (size < dg_of.large_size)
+        return Py_NewRef(*dg_slot_of(p, dg_of.forward));
+    PyObject *large = *dg_slot_of(p, dg_of.large);
     if (!large || large == Py_None) {
-        PyObject *found = PyObject_CallOneArg(of.large_of, p);
+        PyObject *found = PyObject_CallOneArg(dg_of.large_of, p);
         Py_XDECREF(found);
         if (!found)
             return NULL;
-        large = *slot(p, of.large);
+        large = *dg_slot_of(p, dg_of.large);
     }
-    return Py_NewRef(large && large != Py_None ? large : *slot(p, of.forward));
+    return Py_NewRef(large && large != Py_None ? large : *dg_slot_of(p, dg_of.forward));
 }
 
 static PyObject *dict_of(PyObject *names, PyObject *const *values)
@@ -303,21 +339,21 @@ static PyObject *dict_of(PyObject *names, PyObject *const *values)
 static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_args, PyObject *names)
 {
     Py_ssize_t n = n_args - 1, n_names = names ? PyTuple_GET_SIZE(names) : 0;
-    if (n < 1 || n > MAX_OPERANDS || n_names > MAX_OPERANDS || !PyObject_TypeCheck(args[0], of.primitive))
-        return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
-    PyObject *p = args[0], *outputs = *slot(p, of.outputs), *arrays[1 + 2 * MAX_OPERANDS];
+    if (n < 1 || n > MAX_OPERANDS || n_names > MAX_OPERANDS || !PyObject_TypeCheck(args[0], dg_of.primitive))
+        return PyObject_Vectorcall(dg_of.apply, args, (size_t)n_args, names);
+    PyObject *p = args[0], *outputs = *dg_slot_of(p, dg_of.outputs), *arrays[1 + 2 * MAX_OPERANDS];
     if (!outputs || PyLong_AsLong(outputs) != 1) {
         PyErr_Clear();
-        return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
+        return PyObject_Vectorcall(dg_of.apply, args, (size_t)n_args, names);
     }
     int recorded = 0;
     npy_intp size = 0;
     for (Py_ssize_t k = 0; k < n; ++k) {
         PyObject *operand = args[1 + k], *array = operand;
-        if (is_tensor(operand)) {
-            array = *slot(operand, of.array);
+        if (dg_is_tensor(operand)) {
+            array = *dg_slot_of(operand, dg_of.array);
             if (!array || !PyArray_CheckExact(array)) /* on another device, or batched */
-                return PyObject_Vectorcall(of.apply, args, (size_t)n_args, names);
+                return PyObject_Vectorcall(dg_of.apply, args, (size_t)n_args, names);
             size = PyArray_SIZE((PyArrayObject *)array) > size ? PyArray_SIZE((PyArrayObject *)array) : size;
             int requires = dg_grad_modes() & DG_GRAD && !recorded ? requires_grad(operand) : 0;
             if (requires < 0)
@@ -328,20 +364,14 @@ static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_
     }
     for (Py_ssize_t k = 0; k < n_names; ++k)
         arrays[1 + n + k] = args[1 + n + k];
-    PyObject *forward = forward_for(p, size), *token = forward ? PyContextVar_Set(of.error_state, of.ignored) : NULL;
+    PyObject *forward = forward_for(p, size), *token = forward ? dg_quiet() : NULL;
     if (!token) {
         Py_XDECREF(forward);
         return NULL;
     }
     PyObject *out = PyObject_Vectorcall(forward, arrays + 1, (size_t)n | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
     Py_DECREF(forward);
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    int reset = PyContextVar_Reset(of.error_state, token);
-    Py_DECREF(token);
-    if (type)
-        PyErr_Restore(type, value, traceback);
-    if (reset < 0)
+    if (dg_loud(token) < 0)
         Py_CLEAR(out);
     PyObject *result = out ? tensor_made_of(out) : NULL;
     if (!result || !recorded)
@@ -358,7 +388,7 @@ static PyObject *py_apply(PyObject *module, PyObject *const *args, Py_ssize_t n_
 
 /* -- what they are told -------------------------------------------------------------------------------------------------- */
 
-static int offset_of(PyObject *class, const char *name, Py_ssize_t *offset)
+int dg_offset_of(PyObject *class, const char *name, Py_ssize_t *offset)
 {
     PyObject *descriptor = PyObject_GetAttrString(class, name);
     int is_slot = descriptor && Py_IS_TYPE(descriptor, &PyMemberDescr_Type);
@@ -370,50 +400,59 @@ static int offset_of(PyObject *class, const char *name, Py_ssize_t *offset)
     return is_slot ? 0 : -1;
 }
 
+int dg_take_given(const char *who, PyObject *dict, const dg_given *given, size_t n)
+{
+    for (size_t k = 0; k < n; ++k) {
+        PyObject *value = PyDict_GetItemString(dict, given[k].name);
+        if (!value) {
+            PyErr_Format(PyExc_KeyError, "%s: no %s", who, given[k].name);
+            return -1;
+        }
+        Py_XSETREF(*given[k].to, Py_NewRef(value));
+    }
+    return 0;
+}
+
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args)
 {
     PyObject *tensor, *storage, *node, *primitive, *numbers, *functions;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!OO!:set_tensor_calls", &PyType_Type, &tensor, &PyType_Type, &storage, &PyType_Type, &node,
-                          &PyType_Type, &primitive, &numbers, &PyDict_Type, &functions))
+    if (!PyArg_ParseTuple(args, "O!O!O!O!OO!:set_tensor_calls", &PyType_Type, &tensor, &PyType_Type, &storage, &PyType_Type,
+                          &node, &PyType_Type, &primitive, &numbers, &PyDict_Type, &functions))
         return NULL;
     const struct { PyObject *class; const char *name; Py_ssize_t *offset; } slots[] = {
-        {tensor, "_array", &of.array}, {tensor, "_storage", &of.own_storage}, {tensor, "_base", &of.base},
-        {tensor, "_grad_fn", &of.grad_fn}, {tensor, "_requires_grad", &of.requires_grad}, {storage, "array", &of.storage_array},
-        {storage, "version", &of.version}, {storage, "is_shared", &of.is_shared}, {primitive, "forward", &of.forward},
-        {primitive, "large", &of.large}, {primitive, "outputs", &of.outputs}, {primitive, "vjps", &of.vjps},
-        {primitive, "saves", &of.saves}, {primitive, "node_class", &of.node_class}, {node, "attrs", &of.attrs},
-        {node, "edges", &of.edges}, {node, "sequence", &of.sequence}, {node, "metas", &of.metas},
-        {node, "output_metas", &of.output_metas}, {node, "saved", &of.saved}, {node, "saved_out", &of.saved_out},
-        {(PyObject *)Py_TYPE(numbers), "last", &of.last},
+        {tensor, "_array", &dg_of.array}, {tensor, "_storage", &dg_of.own_storage}, {tensor, "_base", &dg_of.base},
+        {tensor, "_grad_fn", &dg_of.grad_fn}, {tensor, "_requires_grad", &dg_of.requires_grad},
+        {storage, "array", &dg_of.storage_array}, {storage, "version", &dg_of.version}, {storage, "is_shared", &dg_of.is_shared},
+        {primitive, "forward", &dg_of.forward}, {primitive, "large", &dg_of.large}, {primitive, "outputs", &dg_of.outputs},
+        {primitive, "vjp", &dg_of.vjp}, {primitive, "vjps", &dg_of.vjps}, {primitive, "saves", &dg_of.saves},
+        {primitive, "node_class", &dg_of.node_class}, {node, "attrs", &dg_of.attrs}, {node, "edges", &dg_of.edges},
+        {node, "sequence", &dg_of.sequence}, {node, "metas", &dg_of.metas}, {node, "output_metas", &dg_of.output_metas},
+        {node, "saved", &dg_of.saved}, {node, "saved_out", &dg_of.saved_out}, {(PyObject *)Py_TYPE(numbers), "last", &dg_of.last},
     };
     for (size_t k = 0; k < sizeof slots / sizeof *slots; ++k)
-        if (offset_of(slots[k].class, slots[k].name, slots[k].offset) < 0)
+        if (dg_offset_of(slots[k].class, slots[k].name, slots[k].offset) < 0)
             return NULL;
-    const struct { const char *name; PyObject **function; } called[] = {
-        {"apply", &of.apply}, {"record", &of.record}, {"attach", &of.attach}, {"edge_of", &of.edge_of}, {"entry", &of.entry},
-        {"node_class", &of.class_of}, {"as_array", &of.as_array}, {"large_of", &of.large_of}, {"error_state", &of.error_state},
-        {"ignored", &of.ignored},
+    const dg_given given[] = {
+        {"apply", &dg_of.apply}, {"record", &dg_of.record}, {"attach", &dg_of.attach}, {"edge_of", &dg_of.edge_of},
+        {"entry", &dg_of.entry}, {"node_class", &dg_of.class_of}, {"as_array", &dg_of.as_array}, {"large_of", &dg_of.large_of},
+        {"error_state", &dg_of.error_state}, {"ignored", &dg_of.ignored},
     };
-    for (size_t k = 0; k < sizeof called / sizeof *called; ++k) {
-        PyObject *given = PyDict_GetItemString(functions, called[k].name);
-        if (!given)
-            return PyErr_Format(PyExc_KeyError, "set_tensor_calls: no %s", called[k].name);
-        Py_XSETREF(*called[k].function, Py_NewRef(given));
-    }
+    if (dg_take_given("set_tensor_calls", functions, given, sizeof given / sizeof *given) < 0)
+        return NULL;
     PyObject *size = PyDict_GetItemString(functions, "large_size");
-    of.large_size = size ? PyLong_AsSsize_t(size) : PY_SSIZE_T_MAX;
+    dg_of.large_size = size ? PyLong_AsSsize_t(size) : PY_SSIZE_T_MAX;
     if (PyErr_Occurred())
         return NULL;
-    of.tensor = (PyTypeObject *)Py_NewRef(tensor), of.storage = (PyTypeObject *)Py_NewRef(storage);
-    of.node = (PyTypeObject *)Py_NewRef(node), of.primitive = (PyTypeObject *)Py_NewRef(primitive);
-    of.numbers = Py_NewRef(numbers);
-    if (!of.zero) {
-        of.zero = PyLong_FromLong(0);
-        of.output_nr = PyUnicode_InternFromString("_output_nr");
-        of.inference = PyUnicode_InternFromString("_inference");
-        of.requires_name = PyUnicode_InternFromString("requires_grad");
+    dg_of.tensor = (PyTypeObject *)Py_NewRef(tensor), dg_of.storage = (PyTypeObject *)Py_NewRef(storage);
+    dg_of.node = (PyTypeObject *)Py_NewRef(node), dg_of.primitive = (PyTypeObject *)Py_NewRef(primitive);
+    dg_of.numbers = Py_NewRef(numbers);
+    if (!dg_of.zero) {
+        dg_of.zero = PyLong_FromLong(0);
+        dg_of.output_nr = PyUnicode_InternFromString("_output_nr");
+        dg_of.inference = PyUnicode_InternFromString("_inference");
+        dg_of.requires_name = PyUnicode_InternFromString("requires_grad");
     }
-    if (!of.zero || !of.output_nr || !of.inference || !of.requires_name)
+    if (!dg_of.zero || !dg_of.output_nr || !dg_of.inference || !dg_of.requires_name)
         return NULL;
     static PyMethodDef made_in_c[] = {
         {"apply", (PyCFunction)(void (*)(void))py_apply, METH_FASTCALL | METH_KEYWORDS, NULL},

@@ -15,14 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph._core import _dispatch
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS
 from dynagraph.ir.terms import BaseTerm
 from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import as_array, library_of_array
+from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.grad_mode import mode
-from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, is_half
+from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, fitted, is_half
 from dynagraph.torch.core.primitives import primitive
 from dynagraph.torch.core.tensor import (
     _IGNORED,
@@ -35,7 +37,7 @@ from dynagraph.torch.core.tensor import (
     wrap,
     written,
 )
-from dynagraph.torch.core.terms import ir_dtype
+from dynagraph.torch.core.terms import FORWARD, ArrayTerm, Unsaved, ir_dtype
 
 # -- gradients that are recorded themselves ---------------------------------------------------------------------------
 
@@ -193,14 +195,15 @@ def _fitted(tensor: Tensor, shape: tuple[int, ...], dtype: np.dtype) -> Tensor:
 class _Run:
     """One backward.  `wanted`: the places (node or leaf, output) whose gradients are returned; None: all go to the leaves."""
 
-    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "wanted")
+    __slots__ = ("accumulate", "buffers", "callbacks", "counts", "create", "found", "keep", "needed", "number", "roots", "wanted")
 
     def __init__(self, create: bool, keep: bool, wanted: dict[tuple[Any, int], list[int]] | None, accumulate: bool):
         self.create, self.keep, self.wanted, self.accumulate = create, keep, wanted, accumulate
         self.buffers: dict[Any, list[Any]] = {}  # the gradients that have come so far, by node or leaf
         self.found: dict[tuple[Any, int], Any] = {}
         self.callbacks: list[Callable[[], None]] = []
-        self.counts: dict[Any, int] = {}  # how many gradients are still to come
+        self.counts: dict[Any, int] = {}  # how many gradients are still to come; C has its own count
+        self.roots: Sequence[tuple[Any, int, Any]] = ()  # where it begins: (node or leaf, output, gradient)
         self.needed: set[Any] | None = None  # the nodes that are run; None: all
 
     def run(self, roots: Sequence[tuple[Any, int, Any]]) -> None:
@@ -459,6 +462,16 @@ def _counted(roots: Sequence[Any], wanted: set[Any] | None) -> tuple[dict[Any, i
     return counts, needed
 
 
+# what `_Run.run` does, in C, for most runs; captured code follows the Python
+_run_plain: Any = None
+if _error_state is not None:
+    _run_plain = _dispatch.set_tensor_backward({
+        "ArrayTerm": ArrayTerm, "Unsaved": Unsaved, "forward": FORWARD, "ir_dtype": ir_dtype, "is_unbatchable": is_unbatchable,
+        "Unbatchable": Unbatchable, "pull": Node.pull, "release": Node.release, "fitted": fitted, "add": np.add,
+        "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "negative": np.negative,
+    })  # fmt: skip
+
+
 # -- what users call --------------------------------------------------------------------------------------------------
 
 
@@ -538,10 +551,13 @@ def run_backward(
         if is_compiling():  # captured code is quiet, and nobody asks what is running
             run.run(roots)
         else:
-            run.number = next(_numbers)
+            run.number, run.roots = next(_numbers), roots
             _running.runs = (*_running.runs, run)
             try:
-                _quietly(run.run, roots)
+                if create or wanted is not None or mode.anomaly or _run_plain is None:
+                    _quietly(run.run, roots)
+                else:
+                    _run_plain(run, roots, keep)
                 for callback in run.callbacks:  # which may queue more
                     callback()
             finally:
@@ -589,6 +605,8 @@ def will_run(targets: Sequence[Any]) -> list[bool]:
     if not _running.runs:
         raise RuntimeError("expected the current autograd engine to be running a backward")
     run = _running.runs[-1]
+    if not run.counts:
+        run.counts, _ = _counted([target for target, _, _ in run.roots], None)
     return [
         target in run.counts
         and (run.needed is None or target in run.needed or any(target is wanted for wanted, _ in run.wanted or ()))
