@@ -41,6 +41,7 @@ from dynagraph.markers import AT_CAPTURE, FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
+TAKES_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 UNKNOWN = Opaque("an argument that depends on inputs")
 DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  # reasons of doors that others may do without
 
@@ -58,6 +59,10 @@ OPAQUE_PACKAGES = frozenset(
 def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Value:
     """``function(*args, **kwargs)``."""
     function = frame.ex.resolve(function)
+    if type(function) is Method and type(function.function) is Function and function.function.is_followed:
+        return follow(frame, function.function, [function.owner, *args], kwargs)
+    if type(function) is Function and function.is_followed:
+        return follow(frame, function, args, kwargs)
     own = cupy_door.names()
     if own is not None:
         in_cupy = _call_of_cupy(frame, own, function, args, kwargs)
@@ -172,6 +177,7 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
             found = function.object(*given)
             return frame.ex.wrap(found, Trusted(found, function.name))
     if is_followed_library(function.globals):
+        function.is_followed = function.object not in AT_CAPTURE and is_own(function.globals)
         return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES and module not in OPEN_MODULES and function.object not in FOLLOWED:
@@ -199,7 +205,7 @@ def _known_at_capture(frame: Frame, value: Any) -> Any:
 
 def follow(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
     """A call of a function of NumPy's that is written in Python: what stops inside of it is a break at the user's call."""
-    if is_followed_library(frame.function.globals):
+    if frame.is_of_library:
         return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
     name = f"{function.globals['__name__']}.{function.name}"
     if is_own(function.globals):
@@ -288,7 +294,10 @@ def call_partial(frame: Frame, partial: Partial, args: Arguments, kwargs: Keywor
 def bind(function: Function, args: Arguments, kwargs: Keywords) -> dict[str, Any]:
     """The parameters of a call by name, as CPython binds them, with its errors."""
     code = function.code
-    n, names = code.co_argcount, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    n = code.co_argcount
+    if not kwargs and len(args) == n and not code.co_kwonlyargcount and not code.co_flags & TAKES_MORE:
+        return dict(zip(code.co_varnames, args))
+    names = code.co_varnames[: n + code.co_kwonlyargcount]
     bound: dict[str, Any] = dict(zip(names[:n], args))
     extra: dict[str, Any] = {}
     fits = len(args) <= n or bool(code.co_flags & inspect.CO_VARARGS)

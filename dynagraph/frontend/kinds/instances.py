@@ -183,6 +183,9 @@ RANK_OF_OBJECTS = 6
 
 def redefines_operators(value: Any) -> bool:
     """Whether the class of a container defines operators in Python."""
+    kind = getattr(value, "kind", None)
+    if kind is None or kind.__module__ == "builtins":
+        return False
     return any(own_method(value, name) is not None for row in BINARY.values() for name in (row.method, row.reflected))
 
 
