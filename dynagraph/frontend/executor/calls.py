@@ -172,9 +172,13 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
     if function.object in AT_CAPTURE:
-        given = [_known_at_capture(frame, value) for value in (*args, *kwargs.values())]
-        if not any(value is UNKNOWN for value in given):
-            found = function.object(*given)
+        given = [known_at_capture(frame, value) for value in args]
+        named = {name: known_at_capture(frame, value) for name, value in kwargs.items()}
+        if not any(value is UNKNOWN for value in (*given, *named.values())):
+            try:
+                found = function.object(*given, **named)
+            except Exception:  # captured code may handle it: what is followed raises it there
+                return follow(frame, function, args, kwargs)
             return frame.ex.wrap(found, Trusted(found, function.name))
     if is_followed_library(function.globals):
         function.is_followed = function.object not in AT_CAPTURE and is_own(function.globals)
@@ -185,11 +189,11 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
 
 
-def _known_at_capture(frame: Frame, value: Any) -> Any:
+def known_at_capture(frame: Frame, value: Any) -> Any:
     """What an argument is that stays as it is, or is guarded to; UNKNOWN for any other."""
     value = frame.ex.resolve(value)
     if isinstance(value, Sequence) and value.kind is tuple:
-        items = tuple(_known_at_capture(frame, item) for item in value.items)
+        items = tuple(known_at_capture(frame, item) for item in value.items)
         return UNKNOWN if any(i is UNKNOWN for i in items) else items
     if isinstance(value, Object) and value.source is not None:
         if value.source.is_trusted:
