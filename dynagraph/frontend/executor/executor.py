@@ -84,7 +84,9 @@ class Frame:
         self.code = function.code
         self.depth = depth
         self.stack: list[Any] = []
-        code = code_of(function.code) if program is None else Code(program)
+        if function.decoded is None:
+            function.decoded = code_of(function.code) if program is None else Code(program)
+        code = function.decoded
         self.program = code.program
         self.instructions, self.handlers = code.program.instructions, code.handlers
         self.ip = 0

@@ -82,6 +82,7 @@ class CaptureState(GraphState):
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
         self.globals_read: dict[tuple[int, str], Value] = {}  # those that it has read before it set them, if ever
         self.class_attributes: dict[tuple[int, str], Value] = {}  # those set by the captured code
+        self.lookups: dict[tuple[int, str], Any] = {}  # what the captured code found in classes (lookup.Seen)
         self.prologue: list[Step] = []
         self.fresh: set[Any] = set()  # sources of random generators whose state the captured code has set itself
         self.written: dict[int, Sourced] = {}  # the caller's objects that effects change

@@ -117,7 +117,7 @@ class ObjectSlots(Slots):
         return iterate_object(frame, value)
 
     def attribute(self, frame: Frame, value: Object, name: str) -> Value:
-        if has_method(value, name):  # of a mappingproxy
+        if value.kind is types.MappingProxyType and has_method(value, name):
             mapping = behind(frame.ex, value)
             return Method(name, mapping) if isinstance(mapping, Dict) else refuse("ATTRIBUTE", f".{name} of a mappingproxy")
         return load_from_instance(frame, value, name)

@@ -25,7 +25,7 @@ from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir.ops import memory_of, strided_of
 from dynagraph.ir.shapes import Shape
 
-NONE, FALSE, ZERO = Const(None), Const(False), Const(0)
+NONE, TRUE, FALSE, ZERO = Const(None), Const(True), Const(False), Const(0)
 
 
 @package("dynagraph.torch.core.tensor")
@@ -147,6 +147,19 @@ def _register() -> None:
         if reads:
             save(frame, node, reads, given, arrays)
         return node
+
+    @meaning(tensors.check_write)
+    def check_write(frame: Frame, x: Any, overlap: Any = TRUE, others: Any = NONE) -> Value:
+        tensor = frame.ex.resolve(x)
+        if not mode_of(frame, "grad") and not truth(frame, load_attribute(frame, tensor, "_inference")):
+            array = load_attribute(frame, tensor, "_array")
+            if not truth(frame, overlap):
+                return NONE
+            if isinstance(array, Array) and frame.ex.library is NUMPY:
+                strides = frame.ex.builder.layout(frame.ex.memories.present(array)).strides
+                if all(type(s) is int and s for s in strides):
+                    return NONE
+        return follow(frame, own(frame, "check_write"), [x, overlap, Sequence(tuple, []) if is_none(others) else others], {})
 
     @meaning(tensors.check_overlap)
     def check_overlap(frame: Frame, x: Any, others: Any, full: Any = FALSE) -> Value:
