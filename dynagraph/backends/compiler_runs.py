@@ -207,7 +207,8 @@ class CompilerRun:
         """Until a process says something or ends, or so long."""
         poll = select.poll()
         with self._lock:
-            for process in self._running:
+            running = [process for process in self._running if process.poll() is None]
+            for process in running:  # what one that has ended said is at its end, which would be told again and again
                 poll.register(process.stderr.fileno(), select.POLLIN)  # type: ignore[union-attr]
-        if poll.poll(1e3 * seconds):
+        if running and poll.poll(1e3 * seconds):
             time.sleep(1e-4)  # it has closed its end, and is about to end itself

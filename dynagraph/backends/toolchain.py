@@ -52,8 +52,8 @@ UNSAFE = (
     "-Ofast", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math", "-ffinite-math-only",
     "-fno-signed-zeros", "-fno-rounding-math",
 )  # fmt: skip
-# The comment with which a source says how many functions it has.  Compiled with DG_PARTS and DG_PART it defines every so many-th of
-# them, and declares the others; without, all of them.
+# The comment with which a source says how long a compiler takes for each of its functions, roughly.  Compiled with DG_IN_PARTS it
+# defines function k where DG_HAS_k is 1, and declares the others; without, it defines all of them.
 FUNCTIONS = "/* functions:"
 LEAST_FUNCTIONS = 4  # that a process of its own is worth
 MOST_PARTS = 8
@@ -126,13 +126,13 @@ class Toolchain:
         Raises CompilerError where the compiler does not start.
         """
         sweep_once()
-        n = _n_parts(source)
+        parts = parts_of(source)
         link = ["-o", IMAGE, "-lm"]
         rounds = [[[SOURCE, *link]]]
-        if n > 1:
-            parts = [f"part{k}.o" for k in range(n)]
-            compilations = [[f"-DDG_PARTS={n}", f"-DDG_PART={k}", "-c", SOURCE, "-o", o] for k, o in enumerate(parts)]
-            rounds = [compilations, [[*parts, *link]]]
+        if len(parts) > 1:
+            objects = [f"part{k}.o" for k in range(len(parts))]
+            own = [["-DDG_IN_PARTS", *(f"-DDG_HAS_{k}" for k in part)] for part in parts]
+            rounds = [[[*has, "-c", SOURCE, "-o", o] for has, o in zip(own, objects)], [[*objects, *link]]]
         folder = tempfile.mkdtemp(prefix=FOLDER)
         try:
             return CompilerRun(self.words, self.environment(folder), folder, source, rounds)
@@ -190,10 +190,18 @@ def _folder_of_this_process() -> str:
     return made
 
 
-def _n_parts(source: str) -> int:
-    """In how many processes a source is compiled."""
-    found = re.search(rf"^{re.escape(FUNCTIONS)} (\d+) ", source, re.MULTILINE)
-    return max(1, min(MOST_PARTS, n_processors(), int(found[1]) // LEAST_FUNCTIONS)) if found else 1
+def parts_of(source: str) -> list[list[int]]:
+    """The functions that each of several processes compiles, such that all take about as long; of a small source one part."""
+    found = re.search(rf"^{re.escape(FUNCTIONS)} ([\d ]+) \*/", source, re.MULTILINE)
+    weights = [int(w) for w in found[1].split()] if found else []
+    n = max(1, min(MOST_PARTS, n_processors(), len(weights) // LEAST_FUNCTIONS))
+    parts: list[list[int]] = [[] for _ in range(n)]
+    totals = [0] * n
+    for k in sorted(range(len(weights)), key=lambda k: -weights[k]):
+        least = totals.index(min(totals))
+        parts[least].append(k)
+        totals[least] += weights[k]
+    return parts
 
 
 def n_processors() -> int:

@@ -224,6 +224,27 @@ def test_an_interrupted_compilation_leaves_no_process(folder, monkeypatch):
         assert [p.returncode for p in processes] == [-signal.SIGKILL] and not os.path.exists(run.folder)
 
 
+def test_a_process_that_has_ended_is_not_asked_again_and_again_while_others_work(tmp_path, monkeypatch):
+    slept = []
+    sleep = CompilerRun._sleep
+    monkeypatch.setattr(CompilerRun, "_sleep", lambda run, seconds: slept.append(seconds) or sleep(run, seconds))
+    together = [["-c", "exit 0"], ["-c", "sleep 0.3; echo made > kernel.so"]]
+    folder = tmp_path / "run"
+    folder.mkdir()
+    run = CompilerRun(("sh",), None, str(folder), "", [together])
+    assert run.wait(run.begun + 60) and run.image() == b"made\n"
+    assert len(slept) < 100  # they would be thousands
+
+
+def test_functions_of_a_large_source_are_shared_out_evenly(monkeypatch):
+    monkeypatch.setattr(toolchain, "n_processors", lambda: 2)
+    parts = toolchain.parts_of("/* functions: 1 9 1 3 2 1 8 4 1 */\n")
+    assert sorted(k for part in parts for k in part) == list(range(9))
+    weights = [1, 9, 1, 3, 2, 1, 8, 4, 1]
+    assert [sum(weights[k] for k in part) for part in parts] == [15, 15]
+    assert len(toolchain.parts_of("/* functions: 1 2 3 */\n")) == len(toolchain.parts_of(SOURCE)) == 1
+
+
 def test_a_refusal_shows_the_compilers_words_and_keeps_the_source(folder):
     with pytest.raises(CompilerError, match="refused generated code") as refusal:
         get_library("int f( {")

@@ -16,7 +16,8 @@ import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.frontend.library import registry
 from dynagraph.frontend.library.definitions import followed
-from dynagraph.torch.core import tensor
+from dynagraph.torch.core import tensor, terms
+from dynagraph.torch.functions import pointwise
 
 BACKEND = "numpy"
 
@@ -314,9 +315,12 @@ def test_errors_are_those_of_the_plain_call():
 def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     """`frontend/library/tensors.py` against following the Python of the same functions."""
     def function(w: Any, x: Any) -> Any:
-        y = (w * x + 1).sin()
+        y = torch.mul((w * x + 1).sin(), 2) / torch.add(x, w)
         y[0] = x[1]
-        y.sum().backward()
+        y.mul_(w)
+        (y.softmax(0) * x).sum().backward()
+        with torch.no_grad():
+            w.sub_(w.grad, alpha=0.5)
         return y.detach(), x.max(dim=0)
 
     short = dg.compile(function, backend=BACKEND, mode="max")
@@ -324,6 +328,8 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     same(short(w, x), function(other := row(), plain()))
     same(w, other)
     monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
+    for shortcut in (tensor.record, tensor.check_write, tensor.check_overlap, terms.ArrayTerm, terms.ArrayTerm.call, pointwise._two):
+        monkeypatch.delitem(registry._MEANINGS, shortcut)
     for name in ("apply", "made", "wrap"):
         monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))
     long = dg.compile(function, backend=BACKEND, mode="max")
@@ -333,6 +339,19 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     assert [n.op.name for n in long.last_graph.nodes if n.kind == "call_function"] == [
         n.op.name for n in short.last_graph.nodes if n.kind == "call_function"
     ]
+
+
+def test_errors_of_what_captures_call_at_once_are_caught_where_the_code_catches_them():
+    def function(x: Any) -> Any:
+        try:
+            return x.reshape(-1, -1)
+        except RuntimeError as error:
+            return x * 2, str(error)
+
+    compiled = dg.compile(function, backend=BACKEND, mode="max")
+    found, expected = compiled(plain()), function(plain())
+    same(found[0], expected[0])
+    assert found[1] == expected[1] and not compiled.stats.breaks and not compiled.stats.fallbacks
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:

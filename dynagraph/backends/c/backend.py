@@ -73,7 +73,8 @@ def complete_source(source: CSource) -> str:
     """The C file: runtime header, what it uses of the prelude, support code, kernels and entry."""
     threshold = f"#define DG_PARALLEL_NANOSECONDS {PARALLEL_NANOSECONDS:.1f}\n#define DG_PART_NANOSECONDS {PART_NANOSECONDS:.1f}\n"
     sums = support("sums.h") if source.has_sums else ""
-    headers = [threshold, support("support.h"), support("blas.h"), sums]
+    large = "#define DG_LARGE\n" if source.is_large else ""
+    headers = [threshold, large, support("support.h"), support("blas.h"), sums]
     return "\n".join([runtime_header(), prelude_for(source.functions), *headers, source.text])
 
 

@@ -1,5 +1,9 @@
 /* Matrix products through BLAS, as NumPy calls it. */
 
+#ifndef DG_STEP /* in native loops */
+#define DG_STEP static inline
+#endif
+
 /* y[rows or columns] = op(a) @ x, of a row-major matrix; 0: there is no such routine */
 #define DG_DEFINE_GEMV(suffix, T, gemv, S, PASS)                                                                         \
     typedef void (*dg_##gemv##_64)(int, int, int64_t, int64_t, S, const T *, int64_t, const T *, int64_t, S, T *, int64_t);\
@@ -48,6 +52,28 @@
         return 1;                                                                                                        \
     }
 
+/* what is not worth a copy for each product: the other half of what syrk gives, and products where there is no BLAS */
+#define DG_DEFINE_LOOPS(suffix, T)                                                                                       \
+    static __attribute__((noinline)) void dg_mirror_##suffix(int64_t n, T *c, int64_t ldc)                               \
+    {                                                                                                                    \
+        for (int64_t i = 0; i < n; ++i)                                                                                  \
+            for (int64_t j = 0; j < i; ++j)                                                                              \
+                c[i * ldc + j] = c[j * ldc + i];                                                                         \
+    }                                                                                                                    \
+    static __attribute__((noinline)) void dg_product_##suffix(int ta, int tb, int64_t m, int64_t n, int64_t k, const T *a,\
+                                                              int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)   \
+    {                                                                                                                    \
+        for (int64_t i = 0; i < m; ++i) {                                                                                \
+            for (int64_t j = 0; j < n; ++j)                                                                              \
+                c[i * ldc + j] = 0;                                                                                      \
+            for (int64_t p = 0; p < k; ++p) {                                                                            \
+                const T left = ta ? a[p * lda + i] : a[i * lda + p];                                                     \
+                for (int64_t j = 0; j < n; ++j)                                                                          \
+                    c[i * ldc + j] += left * (tb ? b[j * ldb + p] : b[p * ldb + j]);                                     \
+            }                                                                                                            \
+        }                                                                                                                \
+    }
+
 /* out[m, n] = op(a) @ op(b), row-major; ta, tb: read the operand transposed; lda, ldb, ldc: elements between rows in memory.
 
    Each product takes the routine that NumPy takes (cblas_matrixproduct and the loops of matmul), as another one has other bits: two
@@ -58,8 +84,8 @@
     typedef void (*dg_##gemm##_64)(int, int, int, int64_t, int64_t, int64_t, S, const T *, int64_t, const T *, int64_t,  \
                                    S, T *, int64_t);                                                                     \
     typedef void (*dg_##gemm##_32)(int, int, int, int, int, int, S, const T *, int, const T *, int, S, T *, int);        \
-    static inline void dg_gemm_##suffix(const dg_runtime *rt, int ta, int tb, int64_t m, int64_t n, int64_t k,           \
-                                        const T *a, int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)             \
+    DG_STEP void dg_gemm_##suffix(const dg_runtime *rt, int ta, int tb, int64_t m, int64_t n, int64_t k, const T *a,     \
+                                  int64_t lda, const T *b, int64_t ldb, T *c, int64_t ldc)                               \
     {                                                                                                                    \
         const T one = 1, zero = 0;                                                                                       \
         enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112, UPPER = 121 };                                              \
@@ -78,9 +104,7 @@
             else                                                                                                         \
                 ((dg_##syrk##_32)rt->syrk)(ROW_MAJOR, UPPER, ta ? TRANS : NO_TRANS, (int)n, (int)k, PASS(one), a,        \
                                            (int)lda, PASS(zero), c, (int)ldc);                                           \
-            for (int64_t i = 0; i < n; ++i)                                                                              \
-                for (int64_t j = 0; j < i; ++j)                                                                          \
-                    c[i * ldc + j] = c[j * ldc + i];                                                                     \
+            dg_mirror_##suffix(n, c, ldc);                                                                               \
             return;                                                                                                      \
         }                                                                                                                \
         if (k > 0 && rt->gemm) {                                                                                         \
@@ -92,15 +116,7 @@
                                            (int)k, PASS(one), a, (int)lda, b, (int)ldb, PASS(zero), c, (int)ldc);        \
             return;                                                                                                      \
         }                                                                                                                \
-        for (int64_t i = 0; i < m; ++i) { /* no BLAS: right, and slow */                                                 \
-            for (int64_t j = 0; j < n; ++j)                                                                              \
-                c[i * ldc + j] = 0;                                                                                      \
-            for (int64_t p = 0; p < k; ++p) {                                                                            \
-                const T left = ta ? a[p * lda + i] : a[i * lda + p];                                                     \
-                for (int64_t j = 0; j < n; ++j)                                                                          \
-                    c[i * ldc + j] += left * (tb ? b[j * ldb + p] : b[p * ldb + j]);                                     \
-            }                                                                                                            \
-        }                                                                                                                \
+        dg_product_##suffix(ta, tb, m, n, k, a, lda, b, ldb, c, ldc);                                                    \
     }
 
 #define DG_VALUE(x) x
@@ -113,6 +129,10 @@ DG_DEFINE_DOT(f32, float, sdot)
 DG_DEFINE_DOT(f64, double, ddot)
 DG_DEFINE_COMPLEX_DOT(c64, float _Complex, float, cdotu_sub)
 DG_DEFINE_COMPLEX_DOT(c128, double _Complex, double, zdotu_sub)
+DG_DEFINE_LOOPS(f32, float)
+DG_DEFINE_LOOPS(f64, double)
+DG_DEFINE_LOOPS(c64, float _Complex)
+DG_DEFINE_LOOPS(c128, double _Complex)
 DG_DEFINE_GEMM(f32, float, sgemm, ssyrk, float, DG_VALUE)
 DG_DEFINE_GEMM(f64, double, dgemm, dsyrk, double, DG_VALUE)
 DG_DEFINE_GEMM(c64, float _Complex, cgemm, csyrk, const void *, DG_ADDRESS)

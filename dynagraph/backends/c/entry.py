@@ -17,6 +17,7 @@ from dynagraph.ir.shapes import expr_of, same_dim
 
 ENTRY = "dg_entry"
 PARALLEL_NANOSECONDS = 20000.0  # estimated serial time above which a kernel goes to the thread pool
+STEPS_OF_A_LOOP = 4  # for which a compiler takes as long as for a loop
 PART_NANOSECONDS = 5e6  # ... of the parts between which a signal stops it
 
 
@@ -31,9 +32,10 @@ class EntryPrinter:
     def run(self) -> None:
         self.out.line()
         if self.p.in_parts:
-            self.out.line(f"{FUNCTIONS} {self.p.n_functions} */")
-            self.out.line("#if !DG_IS_OTHERS(0)")
-        self.out.open(f"int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)")
+            weights = [*self.p.weights, len(self.p.program.steps) // STEPS_OF_A_LOOP]
+            self.out.line(f"{FUNCTIONS} {' '.join(map(str, weights))} */")
+            self.out.line(f"#if !DG_IS_OTHERS({len(self.p.weights)})")
+        self.out.open(f"DG_ENTRY int {ENTRY}(void *const *buffers, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)")
         self.out.line("(void)buffers; (void)sizes; (void)rt; (void)stop;")
         self.p.size_arguments()
         checked = self.p.program.n_checks == 0

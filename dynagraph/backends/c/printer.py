@@ -28,6 +28,7 @@ class CSource:
     text: str
     functions: frozenset[str]
     has_sums: bool  # in NumPy's order
+    is_large: bool = False  # it may be compiled in parts
 
 
 def print_program(program: LoopProgram) -> CSource:
@@ -39,7 +40,7 @@ def print_program(program: LoopProgram) -> CSource:
     _FunctionPrinter(printed).run()
     EntryPrinter(printed).run()
     walks = (s.walk for step in program.steps if isinstance(step, Kernel) for s in step.body if isinstance(s, Reduce))
-    return CSource(str(printed.out), frozenset(printed.c.used_functions), has_sums=any(walks))
+    return CSource(str(printed.out), frozenset(printed.c.used_functions), has_sums=any(walks), is_large=printed.in_parts)
 
 
 def _print_constant(p: Program, buffer: Buffer) -> None:
@@ -55,8 +56,6 @@ class _FunctionPrinter:
 
     def __init__(self, p: Program):
         self.p, self.c, self.out = p, p.c, p.out
-        self.n_printed = 0
-
     def run(self) -> None:
         printed: set[Shared] = set()
         for step in self.p.program.steps:
@@ -110,11 +109,11 @@ class _FunctionPrinter:
         head = f"void {kernel.name}_range({', '.join(arguments)})"
         if self.p.in_parts:
             head = f"DG_KERNEL {head}"
-            for line in (f"#if DG_IS_OTHERS({self.n_printed})", f"{head};", "#else"):
+            for line in (f"#if DG_IS_OTHERS({len(self.p.weights)})", f"{head};", "#else"):
                 self.out.line(line)
         else:
             head = f"static __attribute__((noinline)) {head}"
-        self.n_printed += 1
+        begin = len(self.out.lines)
         self.out.open(head)
         self.out.line("(void)stop;")
         if not kernel.axes:
@@ -128,6 +127,7 @@ class _FunctionPrinter:
                 self._hide_constant(buffer, buffer in memory)
         Speller(self.c).body(write_out(kernel))
         self.out.close()
+        self.p.weights.append(sum(_weight(line) for line in self.out.lines[begin:]))
         if self.p.in_parts:
             self.out.line("#endif")
 
@@ -138,3 +138,8 @@ class _FunctionPrinter:
         if not is_parameter:
             self.out.line(f"const {buffer.dtype.ctype} *restrict {buffer.name} = {buffer.name}_data;")
         self.out.line(f'__asm__("" : "+r"({buffer.name}));')
+
+
+def _weight(line: str) -> int:
+    """How long a compiler takes for a line of a function: it goes by the loops, of which sums in NumPy's order are several."""
+    return line.count("for (") + 4 * line.count("dg_sum_")

@@ -24,6 +24,7 @@ class Program:
         kernels = [step for step in program.steps if isinstance(step, Kernel)]
         self.n_functions = len({call.shared if (call := self.calls.get(k)) else k for k in kernels})
         self.in_parts = self.n_functions >= 2 * LEAST_FUNCTIONS
+        self.weights: list[int] = []  # of the functions that are printed: how long a compiler takes for each, roughly
 
     def address(self, buffer: Buffer) -> str:
         if buffer.role == "constant":

@@ -41,6 +41,7 @@ from dynagraph.markers import AT_CAPTURE, FOLLOWED, OPEN_MODULES
 
 Arguments = list[Any]
 Keywords = dict[str, Any]
+TAKES_MORE = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 UNKNOWN = Opaque("an argument that depends on inputs")
 DECLINED = ("UNSUPPORTED_ARGUMENT", "UNSUPPORTED_FUNCTION", "DATA_DEPENDENT")  # reasons of doors that others may do without
 
@@ -58,6 +59,10 @@ OPAQUE_PACKAGES = frozenset(
 def call(frame: Frame, function: Any, args: Arguments, kwargs: Keywords) -> Value:
     """``function(*args, **kwargs)``."""
     function = frame.ex.resolve(function)
+    if type(function) is Method and type(function.function) is Function and function.function.is_followed:
+        return follow(frame, function.function, [function.owner, *args], kwargs)
+    if type(function) is Function and function.is_followed:
+        return follow(frame, function, args, kwargs)
     own = cupy_door.names()
     if own is not None:
         in_cupy = _call_of_cupy(frame, own, function, args, kwargs)
@@ -167,11 +172,16 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     if getattr(function.object, "__dynagraph_disabled__", False):
         refuse("DISABLED", function.name)
     if function.object in AT_CAPTURE:
-        given = [_known_at_capture(frame, value) for value in (*args, *kwargs.values())]
-        if not any(value is UNKNOWN for value in given):
-            found = function.object(*given)
+        given = [known_at_capture(frame, value) for value in args]
+        named = {name: known_at_capture(frame, value) for name, value in kwargs.items()}
+        if not any(value is UNKNOWN for value in (*given, *named.values())):
+            try:
+                found = function.object(*given, **named)
+            except Exception:  # captured code may handle it: what is followed raises it there
+                return follow(frame, function, args, kwargs)
             return frame.ex.wrap(found, Trusted(found, function.name))
     if is_followed_library(function.globals):
+        function.is_followed = function.object not in AT_CAPTURE and is_own(function.globals)
         return follow(frame, function, args, kwargs)
     module = str(function.globals.get("__name__", ""))
     if module.split(".")[0] in OPAQUE_PACKAGES and module not in OPEN_MODULES and function.object not in FOLLOWED:
@@ -179,11 +189,11 @@ def call_function(frame: Frame, function: Function, args: Arguments, kwargs: Key
     return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
 
 
-def _known_at_capture(frame: Frame, value: Any) -> Any:
+def known_at_capture(frame: Frame, value: Any) -> Any:
     """What an argument is that stays as it is, or is guarded to; UNKNOWN for any other."""
     value = frame.ex.resolve(value)
     if isinstance(value, Sequence) and value.kind is tuple:
-        items = tuple(_known_at_capture(frame, item) for item in value.items)
+        items = tuple(known_at_capture(frame, item) for item in value.items)
         return UNKNOWN if any(i is UNKNOWN for i in items) else items
     if isinstance(value, Object) and value.source is not None:
         if value.source.is_trusted:
@@ -199,7 +209,7 @@ def _known_at_capture(frame: Frame, value: Any) -> Any:
 
 def follow(frame: Frame, function: Function, args: Arguments, kwargs: Keywords) -> Value:
     """A call of a function of NumPy's that is written in Python: what stops inside of it is a break at the user's call."""
-    if is_followed_library(frame.function.globals):
+    if frame.is_of_library:
         return frame.ex.inline(function, bind(function, args, kwargs), frame.depth + 1)
     name = f"{function.globals['__name__']}.{function.name}"
     if is_own(function.globals):
@@ -288,7 +298,10 @@ def call_partial(frame: Frame, partial: Partial, args: Arguments, kwargs: Keywor
 def bind(function: Function, args: Arguments, kwargs: Keywords) -> dict[str, Any]:
     """The parameters of a call by name, as CPython binds them, with its errors."""
     code = function.code
-    n, names = code.co_argcount, code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    n = code.co_argcount
+    if not kwargs and len(args) == n and not code.co_kwonlyargcount and not code.co_flags & TAKES_MORE:
+        return dict(zip(code.co_varnames, args))
+    names = code.co_varnames[: n + code.co_kwonlyargcount]
     bound: dict[str, Any] = dict(zip(names[:n], args))
     extra: dict[str, Any] = {}
     fits = len(args) <= n or bool(code.co_flags & inspect.CO_VARARGS)

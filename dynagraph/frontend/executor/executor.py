@@ -20,12 +20,12 @@ from dynagraph.doors import cupy as cupy_door
 from dynagraph.doors.numpy import Chosen, Door, Unsupported, WeakFloat
 from dynagraph.doors.numpy.builder import leaves
 from dynagraph.driver import deadline
-from dynagraph.frontend.bytecode.decode import Instruction, Program, Region, UndecodableCode, decode
-from dynagraph.frontend.bytecode.liveness import loop_heads, start_of
+from dynagraph.frontend.bytecode.decode import Program, Region
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.numpy_errors import numpy_error_of
 from dynagraph.frontend.executor.numpy_source import DEFINITIONS, is_numpys, is_own
+from dynagraph.frontend.executor.opcodes import HANDLERS, Code, code_of, handler
 from dynagraph.frontend.executor.state import CaptureState, Lazy
 from dynagraph.frontend.executor.wrapping import (
     MAX_DIMS,
@@ -62,23 +62,11 @@ from dynagraph.ir.shapes import SymInt
 from dynagraph.location import Location
 from dynagraph.markers import OPEN_MODULES
 
-Handler = Callable[["Frame", Instruction], None]
-HANDLERS: dict[str, Handler] = {}
 MAX_NODES = 20000
 STEPS_BETWEEN_CHECKS = 16  # of the deadline
 MAX_ITERATIONS_OF_NUMPY = 64  # of a loop in NumPy's own code: what takes more is better left to NumPy
+NO_HEADS: frozenset[int] = frozenset()
 SUSPENDS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-
-
-def handler(*ops: str) -> Callable[[Handler], Handler]:
-    """Register the handler of normalised opcodes."""
-
-    def register(function: Handler) -> Handler:
-        for op in ops:
-            HANDLERS[op] = function
-        return function
-
-    return register
 
 
 class Stopped(Exception):
@@ -96,24 +84,28 @@ class Frame:
         self.code = function.code
         self.depth = depth
         self.stack: list[Any] = []
-        self.program = program or _decoded(function.code)
-        self.instructions = self.program.instructions
+        if function.decoded is None:
+            function.decoded = code_of(function.code) if program is None else Code(program)
+        code = function.decoded
+        self.program = code.program
+        self.instructions, self.handlers = code.program.instructions, code.handlers
         self.ip = 0
         self.jumps_back = 0
         module = function.globals.get("__name__")
-        self.is_ours = depth > 0 and (module in OPEN_MODULES or is_own(function.globals))  # the user's line is its caller's
-        self.is_hidden = module in DEFINITIONS  # the function that is called is written in C, and has no frame
-        is_of_numpy = is_numpys(function.globals)
+        self.is_own = is_own(function.globals)
+        self.is_ours = depth > 0 and (self.is_own or module in OPEN_MODULES)  # the user's line is its caller's
+        self.is_hidden = not self.is_own and module in DEFINITIONS  # the function that is called is written in C, and has no frame
+        is_of_numpy = not self.is_own and is_numpys(function.globals)
+        self.is_of_library = is_of_numpy or self.is_own
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
         self.locals: dict[str, Value] = dict(arguments)
         self.cells: dict[str, Cell] = dict(zip(function.code.co_freevars, function.closure))
         self.is_users = not (self.is_ours or self.is_hidden or is_of_numpy)
-        self.heads: frozenset[int] = frozenset()
-        self.step_heads: frozenset[int] = frozenset()
+        self.heads = self.step_heads = NO_HEADS
         if self.is_users or depth == 0:
-            heads, start = loop_heads(self.program), {start_of(self.program)}
+            heads, start = code.heads
             if ex.on_loop is not None:
                 self.heads = heads if depth else heads | start
             if ex.do_natively is not None and depth:
@@ -125,8 +117,9 @@ class Frame:
     def run(self) -> Value:
         """Run to the return, or to the next yield."""
         self.result, self.suspended = None, False
-        ex, counts = self.ex, self.depth == 0
+        ex, counts, handlers, instructions = self.ex, self.depth == 0, self.handlers, self.instructions
         looks = counts or bool(self.heads) or bool(self.step_heads)
+        says_where = not self.is_ours
         while self.result is None:
             if looks:
                 if counts:
@@ -141,14 +134,10 @@ class Frame:
             if not ex.checked:
                 ex.checked = STEPS_BETWEEN_CHECKS
                 deadline.check()
-            instruction = self.instructions[index]
-            if not self.is_ours:
-                ex.graph.location = Location(self.code.co_filename, instruction.line)
-            found = HANDLERS.get(instruction.op)
+            if says_where:
+                ex.graph.location = Location(self.code.co_filename, instructions[index].line)
             try:
-                if found is None:
-                    raise Break("UNKNOWN_OPCODE", None, instruction.op)
-                found(self, instruction)
+                handlers[index](self, instructions[index])
             except Raised as raised:
                 if not self._handles(index, raised):
                     raise  # here, where no variable stays with it: a cycle would keep the caller's objects
@@ -188,7 +177,8 @@ class Frame:
 
     def pop(self) -> Any:
         """The top of the stack, guarded if it is an object of the caller's that nothing has looked at yet."""
-        return self.ex.resolve(self.stack.pop())
+        value = self.stack.pop()
+        return value.force() if type(value) is Lazy else value
 
     def pop_unseen(self) -> Any:
         """The top of the stack, as it is."""
@@ -534,13 +524,6 @@ class Generator(Iterator):
             return result
         self.frame, self.returned = None, result
         return NULL
-
-
-def _decoded(code: types.CodeType) -> Program:
-    try:
-        return decode(code)
-    except UndecodableCode as error:
-        raise Break("UNKNOWN_OPCODE", None, str(error)) from None
 
 
 __all__ = ["HANDLERS", "NULL", "Executor", "Frame", "Generator", "SymInt", "handler", "refuse"]

@@ -9,7 +9,6 @@ from typing import Any
 
 from dynagraph.frontend.bytecode.decode import CONDITIONAL, JUMPS, Instruction, Program
 from dynagraph.frontend.executor.executor import Frame
-from dynagraph.frontend.executor.numpy_source import is_followed_library
 from dynagraph.frontend.kinds.slots import truth
 from dynagraph.frontend.kinds.values import Array
 from dynagraph.ir import dtypes
@@ -21,7 +20,7 @@ ENDS = ("RETURN_VALUE", "YIELD_VALUE", "RERAISE")
 def branch_truth(frame: Frame, value: Any, jump: Instruction, behind: int) -> bool:
     """The truth of a value, on which `jump` decides, if it is a conditional jump; `behind` is where the next instruction stands."""
     value = frame.ex.resolve(value)
-    followed = isinstance(value, Array) and jump.op in CONDITIONAL and is_followed_library(frame.function.globals)
+    followed = isinstance(value, Array) and jump.op in CONDITIONAL and frame.is_of_library
     if followed and _is_data(frame, value):
         taken = jump.op == "POP_JUMP_IF_TRUE"  # the truth with which it jumps
         for outcome, arm in ((taken, jump.value), (not taken, behind)):

@@ -80,7 +80,9 @@ class CaptureState(GraphState):
         self.cells: dict[int, Cell] = {}  # the real ones: one value each
         self.by_identity: dict[int, Sourced] = {}  # the caller's mutable objects: one value each
         self.stored: dict[tuple[int, str], Any] = {}  # globals set by the captured code
+        self.globals_read: dict[tuple[int, str], Value] = {}  # those that it has read before it set them, if ever
         self.class_attributes: dict[tuple[int, str], Value] = {}  # those set by the captured code
+        self.lookups: dict[tuple[int, str], Any] = {}  # what the captured code found in classes (lookup.Seen)
         self.prologue: list[Step] = []
         self.fresh: set[Any] = set()  # sources of random generators whose state the captured code has set itself
         self.written: dict[int, Sourced] = {}  # the caller's objects that effects change
@@ -133,6 +135,8 @@ class CaptureState(GraphState):
     def constant(self, value: Any) -> Value:
         """A literal of the code, or a result of pure Python."""
         kind = type(value)
+        if kind is int or kind is str or kind is bool or value is None:
+            return Const(value)
         if kind is tuple or kind is list:
             return Sequence(kind, [self.constant(v) for v in value])
         if kind is frozenset or kind is set:

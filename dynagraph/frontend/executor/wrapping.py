@@ -532,7 +532,17 @@ def class_function(ex: CaptureState, found: types.FunctionType, owner: type, nam
 
 def load_global(ex: CaptureState, owner: dict[str, Any], name: str) -> Value:
     """A global of a function, or a builtin."""
-    stored = ex.stored.get((id(owner), name))
+    key = (id(owner), name)
+    if key in ex.stored:
+        return _load_global(ex, owner, name, ex.stored[key])
+    found = ex.globals_read.get(key)
+    if found is None:
+        found = ex.globals_read[key] = _load_global(ex, owner, name, None)
+    return found
+
+
+def _load_global(ex: CaptureState, owner: dict[str, Any], name: str, stored: Any) -> Value:
+    """`stored`: what the captured code has set it to."""
     if stored is not None and stored is not DELETED:
         return ex.resolve(stored)
     if name in owner and stored is not DELETED:

@@ -376,6 +376,8 @@ class GuardList:
         self._rows: dict[Any, tuple[Instruction, Guard]] = {}  # by what identifies the instruction
         self._last: list[tuple[Instruction, Guard]] = []
         self._registers: dict[Source, int] = {}
+        self._unmodified: dict[int, type] = {}  # by identity: a metaclass may define its own hash
+        self._instances: dict[tuple[int, int], tuple[Source, type]] = {}  # whose guards are in `_rows`, likewise
 
     # -- asking for guards --------------------------------------------------------------------------------------------
     def require(self, guard: Guard) -> None:
@@ -399,8 +401,9 @@ class GuardList:
     def unmodified(self, cls: type) -> None:
         """The class and its bases are as they are now."""
         if not is_volatile(cls):
-            if cls.__flags__ & HEAP_TYPE:
+            if cls.__flags__ & HEAP_TYPE and id(cls) not in self._unmodified:
                 self.require(Unmodified(cls))
+                self._unmodified[id(cls)] = cls
             return
         self.require(Is(Attribute(Known(cls, f"class {cls.__name__}"), "__mro__"), cls.__mro__))
         for base in cls.__mro__:
@@ -422,8 +425,9 @@ class GuardList:
         if is_volatile(cls):
             self.require(HasType(source, cls))
             self.unmodified(cls)
-        else:
+        elif (id(source), id(cls)) not in self._instances:
             self.require(UnchangedType(source, cls))
+            self._instances[id(source), id(cls)] = (source, cls)
 
     def finish(self, guards: Iterable[Guard]) -> None:
         """The guards that come last, and are as they stand when the capture ends."""

@@ -8,7 +8,7 @@ from dynagraph.frontend.executor.executor import NULL, Frame, handler, refuse
 from dynagraph.frontend.executor.rare_branches import branch_truth
 from dynagraph.frontend.guards.sources import Local
 from dynagraph.frontend.kinds.slots import is_none, iterate
-from dynagraph.frontend.kinds.values import Iterator
+from dynagraph.frontend.kinds.values import Const, Iterator
 
 
 @handler("JUMP")
@@ -18,13 +18,17 @@ def jump(frame: Frame, i: Instruction) -> None:
 
 @handler("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(frame: Frame, i: Instruction) -> None:
-    if branch_truth(frame, frame.pop(), i, frame.ip):
+    value = frame.stack.pop()
+    known = value.value if type(value) is Const else None
+    if known is True or (known is not False and branch_truth(frame, value, i, frame.ip)):
         frame.jump(i.value)
 
 
 @handler("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(frame: Frame, i: Instruction) -> None:
-    if not branch_truth(frame, frame.pop(), i, frame.ip):
+    value = frame.stack.pop()
+    known = value.value if type(value) is Const else None
+    if known is False or (known is not True and not branch_truth(frame, value, i, frame.ip)):
         frame.jump(i.value)
 
 

@@ -17,7 +17,7 @@ from dynagraph.frontend.library.stdlib import import_module
 
 @handler("LOAD_CONST")
 def load_const(frame: Frame, i: Instruction) -> None:
-    frame.push(frame.ex.constant(i.value))
+    frame.stack.append(frame.ex.constant(i.value))
 
 
 @handler("LOAD_FAST", "LOAD_FAST_CHECK")
@@ -25,7 +25,7 @@ def load_fast(frame: Frame, i: Instruction) -> None:
     value = frame.locals.get(i.value, NULL)
     if value is NULL:
         throw(UnboundLocalError(f"cannot access local variable {i.value!r} where it is not associated with a value"))
-    frame.push(value)  # unseen: what is only handed on needs no guard
+    frame.stack.append(value)  # unseen: what is only handed on needs no guard
 
 
 @handler("LOAD_FAST_AND_CLEAR")
@@ -35,8 +35,9 @@ def load_fast_and_clear(frame: Frame, i: Instruction) -> None:
 
 @handler("STORE_FAST")
 def store_fast(frame: Frame, i: Instruction) -> None:
-    value = frame.pop_unseen()
-    frame.cells.pop(i.value, None)  # a comprehension inside has given the name a cell of its own
+    value = frame.stack.pop()
+    if frame.cells:
+        frame.cells.pop(i.value, None)  # a comprehension inside has given the name a cell of its own
     if isinstance(value, Cell):
         frame.cells[i.value] = value
     elif value is NULL:
@@ -56,7 +57,7 @@ def delete_fast(frame: Frame, i: Instruction) -> None:
 
 @handler("LOAD_GLOBAL", "LOAD_NAME")
 def load_global_(frame: Frame, i: Instruction) -> None:
-    frame.push(load_global(frame.ex, frame.function.globals, i.value))
+    frame.stack.append(load_global(frame.ex, frame.function.globals, i.value))
 
 
 @handler("STORE_GLOBAL")
@@ -185,7 +186,7 @@ def delete_attr(frame: Frame, i: Instruction) -> None:
 
 @handler("PUSH_NULL")
 def push_null(frame: Frame, i: Instruction) -> None:
-    frame.push(NULL)
+    frame.stack.append(NULL)
 
 
 @handler("POP_TOP")

@@ -48,7 +48,10 @@ def unary_not(frame: Frame, i: Instruction) -> None:
 
 @handler("TO_BOOL")
 def to_bool(frame: Frame, i: Instruction) -> None:
-    frame.push(Const(branch_truth(frame, frame.pop(), frame.instructions[frame.ip], frame.ip + 1)))
+    value = frame.stack.pop()
+    if type(value) is not Const or type(value.value) is not bool:
+        value = Const(branch_truth(frame, value, frame.instructions[frame.ip], frame.ip + 1))
+    frame.stack.append(value)
 
 
 @handler("IS_OP")

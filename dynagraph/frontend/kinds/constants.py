@@ -44,6 +44,7 @@ from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
 
 PURE_TYPES = (bool, int, float, complex, str, bytes, type(None), tuple, range, SymInt, frozenset, type(Ellipsis))
+WITH_TRUTH = (*PURE_TYPES, type, types.ModuleType, np.dtype)
 SAID_OF_SIZES = COMPARISONS.keys() | {"+", "-", "*", "//", "%"}
 MAX_DIGITS = 10000  # of results of ** and <<: a capture must not hang
 DESCRIBED = (types.MethodDescriptorType, types.FunctionType, types.BuiltinFunctionType, types.WrapperDescriptorType)
@@ -56,7 +57,7 @@ class ConstantSlots(Slots):
         return int if isinstance(value.value, SymInt) else type(value.value)
 
     def truth(self, frame: Frame, value: Const) -> bool:
-        if isinstance(value.value, (*PURE_TYPES, type, types.ModuleType, np.dtype)) or callable(value.value):
+        if isinstance(value.value, WITH_TRUTH) or callable(value.value):
             return bool(value.value)
         return refuse("UNSUPPORTED_VALUE", f"the truth of {value.value!r}")
 
@@ -200,7 +201,7 @@ def load_from_module(frame: Frame, module: types.ModuleType, name: str) -> Value
     if stored is not None and stored is not DELETED:
         return frame.ex.resolve(stored)
     if name in entries and stored is None:
-        by_numpy = is_followed_library(frame.function.globals) and is_followed_library(entries)
+        by_numpy = frame.is_of_library and is_followed_library(entries)
         return load_entry(frame.ex, entries, name, _name_of_module(module), by_numpy)
     if "__getattr__" in entries:
         refuse("ATTRIBUTE", f"module {_name_of_module(module)} computes .{name} when asked")

@@ -117,7 +117,7 @@ class ObjectSlots(Slots):
         return iterate_object(frame, value)
 
     def attribute(self, frame: Frame, value: Object, name: str) -> Value:
-        if has_method(value, name):  # of a mappingproxy
+        if value.kind is types.MappingProxyType and has_method(value, name):
             mapping = behind(frame.ex, value)
             return Method(name, mapping) if isinstance(mapping, Dict) else refuse("ATTRIBUTE", f".{name} of a mappingproxy")
         return load_from_instance(frame, value, name)
@@ -183,6 +183,9 @@ RANK_OF_OBJECTS = 6
 
 def redefines_operators(value: Any) -> bool:
     """Whether the class of a container defines operators in Python."""
+    kind = getattr(value, "kind", None)
+    if kind is None or kind.__module__ == "builtins":
+        return False
     return any(own_method(value, name) is not None for row in BINARY.values() for name in (row.method, row.reflected))
 
 

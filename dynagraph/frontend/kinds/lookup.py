@@ -19,7 +19,7 @@ from dynagraph.frontend.executor.exceptions import Raised, is_exception, refuse,
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.wrapping import EXACT, class_function, is_cython_function
 from dynagraph.frontend.guards.guards import EmptySlot, Is, NoAttribute
-from dynagraph.frontend.guards.mutable_classes import HEAP_TYPE, class_namespace, volatile_names
+from dynagraph.frontend.guards.mutable_classes import HEAP_TYPE, class_namespace, is_volatile, volatile_names
 from dynagraph.frontend.guards.sources import Attribute, DictEntry, Known, Returned
 from dynagraph.frontend.kinds.values import (
     DELETED,
@@ -141,6 +141,9 @@ def load_from_instance(frame: Frame, value: Instance, name: str) -> Value:
     """``value.name``, by ``__getattribute__`` and ``__getattr__``."""
     kind = value.kind
     guard_type(frame, value)
+    seen = frame.ex.lookups.get((id(kind), name))
+    if seen is not None and not frame.ex.class_attributes and not is_volatile(kind):
+        return _load(frame, value, name, seen.found, seen.takes_over)
     if name == "__class__":
         return known(frame, kind, kind.__name__)
     getter = in_mro(kind, "__getattribute__")
@@ -149,6 +152,9 @@ def load_from_instance(frame: Frame, value: Instance, name: str) -> Value:
             return call(frame, bound(frame, value, getter, "__getattribute__"), [Const(name)], {})
         if getter not in GENERIC:
             return refuse("ATTRIBUTE", f"{kind.__name__} computes its attributes in C")
+        if in_mro(kind, "__getattr__") is MISSING and not frame.ex.class_attributes and not is_volatile(kind):
+            found = in_mro(kind, name)
+            frame.ex.lookups[id(kind), name] = Seen(kind, found, _takes_over(found))
         return generic_load(frame, value, name)
     except Raised as raised:
         hook = in_mro(kind, "__getattr__")
@@ -159,15 +165,34 @@ def load_from_instance(frame: Frame, value: Instance, name: str) -> Value:
 
 def generic_load(frame: Frame, value: Instance, name: str) -> Value:
     """``object.__getattribute__(value, name)``."""
-    kind = value.kind
-    found = lookup(frame, kind, name)
-    if found is not MISSING and is_data_descriptor(found) and hasattr(type(found), "__get__"):
+    found = lookup(frame, value.kind, name)
+    return _load(frame, value, name, found, _takes_over(found))
+
+
+@dataclass
+class Seen:
+    """What lookup in a class found: `lookups` of a capture has it by class and name, for classes that are guarded as they are."""
+
+    kind: type  # whose identity is the key
+    found: Any
+    takes_over: bool
+
+
+def _takes_over(found: Any) -> bool:
+    """Whether what stands in a class goes before what the instance has itself."""
+    return found is not MISSING and is_data_descriptor(found) and hasattr(type(found), "__get__")
+
+
+def _load(frame: Frame, value: Instance, name: str, found: Any, takes_over: bool) -> Value:
+    if takes_over:
+        if type(found) is types.MemberDescriptorType and (field := value.fields.get(name, DELETED)) is not DELETED:
+            return frame.ex.resolve(field)
         return bound(frame, value, found, name)
     own = own_attribute(frame, value, name, in_slot=False)
     if own is not None:
         return own
     if found is MISSING:
-        throw(_no_attribute(kind, name), name=Const(name), obj=value)
+        throw(_no_attribute(value.kind, name), name=Const(name), obj=value)
     return found.value if isinstance(found, Given) else bound(frame, value, found, name)
 
 

@@ -169,6 +169,8 @@ class Function:
     source: Source | None = None
     object: Any = None
     fields: dict[str, Any] = field(default_factory=dict)  # attributes set by the captured code
+    decoded: Any = None  # opcodes.Code, once it was called
+    is_followed: bool = False  # a call was found to have no meaning but that of the code, which is of a library that is followed
 
 
 @dataclass(eq=False)

@@ -11,18 +11,21 @@ from typing import Any
 import numpy as np
 
 from dynagraph.doors.numpy import lookup
-from dynagraph.frontend.executor.calls import call
+from dynagraph.array_libraries import NUMPY
+from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_capture
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
+from dynagraph.frontend.executor.wrapping import load_global
 from dynagraph.frontend.guards.sources import Trusted
 from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.lookup import guard_type
-from dynagraph.frontend.kinds.slots import items_of, load_attribute, truth
-from dynagraph.frontend.kinds.values import Array, Const, Dict, Object, Sequence, Value
+from dynagraph.frontend.kinds.slots import in_place, items_of, load_attribute, same, store_attribute, truth
+from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Object, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir.ops import memory_of, strided_of
+from dynagraph.ir.shapes import Shape
 
-NONE, FALSE, ZERO = Const(None), Const(False), Const(0)
+NONE, TRUE, FALSE, ZERO = Const(None), Const(True), Const(False), Const(0)
 
 
 @package("dynagraph.torch.core.tensor")
@@ -75,8 +78,103 @@ def _register() -> None:
         base = load_attribute(frame, tensor, "_base")
         return not is_none(base) and truth(frame, load_attribute(frame, tensor, "requires_grad"))
 
-    def own(frame: Frame, name: str) -> Value:
-        return frame.ex.wrap(getattr(tensors, name), Trusted(getattr(tensors, name), name))
+    def own(frame: Frame, name: str) -> Any:
+        return load_global(frame.ex, vars(tensors), name)
+
+    def edge_of(frame: Frame, tensor: Object) -> Value:
+        node = load_attribute(frame, tensor, "_grad_fn" if is_none(load_attribute(frame, tensor, "_base")) else "grad_fn")
+        if not is_none(node):
+            return Sequence(tuple, [node, load_attribute(frame, tensor, "_output_nr")])
+        return Sequence(tuple, [tensor, ZERO]) if truth(frame, load_attribute(frame, tensor, "_requires_grad")) else NONE
+
+    def meta_of(frame: Frame, operand: Any, out: Any) -> Value:
+        if not isinstance(operand, Object):
+            return call(frame, own(frame, "_meta"), [operand, out], {})
+        array = load_attribute(frame, operand, "_array")
+        return Sequence(tuple, [load_attribute(frame, array, name) for name in ("shape", "dtype")])
+
+    def entry_of(frame: Frame, operand: Any, out: Any) -> Value:
+        if not isinstance(operand, Object):
+            return call(frame, own(frame, "_entry"), [operand, out, Sequence(tuple, [])], {})
+        return Sequence(tuple, [operand, load_attribute(frame, load_attribute(frame, operand, "_storage"), "version")])
+
+    def save(frame: Frame, node: Object, reads: str, operands: list[Any], outs: list[Any]) -> None:
+        saved: list[Any] = [NONE] * len(operands)
+        results: dict[Any, Any] = {}
+        for letter in reads:
+            if letter in "opq":
+                k = "opq".index(letter)
+                storage = Object(tensors.Storage, fields={"array": outs[k], "version": ZERO, "is_shared": FALSE})
+                results.setdefault(k, Sequence(tuple, [outs[k], storage, ZERO]))
+                continue
+            first = 0 if letter == "*" else int(letter) if letter in "12" else tensors._LETTERS[letter]
+            for k in range(first, len(operands) if letter in "*12" else first + 1):
+                if saved[k] is NONE:
+                    saved[k] = entry_of(frame, operands[k], outs[0])
+        store_attribute(frame, node, "saved", Sequence(list, saved))
+        if results:
+            store_attribute(frame, node, "saved_out", Dict(results))
+
+    @meaning(tensors.record)
+    def record(frame: Frame, p: Any, operands: Any, attrs: Any, outs: Any, some: Any = FALSE) -> Value:
+        primitive, given = known_at_capture(frame, p), [frame.ex.resolve(o) for o in items_of(frame, operands)]
+        arrays = [frame.ex.resolve(a) for a in items_of(frame, outs)]
+        holders = [o for o in given if is_tensor(frame, o)]
+        known = primitive is not UNKNOWN and all(isinstance(a, Array) for a in arrays)
+        known = known and not any(isinstance(o, Object) and o not in holders for o in given)
+        if not known or mode_of(frame, "anomaly") or mode_of(frame, "hooked"):
+            return follow(frame, own(frame, "record"), [p, operands, attrs, outs, some], {})
+        edges = [edge_of(frame, o) if o in holders else NONE for o in given]
+        needed = [k for k, edge in enumerate(edges) if not is_none(edge)]
+        is_needed = bool(needed) or truth(frame, some) or any(requires_grad(frame, o) for o in holders)
+        if not is_needed or not any(a.node.dtype.numpy.kind in "fcV" for a in arrays):
+            return NONE
+        reads = primitive.saves if primitive.vjps is None else "".join(primitive.saves[k] for k in needed)
+        if reads and any(truth(frame, load_attribute(frame, o, "_inference")) for o in holders):
+            return follow(frame, own(frame, "record"), [p, operands, attrs, outs, some], {})
+        node = Object(tensors.node_class(primitive))
+        guard_type(frame, node)
+        numbers = own(frame, "NUMBERS")
+        store_attribute(frame, numbers, "last", in_place(frame, "-", load_attribute(frame, numbers, "last"), Const(1)))
+        metas = [meta_of(frame, o, arrays[0]) for o in given]
+        shapes = [Sequence(tuple, [load_attribute(frame, a, name) for name in ("shape", "dtype")]) for a in arrays]
+        fields = {
+            "attrs": attrs, "edges": Sequence(list, edges), "sequence": load_attribute(frame, numbers, "last"),
+            "metas": Sequence(list, metas), "output_metas": Sequence(list, shapes), "saved": Sequence(tuple, []), "saved_out": NONE,
+        }  # fmt: skip
+        for name, value in fields.items():
+            store_attribute(frame, node, name, value)
+        if reads:
+            save(frame, node, reads, given, arrays)
+        return node
+
+    @meaning(tensors.check_write)
+    def check_write(frame: Frame, x: Any, overlap: Any = TRUE, others: Any = NONE) -> Value:
+        tensor = frame.ex.resolve(x)
+        if not mode_of(frame, "grad") and not truth(frame, load_attribute(frame, tensor, "_inference")):
+            array = load_attribute(frame, tensor, "_array")
+            if not truth(frame, overlap):
+                return NONE
+            if isinstance(array, Array) and frame.ex.library is NUMPY:
+                strides = frame.ex.builder.layout(frame.ex.memories.present(array)).strides
+                if all(type(s) is int and s for s in strides):
+                    return NONE
+        return follow(frame, own(frame, "check_write"), [x, overlap, Sequence(tuple, []) if is_none(others) else others], {})
+
+    @meaning(tensors.check_overlap)
+    def check_overlap(frame: Frame, x: Any, others: Any, full: Any = FALSE) -> Value:
+        tensor, given = frame.ex.resolve(x), frame.ex.resolve(others)
+        found = [frame.ex.resolve(o) for o in given.items] if isinstance(given, Sequence) else None
+        storage = load_attribute(frame, tensor, "_storage")
+        for other in () if found is None else found:
+            if isinstance(other, (Const, Array)) or (other is tensor and not truth(frame, full)):
+                continue
+            if not is_tensor(frame, other) or same(frame, load_attribute(frame, other, "_storage"), storage):
+                found = None
+                break
+        if found is None:
+            return follow(frame, own(frame, "check_overlap"), [x, others, full], {})
+        return NONE
 
     @meaning(tensors.apply)
     def apply(frame: Frame, p: Any, *operands: Any, **attrs: Any) -> Value:
@@ -93,6 +191,62 @@ def _register() -> None:
             if not is_none(node):
                 call(frame, own(frame, "_attach"), [node, p, result], {})
         return result
+
+
+@package("dynagraph.torch.core.terms")
+def _register_terms() -> None:
+    terms: Any = sys.modules["dynagraph.torch.core.terms"]
+    call_in_python = terms.ArrayTerm.call
+
+    @meaning(terms.ArrayTerm)
+    def term(frame: Frame, array: Any) -> Object:
+        frame.ex.guards.unmodified(terms.ArrayTerm)
+        return Object(terms.ArrayTerm, fields={"array": array})
+
+    @meaning(call_in_python)
+    def call_op(frame: Frame, term_: Any, op: Any, *others: Any, **attrs: Any) -> Value:
+        name, given = frame.ex.resolve(op), [frame.ex.resolve(o) for o in (term_, *others)]
+        if isinstance(name, Const) and all(isinstance(o, Object) and o.kind is terms.ArrayTerm for o in given):
+            arrays = [load_attribute(frame, o, "array") for o in given]
+            if all(isinstance(a, Array) for a in arrays):
+                forward = terms.FORWARD[name.value]
+                return term(frame, call(frame, frame.ex.wrap(forward, Trusted(forward, name.value)), arrays, dict(attrs)))
+        function = frame.ex.wrap(call_in_python, Trusted(call_in_python, "ArrayTerm.call"))
+        assert isinstance(function, Function)
+        return follow(frame, function, [term_, op, *others], dict(attrs))
+
+
+@package("dynagraph.torch.functions.pointwise")
+def _register_pointwise() -> None:
+    pointwise: Any = sys.modules["dynagraph.torch.functions.pointwise"]
+    tensors: Any = sys.modules["dynagraph.torch.core.tensor"]
+    two_in_python, apply = pointwise._two, tensors.apply
+
+    @meaning(two_in_python)
+    def two(frame: Frame, p: Any, who: Any, input: Any, other: Any) -> Value:
+        given = [frame.ex.resolve(input), frame.ex.resolve(other)]
+        if frame.ex.library is NUMPY and is_plain_tensor(given[0]):
+            arrays = [load_attribute(frame, o, "_array") if is_plain_tensor(o) else o for o in given]
+            if all(isinstance(a, Array) for a in arrays):
+                at_once = arrays[0].node.dtype is arrays[1].node.dtype and broadcast(*(a.node.shape for a in arrays))
+            else:
+                number = type(arrays[1].value) if isinstance(arrays[1], Const) else None
+                at_once = isinstance(arrays[0], Array) and number in (int, float) and arrays[0].node.dtype.numpy.kind == "f"
+                at_once = at_once and arrays[0].node.dtype.itemsize > 2
+            if at_once:
+                return call(frame, frame.ex.wrap(apply, Trusted(apply, "apply")), [p, *given], {})
+        function = frame.ex.wrap(two_in_python, Trusted(two_in_python, "_two"))
+        assert isinstance(function, Function)
+        return follow(frame, function, [p, who, input, other], {})
+
+    def is_plain_tensor(value: Any) -> bool:
+        return isinstance(value, Object) and value.kind is tensors.Tensor
+
+
+def broadcast(left: Shape, right: Shape) -> bool:
+    """Whether shapes that are known broadcast."""
+    known = all(type(d) is int for d in (*left, *right))
+    return known and all(a == b or 1 in (a, b) for a, b in zip(reversed(left), reversed(right)))
 
 
 def is_none(value: Any) -> bool:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import is_on_gpu, put_beside
 from dynagraph.torch.core.dtypes import Size, dtype
@@ -322,6 +323,7 @@ def check_broadcast(*operands: Any) -> tuple[int, ...]:
 # -- dimensions -------------------------------------------------------------------------------------------------------
 
 
+@at_capture
 def dim_of(dim: Any, ndim: int) -> int:
     """A dimension counted from the front; IndexError where there is none.  Without dimensions there are 0 and -1."""
     rank = ndim or 1
@@ -348,6 +350,7 @@ def dims_of(dims: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(found)) if ndim else ()
 
 
+@at_capture
 def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
     """Sizes that were given as one sequence, or as several arguments."""
     if len(args) == 1 and isinstance(args[0], (tuple, list, Size)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.markers import is_compiling
+from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, library_of_array, strided
 from dynagraph.torch.core.dtypes import Size
@@ -430,6 +430,7 @@ def clone(input: Tensor, *, memory_format: memory_format = preserve_format) -> T
 # -- shapes -----------------------------------------------------------------------------------------------------------
 
 
+@at_capture
 def _inferred(shape: tuple[int, ...], count: int) -> tuple[int, ...]:
     """With the size that is -1 found from the others."""
     if shape.count(-1) > 1:
