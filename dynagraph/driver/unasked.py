@@ -147,7 +147,9 @@ def stand_in(value: Any) -> Any:
     steps = [(size - 1) * stride for size, stride in zip(value.shape, value.strides) if size]
     before, after = -sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
     memory = np.empty(before + after + value.itemsize, np.uint8)
-    return np.ndarray(value.shape, value.dtype, memory, before, value.strides)
+    made = np.ndarray(value.shape, value.dtype, memory, before, value.strides)
+    made.flags.writeable = value.flags.writeable
+    return made
 
 
 __all__ = ["NO_COMPILER", "compile_unasked"]

@@ -6,11 +6,11 @@ when that is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
+from dynagraph._core._dispatch import any_large
+from dynagraph._core._dispatch import by_size as _by_size
 from dynagraph.driver.unasked import compile_unasked
 from dynagraph.ir.ops import OPS, Elementwise
 
@@ -64,15 +64,14 @@ def kernels() -> dict[str, Callable[..., Any]]:
     return {name: found for name, found in _made.items() if hasattr(found, "stats")}
 
 
-def is_large(arrays: Sequence[Any]) -> bool:
+def is_large(arrays: tuple[Any, ...]) -> bool:
     """Whether arrays, and numbers beside them, are NumPy's and one is large."""
-    some = False
-    for array in arrays:
-        if type(array) is np.ndarray:
-            some = some or array.size >= LARGE
-        elif not isinstance(array, (bool, int, float, complex, np.generic)):
-            return False
-    return some
+    return any_large(arrays, LARGE)
 
 
-__all__ = ["LARGE", "is_large", "kernels", "large"]
+def by_size(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
+    """`forward`, or where an array is large what `large` gives for it."""
+    return _by_size(forward, lambda *arrays, **attrs: large(name, forward)(*arrays, **attrs), LARGE, __name__)
+
+
+__all__ = ["LARGE", "by_size", "is_large", "kernels", "large"]

@@ -341,7 +341,7 @@ def apply(p: Primitive, *operands: Any, **attrs: Any) -> Any:
     A tuple of tensors where the primitive has several outputs.
     """
     arrays = [o._array if isinstance(o, Tensor) else o for o in operands]
-    out = quiet(_large_of(p) if is_large(arrays) else p.forward, arrays, attrs)
+    out = quiet(_large_of(p) if not is_compiling() and is_large(tuple(arrays)) else p.forward, arrays, attrs)
     outs = (out,) if p.outputs == 1 else out
     result: Any = made(out) if p.outputs == 1 else tuple(map(made, out))
     if mode.grad:
