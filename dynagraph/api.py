@@ -13,7 +13,7 @@ from typing import Any, Union
 from dynagraph._core import _dispatch
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
-from dynagraph.driver import control, loading, runtime
+from dynagraph.driver import loading, runtime
 from dynagraph.driver.control import collecting, disable, reset, stance
 from dynagraph.driver.decorated import BACKENDS, MODES, CompileBudgetWarning, Decorated, Options, RecompileLimitWarning
 from dynagraph.errors import BackendError, CudaError

@@ -28,8 +28,8 @@ from dynagraph.backends.c.regions import CompiledRegion
 from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend, loop_compiler
 from dynagraph.driver import control, deadline
-from dynagraph.driver.background import WORK
 from dynagraph.driver.attempts import Attempt, Program, make_entry
+from dynagraph.driver.background import WORK
 from dynagraph.driver.budget import LEAST, Account, Needs
 from dynagraph.driver.decorated import CompileBudgetWarning, Decorated, Options, RecompileLimitWarning, Stats
 from dynagraph.driver.failures import Failures, Kind, Unremembered, types_of

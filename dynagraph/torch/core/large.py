@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from dynagraph._core._dispatch import any_large
 from dynagraph._core._dispatch import by_size as _by_size
 from dynagraph.driver.unasked import compile_unasked
@@ -59,6 +61,23 @@ def _compiled(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     return made
 
 
+def writing(ufunc: np.ufunc, is_scaled: bool) -> Callable[..., None]:
+    """What stores ``ufunc(x, y)``, or ``ufunc(x, y * scale)``, of large arrays in `x`; the function is an exact one."""
+
+    def onto(x: Any, y: Any) -> None:
+        ufunc(x, y, out=x)
+
+    def onto_scaled(x: Any, y: Any, scale: float) -> None:
+        ufunc(x, np.multiply(y, scale), out=x)
+
+    name = f"{ufunc.__name__}_{'scaled_' * is_scaled}"
+    if name not in _made:
+        kernel = onto_scaled if is_scaled else onto
+        kernel.__name__ = kernel.__qualname__ = name
+        _made[name] = compile_unasked(kernel, exact=True)
+    return _made[name]
+
+
 def kernels() -> dict[str, Callable[..., Any]]:
     """The functions of large arrays that calls have asked for so far, by primitive: `stats` of each says how its calls went."""
     return {name: found for name, found in _made.items() if hasattr(found, "stats")}
@@ -74,4 +93,4 @@ def by_size(name: str, forward: Callable[..., Any]) -> Callable[..., Any]:
     return _by_size(forward, lambda *arrays, **attrs: large(name, forward)(*arrays, **attrs), LARGE, __name__)
 
 
-__all__ = ["LARGE", "by_size", "is_large", "kernels", "large"]
+__all__ = ["LARGE", "by_size", "is_large", "kernels", "large", "writing"]

@@ -23,8 +23,8 @@ from dynagraph.torch.core.grad_mode import mode, saved_hooks
 from dynagraph.torch.core.large import LARGE, is_large, large
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define, primitive
-from dynagraph.torch.core.terms import FORWARD
 from dynagraph.torch.core.storage import Storage, address_of
+from dynagraph.torch.core.terms import FORWARD
 
 _new = object.__new__
 _ndarray = np.ndarray
