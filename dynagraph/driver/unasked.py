@@ -1,9 +1,9 @@
-"""Functions of this package that nobody asked to have compiled, such as operations on large tensors: they cost no budget of anybody's.
+"""Functions of this package that nobody asked to have compiled, such as operations on large tensors.  They cost nobody's budget.
 
-- An *exact* function gives the same bits of real numbers compiled and plainly; with complex ones it runs plainly.  A thread compiles it (background.py), and its calls run plainly until
-  it is compiled; from then on they go the faster way.
-- Others differ in last places, which must not depend on when a compiler has ended.  The first call of each kind of arguments waits
-  until it is compiled, and all later ones run compiled; where it cannot be compiled, all of them run plainly.
+- An *exact* function gives the same bits of real numbers compiled and plainly.  A thread compiles it (background.py), and its
+  calls run plainly until that is done; from then on they go the faster way.  With complex numbers it runs plainly.
+- Others differ in last places, which must not depend on when a compiler has ended.  The first call of each kind of arguments
+  waits until it is compiled, and all later ones run compiled; where it cannot be compiled, all of them run plainly.
 
 No warning is given, and no stance but "force_eager" is heeded.  Without a C compiler calls run plainly.
 """
@@ -99,7 +99,8 @@ class Unasked(Decorated):
 
     def _compilation(self, compiler: Any) -> Any:
         if self.compilation is None:
-            vars(self).setdefault("compilation", compiler.Compilation(self.compiled.__wrapped__, self))  # another thread may have
+            made = compiler.Compilation(self.compiled.__wrapped__, self)
+            vars(self).setdefault("compilation", made)  # another thread may have made one meanwhile
         return self.compilation
 
     def _lacks(self, compiler: Any) -> bool:
@@ -126,7 +127,8 @@ def kind_of(args: tuple, kwargs: dict[str, Any]) -> Any:
         if type(value) is np.ndarray:
             flags = value.flags
             layout = None if flags.c_contiguous else value.strides
-            parts.append((value.dtype, tuple(min(size, 2) for size in value.shape), layout, flags.aligned, flags.writeable))
+            sizes = tuple(min(size, 2) for size in value.shape)
+            parts.append((value.dtype, sizes, layout, flags.aligned, flags.writeable))
         elif type(value) in (bool, int, float, complex) or isinstance(value, np.generic):
             parts.append(type(value))
         else:
@@ -141,7 +143,7 @@ def kind_of(args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def stand_in(value: Any) -> Any:
-    """An array of the same layout, in memory that nobody touches, for a capture that may come when the array itself is long gone."""
+    """An array of the same layout, in memory that nobody touches: the capture may come when the array itself is gone."""
     if type(value) is not np.ndarray:
         return value
     steps = [(size - 1) * stride for size, stride in zip(value.shape, value.strides) if size]

@@ -73,7 +73,7 @@ def arrays(dtype: Any) -> dict[str, Any]:
 
 
 def test_every_exact_primitive_is_looked_at() -> None:
-    assert set(CALLS) == large._EXACT
+    assert large._EXACT == set(CALLS)
     assert large._EXACT.isdisjoint(large._INEXACT) and large._EXACT | large._INEXACT <= set(PRIMITIVES) | set(OPS)
 
 
@@ -109,7 +109,7 @@ def test_results_do_not_depend_on_when_a_kernel_was_compiled() -> None:
     rows = x.reshape(-1, 64)
     operations: list[Callable[[], Any]] = [
         lambda: x + y, lambda: torch.relu(x), lambda: x.sum(), lambda: rows.mean(dim=0), lambda: torch.tanh(x),
-        lambda: torch.nn.functional.layer_norm(rows, (64,)), lambda: torch.softmax(rows, 1), lambda: rows * rows[:, :1], lambda: x**2,
+        lambda: torch.nn.functional.layer_norm(rows, (64,)), lambda: torch.softmax(rows, 1), lambda: rows * rows[:, :1],
     ]  # fmt: skip
     for operation in operations:
         same_for_ever(operation)

@@ -1,6 +1,6 @@
 """Operations on large arrays outside of compiled functions: the function of each, compiled by itself.
 
-The kernels use all threads and recycle memory.  dynagraph/driver/unasked.py says when one is compiled, and that no result depends on
+The kernels use all threads and recycle memory.  dynagraph/driver/unasked.py says when one is compiled, and why no result depends on
 when that is.
 """
 
@@ -22,20 +22,21 @@ _made: dict[str, Callable[..., Any]] = {}
 # primitives whose compiled functions give NumPy's bits; of the op table's rows those that say so
 _EXACT = frozenset(
     {
-        "argmax", "argmin", "batch_norm", "batch_norm_affine", "clamp", "clamp_both", "clamp_max", "clamp_min", "copy", "cumsum",
-        "group_norm", "group_norm_affine", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "layer_norm", "layer_norm_affine",
-        "leaky_relu", "masked_fill_number", "mean", "mean_all", "mse_loss", "power_by_products", "relu", "rms_norm", "rms_norm_affine", "rsqrt", "rsub",
-        "softshrink", "standard", "standard_affine", "std", "sum", "sum_all", "threshold", "var",
+        "argmax", "argmin", "batch_norm", "batch_norm_affine", "clamp", "clamp_both", "clamp_max", "clamp_min", "copy",
+        "cumsum", "group_norm", "group_norm_affine", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "layer_norm",
+        "layer_norm_affine", "leaky_relu", "masked_fill_number", "mean", "mean_all", "mse_loss", "power_by_products", "relu",
+        "rms_norm", "rms_norm_affine", "rsqrt", "rsub", "softshrink", "standard", "standard_affine", "std", "sum", "sum_all",
+        "threshold", "var",
     }
 )  # fmt: skip
 
-# those that may differ from NumPy in last places, in which zero 0.0 and -0.0 give, or in what a number beyond a dtype's range becomes
+# those that may differ from NumPy in last places, in which zero 0.0 and -0.0 give, or for numbers beyond a dtype's range
 _INEXACT = frozenset(
     {
-        "binary_cross_entropy", "binary_cross_entropy_with_logits", "cast", "celu", "elu", "entr", "erfc", "erfcx", "erfinv", "fmax",
-        "fmin", "gelu", "gelu_tanh", "huber_loss", "log_ndtr", "log_sigmoid", "log_softmax", "logaddexp", "logit", "logsumexp", "max",
-        "max_all", "min", "min_all", "mish", "ndtri", "normal_cdf", "power_of_number", "prod", "prod_all", "sigmoid", "silu", "sinc",
-        "smooth_l1_loss", "softmax", "softplus", "to_copy", "vector_norm", "xlog1py", "xlogy",
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "cast", "celu", "elu", "entr", "erfc", "erfcx", "erfinv",
+        "fmax", "fmin", "gelu", "gelu_tanh", "huber_loss", "log_ndtr", "log_sigmoid", "log_softmax", "logaddexp", "logit",
+        "logsumexp", "max", "max_all", "min", "min_all", "mish", "ndtri", "normal_cdf", "power_of_number", "prod", "prod_all",
+        "sigmoid", "silu", "sinc", "smooth_l1_loss", "softmax", "softplus", "to_copy", "vector_norm", "xlog1py", "xlogy",
     }
 )  # fmt: skip
 
