@@ -13,7 +13,7 @@ from typing import Any, Union
 from dynagraph._core import _dispatch
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy
-from dynagraph.driver import control, loading, runtime
+from dynagraph.driver import loading, runtime
 from dynagraph.driver.control import collecting, disable, reset, stance
 from dynagraph.driver.decorated import BACKENDS, MODES, CompileBudgetWarning, Decorated, Options, RecompileLimitWarning
 from dynagraph.errors import BackendError, CudaError
@@ -129,19 +129,7 @@ def compile_as(fn: Any, options: Options) -> Any:
     if not isinstance(fn, types.FunctionType):
         kind = type(fn).__name__
         raise TypeError(f"compile: expected a function written in Python, got {fn!r} of type {kind}; {_instead_of(fn)}")
-    decorated = Decorated(fn, options)
-    compiled = decorated.compiled
-    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
-        setattr(compiled, name, getattr(fn, name))
-    compiled.__dict__.update(fn.__dict__)
-    compiled.stats = decorated.stats
-    compiled.reset = decorated.reset
-    compiled.explain_misses = decorated.explain_misses
-    compiled.programs = decorated.programs
-    compiled.last_graph = None
-    compiled.decorated = decorated
-    control.register(compiled)
-    return compiled
+    return Decorated(fn, options).presented()
 
 
 def _instead_of(thing: Any) -> str:

@@ -340,6 +340,15 @@ def set_reducer(reducer: Callable[[CompiledFunction], Any], carrier: Callable[[C
 def set_of_signal(function: Callable[[BaseException], bool], /) -> None:
     """What tells of an exception whether a signal's handler raised it: such a one is never taken for a program's bailing out."""
 
+def by_size(small: Callable[..., Any], large: Callable[..., Any], size: int, module: str, /) -> Callable[..., Any]:
+    """A function that calls `large` where an argument is an array of so many elements and all are NumPy's or numbers, else `small`.
+
+    `module`: its `__module__`.
+    """
+
+def any_large(arrays: tuple[Any, ...], size: int, /) -> bool:
+    """Whether one of these has so many elements, and all are NumPy's arrays or numbers."""
+
 def set_tensor_calls(
     tensor: type, storage: type, node: type, primitive: type, numbers: Any, functions: dict[str, Any], /
 ) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any], Any]]:

@@ -35,6 +35,7 @@ from dynagraph.backends.compiler_runs import CompilerRun
 from dynagraph.backends.loader import load
 from dynagraph.backends.toolchain import MEMO, Toolchain, n_processors, toolchain
 from dynagraph.driver import deadline
+from dynagraph.driver.background import WORK
 from dynagraph.driver.forks import Locked
 from dynagraph.driver.signals import is_of_signal
 from dynagraph.errors import CompilerError
@@ -512,7 +513,12 @@ def stop_compilers() -> None:
         kernels.stop()
 
 
-atexit.register(stop_compilers)
+def _end() -> None:
+    WORK.ended = True
+    stop_compilers()
+
+
+atexit.register(_end)
 
 
 def _stop_with_the_process() -> None:
@@ -521,7 +527,7 @@ def _stop_with_the_process() -> None:
     util = sys.modules.get("multiprocessing.util")
     if util is not None and _ends_with != os.getpid():
         _ends_with = os.getpid()
-        util.Finalize(None, stop_compilers, exitpriority=0)
+        util.Finalize(None, _end, exitpriority=0)
 
 
 def _after_fork_in_child() -> None:

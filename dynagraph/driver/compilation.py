@@ -29,9 +29,10 @@ from dynagraph.backends.executable import Backend, Executable
 from dynagraph.backends.registry import get_backend, loop_compiler
 from dynagraph.driver import control, deadline
 from dynagraph.driver.attempts import Attempt, Program, make_entry
+from dynagraph.driver.background import WORK
 from dynagraph.driver.budget import LEAST, Account, Needs
 from dynagraph.driver.decorated import CompileBudgetWarning, Decorated, Options, RecompileLimitWarning, Stats
-from dynagraph.driver.failures import Failures, Kind, types_of
+from dynagraph.driver.failures import Failures, Kind, Unremembered, types_of
 from dynagraph.driver.forks import Locked
 from dynagraph.driver.signals import is_of_signal
 from dynagraph.errors import CaptureError, CompilerError
@@ -82,7 +83,7 @@ class Compilation(Locked):
         self.target = target
         self.code = function.__code__
         self.profile = self._new_profile()
-        self.failures = Failures()
+        self.failures = Failures() if not self.options.unasked else Unremembered()
         self.account: Account = decorated.account
         self.needs = Needs()
         self.calls_loops = False  # programs call machine code of loops, which plain calls take step by step
@@ -134,7 +135,7 @@ class Compilation(Locked):
         except TypeError:
             return _dispatch.PLAINLY  # which raises the right error
         try:
-            entry = self._entry_if_there_is_room(function, values)
+            entry = self.entry_if_there_is_room(function, values)
         except _WouldRaise as refusal:
             return _dispatch.Tail(_raise_as_plain, str(refusal), partial(function, **kwargs) if kwargs else function, *args)
         if entry is None:
@@ -143,7 +144,7 @@ class Compilation(Locked):
         plainly = _dispatch.Tail(partial(function, **kwargs) if kwargs else function, *args)
         return _dispatch.Tail(entry.run_or, values, plainly)
 
-    def _entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
+    def entry_if_there_is_room(self, function: types.FunctionType, values: tuple) -> Any | None:
         """`entry_for`, or None where the stack has no room for it.  A miss may be in a broken part's extent: the compiler itself is
         not watched.
         """
@@ -241,7 +242,7 @@ class Compilation(Locked):
         self._put_off(function, kind, (self.account.left() or 0.0) - seconds)
 
     def _warn_of_budget(self, function: types.FunctionType, missing: float) -> None:
-        if self.root.warned or _is_ours(function):
+        if self.root.warned:
             return
         self.root.warned = True
         warn_caller(
@@ -409,7 +410,7 @@ class Compilation(Locked):
         index, captured = max(failed, key=lambda pair: pair[0] or 0)
         line = captured.guards.explain(values, index or 0, function.__closure__ or ())
         self.decorated.misses.append(f"{function.__qualname__}: {line}")
-        if control.current_stance() == "fail_on_recompile":
+        if control.current_stance() == "fail_on_recompile" and not self.options.unasked:
             raise CaptureError(f"{function.__qualname__} would be compiled again, under dg.stance('fail_on_recompile'): {line}")
         _log.info("recompiling %s: guard failed\n  %s", function.__qualname__, line)
 
@@ -425,6 +426,8 @@ class Compilation(Locked):
             raise kind_of_error(f"{function.__qualname__}: {stop}") from None
 
     def _note_failure(self, function: types.FunctionType, error: Exception, values: tuple) -> None:
+        if WORK.ended:  # it was stopped, as the process ends
+            return
         self.stats.fallbacks += 1
         self.stats.last_error = _without_frames(error)
         self._remember(values)
@@ -445,7 +448,7 @@ class Compilation(Locked):
         if len(self.compiled.entries) < config.entry_limit:
             return False
         self.full = True
-        if _is_ours(function):
+        if self.options.unasked:
             return True
         warn_caller(
             f"{function.__qualname__} has {config.entry_limit} programs for as many kinds of arguments; further kinds run "
@@ -549,8 +552,3 @@ def _guard_break(captured: Captured, values: tuple, failed: int) -> Exception:
     if captured.guards.program()[failed][0] == "errstate":
         return Break("FLOATING_POINT_ERRORS", None, "np.errstate asks for more than warnings")
     return _Changed(f"a new guard does not hold on its own frame: {captured.guards.explain(values, failed)}")
-
-
-def _is_ours(function: types.FunctionType) -> bool:
-    """Whether nobody asked for a function to be compiled: those that dynagraph.torch compiles for large arrays warn of nothing."""
-    return str(function.__globals__.get("__name__")).startswith("dynagraph.")

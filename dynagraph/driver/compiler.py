@@ -17,6 +17,7 @@ from dynagraph.array_libraries import is_array
 from dynagraph.autodiff import mapping_meanings  # noqa: F401  (importing it registers what vmap means)
 from dynagraph.autodiff.primitive_meanings import TAPE
 from dynagraph.backends.registry import get_backend, loop_compiler
+from dynagraph.backends.toolchain import find_compiler
 from dynagraph.driver.attempts import Program
 from dynagraph.driver.compilation import Compilation
 from dynagraph.frontend.bytecode.resume import Resumes
@@ -58,6 +59,11 @@ def explained(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> E
         _ = executable.native.address  # waits for the C compiler
     program = Program(captured, executable, captured_at - start, time.perf_counter() - captured_at)
     return Explanation(function.__qualname__, program, None, earlier)
+
+
+def has_c_compiler() -> bool:
+    """Whether functions of NumPy arrays become machine code here."""
+    return find_compiler() is not None
 
 
 # -- frames that a broken part enters ---------------------------------------------------------------------------------------------

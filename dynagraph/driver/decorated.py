@@ -47,6 +47,7 @@ class Options:
     """As `dg.compile` takes them; `whole`: what cannot be captured to its end runs eagerly from its beginning.
 
     `limited`: compiling may cost what plain calls have earned, see driver/budget.py.  `measured`: calls go the faster way.
+    `unasked`: see driver/unasked.py.
     """
 
     fullgraph: bool = False
@@ -57,6 +58,7 @@ class Options:
     whole: bool = False
     limited: bool = True
     measured: bool = True
+    unasked: bool = False
 
     @property
     def names_device(self) -> bool:
@@ -67,7 +69,7 @@ class Options:
     def key(self) -> tuple[Any, ...]:
         """Equal for options by which programs are the same; a user's backend is equal to itself alone."""
         backend = self.backend if isinstance(self.backend, str) else id(self.backend)
-        return self.fullgraph, self.dynamic, backend, self.mode, self.device, self.whole, self.limited, self.measured
+        return self.fullgraph, self.dynamic, backend, self.mode, self.device, self.whole, self.limited, self.measured, self.unasked
 
 
 # -- statistics -----------------------------------------------------------------------------------------------------------
@@ -172,6 +174,21 @@ class Decorated:
         self.refused = False  # a generator or coroutine: never captured
         if _frame_hook is not None:
             _frame_hook.skip(function.__code__)  # it has a dispatcher of its own
+
+    def presented(self) -> Any:
+        """The callable, with what users see of it."""
+        compiled, function = self.compiled, self.compiled.__wrapped__
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            setattr(compiled, name, getattr(function, name))
+        compiled.__dict__.update(function.__dict__)
+        compiled.stats = self.stats
+        compiled.reset = self.reset
+        compiled.explain_misses = self.explain_misses
+        compiled.programs = self.programs
+        compiled.last_graph = None
+        compiled.decorated = self
+        control.register(compiled)
+        return compiled
 
     def on_miss(self, compiled: Any, args: tuple, kwargs: dict | None) -> Any:
         """Run a call that no entry serves.

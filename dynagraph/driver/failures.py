@@ -77,6 +77,16 @@ class Failures:
         self._values.clear()
 
 
+class Unremembered(Failures):
+    """Of functions whose callers remember them."""
+
+    def shall_wait(self, values: tuple) -> bool:
+        return False
+
+    def remember(self, values: tuple) -> None:
+        pass
+
+
 def types_of(values: tuple) -> Kind:
     """Layouts of arrays, types of the rest."""
     parts: list[Any] = []
@@ -95,4 +105,4 @@ def _small(values: tuple) -> Kind:
     return tuple((k, value) for k, value in enumerate(values) if type(value) in (bool, int, str))
 
 
-__all__ = ["Failures", "Kind", "types_of"]
+__all__ = ["Failures", "Kind", "Unremembered", "types_of"]

@@ -733,3 +733,17 @@ def test_short_loops_that_read_from_other_places_in_each_turn() -> None:
 
     rng = np.random.default_rng(0)
     check(program, rng.normal(size=(3, 4)), rng.normal(size=(3, 4)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_of_any_length_keep_what_is_dear_in_their_result(dtype):
+    """The exponentials of softmax are computed once, where sizes are symbolic too; what is no result's own stays on the stack."""
+    compiled = dg.compile(lambda x: np.exp(x - x.max(1, keepdims=True)) / np.exp(x - x.max(1, keepdims=True)).sum(1, keepdims=True),
+                          dynamic=True, fullgraph=True, mode="max")  # fmt: skip
+    for shape in ((5, 7), (3, 1000), (2, 9001)):
+        x = np.random.default_rng(0).normal(size=shape).astype(dtype)
+        shares = np.exp(x - x.max(1, keepdims=True))
+        assert np.allclose(compiled(x), shares / shares.sum(1, keepdims=True), rtol=1e-5)
+    assert len(compiled.programs) == 1
+    kernels = compiled.programs[0].executable.artifacts["kernels"]
+    assert kernels[kernels.index("k0_range(") :].count("dg_exp_f") == 1

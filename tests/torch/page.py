@@ -72,6 +72,20 @@ This is refused where PyTorch is imported already. A name that is missing is one
 
 `torch.compile` is `dg.compile`: `mode="max-autotune"` lets compiling take any time, `backend="eager"` gives the function itself.
 
+## Large tensors
+
+Operations on tensors of 131072 elements and more run as kernels on all threads (`torch.set_num_threads`), in memory that is used
+again. Each is compiled by itself, for a dtype and a layout; later processes find it in the kernel cache, without the C compiler.
+
+- Where the kernel gives NumPy's bits (arithmetic, comparisons, sums, means, `relu`, `layer_norm`...), calls run through NumPy while
+  a thread compiles it. With complex numbers these stay with NumPy.
+- Where last places may differ ([numerics.md](numerics.md): `exp`, `tanh`, `softmax`, `gelu`, `pow`...; the zero that `max` chooses
+  of 0.0 and -0.0), the first call waits for the kernel, some tenths of a second, and all calls run by it. So no result depends on
+  when a kernel was ready, but those of smaller tensors, which are NumPy's, may differ in last places.
+
+This costs no function's compile budget. Without a C compiler, or where a kernel cannot be compiled, all calls run through NumPy;
+`dynagraph.torch.core.large.kernels()` has the `stats` of each. Under `dg.disable()` and `dg.stance("force_eager")` NumPy computes.
+
 ## What differs
 
 - **Random numbers.** `torch.manual_seed` gives reproducible numbers, the same on CPU and GPU, eager and compiled, but not
@@ -84,7 +98,8 @@ This is refused where PyTorch is imported already. A name that is missing is one
 - **Other libraries.** `torch.backends` answers that cuDNN, MKL, oneDNN and Apple's GPUs are not used; its flags are kept and change
   nothing. Extensions in C++ and CUDA are refused: `torch.ops.load_library` raises OSError, `torch.utils.cpp_extension`
   RuntimeError. Operators in Python (`torch.library`) work.
-- **Threads.** Operations run in the thread that calls them. `torch.set_num_threads` is `dg.config.threads`, of compiled calls.
+- **Threads.** Operations run in the thread that calls them. `torch.set_num_threads` is `dg.config.threads`, of compiled calls and
+  of large tensors.
 - **Left out of the list** are the names of kernels of other libraries (`cudnn_*`, `miopen_*`, `mkldnn_*`, `fbgemm_*`), of quantized
   tensors, and of TorchScript's types.
 

@@ -216,6 +216,11 @@ enum { DG_GRAD = 1, DG_INFERENCE = 2, DG_ANOMALY = 4, DG_CHECK_NAN = 8, DG_HOOKE
 extern PyTypeObject dg_GradModesType;
 int dg_grad_modes(void); /* of this thread */
 
+/* -- by_size.c -- */
+PyObject *dg_by_size(PyObject *module, PyObject *args);
+PyObject *dg_any_large(PyObject *module, PyObject *args);
+int dg_are_large(PyObject *const *arrays, Py_ssize_t n, npy_intp size); /* NumPy's, or numbers, and one has as many elements */
+
 /* -- tensor_calls.c -- */
 PyObject *dg_set_tensor_calls(PyObject *module, PyObject *args);
 

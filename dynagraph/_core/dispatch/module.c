@@ -191,6 +191,11 @@ static PyMethodDef methods[] = {
     {"set_clock", py_set_clock, METH_O, "set_clock(function or None): what gives the seconds by which calls are timed, for tests"},
     {"note_compiling", py_note_compiling, METH_O,
      "note_compiling(seconds): so much of the time of the calls under way in this thread went into compiling"},
+    {"by_size", dg_by_size, METH_VARARGS,
+     "by_size(small, large, size, module): a function that calls `large` where one of its arguments is an array of so many elements\n"
+     "and the others are NumPy's arrays or numbers, else `small`"},
+    {"any_large", dg_any_large, METH_VARARGS,
+     "any_large(arrays, size): whether one of these has so many elements, and all are NumPy's arrays or numbers"},
     {"set_tensor_calls", dg_set_tensor_calls, METH_VARARGS,
      "set_tensor_calls(Tensor, Storage, Node, Primitive, numbers, functions) -> apply, made, wrap of dynagraph.torch"},
     {"set_tensor_backward", dg_set_tensor_backward, METH_O,

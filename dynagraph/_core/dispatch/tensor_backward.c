@@ -384,7 +384,8 @@ static int release(PyObject *node, int plain)
 static int accumulate(PyObject *leaf, PyObject *grad)
 {
     PyObject *array = *dg_slot_of(leaf, dg_of.array), *before;
-    if (!array || !PyArray_CheckExact(array) || !PyArray_CheckExact(grad))
+    if (!array || !PyArray_CheckExact(array) || !PyArray_CheckExact(grad) ||
+        PyArray_SIZE((PyArrayObject *)grad) >= dg_of.large_size) /* which has kernels */
         return 1;
     if (*dg_slot_of(leaf, dg_of.requires_grad) != Py_True) /* it has been detached since */
         return 0;

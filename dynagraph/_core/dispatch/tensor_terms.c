@@ -170,8 +170,8 @@ static PyObject *term_call(PyObject *self, PyObject *const *args, Py_ssize_t n, 
         if (!given[1 + k])
             forward = NULL;
     }
-    if (forward) {
-        given[1] = array;
+    given[1] = array;
+    if (forward && !dg_are_large(given + 1, n, dg_of.large_size)) { /* the method in Python takes kernels for large arrays */
         for (Py_ssize_t k = 0; k < n_names; ++k)
             given[1 + n + k] = args[n + k];
         Py_INCREF(forward);

@@ -33,7 +33,7 @@ int dg_take_given(const char *who, PyObject *dict, const dg_given *given, size_t
 
 /* -- tensor_terms.c: arrays and nodes as gradients see them -- */
 typedef struct {
-    PyObject *multiply, *add, *subtract, *divide, *negative; /* NumPy's ufuncs */
+    PyObject *multiply, *add, *subtract, *divide, *negative; /* NumPy's ufuncs, or kernels for large arrays */
 } dg_ufuncs;
 extern dg_ufuncs dg_ufunc;
 extern PyTypeObject dg_DifferentiatedType;

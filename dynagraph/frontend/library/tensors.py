@@ -28,6 +28,17 @@ from dynagraph.ir.shapes import Shape
 NONE, TRUE, FALSE, ZERO = Const(None), Const(True), Const(False), Const(0)
 
 
+@package("dynagraph.torch.core.large")
+def _register_sizes() -> None:
+    terms: Any = sys.modules["dynagraph.torch.core.terms"]
+
+    def means(ufunc: np.ufunc) -> Any:
+        return lambda frame, *arrays: call(frame, frame.ex.wrap(ufunc, Trusted(ufunc, ufunc.__name__)), arrays, {})
+
+    for ufunc, chooses in terms.BY_SIZE.items():
+        meaning(chooses)(means(ufunc))
+
+
 @package("dynagraph.torch.core.tensor")
 def _register() -> None:
     tensors: Any = sys.modules["dynagraph.torch.core.tensor"]

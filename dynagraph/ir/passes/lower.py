@@ -18,7 +18,6 @@ from dynagraph.ir.intexpr import IntExpr, apply
 from dynagraph.ir.loops import (
     Accumulator,
     Axis,
-    Buffer,
     ColumnReduce,
     Define,
     Kernel,
@@ -117,7 +116,7 @@ class _KernelLowering:
         self.defines: list[Statement] = []
         self.defined: dict[Expr, Expr] = {}
         self.stage = 0
-        self.scratch: dict[Node, Buffer] = {}
+        self.kept: dict[Node, tuple[str, IntExpr]] = {}  # values that later passes over a row find in memory: buffer and index
 
     def run(self) -> Kernel:
         lower_body = {"row": self._row_body, "column": self._column_body, "scan": self._scan_body, "update": self._update_body}
@@ -140,7 +139,7 @@ class _KernelLowering:
         body: list[Statement] = []
         passes = max((self._stage_of(m) for m in self.group.members), default=0)
         if self.keep_rows:
-            self._choose_scratch(passes)
+            self._choose_kept(passes)
         for self.stage in range(passes + 1):
             self.memo.clear()
             reductions, stores = self._pass(self.stage)
@@ -196,9 +195,9 @@ class _KernelLowering:
                 reductions.append((accumulator, member.attrs.get("walk")))
             elif member in self.plan.stored and self._inner(member):
                 stores.append(self._store(member))
-        for node, buffer in self.scratch.items():
+        for node, (buffer, place) in self.kept.items():
             if self._stage_of(node) == stage:
-                stores.append(Store(buffer.name, self._scratch_index(), self._inline(node, self.rows + self.columns)))
+                stores.append(Store(buffer, place, self._inline(node, self.rows + self.columns)))
         return reductions, stores
 
     def _store(self, member: Node) -> Store:
@@ -225,10 +224,9 @@ class _KernelLowering:
             self.stage_memo[last] = max((self.stage_memo[a] + after for a, after in zip(here, reduced)), default=0)
         return self.stage_memo[node]
 
-    def _choose_scratch(self, passes: int) -> None:
+    def _choose_kept(self, passes: int) -> None:
         """Keep a row of what is dear and used in several passes: the exp of softmax."""
-        size = expr_of(numel(self.group.inner))
-        if not self.group.inner or passes == 0 or size.constant is None or size.constant > SCRATCH_LIMIT:
+        if not self.group.inner or passes == 0:
             return
         used: dict[Node, set[int]] = {}
         full = self.rows + self.columns
@@ -258,8 +256,26 @@ class _KernelLowering:
         for node in sorted(used, key=lambda n: self._tree_cost(n), reverse=True):
             repeated = len(used[node] | {self._stage_of(node)}) > 1 and len(used[node]) > 1
             if node not in covered and repeated and self._tree_cost(node) >= SCRATCH_COST:
-                self.scratch[node] = self.buffers.scratch(node, size)
-                covered |= self._tree(node)
+                place = self._place_of_row(node, passes)
+                if place is not None:
+                    self.kept[node] = place
+                    covered |= self._tree(node)
+
+    def _place_of_row(self, node: Node, passes: int) -> tuple[str, IntExpr] | None:
+        """On the stack where there is room for sure, else in the row of the result, which the last pass alone computes."""
+        size = expr_of(numel(self.group.inner))
+        if size.constant is not None and size.constant <= SCRATCH_LIMIT:
+            return self.buffers.scratch(node, size).name, self._scratch_index()
+        results = [m for m in self.group.members if m in self.plan.stored and self._inner(m)]
+        last = [m for m in self.group.members if self._stage_of(m) == passes]
+        if len(results) != 1 or last != results or results[0].dtype is not node.dtype:
+            return None
+        (result,) = results
+        buffer = self.buffers.of[result]
+        is_own = buffer.role in ("output", "temp") and self.buffers.owner(result) is result
+        if not is_own or result in self.plan.reuse.kept or any(name == buffer.name for name, _ in self.kept.values()):
+            return None
+        return buffer.name, self.buffers.flat(result, self.rows + self.columns)
 
     def _tree(self, node: Node) -> set[Node]:
         found: set[Node] = set()
@@ -416,8 +432,8 @@ class _KernelLowering:
         if isinstance(node.op.lowering, Reduction):
             return expr.var(f"r_{node.name}", node.dtype)
         if self._stage_of(node) < self.stage:
-            if node in self.scratch and index == self.rows + self.columns:
-                return expr.load(self.scratch[node].name, self._scratch_index(), node.dtype)
+            if node in self.kept and index == self.rows + self.columns:
+                return expr.load(*self.kept[node], node.dtype)
             if node in self.plan.stored and self._inner(node):
                 return self._load(node, index)
         return None

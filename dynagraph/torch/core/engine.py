@@ -24,6 +24,7 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import as_array, library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.large import is_large, large, writing
 from dynagraph.torch.core.nodes import SECOND_TIME, Hooks, Node, fitted, is_half
 from dynagraph.torch.core.primitives import primitive
 from dynagraph.torch.core.tensor import (
@@ -37,7 +38,7 @@ from dynagraph.torch.core.tensor import (
     wrap,
     written,
 )
-from dynagraph.torch.core.terms import FORWARD, ArrayTerm, Unsaved, ir_dtype
+from dynagraph.torch.core.terms import BY_SIZE, FORWARD, ArrayTerm, Unsaved, ir_dtype
 
 # -- gradients that are recorded themselves ---------------------------------------------------------------------------
 
@@ -404,11 +405,17 @@ class _Run:
             variable._grad = grad if before is None else apply(primitive("add"), before, grad)
         elif before is None:
             array = variable._array
-            own = np.empty_like(array) if _is_dense(array) else np.empty(array.shape, array.dtype)
-            own[...] = grad
+            if not is_compiling() and is_large((array, grad)) and array.flags.c_contiguous and grad.flags.c_contiguous:
+                own = large("copy", FORWARD["copy"])(grad)
+            else:
+                own = np.empty_like(array) if _is_dense(array) else np.empty(array.shape, array.dtype)
+                own[...] = grad
             variable._grad = wrap(own)
         else:
-            np.add(before._array, grad, out=before._array)
+            if not is_compiling() and is_large((before._array, grad)):
+                writing(np.add, False)(before._array, grad)
+            else:
+                np.add(before._array, grad, out=before._array)
             written(before)
         if variable._post_hooks:
             for hook in list(variable._post_hooks.values()):
@@ -467,8 +474,8 @@ _run_plain: Any = None
 if _error_state is not None:
     _run_plain = _dispatch.set_tensor_backward({
         "ArrayTerm": ArrayTerm, "Unsaved": Unsaved, "forward": FORWARD, "ir_dtype": ir_dtype, "is_unbatchable": is_unbatchable,
-        "Unbatchable": Unbatchable, "pull": Node.pull, "release": Node.release, "fitted": fitted, "add": np.add,
-        "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "negative": np.negative,
+        "Unbatchable": Unbatchable, "pull": Node.pull, "release": Node.release, "fitted": fitted,
+        **{ufunc.__name__: by_size for ufunc, by_size in BY_SIZE.items()},
     })  # fmt: skip
 
 

@@ -20,10 +20,11 @@ from dynagraph.torch.core.batching import BatchedArray, Unbatchable, is_unbatcha
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode, saved_hooks
-from dynagraph.torch.core.large import LARGE, compile_large
+from dynagraph.torch.core.large import LARGE, is_large, large
 from dynagraph.torch.core.nodes import NUMBERS, Hooks, Node, Removable, changed, node_class
 from dynagraph.torch.core.primitives import Primitive, define, primitive
 from dynagraph.torch.core.storage import Storage, address_of
+from dynagraph.torch.core.terms import FORWARD
 
 _new = object.__new__
 _ndarray = np.ndarray
@@ -340,7 +341,7 @@ def apply(p: Primitive, *operands: Any, **attrs: Any) -> Any:
     A tuple of tensors where the primitive has several outputs.
     """
     arrays = [o._array if isinstance(o, Tensor) else o for o in operands]
-    out = quiet(p.forward, arrays, attrs)
+    out = quiet(_large_of(p) if not is_compiling() and is_large(tuple(arrays)) else p.forward, arrays, attrs)
     outs = (out,) if p.outputs == 1 else out
     result: Any = made(out) if p.outputs == 1 else tuple(map(made, out))
     if mode.grad:
@@ -352,6 +353,13 @@ def apply(p: Primitive, *operands: Any, **attrs: Any) -> Any:
                 break
     del outs
     return result
+
+
+def _large_of(p: Primitive) -> Callable[..., Any]:
+    """What computes a primitive of large arrays."""
+    if p.large is None:
+        p.large = p.forward if p.is_view else large(p.name, FORWARD[p.name])
+    return p.large  # type: ignore[no-any-return]
 
 
 def _attach(node: Node, p: Primitive, result: Any) -> None:
@@ -767,7 +775,7 @@ if _error_state is not None:
         Tensor, Storage, Node, Primitive, NUMBERS,
         {
             "apply": apply, "record": record, "attach": _attach, "edge_of": edge_of, "entry": _entry, "node_class": node_class,
-            "as_array": _as_array, "large_of": compile_large, "large_size": LARGE, "error_state": _error_state, "ignored": _IGNORED,
+            "as_array": _as_array, "large_of": _large_of, "large_size": LARGE, "error_state": _error_state, "ignored": _IGNORED,
         },
     )  # fmt: skip
 

@@ -13,10 +13,11 @@ from dynagraph.ir import dtypes as ir_dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.ops import OPS, REQUIRED
 from dynagraph.ir.terms import BaseTerm
-from dynagraph.markers import at_capture
+from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
+from dynagraph.torch.core.large import by_size, is_large, large
 
 _IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
 
@@ -46,6 +47,9 @@ def ir_dtype(given: np.dtype) -> DType:
     """The IR's dtype of NumPy's."""
     return _IR[given]
 
+BY_SIZE = {ufunc: by_size(ufunc.__name__, ufunc) for ufunc in (np.add, np.subtract, np.multiply, np.divide, np.negative)}
+_add, _subtract, _multiply, _divide, _negative = BY_SIZE.values()
+
 
 class ArrayTerm(BaseTerm):
     """An array; what operators make of it are arrays."""
@@ -68,35 +72,36 @@ class ArrayTerm(BaseTerm):
         return ir_dtype(self.array.dtype)
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
-        operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
+        operands = (self.array, *(o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others))
+        forward = FORWARD[op] if is_compiling() or not is_large(operands) else large(op, FORWARD[op])
         try:
-            return ArrayTerm(FORWARD[op](self.array, *operands, **attrs))
+            return ArrayTerm(forward(*operands, **attrs))
         except (Unbatchable, ValueError) as error:
             if not is_unbatchable(error):
                 raise
-            return ArrayTerm(looped(FORWARD[op], (self.array, *operands), attrs))
+            return ArrayTerm(looped(FORWARD[op], operands, attrs))
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         return ArrayTerm(OPS[op].eager(library_of_array(self.array), **attrs))
 
     # The operators that nearly all gradients are made of, without the way through `call`: Python's numbers take the array's dtype.
     def __add__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.add(self.array, other.array if isinstance(other, ArrayTerm) else other))
+        return ArrayTerm(_add(self.array, other.array if isinstance(other, ArrayTerm) else other))
 
     def __sub__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.subtract(self.array, other.array if isinstance(other, ArrayTerm) else other))
+        return ArrayTerm(_subtract(self.array, other.array if isinstance(other, ArrayTerm) else other))
 
     def __rsub__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.subtract(other, self.array))
+        return ArrayTerm(_subtract(other, self.array))
 
     def __mul__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.multiply(self.array, other.array if isinstance(other, ArrayTerm) else other))
+        return ArrayTerm(_multiply(self.array, other.array if isinstance(other, ArrayTerm) else other))
 
     def __truediv__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.divide(self.array, other.array if isinstance(other, ArrayTerm) else other))
+        return ArrayTerm(_divide(self.array, other.array if isinstance(other, ArrayTerm) else other))
 
     def __neg__(self) -> ArrayTerm:
-        return ArrayTerm(np.negative(self.array))
+        return ArrayTerm(_negative(self.array))
 
 
 class Unsaved(ArrayTerm):
@@ -127,4 +132,4 @@ class Unsaved(ArrayTerm):
         return ArrayTerm(OPS[op].eager(np, **attrs))
 
 
-__all__ = ["FORWARD", "ArrayTerm", "Unsaved", "ir_dtype"]
+__all__ = ["BY_SIZE", "FORWARD", "ArrayTerm", "Unsaved", "ir_dtype"]

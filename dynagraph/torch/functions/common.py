@@ -19,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.markers import at_capture
+from dynagraph.markers import at_capture, is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import is_on_gpu, put_beside
 from dynagraph.torch.core.dtypes import Size, dtype
 from dynagraph.torch.core.grad_mode import mode
+from dynagraph.torch.core.large import LARGE, writing
 from dynagraph.torch.core.primitives import Primitive
 from dynagraph.torch.core.tensor import (
     CAST,
@@ -33,6 +34,7 @@ from dynagraph.torch.core.tensor import (
     check_overlap,
     check_write,
     operand_of_write,
+    quiet,
     storage_of,
     wrap,
     write,
@@ -100,17 +102,54 @@ def with_numpy_names(compute: Callable[..., Any]) -> Callable[..., Any]:
 
 def in_place(compute: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     """The form that stores its result in its first argument: ``x.add_(y)``."""
+    ufunc = _WRITTEN_ONTO.get(name)
 
     @functools.wraps(compute)
     def changing(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         others = (*args, *kwargs.values())
         check_write(self, others=others)
         check_overlap(self, others)
+        if ufunc is not None and not is_compiling() and _is_written_at_once(self, args, kwargs):
+            other = args[0]._array if isinstance(args[0], Tensor) else float(args[0])
+            scale = kwargs.get("alpha", 1)
+            quiet(writing(ufunc, scale != 1), (self._array, other) if scale == 1 else (self._array, other, float(scale)), {})
+            written(self)
+            return self
         result = compute(operand_of_write(self, others), *args, **kwargs)
         return write(self, result)
 
     changing.__name__ = changing.__qualname__ = f"{name}_"
     return changing
+
+
+# in-place operations of large tensors that need no memory for their result
+_WRITTEN_ONTO = {
+    "add": np.add, "sub": np.subtract, "subtract": np.subtract, "mul": np.multiply, "multiply": np.multiply, "div": np.divide,
+    "divide": np.divide,
+}  # fmt: skip
+
+
+def _is_written_at_once(x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether ``x`` is large and takes what is computed of it and another operand as it is, and nothing is recorded."""
+    array = x._array
+    if type(array) is not np.ndarray or array.size < LARGE or array.dtype.char not in "fd" or not array.flags.writeable:
+        return False
+    if len(args) != 1 or not kwargs.keys() <= {"alpha"} or not _is_short(kwargs.get("alpha", 1)):
+        return False
+    other = args[0]
+    if isinstance(other, Tensor):
+        theirs = other._array
+        if type(theirs) is not np.ndarray or theirs.dtype != array.dtype or other.is_sparse:
+            return False
+        if theirs.shape != array.shape and np.broadcast_shapes(theirs.shape, array.shape) != array.shape:
+            return False
+        return not mode.grad or not (x.requires_grad or other.requires_grad)
+    return _is_short(other) and kwargs.get("alpha", 1) == 1 and not (mode.grad and x.requires_grad)
+
+
+def _is_short(number: Any) -> bool:
+    """Whether it is a number that a float is as well."""
+    return type(number) is float or (type(number) is int and abs(number) < 1 << 53)
 
 
 def with_out(compute: Callable[..., Any], name: str, rule: str = "") -> Callable[..., Any]:

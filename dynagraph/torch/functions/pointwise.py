@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, put_beside
 from dynagraph.torch.core.grad_mode import mode
@@ -251,6 +252,23 @@ POW_NUMBER = define(
 
 def _power_of_number(x: Any, exponent: Any) -> Any:
     return np.power(x.astype(np.float32), exponent).astype(x.dtype) if is_half(x.dtype) else np.power(x, exponent)
+
+
+# what takes a few products; captures have rules of their own for these exponents
+_POWERS: dict[float, Callable[[Any], Any]] = {2: np.square, 3: lambda x: x * x * x, -1: np.reciprocal}
+POW_FEW = define(
+    "power_by_products",
+    _in_single(lambda x, exponent: _POWERS[exponent](x)),
+    (lambda d, g: g * (_power_term(d.x, d.attrs["exponent"] - 1) * d.attrs["exponent"]).conj,),
+    ("x",),
+    backward="PowBackward0",
+)
+
+
+def _power_term(x: Any, exponent: float) -> Any:
+    if exponent == 1:
+        return x
+    return x.call("power_by_products" if exponent in _POWERS else "power_of_number", exponent=exponent)
 
 
 SIGMOID = define(
@@ -773,7 +791,8 @@ def pow(input: Any, exponent: Any) -> Tensor:
                 raise RuntimeError("Integers to negative integer powers are not allowed.")
             return apply(POW_NUMBER, x, exponent=wrapped_number(exponent, x._array.dtype))
         number = exponent if isinstance(exponent, (int, float, complex)) else exponent.item()
-        return apply(POW_NUMBER, x, exponent=float(number) if isinstance(number, (bool, int)) else number)
+        p = POW_FEW if not is_compiling() and number in _POWERS and x._array.dtype.kind in "fV" else POW_NUMBER
+        return apply(p, x, exponent=float(number) if isinstance(number, (bool, int)) else number)
     a, b = promoted("pow", input, exponent)
     if (a if isinstance(a, Tensor) else b)._array.dtype.kind in "iu":
         return pointwise(POW_OF_INTEGERS, "pow", a, b)
