@@ -554,8 +554,14 @@ class _Printer:
         out.line(f"x{exit.number}:;")
         out.depth += 1
         self._store_state("(&result.slot)" if self.fits_registers else "results" if self.is_function else "state", exit.state)
-        left = int(exit.number == 0) if self.is_function else exit.number
+        left = int(exit.number == 0) if self.is_function else self._number(exit)
         if self.cleans_up:
             out.line(f"number = {left}; goto left;")
         else:
             out.line(self._returns(left))
+
+    def _number(self, exit: Exit) -> int | str:
+        if not exit.cases:
+            return exit.number
+        bits = (f"({self.text(exit.state[at])} == {value}) << {k}" for k, (at, value) in enumerate(exit.cases))
+        return f"((const int32_t[]){{{', '.join(map(str, exit.numbers))}}})[{' | '.join(bits)}]"

@@ -10,7 +10,6 @@ from dynagraph.ir.region_loops import predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     Block,
     Branch,
-    Exit,
     Jump,
     Region,
     Set,
@@ -43,7 +42,7 @@ def _copy(region: Region) -> Region:
             copy.end = Branch(end.test, copies[end.then], copies[end.otherwise])
         else:
             copy.end = end
-    exits = [Exit(e.number, list(e.state)) for e in region.exits]
+    exits = [replace(e, state=list(e.state)) for e in region.exits]
     made = [copies[b] for b in blocks]
     variables, parameters = dict(region.variables), list(region.parameters)
     return replace(region, variables=variables, parameters=parameters, blocks=made, exits=exits, copies={}, turns=[])
