@@ -10,6 +10,8 @@ from dynagraph.ir.region_loops import predecessors, reverse_postorder
 from dynagraph.ir.regions import (
     Block,
     Branch,
+    Exit,
+    Interruptible,
     Jump,
     Region,
     Set,
@@ -26,6 +28,8 @@ def tidied(region: Region) -> Region:
         _substitute(made, values)
     _skip_empty(made)
     _join_chains(made)
+    for block in made.blocks:
+        _put_look_last(block)
     used = {name for block in made.blocks for i in block.body if (name := assigned(i))}
     made.variables = {n: kind for n, kind in made.variables.items() if n in used or n in made.parameters}
     return made
@@ -109,3 +113,16 @@ def _join_chains(region: Region) -> None:
             block.line = block.line or following.line
             block.end = following.end
     region.blocks = [b for b in region.blocks if b not in gone]
+
+
+def _put_look_last(block: Block) -> None:
+    """A look for signals behind what sets variables that the exit does not have: so it ends a turn."""
+    at = next((k for k, i in enumerate(block.body) if isinstance(i, Interruptible) and isinstance(i.exit, Exit)), len(block.body))
+    behind = block.body[at + 1 :]
+    if not behind or not all(isinstance(i, Set) for i in behind):
+        return
+    look = block.body[at]
+    assert isinstance(look, Interruptible) and isinstance(look.exit, Exit)
+    names = {str(e.value) for part in look.exit.state for e in part.walk() if e.op == "var"}
+    if names.isdisjoint(assigned(i) for i in behind):
+        block.body[at:] = [*behind, look]
