@@ -229,8 +229,12 @@ class _Printer:
         self._parameters()
         for block in region.blocks:
             self._block(block)
+        ways = [getattr(i, name, None) for i in region.instructions() for name in ("exit", "raising")]
+        ways += [b.end.exit for b in region.blocks if isinstance(b.end, Leave)]
+        taken = {e.number for e in ways if isinstance(e, Exit)}
         for exit in region.exits:
-            self._exit(exit)
+            if exit.number in taken:
+                self._exit(exit)
         if self.cleans_up:
             out.line("left:;")
             for name in self.owned:

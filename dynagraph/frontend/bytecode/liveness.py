@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
-from dynagraph.frontend.bytecode.decode import JUMPS, Program
+from dynagraph.frontend.bytecode.decode import JUMPS, Instruction, Program
 
 CELL_OPS = frozenset({"LOAD_DEREF", "STORE_DEREF", "DELETE_DEREF", "LOAD_CLOSURE", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
 READS = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR", "DELETE_FAST"}) | CELL_OPS
@@ -50,10 +51,14 @@ def computed_in_loops(program: Program) -> dict[int, frozenset[str]]:
 
 @dataclass(frozen=True)
 class OfLoop:
-    """Local variables of a loop: `read` where a turn may do so before it sets them; `left`: set, and not read before that."""
+    """Local variables of a loop: `read` where a turn may do so before it sets them; `left`: set, and not read before that.
+
+    `sums`: those of the former that are only read to add to them, to subtract or to multiply.
+    """
 
     read: frozenset[str]
     left: frozenset[str]
+    sums: frozenset[str]
 
 
 _of_loops: dict[int, tuple[Program, dict[int, OfLoop]]] = {}
@@ -77,8 +82,14 @@ def _of_loop(program: Program, head: int) -> OfLoop:
     within = [(at, [s for s in on if s in inside], kept, handler if handler in inside else None, r) for at, on, kept, handler, r in steps]
     live = _solved(within, len(program.instructions))
     read = frozenset(name for name, bit in bits.items() if live[head] & bit)
-    stores = (program.instructions[index] for index in inside)
-    return OfLoop(read, frozenset(i.value for i in stores if i.op == "STORE_FAST") - read)
+    stores = {index: i.value for index in inside if (i := program.instructions[index]).op == "STORE_FAST"}
+    added = Counter(name for index, name in stores.items() if _adds(program.instructions[index - 1]))
+    reads = Counter(i.value for index in inside if (i := program.instructions[index]).op in READS)
+    return OfLoop(read, frozenset(stores.values()) - read, frozenset(n for n in read if n in added and added[n] == reads[n]))
+
+
+def _adds(i: Instruction) -> bool:
+    return i.op == "BINARY_OP" and str(i.value).removesuffix("=") in ("+", "-", "*")
 
 
 def _natural_loop(program: Program, head: int) -> set[int]:

@@ -226,10 +226,13 @@ class Builder:
                 self._leave_to_python(f"it raises {raised.value.kind.__name__}", instruction)
 
     def _parted(self) -> bool:
-        """Whether a number of several types is on the stack: the instruction is done once more, in a version for each type."""
+        """Whether a number of several types is on the stack: the instruction is done once more, in a version for each type.
+
+        That of the last one: the instruction may take no more than this.
+        """
         self.frames = [f.copy() for f in self.before]
         stack = self.top.stack
-        at = next((k for k, v in enumerate(stack) if unions.is_mixed(v.type)), None)
+        at = next((k for k in reversed(range(len(stack))) if unions.is_mixed(stack[k].type)), None)
         if at is None:
             return False
         tests, values = unions.alternatives(stack[at])
@@ -331,7 +334,7 @@ class Builder:
             self._assign(frames, version)
             self.end(Jump(version.block))
         else:
-            self.choices.append(left.Choice(block, frames, mixed, []))
+            self.choices.append(left.Choice(block, frames, mixed))
         self.block, self.frames = held, held_frames
         return block
 

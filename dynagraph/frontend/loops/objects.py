@@ -21,8 +21,9 @@ from dynagraph.frontend.loops.comprehensions import begun, made
 from dynagraph.frontend.loops.displays import Display
 from dynagraph.frontend.loops.exits import Rest, call_unwatched, names_of
 from dynagraph.frontend.loops.fields import Place
-from dynagraph.frontend.loops.left import Left, Seen
+from dynagraph.frontend.loops.left import KINDS, TAGS, Left, Seen
 from dynagraph.frontend.loops.types import (
+    NULL,
     Array,
     Bool,
     Bound,
@@ -97,7 +98,7 @@ class Boxes:
     def _perhaps_unbound(self, way: Way) -> list[tuple[tuple[int, str], int]]:
         """The variables, by depth and name, and the tags with which they are unbound."""
         names = ((depth, n, frame.locals[n].type) for depth, frame in enumerate(way.frames) for n in names_of(frame))
-        return [((depth, n), tag) for depth, n, kind in names if (tag := self.seen.tag_of_unbound(kind)) is not None]
+        return [((depth, n), TAGS[NULL]) for depth, n, kind in names if self.seen.may_be_unbound(kind)]
 
     def _row(self, state: "_State", way: Way, going: Way) -> tuple[Any, ...]:
         written = tuple(self.written_back(state, self.places[name], value) for name, value in way.fields.items())
@@ -220,13 +221,12 @@ class _State:
         return self.iterator(kind, value)
 
     def left(self, kind: Left, value: Value) -> Box:
-        kinds = self.seen.of(kind)
-        tag, slots = self.slot(value.parts[0]), {}
-        for one in kinds:
-            for part in self.seen.as_one(value, one).parts:
-                slots[part] = slots[part] if part in slots else self.slot(part)
-        parts = (self.seen.as_one(value, one).parts for one in kinds)
-        return ("choose", tag, tuple(_number_box(k, slots[p[0]]) if p else ("none",) for k, p in zip(kinds, parts)))
+        kinds = {one: self.seen.as_one(value, one).parts for one in self.seen.of(kind)}
+        tag, slots = self.slot(value.parts[0]), {part: -1 for parts in kinds.values() for part in parts}
+        for part in slots:
+            slots[part] = self.slot(part)
+        last = max(TAGS[one] for one in kinds)
+        return ("choose", tag, tuple(_number_box(k, slots[kinds[k][0]]) if kinds.get(k) else ("none",) for k in KINDS[: last + 1]))
 
     def cell(self, value: Value) -> Box:
         held = () if isinstance(value.type, Null) else (self.box(value),)
