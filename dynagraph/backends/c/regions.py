@@ -80,7 +80,7 @@ SUPPORT_FILES = {
     "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
     "loop_gradients.h": ("dg_tape_",),
     "loop_turns.h": ("dg_may_run_turns",),
-    "loop_lanes.h": ("DG_HAS_LANES",),
+    "loop_lanes.h": ("DG_HAS_LANES", "dg_folds", "dg_overlap"),
 }
 PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
