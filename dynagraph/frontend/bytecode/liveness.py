@@ -79,7 +79,7 @@ def _of_loop(program: Program, head: int) -> OfLoop:
     inside = _natural_loop(program, head)
     bits: dict[str, int] = {}
     steps = [_step(program, index, bits) for index in sorted(inside, reverse=True)]
-    within = [(at, [s for s in on if s in inside], kept, handler if handler in inside else None, r) for at, on, kept, handler, r in steps]
+    within = [(at, [s for s in on if s in inside], k, None if h not in inside else h, reads) for at, on, k, h, reads in steps]
     live = _solved(within, len(program.instructions))
     read = frozenset(name for name, bit in bits.items() if live[head] & bit)
     stores = {index: i.value for index in inside if (i := program.instructions[index]).op == "STORE_FAST"}

@@ -1,8 +1,8 @@
 """Variables whose type where turns of a loop begin depends on how many there were: they have a tag that says which, and one type.
 
 - What each turn sets before it reads it, so that what a turn leaves there is for what follows the loop.  In
-  ``for i in range(n): s = x[i]; y[i] = s`` and ``return i, s`` both `i` and `s` are such.  They may be unbound, what the code had in
-  them before the loop, or what a turn has left, and no turn cares.
+  ``for i in range(n): s = x[i]; y[i] = s`` and ``return i, s`` both `i` and `s` are such.  They may be unbound, what the code had
+  in them before the loop, or what a turn has left, and no turn cares.
 - Sums, as in ``s = 0.0`` and ``for ...: s += x[i]``: Python's float before the first turn, and NumPy's after it.
 
 So the first turn needs no version of its own, and loops within one another stay that way.  What reads such a variable goes on in a
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from dynagraph.frontend.bytecode.liveness import left_by_loops, live_names_of
 from dynagraph.frontend.loops.operators import F64, number
-from dynagraph.frontend.loops.types import BOOL, COMPLEX, FLOAT, INT, NOTHING, NULL, SMALL_INT, Items, Null, Scalar, Type, Value
+from dynagraph.frontend.loops.types import BOOL, COMPLEX, INT, NOTHING, NULL, SMALL_INT, Items, Null, Scalar, Type, Value
 from dynagraph.frontend.loops.unions import FLOATS
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -31,6 +31,7 @@ MOST_UNBOUND = 4  # at an exit: Python goes on elsewhere for each way in which s
 Variable = tuple[int, str]  # by code and name
 SCALARS = tuple(Scalar(dtype) for dtype in dtypes.ALL if dtype is not F64)
 KINDS: tuple[Type, ...] = (*FLOATS.kinds, NULL, SMALL_INT, INT, NOTHING, BOOL, COMPLEX, *SCALARS)  # tags count them
+OF_SUMS = (FLOATS, *FLOATS.kinds)
 TAGS = {kind: tag for tag, kind in enumerate(KINDS)}
 UNUSED = {dtype: const(dtype.numpy.type(0).item(), dtype) for dtype in dtypes.ALL}  # what parts hold that the tag does not mean
 
@@ -133,7 +134,7 @@ def carry(b: Builder, frame: Frame) -> str | None:
         if value is None and not kind.sums:
             unbound += 1
             value = Value(NULL) if unbound <= MOST_UNBOUND else None
-        if value is not None and (isinstance(value.type, Left) or value.type in ((FLOATS, *FLOATS.kinds) if kind.sums else (FLOATS, *KINDS))):
+        if value is not None and (isinstance(value.type, Left) or value.type in (OF_SUMS if kind.sums else (FLOATS, *KINDS))):
             frame.locals[name] = b.seen.held(kind, value)
     return None
 

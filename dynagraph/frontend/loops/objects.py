@@ -84,7 +84,7 @@ class Boxes:
         The first is its own.  Variables that may be unbound give it further ones, from the number `more` on.
         """
         perhaps = self._perhaps_unbound(way)
-        found = []
+        found: list[tuple[tuple[Any, ...], Way]] = []
         for chosen in itertools.product((False, True), repeat=len(perhaps)):
             unbound = {name for (name, _), is_unbound in zip(perhaps, reversed(chosen)) if is_unbound}
             state = _State(exit if not found else Exit(exit.number), self, unbound)

@@ -62,8 +62,8 @@ WithCopy = Callable[[Loop], "Callable[[Copy], None] | None"]
 def add_fast_loops(region: Region, done: Mapping[Block, Proven | None], with_copy: WithCopy | None = None) -> Region:
     """Changes the region, and gives it.
 
-    `done`: by the headers of loops, what holds there already; None: these need no copy.  `with_copy` is called with each loop, and what it gives with the copy that the
-    loop then has.
+    `done`: by the headers of loops, what holds there already; None: these need no copy.  `with_copy` is called with each loop, and
+    what it gives with the copy that the loop then has.
     """
     before = predecessors(region.blocks)
     for loop in innermost_loops(region):

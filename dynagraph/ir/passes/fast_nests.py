@@ -52,7 +52,7 @@ NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
 
 
 def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
-    """Changes the region.  Gives the headers of innermost loops that need no copies of their own, as `add_fast_loops` takes them."""
+    """Changes the region.  Gives what `add_fast_loops` has to know of innermost loops, by their headers."""
     loops, innermost = natural_loops(region), innermost_loops(region)
     taken: set[Block] = set()
     done: dict[Block, Proven | None] = {}

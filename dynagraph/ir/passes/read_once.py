@@ -28,7 +28,7 @@ from dynagraph.ir.regions import Instruction, Load, Place, Region, Store, Touche
 class ReadOnce:
     """What `loads` read at this place of an array, by axes, is written in the turn `by` at most; None: in none.
 
-    `stores`: to that array.  `array`: no elements of it may share memory; `others`: arrays that are written, and must lie elsewhere.
+    `stores`: to that array.  `array`: no elements of it may share memory; `others`: what else is written, and must lie elsewhere.
     """
 
     loads: list[Load]
