@@ -416,10 +416,16 @@ class Block:
 
 @dataclass(eq=False)
 class Exit:
-    """Where control leaves the region.  `state`: what each slot from 0 on is given."""
+    """Where control leaves the region.  `state`: what each slot from 0 on is given.
+
+    `cases`: parts of the state, by their places in it, and ints that these may be: bit k of an index into `numbers` says that
+    case k is so.  Where there are any, the number is the one there, and not `number`, by which the region knows the exit.
+    """
 
     number: int
     state: list[Expr] = field(default_factory=list)
+    cases: tuple[tuple[int, int], ...] = ()
+    numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ SUPPORT_FILES = {
     "loop_arrays.h": ("dg_loop_matmul_", *(f"dg_loop_{name}_" for name in REDUCTIONS)),
     "loop_gradients.h": ("dg_tape_",),
     "loop_turns.h": ("dg_may_run_turns",),
-    "loop_lanes.h": ("DG_HAS_LANES",),
+    "loop_lanes.h": ("DG_HAS_LANES", "dg_folds", "dg_overlap"),
 }
 PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
@@ -229,8 +229,12 @@ class _Printer:
         self._parameters()
         for block in region.blocks:
             self._block(block)
+        ways = [getattr(i, name, None) for i in region.instructions() for name in ("exit", "raising")]
+        ways += [b.end.exit for b in region.blocks if isinstance(b.end, Leave)]
+        taken = {e.number for e in ways if isinstance(e, Exit)}
         for exit in region.exits:
-            self._exit(exit)
+            if exit.number in taken:
+                self._exit(exit)
         if self.cleans_up:
             out.line("left:;")
             for name in self.owned:
@@ -554,8 +558,14 @@ class _Printer:
         out.line(f"x{exit.number}:;")
         out.depth += 1
         self._store_state("(&result.slot)" if self.fits_registers else "results" if self.is_function else "state", exit.state)
-        left = int(exit.number == 0) if self.is_function else exit.number
+        left = int(exit.number == 0) if self.is_function else self._number(exit)
         if self.cleans_up:
             out.line(f"number = {left}; goto left;")
         else:
             out.line(self._returns(left))
+
+    def _number(self, exit: Exit) -> int | str:
+        if not exit.cases:
+            return exit.number
+        bits = (f"({self.text(exit.state[at])} == {value}) << {k}" for k, (at, value) in enumerate(exit.cases))
+        return f"((const int32_t[]){{{', '.join(map(str, exit.numbers))}}})[{' | '.join(bits)}]"

@@ -21,7 +21,7 @@ from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised
 from dynagraph.frontend.executor.executor import Executor, Function
 from dynagraph.frontend.executor.executor import Frame as CapturedFrame
-from dynagraph.frontend.loops import unions
+from dynagraph.frontend.loops import left, unions
 from dynagraph.frontend.loops.operations import meaning_of
 from dynagraph.frontend.loops.operators import NotNative, refuse_iterators
 from dynagraph.frontend.loops.plain_cells import plain_cells
@@ -167,6 +167,9 @@ class Builder:
         self.may_stay: set[Any] = set()  # lists that were given, which Python may keep
         self.on_generator: Callable[[Any, str], Expr] | None = None  # the bits of a generator, by a method of its
         self.on_text: Callable[[Any], Value] | None = None  # a string of the code's, as one that is given
+        self.carries = True  # what turns leave for what follows a loop has a tag
+        self.seen = left.Seen()
+        self.choices: list[left.Choice] = []  # blocks from which control goes on by what turns have left
         self.fields: Any = None  # attributes and dict items that are variables
         entry = Block(0)
         self.region.blocks.append(entry)
@@ -177,10 +180,13 @@ class Builder:
     def run(self) -> Region:
         self.end(Jump(self.edge()))
         found: list[tuple[Any, Type]] = []
-        while self.waiting:
+        while self.waiting or self.choices:
             deadline.check()
             try:
-                self._interpret(self.waiting.pop())
+                if self.waiting:
+                    self._interpret(self.waiting.pop())
+                elif not left.choose(self):
+                    break
             except Restart as restart:
                 found += restart.found
                 if not self.sites.widens:
@@ -191,6 +197,7 @@ class Builder:
                 break
         if found:
             raise Restart(found)
+        left.finish(self)
         return self.region
 
     def _interpret(self, version: Version) -> None:
@@ -219,10 +226,13 @@ class Builder:
                 self._leave_to_python(f"it raises {raised.value.kind.__name__}", instruction)
 
     def _parted(self) -> bool:
-        """Whether a number of several types is on the stack: the instruction is done once more, in a version for each type."""
+        """Whether a number of several types is on the stack: the instruction is done once more, in a version for each type.
+
+        That of the last one: the instruction may take no more than this.
+        """
         self.frames = [f.copy() for f in self.before]
         stack = self.top.stack
-        at = next((k for k, v in enumerate(stack) if unions.is_mixed(v.type)), None)
+        at = next((k for k in reversed(range(len(stack))) if unions.is_mixed(stack[k].type)), None)
         if at is None:
             return False
         tests, values = unions.alternatives(stack[at])
@@ -318,9 +328,13 @@ class Builder:
             self.emit(Interruptible(self.exit_of(Way([f.copy() for f in frames], again=True))))
         self._widen(top)
         self._merge(frames)
-        version = self._version(frames)
-        self._assign(frames, version)
-        self.end(Jump(version.block))
+        mixed = left.carry(self, top)
+        if mixed is None:
+            version = self._version(frames)
+            self._assign(frames, version)
+            self.end(Jump(version.block))
+        else:
+            self.choices.append(left.Choice(block, frames, mixed))
         self.block, self.frames = held, held_frames
         return block
 

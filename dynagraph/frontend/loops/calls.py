@@ -65,6 +65,7 @@ from dynagraph.frontend.loops.types import (
     is_python_number,
     tuple_of,
 )
+from dynagraph.frontend.loops.unions import FLOATS, bits_of
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, cast, const
 from dynagraph.ir.expr import call as scalar
@@ -250,6 +251,8 @@ def float_(b: Builder, value: Value) -> Value:
         return Value(FLOAT, (b.temporary(value.only if kind.dtype is F64 else cast(value.only, F64)),))
     if isinstance(kind, (Int, Float, Bool)):
         return Value(FLOAT, (b.temporary(as_float(value)),))
+    if kind == FLOATS:
+        return Value(FLOAT, (bits_of(value),))
     raise NotNative(f"float of {describe(kind)}")
 
 

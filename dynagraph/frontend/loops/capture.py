@@ -334,10 +334,15 @@ class Maker:
         if region.keeps:  # what is put back must not be what another thread has written meanwhile
             for each in (region, *region.functions):
                 each.holds_gil = True
-        boxes = Boxes(self.argument_of, self.builder.fields.places)
+        boxes = Boxes(self.argument_of, self.builder.fields.places, self.builder.seen)
+        more: list[tuple[tuple[Any, ...], Way]] = []
         for exit, way in zip(region.exits, self.builder.exits):
-            self.loop.exits.append(boxes.row(exit, way))
-        self.loop.ways, self.loop.rests = [way.at_rest() for way in self.builder.exits], boxes.rests
+            (row, _), *others = boxes.rows(exit, way, len(region.exits) + len(more))
+            self.loop.exits.append(row)
+            more += others
+        self.loop.exits += [row for row, _ in more]
+        self.loop.ways = [way.at_rest() for way in (*self.builder.exits, *(way for _, way in more))]
+        self.loop.rests = boxes.rests
         self.loop.refusals = self.builder.refusals
         self.loop.heads = {v.block.number: v.frames[-1].at_rest() for v in self.builder.versions.values()}
         return self.loop

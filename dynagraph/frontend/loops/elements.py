@@ -29,6 +29,7 @@ from dynagraph.frontend.loops.types import (
     is_number,
     tuple_of,
 )
+from dynagraph.frontend.loops.unions import FLOATS, bits_of
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call
@@ -210,6 +211,8 @@ def set_item(b: Builder, owner: Value, key: Value, value: Value) -> None:
         return
     if not isinstance(kind, Array):
         raise NotNative(f"an item is set of {describe(kind)}")
+    if value.type == FLOATS and kind.dtype.is_inexact:
+        value = Value(FLOAT, (bits_of(value),))
     keys = _keys(key)
     if len(keys) != kind.ndim or not all(is_number(k.type) for k in keys):
         if value.origin and value.origin == (*owner.parts, *key.parts):

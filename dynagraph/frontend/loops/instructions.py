@@ -7,7 +7,7 @@ from dynagraph.frontend.executor.wrapping import load_cell, load_global
 from dynagraph.frontend.kinds.slots import same
 from dynagraph.frontend.kinds.values import DELETED, Function, Method, Object
 from dynagraph.frontend.kinds.values import NULL as EMPTY
-from dynagraph.frontend.loops import array_functions, arrays, calls, elements, fields, iteration, new_arrays, words  # noqa: F401
+from dynagraph.frontend.loops import array_functions, arrays, calls, elements, fields, iteration, left, new_arrays, words  # noqa: F401
 from dynagraph.frontend.loops.builder import Builder, handler
 from dynagraph.frontend.loops.displays import Display, listed
 from dynagraph.frontend.loops.operations import meaning_of
@@ -71,12 +71,19 @@ def load_fast(b: Builder, i: Instruction) -> None:
     value = b.top.locals.get(i.value)
     if value is None:
         raise NotNative(f"{i.value} is not set")
-    b.push(value)
+    if isinstance(value.type, left.Left):
+        left.settle(b, i.value)
+    else:
+        b.push(value)
 
 
 @handler("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(b: Builder, i: Instruction) -> None:
-    b.push(b.top.locals.pop(i.value, Value(NULL)))
+    value = b.top.locals.pop(i.value, Value(NULL))
+    if isinstance(value.type, left.Left):
+        left.settle(b, i.value)
+    else:
+        b.push(value)
 
 
 @handler("STORE_FAST")
@@ -93,8 +100,11 @@ def store_fast(b: Builder, i: Instruction) -> None:
 
 @handler("DELETE_FAST")
 def delete_fast(b: Builder, i: Instruction) -> None:
-    if b.top.locals.pop(i.value, None) is None:
+    value = b.top.locals.pop(i.value, None)
+    if value is None:
         raise NotNative(f"{i.value} is not set")
+    if isinstance(value.type, left.Left):
+        left.settle(b, i.value)
 
 
 @handler("LOAD_GLOBAL")

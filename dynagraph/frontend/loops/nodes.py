@@ -78,6 +78,7 @@ def do_natively(frame: CapturedFrame, compile: Compile) -> bool:
     sites.widens = False
     for _ in range(MOST_SITES):
         maker = Maker(frame, sites, False, fields.Fields())
+        maker.builder.carries = False  # what is behind the loop has one type
         try:
             loop = maker.made()
             if not (loops(loop.region) or frame.ex.steps_from_start) or loop.region.holds_gil or loop.region.functions:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +21,9 @@ from dynagraph.frontend.loops.comprehensions import begun, made
 from dynagraph.frontend.loops.displays import Display
 from dynagraph.frontend.loops.exits import Rest, call_unwatched, names_of
 from dynagraph.frontend.loops.fields import Place
+from dynagraph.frontend.loops.left import KINDS, TAGS, Left, Seen
 from dynagraph.frontend.loops.types import (
+    NULL,
     Array,
     Bool,
     Bound,
@@ -67,30 +71,53 @@ Box = tuple[Any, ...]
 class Boxes:
     """`argument_of(value)`: the number of the argument that an executor's value is.
 
-    `places`: of attributes and dict items that are variables, by the names of these.
+    `places`: of attributes and dict items that are variables, by the names of these.  `seen`: the types of what turns leave.
     """
 
-    def __init__(self, argument_of: Callable[[Any], int], places: Mapping[str, Place]):
-        self.argument_of, self.places = argument_of, places
+    def __init__(self, argument_of: Callable[[Any], int], places: Mapping[str, Place], seen: Seen):
+        self.argument_of, self.places, self.seen = argument_of, places, seen
         self.rests: list[Rest] = []
 
-    def row(self, exit: Exit, way: Way) -> tuple[Any, ...]:
-        """The exit's row, and the state that it stores."""
+    def rows(self, exit: Exit, way: Way, more: int) -> list[tuple[tuple[Any, ...], Way]]:
+        """The exit's rows, with how each goes on, and the state that it stores.
 
-        state = _State(exit, self.argument_of, self.rests)
+        The first is its own.  Variables that may be unbound give it further ones, from the number `more` on.
+        """
+        perhaps = self._perhaps_unbound(way)
+        found: list[tuple[tuple[Any, ...], Way]] = []
+        for chosen in itertools.product((False, True), repeat=len(perhaps)):
+            unbound = {name for (name, _), is_unbound in zip(perhaps, reversed(chosen)) if is_unbound}
+            state = _State(exit if not found else Exit(exit.number), self, unbound)
+            going = way if not unbound else replace(way, frames=[_without(f, k, unbound) for k, f in enumerate(way.frames)])
+            found.append((self._row(state, way, going), going))
+            if not found[1:]:
+                exit.cases = tuple((state.tags[name], tag) for name, tag in perhaps)
+        exit.numbers = (exit.number, *range(more, more + len(found) - 1)) if perhaps else ()
+        return found
+
+    def _perhaps_unbound(self, way: Way) -> list[tuple[tuple[int, str], int]]:
+        """The variables, by depth and name, and the tags with which they are unbound."""
+        names = ((depth, n, frame.locals[n].type) for depth, frame in enumerate(way.frames) for n in names_of(frame))
+        return [((depth, n), TAGS[NULL]) for depth, n, kind in names if self.seen.may_be_unbound(kind)]
+
+    def _row(self, state: "_State", way: Way, going: Way) -> tuple[Any, ...]:
         written = tuple(self.written_back(state, self.places[name], value) for name, value in way.fields.items())
         if way.returned is not None:
             returned = state.box(way.returned)
             return ("return after", returned, written) if written else ("return", returned)
         frame = way.frames[0]
-        boxes = state.frame(frame)
+        boxes = state.frame(frame, 0)
         if len(way.frames) > 1:
-            boxes[len(boxes) - 1 - _callable_depth(frame)] = state.rest(way)
+            boxes[len(boxes) - 1 - _callable_depth(frame)] = state.rest(way, going)
         return ("tail after", tuple(boxes), written) if written else ("tail", tuple(boxes))
 
     def written_back(self, state: "_State", place: Place, value: Value) -> Box:
         owner = ("parameter", self.argument_of(place.owner))
         return ("call", place.setter, (owner, ("const", place.name), state.box(value)))
+
+
+def _without(frame: Frame, depth: int, unbound: Container[tuple[int, str]]) -> Frame:
+    return replace(frame, locals={n: v for n, v in frame.locals.items() if (depth, n) not in unbound})
 
 
 def _callable_depth(frame: Frame) -> int:
@@ -102,8 +129,12 @@ def _callable_depth(frame: Frame) -> int:
 
 
 class _State:
-    def __init__(self, exit: Exit, argument_of: Callable[[Any], int], rests: list[Rest]):
-        self.exit, self.argument_of, self.rests = exit, argument_of, rests
+    """`unbound`: variables that are left out, though their parts have slots."""
+
+    def __init__(self, exit: Exit, boxes: Boxes, unbound: Container[tuple[int, str]] = ()):
+        self.exit, self.argument_of, self.rests, self.seen = exit, boxes.argument_of, boxes.rests, boxes.seen
+        self.unbound = unbound
+        self.tags: dict[tuple[int, str], int] = {}  # where the state has those of variables
         self.slots = 0
 
     def slot(self, part: Expr) -> int:
@@ -112,21 +143,26 @@ class _State:
         self.slots += slots_of(part.dtype)
         return first
 
-    def frame(self, frame: Frame) -> list[Box]:
+    def frame(self, frame: Frame, depth: int) -> list[Box]:
         """The variables that it hands over, then its stack."""
-        boxes = [self.cell(frame.locals[n]) if n in frame.plain else self.box(frame.locals[n]) for n in names_of(frame)]
+        boxes = []
+        for name in names_of(frame):
+            self.tags[depth, name] = len(self.exit.state)  # of those that have one
+            box = self.cell(frame.locals[name]) if name in frame.plain else self.box(frame.locals[name])
+            if (depth, name) not in self.unbound:
+                boxes.append(box)
         return boxes + [self.box(v) for v in frame.stack if not isinstance(v.type, Null)]
 
-    def rest(self, way: Way) -> Box:
+    def rest(self, way: Way, going: Way) -> Box:
         """What stands in for the callable of a call that was inlined: it runs the rest of that call."""
 
         boxes: list[Box] = []
         for depth in range(len(way.frames) - 1, 0, -1):
             frame = way.frames[depth]
-            made = self.frame(frame)
+            made = self.frame(frame, depth)
             if depth < len(way.frames) - 1:
                 made[len(made) - 1 - _callable_depth(frame)] = boxes[-1]
-            self.rests.append(Rest(way.at_rest(), depth))
+            self.rests.append(Rest(going.at_rest(), depth))
             boxes.append(("call", _dispatch.Rest(partial(call_unwatched, self.rests[-1].made)), tuple(made)))
         return boxes[-1]
 
@@ -178,9 +214,19 @@ class _State:
         if isinstance(kind, Either):
             tag, *slots = (self.slot(p) for p in value.parts)
             return ("choose", tag, tuple(_number_box(k, slots[kind.at(k) - 1]) for k in kind.kinds))
+        if isinstance(kind, Left):
+            return self.left(kind, value)
         if isinstance(kind, Held):
             return ("owned", self.slot(value.only))
         return self.iterator(kind, value)
+
+    def left(self, kind: Left, value: Value) -> Box:
+        kinds = {one: self.seen.as_one(value, one).parts for one in self.seen.of(kind)}
+        tag, slots = self.slot(value.parts[0]), {part: -1 for parts in kinds.values() for part in parts}
+        for part in slots:
+            slots[part] = self.slot(part)
+        last = max(TAGS[one] for one in kinds)
+        return ("choose", tag, tuple(_number_box(k, slots[kinds[k][0]]) if kinds.get(k) else ("none",) for k in KINDS[: last + 1]))
 
     def cell(self, value: Value) -> Box:
         held = () if isinstance(value.type, Null) else (self.box(value),)
@@ -231,7 +277,7 @@ class Packed:
     """Values that Python objects are made of for a call: their boxes, and what the slots from 0 on are given."""
 
     def __init__(self, values: Iterable[Value], argument_of: Callable[[Any], int]):
-        state = _State(Exit(0), argument_of, [])
+        state = _State(Exit(0), Boxes(argument_of, {}, Seen()))
         self.boxes = tuple(state.box(v) for v in values)
         self.args = tuple(state.exit.state)
 
@@ -240,7 +286,7 @@ def item_box(kind: Type | None) -> Box:
     """How an item of a list is built from its slots."""
     if kind is None:
         return ("none",)
-    state = _State(Exit(0), _no_argument, [])
+    state = _State(Exit(0), Boxes(_no_argument, {}, Seen()))
     return state.box(Value(kind, tuple(variable(f"item{k}", part) for k, (_, part) in enumerate(kind.parts))))
 
 

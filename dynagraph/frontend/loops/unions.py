@@ -36,7 +36,7 @@ class Either(Type):
 
     @property
     def parts(self) -> tuple[tuple[str, VariableType], ...]:
-        return (("tag", dtypes.int64), *((dtype.suffix, dtype) for dtype in self.dtypes))
+        return (("tag", dtypes.int64), *(part for dtype in self.dtypes for part in Scalar(dtype).parts))
 
     def at(self, kind: Type) -> int:
         """The part that has a number of this type."""
@@ -113,9 +113,14 @@ def binary(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     return Value(FLOATS, (tags[0] if len(tags) == 1 else b.temporary(call("or", *tags)), made))
 
 
+def bits_of(value: Value) -> Expr:
+    """A float of either type as a number."""
+    return value.parts[1]
+
+
 def _as_float(value: Value) -> Expr:
     if value.type == FLOATS:
-        return value.parts[1]
+        return bits_of(value)
     if isinstance(value.type, (Int, Float)):
         return as_float(value)
     if value.type != Scalar(F64):

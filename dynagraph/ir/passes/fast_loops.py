@@ -10,13 +10,14 @@ Both have the same variables, so each may take over from the other wherever a tu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.held_elements import Held, held_elements
+from dynagraph.ir.passes.read_once import ReadOnce, elements_read_once
 from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, TURN, Below, Found, Holds, Near, Turns, as_invariant, moderate
 from dynagraph.ir.region_loops import Dominators, Loop, innermost_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
@@ -39,6 +40,8 @@ from dynagraph.ir.regions import (
     Require,
     Set,
     Store,
+    Touched,
+    Unfolded,
     assigned,
     with_operands,
 )
@@ -52,22 +55,24 @@ LITTLE = 2**48
 CALLS = ("float_pow", "float_mod", "float_floordiv", "complex_exp", "math")  # of libm
 
 
+Proven = frozenset[Touched]  # arrays of which no elements share memory
 WithCopy = Callable[[Loop], "Callable[[Copy], None] | None"]
 
 
-def add_fast_loops(region: Region, done: set[Block], with_copy: WithCopy | None = None) -> Region:
+def add_fast_loops(region: Region, done: Mapping[Block, Proven | None], with_copy: WithCopy | None = None) -> Region:
     """Changes the region, and gives it.
 
-    `done`: the headers of loops that need none.  `with_copy` is called with each loop, and what it gives with the copy that the
-    loop then has.
+    `done`: by the headers of loops, what holds there already; None: these need no copy.  `with_copy` is called with each loop, and
+    what it gives with the copy that the loop then has.
     """
     before = predecessors(region.blocks)
     for loop in innermost_loops(region):
-        if loop.header in done:
+        known = done.get(loop.header, frozenset())
+        if known is None:
             continue
         said = _refusal(loop)
         if not said:
-            copy, then = Copy(region, loop, before), None if with_copy is None else with_copy(loop)
+            copy, then = Copy(region, loop, before, known), None if with_copy is None else with_copy(loop)
             said = copy.add()
             if then is not None and copy.left:
                 then(copy)
@@ -125,6 +130,11 @@ class Guard:
         if test not in self.known:
             self.known[test] = test
             self.block.body.append(Require(test, self.otherwise))
+
+    def require_unfolded(self, array: Touched) -> None:
+        if array not in self.known:
+            self.known[array] = array.data
+            self.block.body.append(Unfolded(array, self.otherwise))
 
     def require_positive(self, value: IntExpr) -> None:
         """The constant stands on the other side: ``n > -2**63`` has to be asked as it stands."""
@@ -196,13 +206,14 @@ class Copy:
     instructions in it, and `kept` how many of them still check.
     """
 
-    def __init__(self, region: Region, loop: Loop, before: dict[Block, list[Block]]):
+    def __init__(self, region: Region, loop: Loop, before: dict[Block, list[Block]], known: Proven = frozenset()):
         self.region, self.loop, self.before = region, loop, before
         self.turns = Turns(region, loop, unwraps=True)
         self.inside = set(loop.blocks)
         self.takes_long = any(takes_long(i) for b in loop.blocks for i in b.body)  # so each turn looks for signals
         self.n_blocks = max(b.number for b in region.blocks) + 1
         self.guard = Guard(region, self.turns, self.block(), loop.header)
+        self.guard.known |= {array: array.data for array in known}
         self.counting: list[Block] = []  # their branches stay in the loop in as many turns as the guard says
         self.ending: list[Block] = []  # those of them that end it
         self.limits: list[tuple[IntExpr, IntExpr]] = []  # (a, b): in as many as a - k * b is above zero
@@ -216,6 +227,8 @@ class Copy:
         self.proven: dict[Instruction, Instruction | None] = {}
         self.to_hold: list[Held] = []
         self.held: list[tuple[str, Place]] = []
+        self.read_once: list[ReadOnce] = []
+        self.read: list[tuple[str, Place]] = []  # where a strip begins
         self.left, self.entry, self.start, self.kept = "", self.block(), self.block(), 0
 
     def block(self) -> Block:
@@ -238,6 +251,7 @@ class Copy:
         self.kept = sum(i not in self.proven for i in checks)
         if not self.kept and self._has_one_end():
             self.to_hold = held_elements(self.region, self.loop, self.turns)
+            self.read_once = [] if self.to_hold else elements_read_once(self.region, self.loop, self.turns)
 
     def add(self) -> str:
         """Gives what the region's `copies` say."""
@@ -378,6 +392,7 @@ class Copy:
                     later.append((index + by, extent))
         turns = self._least_limit()
         guard.require(call("ge", turns, number(FEWEST)))
+        turns = self._read_elements(turns)
         for test in self.tests:
             guard.require(guard.expr(test))
         last = IntExpr.of(0)
@@ -440,6 +455,26 @@ class Copy:
             for i in held.uses:
                 self.proven[i] = Set(name, i.value) if isinstance(i, Store) else Set(str(assigned(i)), var(name, held.dtype))
 
+    def _read_elements(self, turns: Expr) -> Expr:
+        """Of elements that are read once.  Gives the number of turns before they are written."""
+        guard = self.guard
+        for found in self.read_once:
+            given = found.loads[0].place
+            steps = tuple((guard.int(x), stride) for x, (_, stride) in zip(found.index, given.steps))
+            place = Place(given.base, steps, given.dtype)
+            guard.require_unfolded(found.array)
+            guard.block.body += [Apart(place, other, guard.otherwise) for other in found.others]
+            name = guard.fresh(place.dtype)
+            self.read.append((name, place))
+            self.proven |= {load: Set(load.name, var(name, place.dtype)) for load in found.loads}
+        by = next((f.by for f in self.read_once if f.by is not None), None)
+        if by is None:
+            return turns
+        at = guard.int(by)
+        before = guard.set(Expr("select", (call("lt", at, number(0)), turns, least_of(turns, at)), I64))
+        guard.require(positive(before))
+        return before
+
     # -- blocks -------------------------------------------------------------------------------------------------------------
     def _link(self, left: str) -> None:
         region, header, guard = self.region, self.loop.header, self.guard
@@ -457,7 +492,7 @@ class Copy:
             value = var(name, I64)
             roomy = call("and", call("lt", value, number(ROOM)), call("gt", value, number(-ROOM)))
             strip.body.append(Require(roomy, header))
-        strip.body += [Load(name, place) for name, place in self.held]
+        strip.body += [Load(name, place) for name, place in (*self.held, *self.read)]
         strip.end = Jump(copies[header])
         for block, copy in copies.items():
             kept = [self.proven.get(i, i) for i in block.body]

@@ -12,11 +12,12 @@ from dataclasses import replace
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.passes.fast_loops import Guard, calls_function, positive, redirect, takes_long
+from dynagraph.ir.passes.fast_loops import Guard, Proven, calls_function, positive, redirect, takes_long
 from dynagraph.ir.passes.lane_kinds import Refused
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.outer_lanes import Lanes
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, moderate, predecessors_within
+from dynagraph.ir.passes.read_once import ReadOnce, elements_read_once
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, Turns, as_invariant, moderate, predecessors_within
 from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
@@ -50,11 +51,11 @@ MOST_CONDITIONS = 60
 NOT_COPIED = (Hold, NewMemory, CallOut, CallFunction, RunTurns)
 
 
-def add_fast_nests(region: Region) -> set[Block]:
-    """Changes the region.  Gives the headers of innermost loops that need no copies of their own."""
+def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
+    """Changes the region.  Gives what `add_fast_loops` has to know of innermost loops, by their headers."""
     loops, innermost = natural_loops(region), innermost_loops(region)
     taken: set[Block] = set()
-    done: set[Block] = set()
+    done: dict[Block, Proven | None] = {}
     live = Live(region)
     for loop in loops:
         inside = set(loop.blocks)
@@ -218,8 +219,8 @@ class _Nest:
         return True
 
     # -- blocks -------------------------------------------------------------------------------------------------------------
-    def link(self, live: "Live") -> set[Block]:
-        """Gives the headers of innermost loops that were made."""
+    def link(self, live: "Live") -> dict[Block, Proven | None]:
+        """Gives the headers of innermost loops that were made, and what holds there; None: they need no copies."""
         region, header = self.region, self.loop.header
         side_by_side = self._lanes(live)
         n = max(b.number for b in region.blocks) + 1
@@ -228,6 +229,9 @@ class _Nest:
             guard.require_positive(condition + 1)
         for test in self.tests:
             guard.require(guard.expr(test))
+        read_once = {x: self._read_once(x) for x in dict.fromkeys(self.innermost.values())}
+        for array in dict.fromkeys(found.array for once in read_once.values() for found in once):
+            guard.require_unfolded(array)
         copies = {b: Block(n + 1 + k, b.line) for k, b in enumerate(self.loop.blocks)}
         for block, copy in copies.items():
             body = [self.proven.get(i, i) for i in block.body]
@@ -238,15 +242,44 @@ class _Nest:
             if block not in inside:
                 redirect(block, {header: guard.block})
         region.blocks += [guard.block, *copies.values()]
-        done = {copies[block.header] for block in dict.fromkeys(self.innermost.values())}
+        done: dict[Block, Proven | None] = {}
+        for x, once in read_once.items():
+            done[copies[x.header]] = frozenset(found.array for found in once) or None
         region.copies[header.number] = "fast copy of the whole nest"
         entry, last = copies[header], guard.block
         for lanes in side_by_side:
             start, last, headers = self._link_lanes(lanes, guard, last, copies, live)
             entry = start if lanes.loop is self.loop else entry
-            done |= headers
+            done |= dict.fromkeys(headers)
         last.end = Jump(entry)
         return done
+
+    def _read_once(self, loop: Loop) -> list[ReadOnce]:
+        """Elements that an innermost loop may come to write.  Where it does not, the C compiler's own test is cheaper."""
+        found = elements_read_once(self.region, loop, Turns(self.region, loop))
+        return found if any(f.by is not None and self._may_meet(loop, f) for f in found) else []
+
+    def _may_meet(self, loop: Loop, once: ReadOnce) -> bool:
+        (turn,) = self.values.at_begin[loop.header][0].symbols()
+        given = self.values.indices[once.loads[0]]
+        for store in once.stores:
+            pairs = [(x, y) for x, y in zip(given, self.values.indices[store]) if isinstance(x, IntExpr) and isinstance(y, IntExpr)]
+            aparts = (self._settled(x) - self._settled(y).substitute({turn.name: 0}) for x, y in pairs)
+            if not any(self.values.proved(-1 - apart, loop.header) == [] for apart in aparts):
+                return True
+        return False
+
+    def _settled(self, index: IntExpr) -> IntExpr:
+        """Without symbols for what was an index that might count from the end, and does not."""
+        value = self.values.expanded(index)
+        while known := {s.name: self.values.positions[s.name][1] for s in value.symbols() if self._is_index(s.name)}:
+            value = self.values.expanded(value.substitute(known))
+        return value
+
+    def _is_index(self, symbol: str) -> bool:
+        i = self.values.positions[symbol][0] if symbol in self.values.positions else None
+        made = None if i is None else self.proven.get(i)
+        return i is not None and isinstance(made, Set) and made.value == i.index
 
     def _lanes(self, live: "Live") -> list[Lanes]:
         """Of outer loops, the innermost first, those whose turns run side by side."""

@@ -10,6 +10,7 @@ What a turn assigns is its own where the turn assigns it before it reads it: tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from dynagraph.ir import dtypes
@@ -293,6 +294,7 @@ class _Parallel:
     def known_at(self, made: Region, inner: dict[Block, Loop] | None = None) -> dict[Block, set[str]]:
         """The variables that the turn has assigned on each way to a block.  `inner`: loops that are taken to turn once at least."""
         entries = predecessors(made.blocks)
+        passes_by = {edge for loop in (inner or {}).values() for edge in self._around(made, loop, inner or {})}
         found: dict[Block, set[str]] = {self.start: set(), self.header: set()}
         changed = True
         while changed:
@@ -301,6 +303,8 @@ class _Parallel:
                 if block not in (self.start, self.header):
                     ways: list[Block] = []
                     for b in entries[block]:
+                        if (b, block) in passes_by:
+                            continue
                         loop = inner.get(b) if inner else None
                         leaves = loop is not None and block not in loop.blocks
                         ways += loop.latches if loop is not None and leaves else [b]
@@ -312,9 +316,25 @@ class _Parallel:
                         found[block], changed = has, True
         return found
 
+    def _around(self, made: Region, loop: Loop, inner: dict[Block, Loop]) -> list[tuple[Block, Block]]:
+        """Edges that go around a loop of which the first turn is written out: from the loop's own test, before that turn."""
+        test, found = _tested(loop.header), []
+        begins = {self.header, *(x.header for x in inner.values() if x is not loop and loop.header in x.blocks)}
+        for block in made.blocks if test is not None else ():
+            if block in loop.blocks or not isinstance(block.end, Branch) or _tested(block) != test:
+                continue
+            leading = [_leads_to(b, loop.header, begins) for b in (block.end.then, block.end.otherwise)]
+            if leading == [True, False]:
+                found.append((block, block.end.otherwise))
+            elif leading == [False, True]:
+                found.append((block, block.end.then))
+        return found
+
     def _unset_reads(self, made: Region, known: dict[Block, set[str]]) -> set[str]:
         unset: set[str] = set()
         for block in made.blocks:
+            if block not in known:
+                continue  # it is not come to
             has = set(known[block])
             for i in block.body:
                 unset |= self.reads.by(i) & self.private - has
@@ -403,3 +423,24 @@ class _Parallel:
         if along is None:
             return made
         return replace(made, axis=along.axis, first=guard.int(along.first), step=along.step, low=along.low, high=along.high)
+
+
+def _tested(block: Block) -> Expr | None:
+    """What a block's end tests, of the variables as they then are."""
+    if not isinstance(block.end, Branch):
+        return None
+    test, values = block.end.test, {i.name: i.value for i in block.body if isinstance(i, Set)}
+    return values.get(str(test.value), test) if test.op == "var" else test
+
+
+def _leads_to(block: Block, to: Block, without: AbstractSet[Block]) -> bool:
+    """Whether control may come there, but through some blocks."""
+    seen, waiting = set(without), [block]
+    while waiting:
+        at = waiting.pop()
+        if at is to:
+            return True
+        if at not in seen:
+            seen.add(at)
+            waiting += at.successors()
+    return False

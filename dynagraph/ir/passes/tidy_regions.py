@@ -11,6 +11,7 @@ from dynagraph.ir.regions import (
     Block,
     Branch,
     Exit,
+    Interruptible,
     Jump,
     Region,
     Set,
@@ -27,6 +28,8 @@ def tidied(region: Region) -> Region:
         _substitute(made, values)
     _skip_empty(made)
     _join_chains(made)
+    for block in made.blocks:
+        _put_look_last(block)
     used = {name for block in made.blocks for i in block.body if (name := assigned(i))}
     made.variables = {n: kind for n, kind in made.variables.items() if n in used or n in made.parameters}
     return made
@@ -43,7 +46,7 @@ def _copy(region: Region) -> Region:
             copy.end = Branch(end.test, copies[end.then], copies[end.otherwise])
         else:
             copy.end = end
-    exits = [Exit(e.number, list(e.state)) for e in region.exits]
+    exits = [replace(e, state=list(e.state)) for e in region.exits]
     made = [copies[b] for b in blocks]
     variables, parameters = dict(region.variables), list(region.parameters)
     return replace(region, variables=variables, parameters=parameters, blocks=made, exits=exits, copies={}, turns=[])
@@ -110,3 +113,16 @@ def _join_chains(region: Region) -> None:
             block.line = block.line or following.line
             block.end = following.end
     region.blocks = [b for b in region.blocks if b not in gone]
+
+
+def _put_look_last(block: Block) -> None:
+    """A look for signals behind what sets variables that the exit does not have: so it ends a turn."""
+    at = next((k for k, i in enumerate(block.body) if isinstance(i, Interruptible) and isinstance(i.exit, Exit)), len(block.body))
+    behind = block.body[at + 1 :]
+    if not behind or not all(isinstance(i, Set) for i in behind):
+        return
+    look = block.body[at]
+    assert isinstance(look, Interruptible) and isinstance(look.exit, Exit)
+    names = {str(e.value) for part in look.exit.state for e in part.walk() if e.op == "var"}
+    if names.isdisjoint(assigned(i) for i in behind):
+        block.body[at:] = [*behind, look]

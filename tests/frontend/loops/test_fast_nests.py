@@ -188,3 +188,39 @@ def test_signals_wait_for_few_turns() -> None:
         done = x[0]
         assert set(x[:m]) <= {done, done - 1} and done > 100
     assert signal.getsignal(signal.SIGALRM) != Handled
+
+
+def shortest(d: np.ndarray) -> None:
+    for k in range(len(d)):
+        for i in range(len(d)):
+            for j in range(len(d)):
+                if d[i, k] + d[k, j] < d[i, j]:
+                    d[i, j] = d[i, k] + d[k, j]
+
+
+def spreads(d: np.ndarray) -> None:
+    """Each turn of k writes what later turns of j read."""
+    for k in range(len(d)):
+        for j in range(len(d)):
+            d[k, j] = d[k, j] * 0.5 + d[k, k]
+
+
+def spreads_to_two(d: np.ndarray) -> None:
+    for k in range(len(d)):
+        for j in range(1, len(d)):
+            d[k, j] = d[k, k] - d[j, k] + d[k, 2]
+
+
+@pytest.mark.parametrize("function", [shortest, spreads, spreads_to_two])
+def test_elements_that_are_read_at_one_place_and_written_in_one_turn(function: Callable) -> None:
+    compiled, rng = dg.compile(function, dynamic=True), np.random.default_rng(0)
+    for n in (1, 3, 5, 24):
+        for way in (np.asarray, np.asfortranarray, lambda x: np.repeat(x, 2, axis=1)[:, ::2], lambda x: x[::-1, ::-1]):
+            got = way(rng.integers(-1, 9, (n, n)) / 4)
+            want = got.copy()
+            compiled(got), function(want)
+            assert np.array_equal(got, want), n
+    buffer, again = (np.random.default_rng(1).random(40) for _ in range(2))
+    folded, other = (np.lib.stride_tricks.as_strided(b, (9, 9), (24, 8)) for b in (buffer, again))
+    compiled(folded), function(other)
+    assert np.array_equal(buffer, again)
