@@ -20,7 +20,6 @@ from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, as_invariant, m
 from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
-    WIDTH,
     Block,
     CallFunction,
     CallOut,
@@ -242,7 +241,7 @@ class _Nest:
         region.copies[header.number] = "fast copy of the whole nest"
         entry, last = copies[header], guard.block
         for lanes in side_by_side:
-            start, last, headers = self._link_lanes(lanes, guard, last, copies, live)
+            start, last, headers = self._link_lanes(lanes, guard, last, copies)
             entry = start if lanes.loop is self.loop else entry
             done |= headers
         last.end = Jump(entry)
@@ -255,15 +254,13 @@ class _Nest:
             if any(other.header in loop.blocks for other in (x.loop for x in found)):
                 continue
             try:
-                made = Lanes(self.region, self.values, loop, self.proven, live.reads)
+                found.append(Lanes(self.region, self.values, loop, self.proven, live.reads, lambda loop=loop: live.at(loop.header)))  # type: ignore[misc]
             except Refused:
                 continue
-            if made.may_link(live.at(loop.header)):
-                found.append(made)
         return found
 
     def _link_lanes(
-        self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block], live: "Live"
+        self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block]
     ) -> tuple[Block, Block, set[Block]]:
         """Gives where strips begin, the block behind the test whether they may be used, and the headers of innermost loops.
 
@@ -272,7 +269,7 @@ class _Nest:
         region, header = self.region, lanes.loop.header
         may = guard.fresh(dtypes.bool_)
         number = max(b.number for b in region.blocks) + 1
-        start, made, headers = lanes.link(copies[header], number, may, live.at(header))
+        start, made, headers = lanes.link(copies[header], number, may)
         inside = {copies[b] for b in lanes.loop.blocks}
         for block in copies.values():
             if block not in inside:
@@ -287,7 +284,7 @@ class _Nest:
         asks.body.append(Set(may, const(True, dtypes.bool_)))
         asks.end = Jump(behind)
         region.blocks += [*made, asks, behind]
-        said = f"its turns run {WIDTH} at a time, as lanes of vectors"
+        said = f"its turns run {lanes.width} at a time, as lanes of vectors"
         region.copies[header.number] = "; ".join(filter(None, (region.copies.get(header.number), said)))
         return start, behind, headers
 
