@@ -7,6 +7,13 @@
 #define DG_HAS_LANES 0
 #endif
 
+/* lanes under masks, and short strips: they take the compiler long */
+#ifdef DG_QUICK
+#define DG_HAS_LANES_LATER 0
+#else
+#define DG_HAS_LANES_LATER DG_HAS_LANES
+#endif
+
 typedef long long dg_any_bits __attribute__((vector_size(32)));
 
 /* whether a lane of a mask is set */

@@ -166,7 +166,7 @@ class _Style(CStyle):
         if e.op in BY_POWERS_OF_TWO and e.dtype is dtypes.int64 and (bits := power_of_two(e.args[1])) is not None:
             return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1}LL)"
         if e.op == "has_lanes":
-            return "DG_HAS_LANES"
+            return f"DG_HAS_LANES{e.value or ''}"
         if e.op == "last_lane":
             width, part = (int(a.value) for a in e.args[1:])  # type: ignore[call-overload]
             last = f"{args[0]}_{width // part - 1}[{part - 1}]"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from dynagraph.ir.passes.outer_lanes import Held, Lanes
 
 BOOL = dtypes.bool_
+MOST_IN_VAIN = 8  # operations that are done although no lane may want them
 FALSE, TRUE = const(False, BOOL), const(True, BOOL)
 
 
@@ -126,6 +127,8 @@ class Strips:
         """Strips go on while there are turns left for one."""
         of = self.of
         start.body.append(Require(var(self.may, BOOL), rest))
+        if of.masks.of or self.width < of.width:
+            start.body.append(Require(Expr("has_lanes", (const(self.width, I64),), BOOL, "_LATER"), rest))
         last: dict[str, Expr] = {}
         for part in of.test.args:
             if part.op == "var" and of.counters.get(str(part.value)):
@@ -272,8 +275,9 @@ class Strips:
         last.end = Jump(self.strips[masks.following(block)])
 
     def _needs_lanes(self, block: Block) -> bool:
-        """Whether it is skipped where no lane comes to it: it reads memory, checks, or is long."""
-        return len(block.body) > 4 or any(not isinstance(i, Set) for i in block.body)
+        """Whether it is skipped where no lane comes to it: it touches memory, checks, or is long."""
+        long = sum(self.of.varies(i.name) and i.value.op != "var" for i in block.body if isinstance(i, Set)) > MOST_IN_VAIN
+        return long or any(not isinstance(i, Set) and i not in self.of.safe for i in block.body)
 
     # -- instructions ---------------------------------------------------------------------------------------------------------
     def _any(self, name: str) -> Expr:
@@ -349,7 +353,7 @@ class Strips:
         if held is not None:
             yield from self._assign(i.name, var(held.name, dtype), block)
         elif self.of.is_of_lanes(i.place):
-            mask = None if block is None else var(self.masks[block], BOOL)
+            mask = None if block is None or i in self.of.safe else var(self.masks[block], BOOL)
             whole = block is None or i.name in self.of.masks.whole
             into = self.lanes[i.name] if whole else self._fresh(self._type(dtype))
             yield LoadLanes(into, i.place, self.of.step_of(i.place), self._type(dtype), mask)

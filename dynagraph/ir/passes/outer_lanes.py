@@ -50,7 +50,9 @@ from dynagraph.ir.regions import (
 BOOL = dtypes.bool_
 MOST_TURNS = {1: 2**16, 2: 2**10, 3: 2**7}  # of the loops within, by how many lie in one another: signals wait for a strip's end
 VECTOR = 32  # bytes
-PARTS, MASKED_PARTS = 4, 2  # vectors of a variable: what waits for one another is done for as many at a time
+# vectors of a variable: what waits for one another is done for as many at a time; of those that leave loops at different times
+# fewer wait for the last one
+PARTS, PARTS_OF_MASKED_LOOPS = 4, 2
 
 
 @dataclass
@@ -66,7 +68,7 @@ class Lanes(LaneKinds):
     """Of one loop of a nest.  Changes nothing until `link`.  Raises Refused.
 
     Strips may be used where `conditions` are at least zero, `apart` do not overlap, and elements of each of `whole` lie apart.
-    `part`: lanes of a vector; `width`: turns of a strip.
+    `part`: lanes of a vector; `width`: turns of a strip; `safe`: loads in masked blocks that may be done for all lanes.
     """
 
     def __init__(
@@ -89,10 +91,12 @@ class Lanes(LaneKinds):
         if not self._pays():
             raise Refused("its turns are no faster side by side")
         self.may_fail = self._may_fail()
+        self.safe = self._safe_loads()
         self._bound_turns()
         self._separate()
         self.part = VECTOR // self._largest()
-        self.width = self.part * (MASKED_PARTS if self.masks.of else PARTS)
+        leaves = any(x.header in self.masks.of for x in self.inner)
+        self.width = self.part * (PARTS_OF_MASKED_LOOPS if leaves else PARTS)
 
     def _largest(self) -> int:
         """The bytes of the largest numbers that have lanes."""
@@ -189,6 +193,28 @@ class Lanes(LaneKinds):
             return False
         tests_only = all(isinstance(i, Set) for i in loop.header.body)
         return tests_only and all(inside.issuperset(b.successors()) for b in loop.blocks[1:])
+
+    def _safe_loads(self) -> set[Instruction]:
+        """Of what has been read or written for all lanes before, in the same turns of loops."""
+        known: dict[object, list[Block]] = {}
+        found: set[Instruction] = set()
+        for block in self.blocks:
+            for i in block.body:
+                key = self._address(i) if isinstance(i, (Load, Store)) else None
+                if key is None:
+                    continue
+                if block not in self.masks.of:
+                    known.setdefault(key, []).append(block)
+                elif isinstance(i, Load) and any(self._has_done(b, block) for b in known.get(key, ())):
+                    found.add(i)
+        return found
+
+    def _address(self, i: Load | Store) -> object:
+        steps = [(self._index(x), stride) for x, (_, stride) in zip(self.values.indices[i], i.place.steps)]
+        return None if any(x is None for x, _ in steps) else (i.place.base, i.place.dtype, tuple(steps))
+
+    def _has_done(self, before: Block, block: Block) -> bool:
+        return self.graph.dominate(before, block) and all(block in x.blocks for x in self.graph.loops_of(before))
 
     def _bound_turns(self) -> None:
         depth = max(sum(x.header in y.blocks for y in self.loops_within) for x in self.loops_within)
