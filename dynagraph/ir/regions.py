@@ -21,6 +21,7 @@ from dynagraph.ir.expr import Expr
 
 POINTER = "pointer"  # the type of a variable that holds an address
 OWNED = "owned"  # of one that holds the memory of an array which the region makes: freed when no variable holds it any more
+VariableType = Union[DType, str]
 T = TypeVar("T")
 
 
@@ -35,9 +36,6 @@ class LaneType:
     @property
     def parts(self) -> int:
         return self.width // self.part
-
-
-VariableType = Union[DType, str, LaneType]
 
 
 @dataclass(frozen=True, eq=False)
@@ -530,6 +528,7 @@ class Region:
     those of all that called it.
     `has_tape`: it keeps values on a tape, and in memory that lives as long.
     `copies`: for loops, by the number of their header, what became of their checks, and of their turns.
+    `lanes`: further variables, which passes make.
     `turns`: of loops whose turns may run at the same time: each does those from that in its first slot to that in its second; the
     third says whether they are the last ones.  It leaves by exit 0 where a turn cannot be done, at its end by 1 with what variables
     are after the last ones, and by 2 otherwise.
@@ -548,6 +547,7 @@ class Region:
     width: int = 0
     copies: dict[int, str] = field(default_factory=dict)
     turns: list["Region"] = field(default_factory=list)
+    lanes: dict[str, LaneType] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Region({self.name}: {len(self.blocks)} blocks, {len(self.exits)} exits)"

@@ -13,7 +13,7 @@ from dynagraph.backends.cstyle import WRAPPING, CStyle, Scope, has_zero
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import FUNCTIONS, Expr, var
-from dynagraph.ir.regions import CHECKED, CheckedLanes, LaneType, LoadLanes, SetLanes, StoreLanes, VariableType
+from dynagraph.ir.regions import CHECKED, CheckedLanes, LaneType, LoadLanes, SetLanes, StoreLanes
 
 I64, BOOL = dtypes.int64, dtypes.bool_
 VECTOR = 32  # bytes of a mask
@@ -32,7 +32,7 @@ def parts_of(name: str, kind: LaneType) -> list[str]:
 class LaneVectors:
     """Of the variables of one region.  `used`: the vector types, as `DG_LANES` declares them."""
 
-    def __init__(self, style: CStyle, variables: Mapping[str, VariableType], used: dict[str, None]):
+    def __init__(self, style: CStyle, variables: Mapping[str, LaneType], used: dict[str, None]):
         self.c, self.variables, self.used = style, variables, used
 
     # -- types ------------------------------------------------------------------------------------------------------------------
@@ -59,8 +59,11 @@ class LaneVectors:
     def _function(self, name: str, dtype: DType, part: int) -> str:
         return f"dg_{name}_{self.type(dtype, part).removeprefix('dg_')}"
 
-    def declared_as(self, kind: LaneType) -> str:
-        return self.type(kind.dtype, kind.part)
+    def declarations(self) -> list[str]:
+        by_type: dict[str, list[str]] = {}
+        for name, kind in self.variables.items():
+            by_type.setdefault(self.type(kind.dtype, kind.part), []).extend(parts_of(name, kind))
+        return [f"{ctype} {', '.join(names[k : k + 12])};" for ctype, names in by_type.items() for k in range(0, len(names), 12)]
 
     # -- statements -------------------------------------------------------------------------------------------------------------
     def lines(self, i: SetLanes | LoadLanes | StoreLanes | CheckedLanes, place: str, step: str) -> list[str]:
@@ -133,7 +136,7 @@ class LaneVectors:
         if e.op == "counting":
             first, by = (self.c.expr(a, Scope()) for a in e.args)
             return f"{self._function('counting', I64, self.part)}({first} + {self.k * self.part} * {by}, {by})"
-        if e.op == "var" and isinstance(self.variables.get(str(e.value)), LaneType):
+        if e.op == "var" and e.value in self.variables:
             return f"{e.value}_{self.k}"
         if not self._has_lanes(e):
             text = self.c.expr(e, Scope())
@@ -141,8 +144,7 @@ class LaneVectors:
         return self._call(e)
 
     def _has_lanes(self, e: Expr) -> bool:
-        kinds = self.variables
-        return any(p.op == "counting" or (p.op == "var" and isinstance(kinds.get(str(p.value)), LaneType)) for p in e.walk())
+        return any(p.op == "counting" or (p.op == "var" and p.value in self.variables) for p in e.walk())
 
     def _call(self, e: Expr) -> str:
         op, operand = EXACT.get(e.op, e.op), e.args[-1].dtype
@@ -165,9 +167,9 @@ class LaneVectors:
             kind, unsigned = self.type(e.dtype, self.part), self._unsigned(e.dtype)
             x, y = (f"({unsigned}){self.text(a)}" for a in e.args)
             return f"(({kind})({x} {FUNCTIONS[op].operator} {y}))"
-        if operand.is_float and op in ("add", "sub", "mul", "div"):
-            if not (op == "sub" and e.args[0].op == "const" and has_zero(e.args[0].value)):
-                return f"({self.text(e.args[0])} {FUNCTIONS[op].operator} {self.text(e.args[1])})"
+        less_from_zero = op == "sub" and e.args[0].op == "const" and has_zero(e.args[0].value)
+        if operand.is_float and op in ("add", "sub", "mul", "div") and not less_from_zero:
+            return f"({self.text(e.args[0])} {FUNCTIONS[op].operator} {self.text(e.args[1])})"
         if operand.is_float and op == "neg":
             return f"(-{self.text(e.args[0])})"
         if operand.is_float and op == "abs":
@@ -180,7 +182,8 @@ class LaneVectors:
     def _cast(self, e: Expr) -> str:
         (x,) = e.args
         if x.dtype.is_bool:
-            return self.text(x) if e.dtype.is_bool else f"__builtin_convertvector(-({self.text(x)}), {self.type(e.dtype, self.part)})"
+            text = self.text(x)
+            return text if e.dtype.is_bool else f"__builtin_convertvector(-({text}), {self.type(e.dtype, self.part)})"
         if e.dtype.is_bool:
             return self._mask_of(f"{self.text(x)} != 0", x.dtype.itemsize)
         if x.dtype.is_float and e.dtype.is_integer:

@@ -77,7 +77,7 @@ typedef long long dg_any_bits __attribute__((vector_size(32)));
     DG_INLINE dg_##t##x##n dg_abs_##t##x##n(dg_##t##x##n x) \
     { \
         const I sign = (I)((I)1 << (8 * sizeof(I) - 1)); \
-        return (dg_##t##x##n)((dg_##t##x##n##_bits)x & ~sign); \
+        return (dg_##t##x##n)((dg_##t##x##n##_bits)x & (I)~sign); \
     }
 
 /* ... neighbours in memory, of which only some may be touched */

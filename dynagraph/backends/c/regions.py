@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from dynagraph.backends.c import region_keys
 from dynagraph.backends.c.backend import runtime_header, support
-from dynagraph.backends.c.lane_vectors import LaneVectors, parts_of
+from dynagraph.backends.c.lane_vectors import LaneVectors
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.backends.kernel_cache import Kernels
 from dynagraph.backends.prelude import prelude_for
@@ -41,7 +41,6 @@ from dynagraph.ir.regions import (
     Instruction,
     Interruptible,
     Jump,
-    LaneType,
     Leave,
     Load,
     LoadLanes,
@@ -67,9 +66,7 @@ from dynagraph.ir.regions import (
     StoreSlot,
     Touched,
     Unfolded,
-    VariableType,
     slots_of,
-    substituted,
 )
 
 FUNCTION = "dg_region"
@@ -150,7 +147,8 @@ def print_region(region: Region) -> str:
     printer.function()
     text = str(printer.out)
     more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
-    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, *printer.used_lanes, text])
+    more += printer.used_lanes
+    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, text])
 
 
 def _ints(texts: Iterable[str]) -> str:
@@ -203,7 +201,7 @@ class _Printer:
         self.out = Writer()
         self.c = _Style(self.out)
         self.used_lanes: dict[str, None] = {}  # of the whole file
-        self.lanes = LaneVectors(self.c, region.variables, self.used_lanes)
+        self.lanes = LaneVectors(self.c, region.lanes, self.used_lanes)
         self.is_function = False
         self.name = ""  # of one that does turns of a loop
         self.owned = sorted(name for name, kind in region.variables.items() if kind == OWNED)
@@ -245,14 +243,14 @@ class _Printer:
         """A printer of one of the region's functions."""
         made = _Printer(function)
         made.out, made.c, made.whole, made.is_function = self.out, self.c, self.region, True
-        made.lanes = LaneVectors(self.c, function.variables, self.used_lanes)
+        made.lanes = LaneVectors(self.c, function.lanes, self.used_lanes)
         return made
 
     def of_turns(self, turns: Region) -> "_Printer":
         """A printer of the turns of one of the region's loops."""
         made = _Printer(turns)
         made.out, made.c, made.name = self.out, self.c, f"dg_turns_{turns.number}"
-        made.lanes = LaneVectors(self.c, turns.variables, self.used_lanes)
+        made.lanes = LaneVectors(self.c, turns.lanes, self.used_lanes)
         return made
 
     def signature(self) -> str:
@@ -297,16 +295,13 @@ class _Printer:
             base = ctype.removesuffix("*").strip()
             for k in range(0, len(names), 12):
                 given = (f"{star}{n}{' = 0' if n in self.owned else ''}" for n in names[k : k + 12])
-                kind = self.region.variables[names[0]]
-                if isinstance(kind, LaneType):
-                    given = (part for n in names[k : k + 12] for part in parts_of(n, self.region.variables[n]))  # type: ignore[arg-type]
                 self.out.line(f"{base} {', '.join(given)};")
+        for line in self.lanes.declarations():
+            self.out.line(line)
         if self.cleans_up:
             self.out.line("int32_t number;")
 
-    def _type(self, kind: VariableType) -> str:
-        if isinstance(kind, LaneType):
-            return self.lanes.declared_as(kind)
+    def _type(self, kind: DType | str) -> str:
         return "char *" if kind in (POINTER, OWNED) else self.c.type(kind)  # type: ignore[arg-type]
 
     def _parameters(self) -> None:

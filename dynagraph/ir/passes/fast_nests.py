@@ -259,9 +259,7 @@ class _Nest:
                 continue
         return found
 
-    def _link_lanes(
-        self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block]
-    ) -> tuple[Block, Block, set[Block]]:
+    def _link_lanes(self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block]) -> tuple[Block, Block, set[Block]]:
         """Gives where strips begin, the block behind the test whether they may be used, and the headers of innermost loops.
 
         `last`: the block that comes before that test.

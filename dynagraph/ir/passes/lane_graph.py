@@ -1,8 +1,8 @@
 """One turn of an outer loop as a graph of blocks, for turns side by side.
 
-All ways through a turn end in one block.  Loops within that compute the same are one: code is often written out twice, for a variable
-whose Python type changes once (``s = 0.0`` and then ``s += x[k]``), and differs in its exits only, of which lanes have none.
-Where lanes go different ways, blocks are done one after the other, each for those lanes that come to it.
+All ways through a turn end in one block.  Loops within that compute the same are one: code is often written out twice, for a
+variable whose Python type changes once (``s = 0.0`` and then ``s += x[k]``), and differs in its exits only, of which lanes have
+none.
 """
 
 from __future__ import annotations

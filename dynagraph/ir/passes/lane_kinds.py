@@ -154,9 +154,8 @@ class LaneKinds:
         self.kinds: dict[str, Kind] = dict(self.counters)
         while True:
             self._spread()
-            divergent = [
-                b for b in self.blocks if isinstance(b.end, Branch) and b is not self.graph.header and self.kind(b.end.test) == VARIES
-            ]
+            ends = ((b, b.end) for b in self.blocks if b is not self.graph.header)
+            divergent = [b for b, end in ends if isinstance(end, Branch) and self.kind(end.test) == VARIES]
             try:
                 masks = Masks(self.graph, divergent, self.live)
             except ValueError as error:
@@ -182,9 +181,7 @@ class LaneKinds:
                     if name is None:
                         continue
                     kind = 0 if block is self.graph.header and name in self.holds else self._kind_of(i)
-                    if kind is not None and kinds.get(name, kind) != kind:
-                        kind = self._of_lanes(name)
-                    elif kind == VARIES:
+                    if (kind is not None and kinds.get(name, kind) != kind) or kind == VARIES:
                         kind = self._of_lanes(name)
                     if kind is not None and kind != kinds.get(name):
                         kinds[name], changed = kind, True
@@ -202,7 +199,8 @@ class LaneKinds:
         kinds = [self.kind(e) for e in operands]
         if None in kinds:
             return None
-        if any(kinds) and not (isinstance(i, Checked) and i.function in CHECKED_LANES and all(has_lanes(e.dtype) for e in operands)):
+        known = isinstance(i, Checked) and i.function in CHECKED_LANES and all(has_lanes(e.dtype) for e in operands)
+        if any(kinds) and not known:
             raise Refused("its lanes compute what is checked otherwise")
         return VARIES if any(kinds) else 0
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dynagraph.ir.passes.lane_graph import LaneGraph
 from dynagraph.ir.region_liveness import Names
 from dynagraph.ir.region_loops import Loop
-from dynagraph.ir.regions import Block, Branch, assigned
+from dynagraph.ir.regions import Block, assigned
 
 
 @dataclass(eq=False)
@@ -100,9 +100,9 @@ class Masks:
         if others or self._is_read_behind(name):
             return False
         around = [set(x.blocks) for x in self.graph.loops_of(setter)]
-        return all(
-            b is not setter and self.graph.dominate(setter, b) and all(b in inside for inside in around) for b in self._readers(name)
-        )
+        readers = self._readers(name)
+        behind = all(b is not setter and self.graph.dominate(setter, b) for b in readers)
+        return behind and all(b in inside for inside in around for b in readers)
 
     def _counts(self, name: str) -> bool:
         """Whether a loop sets it in each turn at one place, and nothing else reads it."""
@@ -152,5 +152,3 @@ def _meeting_points(graph: LaneGraph) -> dict[Block, Block]:
         # the nearest one is that behind which all others lie
         meets[block] = max(behind, key=lambda b: found[b].bit_count(), default=graph.finish)
     return meets
-
-

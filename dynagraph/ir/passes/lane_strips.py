@@ -28,7 +28,6 @@ from dynagraph.ir.regions import (
     SetLanes,
     Store,
     StoreLanes,
-    VariableType,
     assigned,
     substituted,
     with_exit,
@@ -71,12 +70,15 @@ class Strips:
     def _type(self, dtype: DType) -> LaneType:
         return LaneType(dtype, self.width, self.of.part)
 
-    def _fresh(self, kind: VariableType) -> str:
-        variables = self.of.region.variables
-        n = len(variables)
-        while f"w{n}" in variables:
+    def _fresh(self, kind: DType | LaneType) -> str:
+        region = self.of.region
+        n = len(region.variables) + len(region.lanes)
+        while f"w{n}" in region.variables or f"w{n}" in region.lanes:
             n += 1
-        variables[f"w{n}"] = kind
+        if isinstance(kind, LaneType):
+            region.lanes[f"w{n}"] = kind
+        else:
+            region.variables[f"w{n}"] = kind
         return f"w{n}"
 
     def _block(self, block: Block) -> Block:
@@ -120,9 +122,6 @@ class Strips:
         strip.end = Jump(self._target(None, end.then))
         return start
 
-    def _kind(self, name: str) -> VariableType:
-        return self.of.region.variables[name]
-
     def _begin(self, start: Block, rest: Block) -> Block:
         """Strips go on while there are turns left for one."""
         of = self.of
@@ -141,11 +140,10 @@ class Strips:
         always = of.before[self.graph.finish]
         self.kept: list[tuple[str, str]] = []
         for name in self.saved:
-            kind = self._kind(name)
-            assert isinstance(kind, DType)
-            saved = self._fresh(kind)
+            dtype = self.region_type(name).dtype
+            saved = self._fresh(dtype)
             self.kept.append((name, saved))
-            strip.body.append(Set(saved, var(name, kind)))
+            strip.body.append(Set(saved, var(name, dtype)))
         for name in self.lanes:
             if name in of.needed and name not in always:
                 strip.body.append(self._set(self.lanes[name], var(name, self.region_type(name).dtype)))
@@ -195,7 +193,8 @@ class Strips:
         stores.body += [StoreLanes(h.place, var(h.name, h.place.dtype), h.step, self._type(h.place.dtype)) for h in found.values()]
         entry.end = Branch(end.test, *(loads if b is first else self._target(header, left) for b in (end.then, end.otherwise)))
         stores.end = Jump(self._target(header, left))
-        self.strips[header].end = Branch(end.test, *(self.strips[first] if b is first else stores for b in (end.then, end.otherwise)))
+        goes_on = self.strips[first]
+        self.strips[header].end = Branch(end.test, *(goes_on if b is first else stores for b in (end.then, end.otherwise)))
 
     def _held_in(self, block: Block) -> dict[str, Held]:
         return next((h for x, h in self.of.held.items() if block in x.blocks), {})
@@ -289,16 +288,14 @@ class Strips:
             yield Require(_not(self._any(self.failed)), self.abort)
 
     def _set(self, name: str, value: Expr) -> SetLanes:
-        kind = self.of.region.variables[name]
-        assert isinstance(kind, LaneType)
-        return SetLanes(name, value, kind)
+        return SetLanes(name, value, self.of.region.lanes[name])
 
     def vector(self, e: Expr) -> Expr:
         """An expression of lanes: where it is the same in all, as it stands."""
         kind = self.of.kind(e)
         if kind == 0:
             return e
-        if kind != VARIES:
+        if isinstance(kind, int):
             return Expr("counting", (e, const(kind, I64)), I64)
         if e.op == "var":
             return var(self.lanes[str(e.value)], e.dtype)

@@ -23,11 +23,11 @@ from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard
 from dynagraph.ir.passes.held_elements import MOST_ARRAYS, whole_array
-from dynagraph.ir.passes.lane_kinds import I64, VARIES, LaneKinds, Refused
+from dynagraph.ir.passes.lane_kinds import I64, LaneKinds, Refused
 from dynagraph.ir.passes.lane_strips import link_strips
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.turns import moderate
-from dynagraph.ir.region_liveness import NONE, Names, Reads
+from dynagraph.ir.region_liveness import NONE, Names, Reads, operands_of
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
     Block,
@@ -100,20 +100,18 @@ class Lanes(LaneKinds):
 
     def _largest(self) -> int:
         """The bytes of the largest numbers that have lanes."""
-        sizes = {1}
+        sizes = {4}
         for block in self.blocks:
+            seen = [block.end.test] if isinstance(block.end, Branch) else []
             for i in block.body:
-                name = assigned(i)
-                dtype = self.region.variables[name] if name is not None and self.varies(name) else None
-                exprs = [i.value] if isinstance(i, (Set, Store)) else [i.test] if isinstance(i, Require) else []
-                exprs += i.args if isinstance(i, Checked) else ()
-                if isinstance(block.end, Branch):
-                    exprs.append(block.end.test)
-                sizes.update(p.dtype.itemsize for e in exprs if self.kind(e) for p in e.walk() if p.op == "var" and self.kind(p))
-                sizes.update(p.dtype.itemsize for e in exprs if self.kind(e) == VARIES for p in e.walk() if p.op not in ("var", "const"))
-                if dtype is not None:
-                    sizes.add(dtype.itemsize)  # type: ignore[union-attr]
-        return 8 if max(sizes) > 4 else 4
+                if isinstance(i, Load) and self.varies(i.name):
+                    sizes.add(i.place.dtype.itemsize)
+                elif isinstance(i, Store):
+                    sizes.update((i.place.dtype.itemsize, i.value.dtype.itemsize))
+                elif (name := assigned(i)) is None or self.varies(name):
+                    seen += operands_of(i)
+            sizes.update(part.dtype.itemsize for e in seen for part in e.walk() if part.op != "name" and self.kind(part))
+        return max(sizes)
 
     # -- whether it pays --------------------------------------------------------------------------------------------------------
     def _pays(self) -> bool:
@@ -340,7 +338,8 @@ class Lanes(LaneKinds):
     def link(self, rest: Block, number: int, may: str) -> tuple[Block, list[Block], set[Block]]:
         """Its strips: the block that they begin with, all blocks, from `number` on, and the headers of innermost loops.
 
-        `rest`: where a turn of the nest's copy begins, which does what is left; `may`: the variable that says whether the guard held.
+        `rest`: where a turn of the nest's copy begins, which does what is left; `may`: the variable that says whether the guard
+        held.
         """
         return link_strips(self, rest, number, may)
 
