@@ -43,6 +43,7 @@ LAUNCHERS = ("ccache", "sccache", "distcc", "icecc", "buildcache", "env", "nice"
 # x*y + z must round twice, as NumPy's does.  Never -ffast-math: it also switches the process to flush-to-zero.
 COMMON = ("-O3", "-std=gnu11", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 QUICK = "-O1"  # in place of -O3: takes half the time, and most loops run at three quarters of the speed
+QUICKLY = "-DDG_QUICK"  # so that sources leave out what such code need not have
 # gcc 12 takes some functions that store through an index that falls for functions that store nothing, and drops their calls; and it
 # makes wrong code where it vectorises straight-line code (not loops) with vectors of 512 bits.  It sinks loads that stand before a
 # condition into its arm, and makes wrong code of what is then loaded under a mask
@@ -113,7 +114,7 @@ class Toolchain:
     @property
     def quick(self) -> Toolchain:
         """The same with few optimisations: the results are the same, bit for bit."""
-        return replace(self, flags=tuple(QUICK if flag == COMMON[0] else flag for flag in self.flags))
+        return replace(self, flags=(*(QUICK if flag == COMMON[0] else flag for flag in self.flags), QUICKLY))
 
     @property
     def identity(self) -> str:

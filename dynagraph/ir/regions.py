@@ -21,11 +21,21 @@ from dynagraph.ir.expr import Expr
 
 POINTER = "pointer"  # the type of a variable that holds an address
 OWNED = "owned"  # of one that holds the memory of an array which the region makes: freed when no variable holds it any more
-LANES = "lanes"  # of one that holds a float64 for each of WIDTH turns of a loop
-FEW_LANES = "few lanes"  # and of FEW turns
-WIDTH, FEW = 16, 4
 VariableType = Union[DType, str]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LaneType:
+    """The type of a variable that holds a value of a dtype for each of `width` turns of a loop, in vectors of `part` lanes."""
+
+    dtype: DType
+    width: int
+    part: int
+
+    @property
+    def parts(self) -> int:
+        return self.width // self.part
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,21 +309,25 @@ class Unfolded:
 
 @dataclass(frozen=True, eq=False)
 class SetLanes:
-    """``name = value`` of `width` lanes; where an operand is no lanes, it is the same in each."""
+    """``name = value``, lane by lane; where an operand is no lanes, it is the same in each."""
 
     name: str
     value: Expr
-    width: int
+    lanes: LaneType
 
 
 @dataclass(frozen=True, eq=False)
 class LoadLanes:
-    """``name`` = the elements at a place, and at those that are 1, 2, ... `step` bytes behind it; None: the size of an element."""
+    """``name`` = the elements at a place, and at those that are 1, 2, ... `step` bytes behind it; None: the size of an element.
+
+    `mask`: lanes whose elements are read; None: all.
+    """
 
     name: str
     place: Place
     step: Expr | None
-    width: int
+    lanes: LaneType
+    mask: Expr | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,7 +337,23 @@ class StoreLanes:
     place: Place
     value: Expr
     step: Expr | None
-    width: int
+    lanes: LaneType
+    mask: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedLanes:
+    """``name = function(*args)``, as of `Checked`, lane by lane; where one fails it is added to the lanes of `failed`.
+
+    `mask`: lanes in which it may fail; None: all.
+    """
+
+    name: str
+    function: str
+    args: tuple[Expr, ...]
+    failed: Expr
+    mask: Expr | None
+    lanes: LaneType
 
 
 @dataclass(frozen=True, eq=False)
@@ -374,6 +404,7 @@ Instruction = Union[
     SetLanes,
     LoadLanes,
     StoreLanes,
+    CheckedLanes,
     RunTurns,
 ]
 
@@ -503,6 +534,7 @@ class Region:
     those of all that called it.
     `has_tape`: it keeps values on a tape, and in memory that lives as long.
     `copies`: for loops, by the number of their header, what became of their checks, and of their turns.
+    `lanes`: further variables, which passes make.
     `turns`: of loops whose turns may run at the same time: each does those from that in its first slot to that in its second; the
     third says whether they are the last ones.  It leaves by exit 0 where a turn cannot be done, at its end by 1 with what variables
     are after the last ones, and by 2 otherwise.
@@ -521,6 +553,7 @@ class Region:
     width: int = 0
     copies: dict[int, str] = field(default_factory=dict)
     turns: list["Region"] = field(default_factory=list)
+    lanes: dict[str, LaneType] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"Region({self.name}: {len(self.blocks)} blocks, {len(self.exits)} exits)"
@@ -595,9 +628,12 @@ def with_operands(i: Instruction, function: Callable[[Expr], Expr]) -> Instructi
     if isinstance(i, Separate):
         return _with(i, array=i.array.with_operands(function), other=i.other.with_operands(function))
     if isinstance(i, (LoadLanes, StoreLanes)):
-        step = None if i.step is None else function(i.step)
-        made = _with(i, place=_moved(i.place, function), step=step)
+        step, mask = (None if e is None else function(e) for e in (i.step, i.mask))
+        made = _with(i, place=_moved(i.place, function), step=step, mask=mask)
         return made if isinstance(made, LoadLanes) else _with(made, value=function(made.value))
+    if isinstance(i, CheckedLanes):
+        mask = None if i.mask is None else function(i.mask)
+        return _with(i, args=_each(i.args, function), failed=function(i.failed), mask=mask)
     if isinstance(i, RunTurns):
         written, read = (tuple(t.with_operands(function) for t in touched) for touched in (i.written, i.read))
         return _with(i, turns=function(i.turns), args=_each(i.args, function), written=written, read=read)

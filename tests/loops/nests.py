@@ -34,16 +34,19 @@ class Nest:
         self.seed, self.filename = seed, f"<nests {seed}>"
         self.loops: list[str] = []
         self.wild = self.chance(0.2)
+        self.branches = self.chance(0.5)  # lanes go different ways
+        self.dtype = self.of("float64", "float64", "float64", "float32", "int64", "int32", "mixed")
         self.written = self.of("C", "C", "C", "A", "B", "y")
         body = [line for _ in range(self.of(1, 1, 1, 2)) for line in self.loop(self.of(2, 3, 3))]
         assigned = {line.split()[1 if "for " in line else 0] for line in body}
-        names = [name for name in ("s", "t", "last", *"ijkl") if name in assigned]
-        start = [f"{name} = {'0' if name in 'ijkl' and not self.odd() else self.of('0.0', '1.5', '0')}" for name in names]
+        names = [name for name in ("s", "t", "last", "count", *"ijkl") if name in assigned]
+        start = [f"{name} = {'0' if name in 'ijklcount' and not self.odd() else self.of('0.0', '1.5', '0')}" for name in names]
         if not self.odd():  # what is read behind loops is written out before them, which leaves no nests
             names = []
-        start = [line for line in start if line[0] in "st" or names]
+        start = [line for line in start if line[0] in "stc" or names]
         lines = [*start, *body, f"return {', '.join(names) or 'r'}"]
-        self.source = "\n".join(["LOG = []", "", "def f(A, B, C, x, y, n, m, r):", *("    " + line for line in lines), ""])
+        head = ["import math", "import numpy as np", "LOG = []", "", "def f(A, B, C, x, y, n, m, r):"]
+        self.source = "\n".join([*head, *("    " + line for line in lines), ""])
 
     def of(self, *choices: Any) -> Any:
         return self.rng.choice(choices)
@@ -75,6 +78,8 @@ class Nest:
         if self.odd():
             return self.of(outer, f"{outer} + 1, {size}", f"{size} - 1, -1, -1", f"0, {size}, 2", f"{size} - {outer}", "3")
         rest = f"{outer}, {size}" if len(self.loops) == 1 else size
+        if self.branches and self.loops and self.chance(0.3):  # as often as the lane says
+            return self.of(outer, f"{outer} + 1, {size}", f"min({outer} + 2, {size})")
         return self.of(size, size, size, size, size, f"1, {size}", f"1, {size} - 1", rest)
 
     def index(self, counter: str) -> str:
@@ -92,6 +97,12 @@ class Nest:
         return f"{name}[{self.index(counters[0])}, {self.index(counters[1])}]"
 
     def value(self, deep: int = 1) -> str:
+        if deep and self.branches and self.chance(0.25):
+            x, y = self.element(), self.value(0)
+            whole = self.dtype.startswith("int")
+            functions = [f"abs({x})", f"max({x}, {y})", f"min({x}, {y})", f"({x} if {self.test()} else {y})"]
+            functions += [] if whole else [f"math.sqrt(abs({x}))", f"np.sqrt({x} * {x})", f"math.exp({x} * 0.01)"]
+            return self.of(*functions)
         if deep and self.chance(0.6):
             return f"{self.value(deep - 1)} {self.of('*', '*', '+', '-')} {self.value(deep - 1)}"
         if self.odd():
@@ -99,7 +110,36 @@ class Nest:
         others = "".join(name for name in VECTORS + MATRICES if name != self.written or self.chance(0.15))
         return self.element(others)
 
+    def test(self) -> str:
+        counters = [*self.loops, "0"]
+        return self.of(
+            f"{self.element()} > {self.of('0', '0.5', self.element())}",
+            f"{self.element()} > 0 and {self.element()} < 1",
+            f"{self.of(*counters)} {self.of('!=', '<', '>=', '==')} {self.of(*counters)}",
+        )
+
+    def branched(self, body: list[str]) -> list[str]:
+        """Under a test, or in a loop that turns as often as data says."""
+        within = ["    " + line for line in body]
+        roll = self.rng.random()
+        if roll < 0.4:
+            return [f"if {self.test()}:", *within]
+        if roll < 0.6:
+            other = [f"    s {self.of('+', '-', '*')}= {self.value(0)}"]
+            return [f"if {self.test()}:", *within, "else:", *other]
+        if roll < 0.75:
+            return [f"if {self.test()}:", f"    {self.of('continue', 'count += 1', 'break')}", *body]
+        if roll < 0.9:
+            return [*body, f"if {self.test()}:", f"    {self.of('count += 1', f'last = {self.loops[-1]}', 's = 0.5')}"]
+        rises = [f"while u < {self.of('3.0', '2')} and turn < 9:", "    u = u + 0.75", "    turn += 1"]
+        return [f"u = {self.element()}", "turn = 0", *rises, "s += u", *body]
+
     def innermost(self) -> list[str]:
+        if self.branches and self.chance(0.7):
+            self.branches = False
+            made = self.branched(self.innermost())
+            self.branches = True
+            return made
         place = self.element(self.written, self.loops[-3:-1] if self.chance(0.8) else None)
         made = [f"{self.of('s', place)} {self.of('+', '+', '-', '*')}= {self.value()}"]
         if self.odd():
@@ -124,7 +164,8 @@ class Nest:
         made: dict[str, np.ndarray] = {}
         for name in MATRICES + VECTORS:
             size = n + kinds.choice([0, 0, 0, 1, 1, 3]) - (kinds.random() < 0.02)
-            made[name] = self.array(kinds, values, (max(size, 0),) * (2 if name in MATRICES else 1))
+            dtype = kinds.choice(["float64", "float32", "int64", "uint8", "bool"]) if self.dtype == "mixed" else self.dtype
+            made[name] = self.array(kinds, values, (max(size, 0),) * (2 if name in MATRICES else 1), dtype)
         if kinds.random() < 0.25:
             a = made["A"]
             made[kinds.choice("BC")] = kinds.choice([a, a.T, a[:, 1:], a[::-1], a[1:]])
@@ -134,11 +175,17 @@ class Nest:
         return (*made.values(), n, m, kinds.choice([1.5, 1.5, 2, 0]))
 
     @staticmethod
-    def array(kinds: random.Random, values: random.Random, shape: tuple[int, ...]) -> np.ndarray:
-        x = np.random.default_rng(values.getrandbits(32)).standard_normal(shape)
-        if x.size and values.random() < 0.3:
+    def array(kinds: random.Random, values: random.Random, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+        made = np.random.default_rng(values.getrandbits(32))
+        if dtype[0] != "f":
+            x = made.integers(0 if dtype[0] in "ub" else -9, 2 if dtype == "bool" else 20, shape).astype(dtype)
+            if dtype[:3] == "int" and x.size and values.random() < 0.1:
+                x[tuple(values.randrange(n) for n in shape)] = np.iinfo(dtype).max
+        else:
+            x = made.standard_normal(shape).astype(dtype)
+        if dtype[0] == "f" and x.size and values.random() < 0.3:
             for _ in range(3):
-                x[tuple(values.randrange(n) for n in shape)] = values.choice([np.nan, np.inf, -0.0, 0.0, 1e300])
+                x[tuple(values.randrange(n) for n in shape)] = values.choice([np.nan, np.inf, -0.0, 0.0, 1e30])
         if kinds.random() < 0.08:
             with np.errstate(all="ignore"):
                 x = x.astype(kinds.choice(["float32", "int64"]))
@@ -172,7 +219,7 @@ def difference(nest: Nest, used: list[int] | None = None) -> str | None:
         compiled.append(dg.compile(f, dynamic=True))
         return compiled[0]
 
-    switches = dg.config.override(strict=True, unroll_limit=4, compile_budget=None, stay_eager=False)
+    switches = dg.config.override(strict=True, unroll_limit=4, compile_budget=None, stay_eager=False, two_tiers=False)
     with warnings.catch_warnings(), switches, np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         expected = list(outcomes(nest, lambda f: f))

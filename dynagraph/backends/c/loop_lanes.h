@@ -7,25 +7,107 @@
 #define DG_HAS_LANES 0
 #endif
 
-typedef double dg_lanes __attribute__((vector_size(32)));
-typedef double dg_lanes_in_memory __attribute__((vector_size(32), aligned(8), may_alias));
+/* lanes under masks, and short strips: they take the compiler long */
+#ifdef DG_QUICK
+#define DG_HAS_LANES_LATER 0
+#else
+#define DG_HAS_LANES_LATER DG_HAS_LANES
+#endif
 
-#define DG_IN_ALL_LANES(x) ({ const double x_ = (x); (dg_lanes){x_, x_, x_, x_}; })
+typedef long long dg_any_bits __attribute__((vector_size(32)));
 
-DG_INLINE dg_lanes dg_load_lanes(const char *p) { return *(const dg_lanes_in_memory *)p; }
-DG_INLINE void dg_store_lanes(char *p, dg_lanes x) { *(dg_lanes_in_memory *)p = x; }
+/* whether a lane of a mask is set */
+#if DG_HAS_LANES
+#define dg_any(mask) ({ const dg_any_bits m_ = (dg_any_bits)(mask); !__builtin_ia32_ptestz256(m_, m_); })
+#else
+#define dg_any(mask) ({ const dg_any_bits m_ = (dg_any_bits)(mask); (m_[0] | m_[1] | m_[2] | m_[3]) != 0; })
+#endif
 
-/* lanes that lie `step` bytes apart */
-DG_INLINE dg_lanes dg_load_strided_lanes(const char *p, int64_t step)
-{
-    return (dg_lanes){*(const double *)p, *(const double *)(p + step), *(const double *)(p + 2 * step), *(const double *)(p + 3 * step)};
-}
+#define DG_EACH_OF_4(f) f(0), f(1), f(2), f(3)
+#define DG_EACH_OF_8(f) DG_EACH_OF_4(f), f(4), f(5), f(6), f(7)
+#define DG_SAME(k) x
+#define DG_COUNTED(k) (x + (k) * by)
+#define DG_STRIDED_f64(k) *(const double *)(p + (k) * step)
+#define DG_STRIDED_f32(k) *(const float *)(p + (k) * step)
+#define DG_STRIDED_i8(k) *(const int8_t *)(p + (k) * step)
+#define DG_STRIDED_i16(k) *(const int16_t *)(p + (k) * step)
+#define DG_STRIDED_i32(k) *(const int32_t *)(p + (k) * step)
+#define DG_STRIDED_i64(k) *(const int64_t *)(p + (k) * step)
+#define DG_STRIDED_u8(k) *(const uint8_t *)(p + (k) * step)
+#define DG_STRIDED_u16(k) *(const uint16_t *)(p + (k) * step)
+#define DG_STRIDED_u32(k) *(const uint32_t *)(p + (k) * step)
+#define DG_STRIDED_u64(k) *(const uint64_t *)(p + (k) * step)
 
-DG_INLINE void dg_store_strided_lanes(char *p, int64_t step, dg_lanes x)
-{
-    for (int k = 0; k < 4; k++)
-        *(double *)(p + k * step) = x[k];
-}
+/* Vectors of n values of a type T, named t, and of ints I, named i, that are as wide.  `step`: bytes from lane to lane. */
+#define DG_LANES(T, t, i, I, n) \
+    typedef T dg_##t##x##n __attribute__((vector_size(n * sizeof(T)))); \
+    typedef T dg_##t##x##n##_in_memory __attribute__((vector_size(n * sizeof(T)), aligned(sizeof(T)), may_alias)); \
+    typedef I dg_##t##x##n##_bits __attribute__((vector_size(n * sizeof(T)))); \
+    DG_INLINE dg_##t##x##n dg_in_all_##t##x##n(T x) { return (dg_##t##x##n){DG_EACH_OF_##n(DG_SAME)}; } \
+    DG_INLINE dg_##t##x##n dg_counting_##t##x##n(T x, T by) { return (dg_##t##x##n){DG_EACH_OF_##n(DG_COUNTED)}; } \
+    DG_INLINE dg_##t##x##n dg_load_lanes_##t##x##n(const char *p) { return *(const dg_##t##x##n##_in_memory *)p; } \
+    DG_INLINE void dg_store_lanes_##t##x##n(char *p, dg_##t##x##n x) { *(dg_##t##x##n##_in_memory *)p = x; } \
+    DG_INLINE dg_##t##x##n dg_load_strided_lanes_##t##x##n(const char *p, int64_t step) \
+    { \
+        return (dg_##t##x##n){DG_EACH_OF_##n(DG_STRIDED_##t)}; \
+    } \
+    DG_INLINE void dg_store_strided_lanes_##t##x##n(char *p, int64_t step, dg_##t##x##n x) \
+    { \
+        for (int k = 0; k < n; k++) \
+            *(T *)(p + k * step) = x[k]; \
+    } \
+    DG_INLINE dg_##t##x##n dg_load_masked_strided_lanes_##t##x##n(const char *p, int64_t step, dg_##t##x##n##_bits mask) \
+    { \
+        static const T none = 0; \
+        dg_##t##x##n x; \
+        for (int k = 0; k < n; k++) \
+            x[k] = *(const T *)(mask[k] ? p + k * step : (const char *)&none); \
+        return x; \
+    } \
+    DG_INLINE void dg_store_masked_strided_lanes_##t##x##n(char *p, int64_t step, dg_##t##x##n##_bits mask, dg_##t##x##n x) \
+    { \
+        for (int k = 0; k < n; k++) \
+            if (mask[k]) \
+                *(T *)(p + k * step) = x[k]; \
+    } \
+    DG_INLINE dg_##t##x##n dg_blend_##t##x##n(dg_##t##x##n##_bits mask, dg_##t##x##n x, dg_##t##x##n y) \
+    { \
+        return (dg_##t##x##n)(((dg_##t##x##n##_bits)x & mask) | ((dg_##t##x##n##_bits)y & ~mask)); \
+    } \
+    DG_INLINE dg_##t##x##n dg_abs_##t##x##n(dg_##t##x##n x) \
+    { \
+        const I sign = (I)((I)1 << (8 * sizeof(I) - 1)); \
+        return (dg_##t##x##n)((dg_##t##x##n##_bits)x & (I)~sign); \
+    }
+
+/* ... neighbours in memory, of which only some may be touched */
+#if !DG_HAS_LANES
+#define DG_MASKED_LANES(T, t, n, builtin, V, M) DG_MASKED_LANES_BY_ONE(T, t, n)
+#else
+#define DG_MASKED_LANES(T, t, n, builtin, V, M) \
+    DG_INLINE dg_##t##x##n dg_load_masked_lanes_##t##x##n(const char *p, dg_##t##x##n##_bits mask) \
+    { \
+        typedef V dg_floats __attribute__((vector_size(n * sizeof(V)))); \
+        typedef M dg_ints __attribute__((vector_size(n * sizeof(M)))); \
+        return (dg_##t##x##n)__builtin_ia32_maskload##builtin((const dg_floats *)p, (dg_ints)mask); \
+    } \
+    DG_INLINE void dg_store_masked_lanes_##t##x##n(char *p, dg_##t##x##n##_bits mask, dg_##t##x##n x) \
+    { \
+        typedef V dg_floats __attribute__((vector_size(n * sizeof(V)))); \
+        typedef M dg_ints __attribute__((vector_size(n * sizeof(M)))); \
+        __builtin_ia32_maskstore##builtin((dg_floats *)p, (dg_ints)mask, (dg_floats)x); \
+    }
+#endif
+
+#define DG_MASKED_LANES_BY_ONE(T, t, n) \
+    DG_INLINE dg_##t##x##n dg_load_masked_lanes_##t##x##n(const char *p, dg_##t##x##n##_bits mask) \
+    { \
+        return dg_load_masked_strided_lanes_##t##x##n(p, sizeof(T), mask); \
+    } \
+    DG_INLINE void dg_store_masked_lanes_##t##x##n(char *p, dg_##t##x##n##_bits mask, dg_##t##x##n x) \
+    { \
+        dg_store_masked_strided_lanes_##t##x##n(p, sizeof(T), mask, x); \
+    }
 
 /* whether two arrays may share memory */
 DG_INLINE int dg_overlap(

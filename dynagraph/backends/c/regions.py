@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from dynagraph.backends.c import region_keys
 from dynagraph.backends.c.backend import runtime_header, support
+from dynagraph.backends.c.lane_vectors import LaneVectors
 from dynagraph.backends.cstyle import CStyle, Scope, Writer
 from dynagraph.backends.kernel_cache import Kernels
 from dynagraph.backends.prelude import prelude_for
@@ -23,12 +24,8 @@ from dynagraph.ir.passes.select_arms import select_arms
 from dynagraph.ir.passes.tidy_regions import tidied
 from dynagraph.ir.regions import (
     CHECKED,
-    FEW,
-    FEW_LANES,
-    LANES,
     OWNED,
     POINTER,
-    WIDTH,
     Address,
     Apart,
     Block,
@@ -37,6 +34,7 @@ from dynagraph.ir.regions import (
     CallOut,
     Changed,
     Checked,
+    CheckedLanes,
     Exit,
     Field,
     Hold,
@@ -68,9 +66,7 @@ from dynagraph.ir.regions import (
     StoreSlot,
     Touched,
     Unfolded,
-    VariableType,
     slots_of,
-    substituted,
 )
 
 FUNCTION = "dg_region"
@@ -84,7 +80,6 @@ SUPPORT_FILES = {
 }
 PARALLEL_NANOSECONDS = 20000  # that turns have to take on one thread for more of them
 LOOK_NANOSECONDS = 2000  # that tell how long a turn takes
-VECTOR = 4  # doubles of one vector: lanes take WIDTH // VECTOR of them
 EXACT = {"exact_add": "+", "exact_sub": "-", "exact_mul": "*", "c_div": "/", "c_mod": "%"}
 SUPPORT = (
     "python_complex_mul", "numpy_pow", "bit_length", "bit_count",
@@ -152,16 +147,12 @@ def print_region(region: Region) -> str:
     printer.function()
     text = str(printer.out)
     more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
+    more += printer.used_lanes
     return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, text])
 
 
 def _ints(texts: Iterable[str]) -> str:
     return f"(const int64_t[]){{{', '.join(texts)}}}"
-
-
-def _parts_of(name: str, kind: VariableType) -> list[str]:
-    """The vectors of a variable that has lanes."""
-    return [f"{name}_{k}" for k in range((WIDTH if kind == LANES else FEW) // VECTOR)]
 
 
 class _Style(CStyle):
@@ -173,9 +164,13 @@ class _Style(CStyle):
         if e.op in BY_POWERS_OF_TWO and e.dtype is dtypes.int64 and (bits := power_of_two(e.args[1])) is not None:
             return f"({args[0]} >> {bits})" if e.op == "floordiv" else f"({args[0]} & {2**bits - 1}LL)"
         if e.op == "has_lanes":
-            return "DG_HAS_LANES"
+            return f"DG_HAS_LANES{e.value or ''}"
         if e.op == "last_lane":
-            return f"{args[0]}_{int(e.args[1].value) // VECTOR - 1}[{VECTOR - 1}]"  # type: ignore[call-overload]
+            width, part = (int(a.value) for a in e.args[1:])  # type: ignore[call-overload]
+            last = f"{args[0]}_{width // part - 1}[{part - 1}]"
+            return f"({last} != 0)" if e.dtype.is_bool else last
+        if e.op == "any_lanes":
+            return f"dg_any({' | '.join(f'{args[0]}_{k}' for k in range(int(e.args[1].value)))})"  # type: ignore[call-overload]
         if e.op == "matmul":
             return f"dg_loop_matmul_{e.value}(rt, {', '.join(args)})"
         if e.op == "search":
@@ -205,6 +200,8 @@ class _Printer:
         self.region = self.whole = region
         self.out = Writer()
         self.c = _Style(self.out)
+        self.used_lanes: dict[str, None] = {}  # of the whole file
+        self.lanes = LaneVectors(self.c, region.lanes, self.used_lanes)
         self.is_function = False
         self.name = ""  # of one that does turns of a loop
         self.owned = sorted(name for name, kind in region.variables.items() if kind == OWNED)
@@ -250,12 +247,14 @@ class _Printer:
         """A printer of one of the region's functions."""
         made = _Printer(function)
         made.out, made.c, made.whole, made.is_function = self.out, self.c, self.region, True
+        made.lanes = LaneVectors(self.c, function.lanes, self.used_lanes)
         return made
 
     def of_turns(self, turns: Region) -> "_Printer":
         """A printer of the turns of one of the region's loops."""
         made = _Printer(turns)
         made.out, made.c, made.name = self.out, self.c, f"dg_turns_{turns.number}"
+        made.lanes = LaneVectors(self.c, turns.lanes, self.used_lanes)
         return made
 
     def signature(self) -> str:
@@ -300,15 +299,13 @@ class _Printer:
             base = ctype.removesuffix("*").strip()
             for k in range(0, len(names), 12):
                 given = (f"{star}{n}{' = 0' if n in self.owned else ''}" for n in names[k : k + 12])
-                if base == "dg_lanes":
-                    given = (part for n in names[k : k + 12] for part in _parts_of(n, self.region.variables[n]))
                 self.out.line(f"{base} {', '.join(given)};")
+        for line in self.lanes.declarations():
+            self.out.line(line)
         if self.cleans_up:
             self.out.line("int32_t number;")
 
     def _type(self, kind: DType | str) -> str:
-        if kind in (LANES, FEW_LANES):
-            return "dg_lanes"
         return "char *" if kind in (POINTER, OWNED) else self.c.type(kind)  # type: ignore[arg-type]
 
     def _parameters(self) -> None:
@@ -437,7 +434,7 @@ class _Printer:
         elif isinstance(i, Unfolded):
             sizes, strides = self._axes(i.array)
             self._leave(f"dg_folds({i.array.dtype.itemsize}, {len(sizes)}, {_ints(sizes)}, {_ints(strides)})", i.exit)
-        elif isinstance(i, (SetLanes, LoadLanes, StoreLanes)):
+        elif isinstance(i, (SetLanes, LoadLanes, StoreLanes, CheckedLanes)):
             self._lanes(i)
         elif isinstance(i, OneByOne):
             out.line('__asm__ volatile ("");')
@@ -446,29 +443,12 @@ class _Printer:
         else:
             raise AssertionError(i)
 
-    def _lanes(self, i: SetLanes | LoadLanes | StoreLanes) -> None:
-        """A statement for each vector."""
-        kind = LANES if i.width == WIDTH else FEW_LANES
-        lanes = [name for name, its in self.region.variables.items() if its == kind]
-        if not isinstance(i, SetLanes):
-            step = str(i.place.dtype.itemsize) if i.step is None else self.text(i.step)
-            width = "" if i.step is None else f", {step}"
-        for k in range(i.width // VECTOR):
-            value = None
-            if not isinstance(i, LoadLanes):
-                of = substituted({name: Expr("var", (), dtypes.float64, f"{name}_{k}") for name in lanes})
-                value = self.text(of(i.value))
-                if not any(part.op == "var" and part.value in lanes for part in i.value.walk()):
-                    value = f"DG_IN_ALL_LANES({value})"
-            if isinstance(i, SetLanes):
-                self.out.line(f"{i.name}_{k} = {value};")
-                continue
-            at = self._place(i.place) + (f" + {k * VECTOR} * {step}" if k else "")
-            strided = "strided_" * (i.step is not None)
-            if isinstance(i, LoadLanes):
-                self.out.line(f"{i.name}_{k} = dg_load_{strided}lanes({at}{width});")
-            else:
-                self.out.line(f"dg_store_{strided}lanes({at}{width}, {value});")
+    def _lanes(self, i: SetLanes | LoadLanes | StoreLanes | CheckedLanes) -> None:
+        at = step = ""
+        if isinstance(i, (LoadLanes, StoreLanes)):
+            at, step = self._place(i.place), str(i.place.dtype.itemsize) if i.step is None else self.text(i.step)
+        for line in self.lanes.lines(i, at, step):
+            self.out.line(line)
 
     def _or_pauses(self, turns: int) -> str:
         """What else Python is to do now and then: free lists, give other threads their turn."""

@@ -21,7 +21,6 @@ from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, Turns, as_invar
 from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
-    WIDTH,
     Block,
     CallFunction,
     CallOut,
@@ -248,7 +247,7 @@ class _Nest:
         region.copies[header.number] = "fast copy of the whole nest"
         entry, last = copies[header], guard.block
         for lanes in side_by_side:
-            start, last, headers = self._link_lanes(lanes, guard, last, copies, live)
+            start, last, headers = self._link_lanes(lanes, guard, last, copies)
             entry = start if lanes.loop is self.loop else entry
             done |= dict.fromkeys(headers)
         last.end = Jump(entry)
@@ -288,16 +287,12 @@ class _Nest:
             if any(other.header in loop.blocks for other in (x.loop for x in found)):
                 continue
             try:
-                made = Lanes(self.region, self.values, loop, self.proven, live.reads)
+                found.append(Lanes(self.region, self.values, loop, self.proven, live.reads, lambda loop=loop: live.at(loop.header)))  # type: ignore[misc]
             except Refused:
                 continue
-            if made.may_link(live.at(loop.header)):
-                found.append(made)
         return found
 
-    def _link_lanes(
-        self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block], live: "Live"
-    ) -> tuple[Block, Block, set[Block]]:
+    def _link_lanes(self, lanes: Lanes, guard: Guard, last: Block, copies: dict[Block, Block]) -> tuple[Block, Block, set[Block]]:
         """Gives where strips begin, the block behind the test whether they may be used, and the headers of innermost loops.
 
         `last`: the block that comes before that test.
@@ -305,7 +300,7 @@ class _Nest:
         region, header = self.region, lanes.loop.header
         may = guard.fresh(dtypes.bool_)
         number = max(b.number for b in region.blocks) + 1
-        start, made, headers = lanes.link(copies[header], number, may, live.at(header))
+        start, made, headers = lanes.link(copies[header], number, may)
         inside = {copies[b] for b in lanes.loop.blocks}
         for block in copies.values():
             if block not in inside:
@@ -320,7 +315,7 @@ class _Nest:
         asks.body.append(Set(may, const(True, dtypes.bool_)))
         asks.end = Jump(behind)
         region.blocks += [*made, asks, behind]
-        said = f"its turns run {WIDTH} at a time, as lanes of vectors"
+        said = f"its turns run {lanes.width} at a time, as lanes of vectors"
         region.copies[header.number] = "; ".join(filter(None, (region.copies.get(header.number), said)))
         return start, behind, headers
 

@@ -1,63 +1,58 @@
 """Turns of an outer loop side by side, as lanes of vectors, where the loops within add up in order.
 
 As in ``for j ...: for k ...: c[i, j] += a[i, k] * b[k, j]``: the additions of one element have to wait for one another, those of
-neighbours need not.  The copy of a nest without checks gets strips of WIDTH turns of the outer loop, each of which does the loops
-within once, for all its lanes, and strips of FEW turns for what is left over; the last ones are done turn by turn.  Each element's
+neighbours need not.  The copy of a nest without checks gets strips of some turns of the outer loop, each of which does the loops
+within once, for all its lanes, and strips of fewer for what is left over; the last ones are done turn by turn.  Each element's
 operations keep their order.
 
-A variable of such a loop is the same in all lanes, or a float64 for each lane, or an int that grows from lane to lane by a
-constant, of which the first lane's is kept.  Turns may not depend on one another, neither through variables nor through memory:
-subscripts show that, axis by axis, and for different arrays a test in front of the nest.
+A variable of such a loop is the same in all lanes, or of each lane, or an int that grows from lane to lane by a constant, of which
+the first lane's is kept.  Turns may not depend on one another, neither through variables nor through memory: subscripts show that,
+axis by axis, and for different arrays a test in front of the nest.  Where lanes go different ways they are masked.
+
+Where a check fails in a lane, before anything is stored, the strip is given up, and its turns are done one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, const, var
+from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.intexpr import IntExpr
-from dynagraph.ir.passes.fast_loops import Guard, redirect
+from dynagraph.ir.passes.fast_loops import Guard
 from dynagraph.ir.passes.held_elements import MOST_ARRAYS, whole_array
-from dynagraph.ir.passes.lane_kinds import F64, I64, VARIES, LaneKinds, Refused
+from dynagraph.ir.passes.lane_kinds import I64, LaneKinds, Refused
+from dynagraph.ir.passes.lane_strips import link_strips
 from dynagraph.ir.passes.nest_values import Values
-from dynagraph.ir.passes.turns import moderate, predecessors_within
-from dynagraph.ir.region_liveness import NONE, Names, Reads
+from dynagraph.ir.passes.turns import moderate
+from dynagraph.ir.region_liveness import NONE, Names, Reads, operands_of
 from dynagraph.ir.region_loops import Loop
 from dynagraph.ir.regions import (
-    FEW,
-    FEW_LANES,
-    LANES,
-    WIDTH,
     Block,
     Branch,
     Checked,
-    Exit,
     Instruction,
-    Interruptible,
-    Jump,
     Load,
-    LoadLanes,
-    OneByOne,
     Place,
+    Position,
     Region,
     Require,
     Separate,
     Set,
-    SetLanes,
     Store,
-    StoreLanes,
     Touched,
     Unfolded,
     assigned,
-    substituted,
 )
 
 BOOL = dtypes.bool_
 MOST_TURNS = {1: 2**16, 2: 2**10, 3: 2**7}  # of the loops within, by how many lie in one another: signals wait for a strip's end
+VECTOR = 32  # bytes
+# vectors of a variable: what waits for one another is done for as many at a time; of those that leave loops at different times
+# fewer wait for the last one
+PARTS, PARTS_OF_MASKED_LOOPS = 4, 2
 
 
 @dataclass
@@ -73,28 +68,59 @@ class Lanes(LaneKinds):
     """Of one loop of a nest.  Changes nothing until `link`.  Raises Refused.
 
     Strips may be used where `conditions` are at least zero, `apart` do not overlap, and elements of each of `whole` lie apart.
+    `part`: lanes of a vector; `width`: turns of a strip; `safe`: loads in masked blocks that may be done for all lanes.
     """
 
-    def __init__(self, region: Region, values: Values, loop: Loop, proven: dict[Instruction, Instruction | None], reads: Reads):
-        super().__init__(region, values, loop, proven, reads)
+    def __init__(
+        self,
+        region: Region,
+        values: Values,
+        loop: Loop,
+        proven: dict[Instruction, Instruction | None],
+        reads: Reads,
+        live: Callable[[], Names],
+    ):
+        super().__init__(region, values, loop, proven, reads, live)
+        self.proven = proven
         self.conditions: dict[IntExpr, None] = {}
         self.apart: list[tuple[Touched, Touched]] = []
         self.whole: list[Touched] = []
         self.asks = True  # the guard may have to ask for what is to hold
-        self.held = {x: self._held(x) for x in self.inner if self.is_innermost(x)}
+        self.innermost = [x for x in self.inner if self.is_innermost(x)]
+        self.held = {x: self._held(x) for x in self.innermost if x.header not in self.masks.of}
         if not self._pays():
             raise Refused("its turns are no faster side by side")
+        self.may_fail = self._may_fail()
+        self.safe = self._safe_loads()
         self._bound_turns()
         self._separate()
+        self.part = VECTOR // self._largest()
+        leaves = any(x.header in self.masks.of for x in self.inner)
+        self.width = self.part * (PARTS_OF_MASKED_LOOPS if leaves else PARTS)
+
+    def _largest(self) -> int:
+        """The bytes of the largest numbers that have lanes."""
+        sizes = {4}
+        for block in self.blocks:
+            seen = [block.end.test] if isinstance(block.end, Branch) else []
+            for i in block.body:
+                if isinstance(i, Load) and self.varies(i.name):
+                    sizes.add(i.place.dtype.itemsize)
+                elif isinstance(i, Store):
+                    sizes.update((i.place.dtype.itemsize, i.value.dtype.itemsize))
+                elif (name := assigned(i)) is None or self.varies(name):
+                    seen += operands_of(i)
+            sizes.update(part.dtype.itemsize for e in seen for part in e.walk() if part.op != "name" and self.kind(part))
+        return max(sizes)
 
     # -- whether it pays --------------------------------------------------------------------------------------------------------
     def _pays(self) -> bool:
         """Whether turns of innermost loops wait for one another, or go across the order of memory, and none would be slower."""
         found = False
-        for loop in self.held:
-            if self.held[loop] or self._goes_on(loop):
+        for loop in self.innermost:
+            if self.held.get(loop) or self._goes_on(loop):
                 found = True
-            elif any(self.varies(name) for b in loop.blocks for name in self.sets(b)) or self._places(loop):
+            elif any(self.varies(name) for b in loop.blocks for name in self.graph.sets(b)) or self._places(loop):
                 if not self._goes_across(loop):
                     return False
                 found = True
@@ -102,12 +128,12 @@ class Lanes(LaneKinds):
 
     def _places(self, loop: Loop) -> list[tuple[Instruction, Place]]:
         """That lanes read and write."""
-        memory = [i for b in loop.blocks for i in self.body[b] if isinstance(i, (Load, Store))]
+        memory = [i for b in loop.blocks for i in b.body if isinstance(i, (Load, Store))]
         return [(i, i.place) for i in memory if self.is_of_lanes(i.place)]
 
     def _goes_across(self, loop: Loop) -> bool:
         """Whether neighbours are those of the lanes, and not of its own turns."""
-        (turn,) = self.values.at_begin[loop.header][0].symbols()
+        (turn,) = self.values.at_begin[self.graph.origin[loop.header]][0].symbols()
         for i, place in self._places(loop):
             last = self._index(self.values.indices[i][-1])
             factor = None if last is None else last.coefficient(turn)
@@ -126,31 +152,21 @@ class Lanes(LaneKinds):
 
     def _goes_on(self, loop: Loop) -> bool:
         """Whether it goes on with lanes of the turn before."""
-        names = {name for b in loop.blocks for i in self.body[b] if (name := assigned(i)) and self.varies(name)}
-        has: dict[Block, Names] = {}
-        entries = predecessors_within(loop)
-        for block in loop.blocks:
-            ends = [has[b] | self.sets(b) for b in entries[block] if b in has] if block is not loop.header else []
-            has[block] = ends[0].intersection(*ends[1:]) if ends else NONE
-            known = has[block]
-            for i in self.body[block]:
-                if self.reads.by(i) & names - known:
-                    return True
-                known |= {assigned(i) or ""}
-        return False
+        names = {name for b in loop.blocks for name in self.graph.sets(b) if self.varies(name)}
+        return bool(names & self.live[loop.header])
 
     def _held(self, loop: Loop) -> dict[str, Held]:
         """By array: what an innermost loop reads and writes at one place only, in each turn."""
         if not self._ends_at_header(loop):
             return {}
-        always = self.values.dominators
+        always = self.graph.dominate
         stored: set[str] = set()
         places: dict[str, list[tuple[Load | Store, Place | None]]] = {}
-        sets = NONE.union(*map(self.sets, loop.blocks))
+        sets = NONE.union(*map(self.graph.sets, loop.blocks))
         for block in loop.blocks:
-            each_turn = all(always(block, latch) for latch in loop.latches)
+            each_turn = block not in self.masks.of and all(always(block, latch) for latch in loop.latches)
             known: dict[str, Expr | None] = dict.fromkeys(sets)
-            for i in self.body[block]:
+            for i in block.body:
                 if isinstance(i, Set):
                     known[i.name] = _settled(i.value, known)
                 elif isinstance(i, (Load, Store)):
@@ -173,18 +189,68 @@ class Lanes(LaneKinds):
             return False
         if (end.then in inside) == (end.otherwise in inside):
             return False
-        tests_only = all(isinstance(i, Set) for i in self.body[loop.header])
+        tests_only = all(isinstance(i, Set) for i in loop.header.body)
         return tests_only and all(inside.issuperset(b.successors()) for b in loop.blocks[1:])
 
+    def _safe_loads(self) -> set[Instruction]:
+        """Of what has been read or written for all lanes before, in the same turns of loops."""
+        known: dict[object, list[Block]] = {}
+        found: set[Instruction] = set()
+        for block in self.blocks:
+            for i in block.body:
+                key = self._address(i) if isinstance(i, (Load, Store)) else None
+                if key is None:
+                    continue
+                if block not in self.masks.of:
+                    known.setdefault(key, []).append(block)
+                elif isinstance(i, Load) and any(self._has_done(b, block) for b in known.get(key, ())):
+                    found.add(i)
+        return found
+
+    def _address(self, i: Load | Store) -> object:
+        steps = [(self._index(x), stride) for x, (_, stride) in zip(self.values.indices[i], i.place.steps)]
+        return None if any(x is None for x, _ in steps) else (i.place.base, i.place.dtype, tuple(steps))
+
+    def _has_done(self, before: Block, block: Block) -> bool:
+        return self.graph.dominate(before, block) and all(block in x.blocks for x in self.graph.loops_of(before))
+
     def _bound_turns(self) -> None:
-        depth = max(sum(x.header in y.blocks for y in self.inner) for x in self.inner)
+        depth = max(sum(x.header in y.blocks for y in self.loops_within) for x in self.loops_within)
         if depth not in MOST_TURNS:
             raise Refused("too many loops lie in one another")
-        for loop in self.inner:
+        for loop in self.loops_within:
             turn, always = self.values.at_begin[loop.header][0], self.values.dominators
             each_turn = [b for b in loop.blocks if all(always(b, latch) for latch in loop.latches)]
             if not any(self._hold(MOST_TURNS[depth] - turn, b) for b in each_turn):
                 raise Refused("how long its turns take is not known before")
+
+    def _may_fail(self) -> bool:
+        """Whether there are checks, which nothing may have been stored before."""
+        checks = {b for b in self.blocks if any(isinstance(i, (Checked, Require, Position)) for i in b.body)}
+        stores = [b for b in self.blocks if self._stores(b)]
+        if not checks:
+            return False
+        waiting = [f for b in stores for f in self.masks.flow(b)]
+        for loop, found in self.held.items():
+            if found:
+                waiting += [b for b in loop.header.successors() if b not in loop.blocks]
+        seen: set[Block] = set()
+        while waiting:
+            at = waiting.pop()
+            if at not in seen and at is not self.graph.header:
+                seen.add(at)
+                waiting += self.masks.flow(at)
+        if seen & checks or any(self._checks_behind_store(b) for b in stores):
+            raise Refused("what is checked comes behind what is stored")
+        return True
+
+    def _stores(self, block: Block) -> bool:
+        held = {data for loop, found in self.held.items() if block in loop.blocks for data in found}
+        return any(isinstance(i, Store) and str(i.place.base.value) not in held for i in block.body)
+
+    def _checks_behind_store(self, block: Block) -> bool:
+        first = next(k for k, i in enumerate(block.body) if isinstance(i, Store))
+        return any(isinstance(i, (Checked, Require, Position)) for i in block.body[first:])
 
     def _hold(self, value: IntExpr, block: Block) -> bool:
         found = self.values.proved(value, block)
@@ -262,168 +328,20 @@ class Lanes(LaneKinds):
     # -- blocks ---------------------------------------------------------------------------------------------------------------
     def guard(self, guard: Guard) -> None:
         """Goes on elsewhere where strips may not be used."""
-        guard.block.body.append(Require(Expr("has_lanes", (const(WIDTH, I64),), BOOL), guard.otherwise))
+        guard.block.body.append(Require(Expr("has_lanes", (const(self.width, I64),), BOOL), guard.otherwise))
         for condition in self.conditions:
             guard.require_positive(condition + 1)
         guard.block.body += [Unfolded(array, guard.otherwise) for array in self.whole]
         for one, two in self.apart:
             guard.block.body.append(Separate(one, two, guard.otherwise))
 
-    def link(self, rest: Block, number: int, may: str, live: Names) -> tuple[Block, list[Block], set[Block]]:
+    def link(self, rest: Block, number: int, may: str) -> tuple[Block, list[Block], set[Block]]:
         """Its strips: the block that they begin with, all blocks, from `number` on, and the headers of innermost loops.
 
         `rest`: where a turn of the nest's copy begins, which does what is left; `may`: the variable that says whether the guard
-        held; `live`: what is read where a turn begins, or behind the loop.
+        held.
         """
-        self.n = number
-        self.made: list[Block] = []
-        few, made, headers = self._strips_of(FEW, rest, may, live)
-        start, more, others = self._strips_of(WIDTH, few, may, live)
-        return start, made + more, headers | others
-
-    def _strips_of(self, width: int, rest: Block, may: str, live: Names) -> tuple[Block, list[Block], set[Block]]:
-        self.width, self.made = width, []
-        kind = LANES if width == WIDTH else FEW_LANES
-        of_latches = NONE.union(*(self._left_by(latch) for latch in self.loop.latches))
-        self.needed = sorted((live | of_latches | set(self.counters)) & self.assigned)
-        self.lanes = {name: self._fresh("w", kind) for name in sorted(self.assigned) if self.varies(name)}
-        self.of = substituted({name: var(lanes, F64) for name, lanes in self.lanes.items()})
-        for held in (h for found in self.held.values() for h in found.values()):
-            held.name = self._fresh("w", kind)
-        start = self._block(self.loop.header)
-        strip = self._begin(start, rest, may)
-        self.strips = {b: self._block(b) for b in self.loop.blocks[1:]}
-        self.strips[self.loop.header] = start
-        self.entered = {x.header: self._block(x.header) for x, found in self.held.items() if found}
-        for loop, found in self.held.items():
-            if found:
-                self._enter(loop, found)
-        for block in self.loop.blocks[1:]:
-            self._copy(block)
-        end = self.loop.header.end
-        assert isinstance(end, Branch)
-        strip.end = Jump(self._target(None, end.then))
-        headers = {self.strips[x.header] for x in self.held}
-        for x in self.held:
-            headers.update(self.strips[b] for b in x.header.successors() if b in x.blocks)
-        return start, self.made, headers
-
-    def _left_by(self, latch: Block) -> Names:
-        look = self.body[latch][-1]
-        assert isinstance(look, Interruptible)
-        return self.reads.of_all(look.exit.state) if isinstance(look.exit, Exit) else NONE
-
-    def _fresh(self, prefix: str, kind: "DType | str") -> str:
-        n = len(self.region.variables)
-        while f"{prefix}{n}" in self.region.variables:
-            n += 1
-        self.region.variables[f"{prefix}{n}"] = kind
-        return f"{prefix}{n}"
-
-    def _block(self, block: Block) -> Block:
-        made = Block(self.n, block.line)
-        self.n += 1
-        self.made.append(made)
-        return made
-
-    def _begin(self, start: Block, rest: Block, may: str) -> Block:
-        """Strips go on while there are turns left for one."""
-        start.body.append(Require(var(may, BOOL), rest))
-        last: dict[str, Expr] = {}
-        for part in self.test.args:
-            if part.op == "var" and self.counters.get(str(part.value)):
-                by = const(self.counters[str(part.value)] * (self.width - 1), I64)
-                name = self._fresh("w", I64)
-                start.body.append(Checked(name, "int_add", (part, by), rest))
-                last[str(part.value)] = var(name, I64)
-        strip = self._block(self.loop.header)
-        start.end = Branch(substituted(last)(self.test), strip, rest)
-        ends = [self.before[latch] | self.sets(latch) for latch in self.loop.latches]
-        always = ends[0].intersection(*ends[1:])
-        for name in self.needed:
-            if name not in always and self.varies(name):
-                strip.body.append(self._set(self.lanes[name], var(name, F64)))
-        for i in self.body[self.loop.header]:
-            strip.body += self._translated(i, {})
-        return strip
-
-    def may_link(self, live: Names) -> bool:
-        """Whether what each strip leaves is known."""
-        ends = [self.before[latch] | self.sets(latch) for latch in self.loop.latches]
-        needed = (live | NONE.union(*map(self._left_by, self.loop.latches))) & self.assigned
-        return all(name in ends[0].intersection(*ends[1:]) or self.kinds[name] in (0, VARIES) for name in needed)
-
-    def _target(self, origin: Block | None, to: Block) -> Block:
-        entry = self.entered.get(to)
-        if entry is None or any(to is x.header and origin in x.blocks for x in self.held):
-            return self.strips[to]
-        return entry
-
-    def _enter(self, loop: Loop, found: dict[str, Held]) -> None:
-        """What an innermost loop holds is loaded where it turns at all, and stored where it ends."""
-        header, inside = loop.header, set(loop.blocks)
-        end = header.end
-        assert isinstance(end, Branch)
-        first, left = (end.then, end.otherwise) if end.then in inside else (end.otherwise, end.then)
-        entry, loads, stores = self.entered[header], self._block(header), self._block(header)
-        entry.body = [j for i in self.body[header] for j in self._translated(i, {})]
-        loads.body = [LoadLanes(h.name, h.place, h.step, self.width) for h in found.values()]
-        loads.end = Jump(self.strips[first])
-        stores.body = [StoreLanes(h.place, var(h.name, F64), h.step, self.width) for h in found.values()]
-        entry.end = self._branch(end, {first: loads, left: self._target(header, left)})
-        stores.end = Jump(self._target(header, left))
-        self.strips[header].end = self._branch(end, {first: self.strips[first], left: stores})
-
-    @staticmethod
-    def _branch(end: Branch, to: dict[Block, Block]) -> Branch:
-        return Branch(end.test, to[end.then], to[end.otherwise])
-
-    def _copy(self, block: Block) -> None:
-        copy = self.strips[block]
-        held = next((h for x, h in self.held.items() if block in x.blocks), {})
-        for i in self.body[block]:
-            copy.body += self._translated(i, held)
-        if block in self.loop.latches:
-            copy.body += self._finished()
-            look = self.body[block][-1]
-            assert isinstance(look, Interruptible)
-            copy.body.append(Interruptible(look.exit, look.turns * self.width, look.within))
-        if copy.end is None:
-            copy.end = block.end
-            redirect(copy, {b: self._target(block, b) for b in block.successors()})
-
-    def _finished(self) -> Iterable[Instruction]:
-        """Variables are what the last lane's turn leaves."""
-        for name in self.needed:
-            kind = self.kinds[name]
-            if kind == VARIES:
-                yield Set(name, Expr("last_lane", (var(self.lanes[name], F64), const(self.width, I64)), F64))
-            elif kind:
-                assert isinstance(kind, int)
-                yield Set(name, Expr("exact_add", (var(name, I64), const(kind * (self.width - 1), I64)), I64))
-
-    def _translated(self, i: Instruction, held: dict[str, Held]) -> list[Instruction]:
-        if isinstance(i, (Interruptible, OneByOne)):
-            return []
-        if isinstance(i, Set):
-            return [self._set(self.lanes[i.name], self.of(i.value)) if self.varies(i.name) else i]
-        assert isinstance(i, (Load, Store))
-        its = held.get(str(i.place.base.value))
-        if isinstance(i, Store):
-            if its is not None:
-                return [self._set(its.name, self.of(i.value))]
-            return [StoreLanes(i.place, self.of(i.value), self.step_of(i.place), self.width)]
-        if its is not None:
-            return [self._set(self.lanes[i.name], var(its.name, F64))]
-        if self.is_of_lanes(i.place):
-            return [LoadLanes(self.lanes[i.name], i.place, self.step_of(i.place), self.width)]
-        if not self.varies(i.name):
-            return [i]
-        name = self._fresh("w", F64)
-        return [Load(name, i.place), self._set(self.lanes[i.name], var(name, F64))]
-
-    def _set(self, name: str, value: Expr) -> SetLanes:
-        return SetLanes(name, value, self.width)
+        return link_strips(self, rest, number, may)
 
 
 def _settled(e: Expr, known: dict[str, Expr | None]) -> Expr | None:

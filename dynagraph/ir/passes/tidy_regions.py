@@ -49,7 +49,7 @@ def _copy(region: Region) -> Region:
     exits = [replace(e, state=list(e.state)) for e in region.exits]
     made = [copies[b] for b in blocks]
     variables, parameters = dict(region.variables), list(region.parameters)
-    return replace(region, variables=variables, parameters=parameters, blocks=made, exits=exits, copies={}, turns=[])
+    return replace(region, variables=variables, parameters=parameters, blocks=made, exits=exits, copies={}, turns=[], lanes={})
 
 
 def _settled(region: Region) -> dict[str, Expr]:
