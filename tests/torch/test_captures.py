@@ -328,7 +328,8 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     same(short(w, x), function(other := row(), plain()))
     same(w, other)
     monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
-    for shortcut in (tensor.record, tensor.check_write, tensor.check_overlap, terms.ArrayTerm, terms.ArrayTerm.call, pointwise._two):
+    of_tensors = (tensor.record, tensor.check_write, tensor.check_overlap, pointwise._two)
+    for shortcut in (*of_tensors, terms.ArrayTerm, terms.ArrayTerm.call):
         monkeypatch.delitem(registry._MEANINGS, shortcut)
     for name in ("apply", "made", "wrap"):
         monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))

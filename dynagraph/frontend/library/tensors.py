@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.doors.numpy import lookup
 from dynagraph.array_libraries import NUMPY
+from dynagraph.doors.numpy import lookup
 from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_capture
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
@@ -237,7 +237,7 @@ def _register_pointwise() -> None:
     def two(frame: Frame, p: Any, who: Any, input: Any, other: Any) -> Value:
         given = [frame.ex.resolve(input), frame.ex.resolve(other)]
         if frame.ex.library is NUMPY and is_plain_tensor(given[0]):
-            arrays = [load_attribute(frame, o, "_array") if is_plain_tensor(o) else o for o in given]
+            arrays: list[Any] = [load_attribute(frame, o, "_array") if is_plain_tensor(o) else o for o in given]
             if all(isinstance(a, Array) for a in arrays):
                 at_once = arrays[0].node.dtype is arrays[1].node.dtype and broadcast(*(a.node.shape for a in arrays))
             else:
