@@ -10,6 +10,7 @@ import pytest
 
 import dynagraph as dg
 import dynagraph.torch as torch
+from dynagraph._core import _dispatch
 from dynagraph.backends import toolchain
 from dynagraph.driver.background import WORK
 from dynagraph.ir.ops import OPS
@@ -169,3 +170,12 @@ def test_small_tensors_and_captured_code_ask_for_no_kernel() -> None:
     with dg.disable():
         torch.tanh(torch.ones(N))
     assert {name: kernel.stats.misses + kernel.stats.hits for name, kernel in large.kernels().items()} == before
+
+
+def test_by_size_chooses_by_the_largest_of_numpys_arrays() -> None:
+    chooses = _dispatch.by_size(lambda *a, **k: ("small", a, k), lambda *a, **k: ("large", a, k), 10, __name__)
+    few, many = np.zeros(9), np.zeros((2, 5))
+    assert chooses(few, 1.0, out=3) == ("small", (few, 1.0), {"out": 3})
+    assert chooses(few[0], many, out=3)[0] == "large" and chooses.__module__ == __name__
+    assert [chooses(*given)[0] for given in ((many, [1]), (many, "a"), (), (few, 2j))] == ["small"] * 4
+    assert _dispatch.any_large((few, many), 10) and not _dispatch.any_large((few,), 10)
