@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import dynagraph.ir.optable  # noqa: F401  (fills the table)
-from dynagraph.ir import dtypes as ir_dtypes
+from dynagraph.autograd import terms
+from dynagraph.autograd.terms import ir_dtype
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.ops import OPS, REQUIRED
-from dynagraph.ir.terms import BaseTerm
-from dynagraph.markers import at_capture
+from dynagraph.ir.ops import OPS
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 
-_IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
-
-
-def _forward_of_row(name: str) -> Callable[..., Any]:
-    """What a row does to NumPy's arrays, or, through NumPy's protocols, to CuPy's."""
-    ufunc = getattr(np, name, None)
-    return ufunc if isinstance(ufunc, np.ufunc) else functools.partial(OPS[name].eager, np, **defaults_of(name))
-
 
 def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[str, Any]:
     """The attributes of a row that have a default; of another forward function those that it takes."""
-    row = OPS.get(name)
-    found = {} if row is None else {attr: value for attr, value in row.attrs.items() if value is not REQUIRED}
+    found = {} if name not in OPS else terms.defaults_of(name)
     if forward is not None and found:
         code = getattr(forward, "__code__", None)
         taken = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -38,34 +26,13 @@ def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[st
     return found
 
 
-FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
+FORWARD = dict(terms.FORWARD)  # what an op does to arrays; `primitives.py` adds PyTorch's own
 
 
-@at_capture
-def ir_dtype(given: np.dtype) -> DType:
-    """The IR's dtype of NumPy's."""
-    return _IR[given]
+class ArrayTerm(terms.ArrayTerm):
+    """An array of NumPy's or CuPy's, or one of examples, to PyTorch's functions."""
 
-
-class ArrayTerm(BaseTerm):
-    """An array; what operators make of it are arrays."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: Any):
-        self.array = array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.array.ndim
-
-    @property
-    def dtype(self) -> DType:
-        return ir_dtype(self.array.dtype)
+    __slots__ = ()
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
         operands = [o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others]
@@ -78,25 +45,6 @@ class ArrayTerm(BaseTerm):
 
     def make(self, op: str, **attrs: Any) -> ArrayTerm:
         return ArrayTerm(OPS[op].eager(library_of_array(self.array), **attrs))
-
-    # The operators that nearly all gradients are made of, without the way through `call`: Python's numbers take the array's dtype.
-    def __add__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.add(self.array, other.array if isinstance(other, ArrayTerm) else other))
-
-    def __sub__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.subtract(self.array, other.array if isinstance(other, ArrayTerm) else other))
-
-    def __rsub__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.subtract(other, self.array))
-
-    def __mul__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.multiply(self.array, other.array if isinstance(other, ArrayTerm) else other))
-
-    def __truediv__(self, other: Any) -> ArrayTerm:
-        return ArrayTerm(np.divide(self.array, other.array if isinstance(other, ArrayTerm) else other))
-
-    def __neg__(self) -> ArrayTerm:
-        return ArrayTerm(np.negative(self.array))
 
 
 class Unsaved(ArrayTerm):
