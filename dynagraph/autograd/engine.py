@@ -86,8 +86,10 @@ class _Run:
                 "or keep what it depends on out of the gradient"
             )
         within: Any = ()
+        is_clean = True
         if type(whole) is Share:
             if isinstance(op.lowering, Elementwise) or op.name in _KEEPS_PLACES:
+                is_clean = whole.is_clean and (op.finite_slope or not whole.within)
                 within, whole = whole.within, whole.term
             else:
                 whole = whole.cleaned().term
@@ -101,7 +103,7 @@ class _Run:
             mark = term.mark
             if within or (mark is not None and mark is not ZERO):
                 own = () if mark is None or mark is ZERO or term is whole else (mark,)
-                share = Share(of_dtype(term, x.dtype), (*within, *own), not within or op.finite_slope)
+                share = Share(of_dtype(term, x.dtype), (*within, *own), is_clean)
                 self.add(x, of_shape(share, x.shape))
                 continue
             if term.dtype is not x.dtype:

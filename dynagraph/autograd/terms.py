@@ -37,7 +37,7 @@ FORWARD = {name: _forward_of(name) for name in OPS}
 
 
 @at_capture
-def ir_dtype(given: np.dtype) -> DType | None:
+def ir_dtype(given: np.dtype) -> Any:
     """The IR's dtype of NumPy's; None where it has none that is computed with as it is."""
     return _IR.get(given)
 
@@ -60,7 +60,7 @@ class ArrayTerm(BaseTerm):
 
     @property
     def dtype(self) -> DType:
-        return ir_dtype(self.array.dtype)  # type: ignore[return-value]
+        return ir_dtype(self.array.dtype)  # type: ignore[no-any-return]
 
     # The operators that nearly all gradients are made of, without the way through `call`: Python's numbers take the array's dtype.
     def __add__(self, other: Any) -> Any:
