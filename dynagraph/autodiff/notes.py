@@ -57,6 +57,7 @@ class Notes:
         self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
         self.operands: list[Array] = []
         self.made: dict[ArrayNode, Node] = {}  # of what was recorded before
+        self.start = self.ex.graph.latest
 
     def close(self) -> None:
         for container in (self.values, self.held, self.levels, self.operands, self.made, self.ex.graph.custom):
@@ -77,6 +78,13 @@ class Notes:
             if value is not None:
                 self.note(made, value)
             self.made[node] = made
+            part = node.part
+            if part is not None and node is part.results[-1]:
+                results = [self.made[result] for result in part.results]
+                captured = frozenset(self.made[x] for x in part.captured)
+                self.ex.graph.custom.update(
+                    dict.fromkeys(results, part.noted(self.tape, results, list(map(self._node_of_value, part.operands)), captured))
+                )
 
     def _node_of_value(self, value: ArrayValue) -> Node:
         return self.made[value] if type(value) is ArrayNode else self.ex.graph.constant(value)  # type: ignore[arg-type]

@@ -252,10 +252,11 @@ def pull_back(on: Any, level: Any, values: Any, cotangents: Any, variables: Any)
 
 @_on_tape
 def _pull_back(level: Level, values: Any, cotangents: Any, variables: Any) -> Any:
-    if level.tape.has_notes:
-        return pull_back(OnTape(level.tape), level, values, cotangents, variables)
-    with level.tape.reopened(level):
-        return level.tape.pull_back(level.number, values, cotangents, variables)
+    tape = level.tape
+    if tape.has_notes or (tape.has_parts and tape.open - {level.number}):  # parts are differentiated once
+        return pull_back(OnTape(tape), level, values, cotangents, variables)
+    with tape.reopened(level):
+        return tape.pull_back(level.number, values, cotangents, variables)
 
 
 @_rule
@@ -417,7 +418,9 @@ def _are_same(frame: Frame, before: Value, after: Value) -> bool:
 @_on_tape
 def _begin_part() -> Any:
     tape = current_tape()
-    return (tape, tape.notes.ex.graph.latest) if tape is not None and tape.open else None
+    if tape is None or not tape.open:
+        return None
+    return tape, tape.notes.ex.graph.latest if tape.has_notes else len(tape.nodes)
 
 
 @dataclass(eq=False)
@@ -443,20 +446,41 @@ def _part_ended(on: Any, latest: Node | None, name: Any, results: Any, args: Any
         operands = [on.node_of(a) for a in given]
         captured = frozenset(a for node in part for a in node.args) - {*part, *operands}
 
-        def pulled(operands: Iterable[Node], cotangents: Iterable[Node | None], _: Iterable[bool]) -> list[Node]:
-            again = [on.leaf(n, n, on.is_scalar(a)) for n, a in zip(operands, given)]
-            seeds = [on.leaf(c, n, on.is_scalar(v)) for c, n, v in zip(cotangents, made, values)]
-            return [on.node_of(g) for g in on.items(on.call(pull, on.tuple_of(again), on.tuple_of(seeds)))]
-
-        custom = CustomGradient(name, made, operands, captured, pulled)
+        custom = _custom(on, name, made, list(map(on.is_scalar, values)), operands, list(map(on.is_scalar, given)), captured, pull)
     graph.custom.update(dict.fromkeys(made, custom))
     return made, part
+
+
+def _custom(
+    on: Any, name: Any, made: Sequence[Node], scalars: Sequence[bool], operands: Sequence[Node], scalar_operands: Sequence[bool],
+    captured: frozenset[Node], pull: Any,
+) -> CustomGradient:  # fmt: skip
+    def pulled(operands: Iterable[Node], cotangents: Iterable[Node | None], _: Iterable[bool]) -> list[Node]:
+        again = [on.leaf(n, n, scalar) for n, scalar in zip(operands, scalar_operands)]
+        seeds = [on.leaf(c, n, scalar) for c, n, scalar in zip(cotangents, made, scalars)]
+        return [on.node_of(g) for g in on.items(on.call(pull, on.tuple_of(again), on.tuple_of(seeds)))]
+
+    return CustomGradient(name, made, operands, captured, pulled)
 
 
 @_on_tape
 def _end_part(begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Any) -> tuple[Any, ...]:
     tape, latest = begun
+    if pull is not None and not tape.has_notes:
+        scalars, scalar_args = ([not isinstance(plain_of(x), np.ndarray) for x in xs] for xs in (results, args))
+
+        def noted(tape: Tape, made: list[Node], operands: list[Node], captured: frozenset[Node]) -> CustomGradient:
+            return _custom(OnTape(tape), name, made, scalars, operands, scalar_args, captured, pull)
+
+        found: tuple[Any, ...] = tape.end_part(latest, name, results, args, pull, noted)
+        return found
     on = OnTape(tape)
+    if type(latest) is int:  # the tape has changed over since
+        recorded = list(on.notes.made)
+        if pull is None:
+            for step in recorded[latest:]:
+                step.value = None  # computed again
+        latest = on.notes.made[recorded[latest - 1]] if latest else on.notes.start
     made, part = _part_ended(on, latest, name, results, args, pull)
     traced = []
     for node, result in zip(made, results):

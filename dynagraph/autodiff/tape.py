@@ -5,8 +5,9 @@ Gradients are those of these ops, on arrays (autograd/engine.py).  What a step i
 once for all steps that are alike (recipes.py); of ufuncs of floats that are one op it is known.  So whatever a capture takes is
 differentiated here too, and Python may do between the steps what no capture follows.
 
-Some things arrays do not tell: what a write into memory means for the views of it, tangents, Jacobians, and parts with a gradient
-of their own.  With the first of these the tape changes over to `Notes`, a graph, for good: see `Tape.notes`.
+Some things arrays do not tell: what a write into memory means for the views of it, tangents, Jacobians, what is computed again, and
+second derivatives of parts with a gradient of their own.  With the first of these the tape changes over to `Notes`, a graph, for
+good: see `Tape.notes`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dynagraph.autodiff.notes import Notes
 from dynagraph.autodiff.recipes import BY_VALUE, RECIPES, UNLIKE, NoRecipe, Recipe, arguments, fits, keep, recipe_of
 from dynagraph.autodiff.tracers import Operand, Tracer, is_tracer, owner_of, plain_of, refuse_memory
 from dynagraph.autograd.engine import gradients
-from dynagraph.autograd.nodes import NONE, Node, Record, Value, array_of
+from dynagraph.autograd.nodes import NONE, Node, Part, Record, Value, array_of
 from dynagraph.autograd.terms import ir_dtype
 from dynagraph.ir import dtypes
 from dynagraph.ir.ops import OPS, Op
@@ -44,6 +45,7 @@ class Tape:
         self.is_symbolic = False  # while tangents and Jacobians are taken, which are gradients by other seeds than those given
         self.n_levels = 0
         self.n_alive = 0
+        self.has_parts = False
         self._notes: Notes | None = None
 
     def close(self) -> None:
@@ -246,6 +248,37 @@ class Tape:
         self.nodes.append(node)
         return Tracer(self, node, real)
 
+    def end_part(self, first: int, name: str, results: Sequence[Any], args: Sequence[Any], pull: Any, noted: Any) -> Any:
+        """The results of the nodes from `first` on, as those of which ``pull(args, cotangents)`` gives the gradients by `args`."""
+        steps = self.nodes[first:]
+        operands = [self._value_of(a) for a in args]
+        within = {*steps, *(x for x in operands if type(x) is Node)}
+        captured = frozenset(x for step in steps for x in step.inputs if type(x) is Node and x not in within)
+        levels = NONE.union(*(x.levels for x in operands if type(x) is Node))
+
+        def pulled(cotangents: Sequence[np.ndarray | None]) -> list[Any]:
+            again = [self._handed(array_of(x), a) for x, a in zip(operands, args)]
+            seeds = [self._handed(np.zeros(np.shape(r), r.dtype) if c is None else c, r) for c, r in zip(cotangents, plain)]
+            return [array_of(self._value_of(g)) for g in pull(again, seeds)]
+
+        self.has_parts = True
+        part = Part(name, operands, captured, pulled, noted)
+        place, found = users_line(), []
+        plain = [_strong(plain_of(result)) for result in results]
+        for result, real in zip(results, plain):
+            value = np.array(real, order="C")
+            dtype = ir_dtype(value.dtype)
+            node = Node(_COPY, {}, (self._value_of(result),), value, value.shape, dtype, levels if dtype.is_inexact else NONE)
+            node.part, node.location = part, place
+            part.results.append(node)
+            self.nodes.append(node)
+            found.append(plain_of(result) if levels.isdisjoint(self.open) else Tracer(self, node, real))
+        return tuple(found)
+
+    def _handed(self, array: np.ndarray, like: Any) -> Any:
+        """An array for users' functions, a scalar where another is one."""
+        return array.copy() if isinstance(plain_of(like), np.ndarray) else array[()]
+
     def keep_apart(self, tracers: Iterable[Any]) -> None:
         """Copy what lies in the memory of some values, which may be written to from now on."""
         owners = {id(owner_of(np.asarray(t.value))) for t in tracers if type(t) is Tracer}
@@ -271,6 +304,10 @@ class Tape:
             yield
         finally:
             self.is_symbolic = before
+
+
+def _strong(x: Any) -> Any:
+    return np.asarray(x)[()] if isinstance(x, (float, complex)) else x
 
 
 class Operands:

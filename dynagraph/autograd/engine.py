@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.autograd.nodes import Node, Record, Recorded
+from dynagraph.autograd.nodes import Node, Part, Record, Recorded, array_of
 from dynagraph.autograd.terms import ZERO, RecordedTerm, Value, ValueTerm
 from dynagraph.errors import GradientError
 from dynagraph.ir.ops import Elementwise
@@ -40,18 +40,23 @@ def gradients(
 class _Run:
     """One backward.  `found`: what has come for each node so far: a term, or shares; `done`: the gradients by what is wanted."""
 
-    __slots__ = ("done", "found", "level", "record", "waiting")
+    __slots__ = ("cotangents", "done", "found", "level", "outside", "record", "waiting")
 
     def __init__(self, level: int, record: Record | None):
         self.level, self.record = level, record
         self.found: dict[Node, Any] = {}
         self.done: dict[Node, Value] = {}
         self.waiting: list[tuple[int, Node]] = []
+        self.cotangents: dict[Part, dict[Node, Any]] = {}  # of parts, by their results
+        self.outside = np.geterr()  # what users' functions run under
 
     def run(self, wanted: set[Node]) -> None:
         found, waiting = self.found, self.waiting
         while waiting:
             node = heapq.heappop(waiting)[1]
+            if node.part is not None:
+                self.through_part(node, node.part)
+                continue
             whole = found.pop(node)
             if type(whole) is list:
                 whole = total_of(whole)
@@ -73,6 +78,30 @@ class _Run:
             self.found[node] = [s if type(s) is Share else Share(s) for s in (before, share)]
         else:
             self.found[node] = before + share
+
+    def through_part(self, node: Node, part: Part) -> None:
+        """Note what has come for a result of a part; with the first result, which is the last to come, add what the part gives."""
+        given = self.cotangents.setdefault(part, {})
+        whole: Any = self.found.pop(node, None)
+        if whole is not None:
+            whole = total_of(whole) if type(whole) is list else whole
+            given[node] = array_of((whole.cleaned().term if type(whole) is Share else whole).value)
+        if node is not part.results[0]:
+            heapq.heappush(self.waiting, (part.results[0].number, part.results[0]))
+            return
+        if not given:
+            return  # it has been done
+        if any(self.level in x.levels for x in part.captured):
+            raise GradientError(
+                f"{node.location}: {node.name}: {part.name} uses a value that is being differentiated and is none of its "
+                "arguments; pass it as an argument"
+            )
+        with np.errstate(**self.outside):
+            by = part.pull([given.get(result) for result in part.results])
+        given.clear()
+        for x, gradient in zip(part.operands, by, strict=True):
+            if type(x) is Node and self.level in x.levels:
+                self.add(x, of_shape(Share(of_dtype(ValueTerm(gradient), x.dtype)), x.shape).term)
 
     def through(self, node: Node, whole: Any) -> None:
         """Add to the gradients of a node's inputs what comes through the node."""

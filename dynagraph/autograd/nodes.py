@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,11 @@ class Node:
     """One value: an op that was applied to nodes and arrays.
 
     `value` is what it gave, or None where nobody has asked yet.  `levels`: by whose variables it can be differentiated.
+    `part`: what its gradient comes from, if not from the op.
     To gradients it is what they are taken of (`Differentiated`), with terms that are arrays.
     """
 
-    __slots__ = ("attrs", "dtype", "inputs", "levels", "location", "number", "op", "shape", "value")
+    __slots__ = ("attrs", "dtype", "inputs", "levels", "location", "number", "op", "part", "shape", "value")
     kind = "call_function"
 
     def __init__(
@@ -43,6 +45,7 @@ class Node:
         self.shape, self.dtype, self.levels = shape, dtype, levels
         self.number = -next(_numbers)  # backward runs the latest first
         self.location: Location | None = None
+        self.part: Part | None = None
 
     @property
     def array(self) -> np.ndarray:
@@ -82,6 +85,22 @@ class Node:
     @property
     def out(self) -> ValueTerm:
         return ValueTerm(self.array)
+
+
+@dataclass(eq=False)
+class Part:
+    """Steps whose gradient comes in another way: ``pull(cotangents)``, arrays or None, gives those by the operands.
+
+    `results`: copies of what the steps give, made one after the other.  `captured`: what the steps take beside the operands: no
+    gradient may be asked by these.  `noted`: makes the same of a graph's nodes.
+    """
+
+    name: str
+    operands: Sequence[Value]
+    captured: frozenset[Node]
+    pull: Callable[[Sequence[np.ndarray | None]], Sequence[Any]]
+    noted: Callable[..., Any]
+    results: list[Node] = field(default_factory=list)
 
 
 class _Constant:
@@ -184,4 +203,4 @@ def _computed(name: str, inputs: Sequence[Value], attrs: Mapping[str, Any]) -> n
     return np.asarray(forward(*[array_of(value) for value in inputs], **attrs))
 
 
-__all__ = ["NONE", "Levels", "Node", "Record", "Recorded", "array_of", "levels_of", "meta_of"]
+__all__ = ["NONE", "Levels", "Node", "Part", "Record", "Recorded", "array_of", "levels_of", "meta_of"]
