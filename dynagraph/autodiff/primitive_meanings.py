@@ -18,6 +18,8 @@ import numpy as np
 from dynagraph import markers
 from dynagraph.autodiff import primitives, transforms
 from dynagraph.autodiff.tape import Level, Tape, Tracer, current_tape, is_tracer, owner_of, plain_of
+from dynagraph.autodiff.tracers import of_array
+from dynagraph.autograd.terms import ir_dtype
 from dynagraph.doors.numpy.layout import copy_order
 from dynagraph.errors import GradientError
 from dynagraph.frontend.executor.calls import call
@@ -44,15 +46,16 @@ TAPE: dict[str, Callable[..., Any]] = {"is_tracer": is_tracer, "level": Level}
 
 
 class OnTape:
-    """Values are arrays, or tracers where they depend on a variable; nodes have the values that NumPy gave."""
+    """Values are arrays, or tracers where they depend on a variable; nodes are those of the tape's notes."""
 
     items = tuple_of = tuple
 
     def __init__(self, tape: Tape):
-        self.tape, self.ex, self.node_of = tape, tape.ex, tape.node_of
+        self.tape, self.notes = tape, tape.notes
+        self.ex, self.node_of = self.notes.ex, self.notes.node_of
 
     def is_scalar(self, value: Any) -> bool:
-        return bool(self.tape.to_value(value).is_scalar)
+        return bool(self.notes.to_value(value).is_scalar)
 
     def variable_node(self, value: Any) -> Node:
         node: Node = value.array.node
@@ -64,10 +67,10 @@ class OnTape:
             return append(self.ex.graph, *args)
 
     def result(self, node: Node | None, like: Node, scalar: bool) -> Any:
-        return self.tape.result(self.tape.or_zeros(node, like), scalar)
+        return self.notes.result(self.notes.or_zeros(node, like), scalar)
 
     def leaf(self, node: Node | None, like: Node, scalar: bool) -> Any:
-        return self.tape.variable_like(self.tape.or_zeros(node, like), scalar)
+        return self.notes.variable_like(self.notes.or_zeros(node, like), scalar)
 
     def call(self, function: Any, *args: Any) -> Any:
         return function(*args)
@@ -154,17 +157,20 @@ def _new_variable(ex: Executor, node: Node, scalar: bool) -> tuple[Node, Value]:
 def _variable(level: Level, x: Any) -> Any:
     tape = level.tape
     value = x if type(x) is Tracer else np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
-    scalar = value.array.is_scalar if type(value) is Tracer else isinstance(value, np.generic)
     real = value.value if type(value) is Tracer else value
+    scalar = isinstance(real, np.generic)
     _check_plain(real)
     if not scalar:
         real = real.view()
         real.flags.writeable = False
-    node = tape.node_of(value)
-    made, array = _new_variable(tape.ex, node, scalar)
-    tape.levels[made] = tape.levels_of(node) | {level.number}
-    tape.note(made, real)
-    return tape.tracer(array, real)
+    if not tape.has_notes and ir_dtype(real.dtype) is not None:
+        return tape.variable(level.number, value, real)
+    notes = tape.notes
+    node = notes.node_of(value)
+    made, array = _new_variable(notes.ex, node, scalar)
+    notes.levels[made] = notes.levels_of(node) | {level.number}
+    notes.note(made, real)
+    return notes.tracer(array, real)
 
 
 def _check_plain(array: Any) -> None:
@@ -216,9 +222,10 @@ def _stop_gradient_of(x: Any) -> Any:
     if type(x) is not Tracer:
         return x
     tape = x.tape
-    node = tape.ex.builder.call("stop_gradient", tape.ex.memories.present(x.array))
-    real = x.value if x.array.is_scalar else x.value.copy()
-    tape.note(node, real)
+    real = x.value if isinstance(x.value, np.generic) else x.value.copy()
+    if tape.has_notes and tape.open:
+        notes = tape.notes
+        notes.note(notes.ex.builder.call("stop_gradient", notes.ex.memories.present(x.array)), real)
     return real
 
 
@@ -241,6 +248,15 @@ def pull_back(on: Any, level: Any, values: Any, cotangents: Any, variables: Any)
     nodes = [on.variable_node(v) for v in by]
     found = on.append(level, append_gradients, seeds, nodes)
     return on.tuple_of(on.result(node, like, on.is_scalar(v)) for node, like, v in zip(found, nodes, by))
+
+
+@_on_tape
+def _pull_back(level: Level, values: Any, cotangents: Any, variables: Any) -> Any:
+    tape = level.tape
+    if tape.has_notes or (tape.has_parts and tape.open - {level.number}):  # parts are differentiated once
+        return pull_back(OnTape(tape), level, values, cotangents, variables)
+    with tape.reopened(level):
+        return tape.pull_back(level.number, values, cotangents, variables)
 
 
 @_rule
@@ -285,9 +301,12 @@ class Kept:
 def _keep(level: Level, values: Sequence[Any], variables: Sequence[Any]) -> tuple[tuple[Any, ...], Kept | None]:
     tape = level.tape
     tape.open.discard(level.number)
+    if not tape.has_notes:
+        tape.keep_apart((*values, *variables))
+        return (level, values, variables), None
     for tracer in (*values, *variables):
         if type(tracer) is Tracer:
-            tape.keep_before_write(owner_of(np.asarray(tracer.value)))
+            tape.notes.keep_before_write(owner_of(np.asarray(tracer.value)))
     return (level, values, variables), None
 
 
@@ -333,8 +352,7 @@ meaning(primitives.spliced)(lambda frame, graph, inputs: splice(InCapture(frame)
 def _gathered(level: Level, value: Any) -> Any:
     if type(value) is not np.ndarray or not value.dtype.hasobject or not any(type(item) is Tracer for item in value.flat):
         return value
-    tape = level.tape
-    return tape.traced(tape.ex.from_door(tape.node_of(value), "array"), plain_of(value))
+    return level.tape.step(of_array, None, (value,), lambda: plain_of(value), "an array of objects")
 
 
 @_on_tape
@@ -342,9 +360,13 @@ def _released(level: Level, value: Any) -> Any:
     if type(value) is not Tracer or value.tape is not level.tape:
         return value
     tape = level.tape
-    node = tape.ex.memories.present(value.array)
-    tape.levels[node] = tape.levels_of(node) - {level.number}
-    if tape.is_active(node):
+    if tape.has_notes:
+        notes = tape.notes
+        node = notes.ex.memories.present(value.array)
+        notes.levels[node] = notes.levels_of(node) - {level.number}
+        if notes.is_active(node):
+            return value
+    elif not value.node.levels.isdisjoint(tape.open - {level.number}):
         return value
     real = value.value
     if isinstance(real, np.ndarray) and not real.flags.writeable:
@@ -396,7 +418,9 @@ def _are_same(frame: Frame, before: Value, after: Value) -> bool:
 @_on_tape
 def _begin_part() -> Any:
     tape = current_tape()
-    return (tape, tape.ex.graph.latest) if tape is not None and tape.open else None
+    if tape is None or not tape.open:
+        return None
+    return tape, tape.notes.ex.graph.latest if tape.has_notes else len(tape.nodes)
 
 
 @dataclass(eq=False)
@@ -422,29 +446,50 @@ def _part_ended(on: Any, latest: Node | None, name: Any, results: Any, args: Any
         operands = [on.node_of(a) for a in given]
         captured = frozenset(a for node in part for a in node.args) - {*part, *operands}
 
-        def pulled(operands: Iterable[Node], cotangents: Iterable[Node | None], _: Iterable[bool]) -> list[Node]:
-            again = [on.leaf(n, n, on.is_scalar(a)) for n, a in zip(operands, given)]
-            seeds = [on.leaf(c, n, on.is_scalar(v)) for c, n, v in zip(cotangents, made, values)]
-            return [on.node_of(g) for g in on.items(on.call(pull, on.tuple_of(again), on.tuple_of(seeds)))]
-
-        custom = CustomGradient(name, made, operands, captured, pulled)
+        custom = _custom(on, name, made, list(map(on.is_scalar, values)), operands, list(map(on.is_scalar, given)), captured, pull)
     graph.custom.update(dict.fromkeys(made, custom))
     return made, part
+
+
+def _custom(
+    on: Any, name: Any, made: Sequence[Node], scalars: Sequence[bool], operands: Sequence[Node], scalar_operands: Sequence[bool],
+    captured: frozenset[Node], pull: Any,
+) -> CustomGradient:  # fmt: skip
+    def pulled(operands: Iterable[Node], cotangents: Iterable[Node | None], _: Iterable[bool]) -> list[Node]:
+        again = [on.leaf(n, n, scalar) for n, scalar in zip(operands, scalar_operands)]
+        seeds = [on.leaf(c, n, scalar) for c, n, scalar in zip(cotangents, made, scalars)]
+        return [on.node_of(g) for g in on.items(on.call(pull, on.tuple_of(again), on.tuple_of(seeds)))]
+
+    return CustomGradient(name, made, operands, captured, pulled)
 
 
 @_on_tape
 def _end_part(begun: Any, name: str, results: Sequence[Any], args: Sequence[Any], pull: Any) -> tuple[Any, ...]:
     tape, latest = begun
+    if pull is not None and not tape.has_notes:
+        scalars, scalar_args = ([not isinstance(plain_of(x), np.ndarray) for x in xs] for xs in (results, args))
+
+        def noted(tape: Tape, made: list[Node], operands: list[Node], captured: frozenset[Node]) -> CustomGradient:
+            return _custom(OnTape(tape), name, made, scalars, operands, scalar_args, captured, pull)
+
+        found: tuple[Any, ...] = tape.end_part(latest, name, results, args, pull, noted)
+        return found
     on = OnTape(tape)
+    if type(latest) is int:  # the tape has changed over since
+        recorded = list(on.notes.made)
+        if pull is None:
+            for step in recorded[latest:]:
+                step.value = None  # computed again
+        latest = on.notes.made[recorded[latest - 1]] if latest else on.notes.start
     made, part = _part_ended(on, latest, name, results, args, pull)
     traced = []
     for node, result in zip(made, results):
         real, scalar = plain_of(result), on.is_scalar(result)
-        tape.note(node, real if scalar else real.copy())
-        traced.append(tape.traced(tape.ex.from_door(node, "value" if scalar else "array"), real))
+        on.notes.note(node, real if scalar else real.copy())
+        traced.append(on.notes.traced(on.ex.from_door(node, "value" if scalar else "array"), real))
     if pull is None:
         for node in part:
-            tape.values.pop(node, None)
+            on.notes.values.pop(node, None)
     return tuple(traced)
 
 

@@ -1,252 +1,290 @@
-"""The gradient tape: tracers, which note what plain Python code does with them.
+"""The gradient tape: what plain Python code does with tracers, as it runs.
 
-A `Tracer` is an array, or a NumPy scalar, that depends on what a gradient is taken by.  NumPy computes its values; what NumPy's
-functions, operators and methods mean for them is said by the same tables that captures ask, as nodes of the tape's graph, and
-gradients are those of that graph (ir/passes/backward.py).  So whatever a capture takes is differentiated here too, and Python may
-do between the steps what no capture follows.
+NumPy computes the value of each step, which is recorded as ops of the table that were applied to arrays (autograd/nodes.py).
+Gradients are those of these ops, on arrays (autograd/engine.py).  What a step is in ops is said by the tables that captures ask,
+once for all steps that are alike (recipes.py); of ufuncs of floats that are one op it is known.  So whatever a capture takes is
+differentiated here too, and Python may do between the steps what no capture follows.
 
-A tracer never becomes a plain array by itself: what would lose its gradient raises GradientError.
+Some things arrays do not tell: what a write into memory means for the views of it, tangents, Jacobians, what is computed again, and
+second derivatives of parts with a gradient of their own.  With the first of these the tape changes over to `Notes`, a graph, for
+good: see `Tape.notes`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import operator
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from dynagraph.doors import bfloat16 as bfloat16_door
-from dynagraph.doors.numpy import Unsupported
-from dynagraph.errors import GradientError
-from dynagraph.frontend.bytecode.decode import decode
-from dynagraph.frontend.executor.breaks import Break
-from dynagraph.frontend.executor.calls import call
-from dynagraph.frontend.executor.exceptions import Raised, said
-from dynagraph.frontend.executor.executor import Executor
-from dynagraph.frontend.guards.profile import Profile
-from dynagraph.frontend.kinds.aliasing import way_to
-from dynagraph.frontend.kinds.slots import binary, in_place, load_attribute, store, subscript, unary
-from dynagraph.frontend.kinds.values import Array, Const, Dict, Method, Slice, Taped, Value
-from dynagraph.frontend.kinds.values import Sequence as SequenceValue
-from dynagraph.ir.graph import Node
-from dynagraph.location import Location, users_line
-from dynagraph.python_operators import BINARY, UNARY
+from dynagraph.autodiff.notes import Notes
+from dynagraph.autodiff.recipes import BY_VALUE, RECIPES, UNLIKE, NoRecipe, Recipe, arguments, fits, keep, recipe_of
+from dynagraph.autodiff.tracers import Operand, Tracer, is_tracer, owner_of, plain_of, refuse_memory
+from dynagraph.autograd.engine import gradients
+from dynagraph.autograd.nodes import NONE, Node, Part, Record, Value, array_of
+from dynagraph.autograd.terms import ir_dtype
+from dynagraph.ir import dtypes
+from dynagraph.ir.ops import OPS, Op
+from dynagraph.location import users_line
 
-_UFUNCS = frozenset(name for name, function in vars(np).items() if isinstance(function, np.ufunc) and function.nin == 1)
-_MEMORY = (bytes, bytearray, memoryview, np.flatiter, np.nditer)  # what holds an array's numbers, and is none
-_LIKE = (np.zeros_like, np.ones_like, np.empty_like, np.full_like)  # make arrays that values are written to
+_FLOATS = (dtypes.float64, dtypes.float32)
+_VARIABLE, _COPY = OPS["variable"], OPS["copy"]
 _alive: weakref.WeakSet[Tape] = weakref.WeakSet()
 _thread = threading.local()  # `tape`: a weak reference to the one that is open
 
 
-def _nothing() -> None:
-    """The function whose call a tape's executor is in."""
-
-
 class Tape:
-    """What was done with tracers since the first level was opened: a graph, and the values of its nodes as they were then."""
+    """What was done with tracers since the first level was opened: `nodes`, in order."""
 
     def __init__(self) -> None:
-        self.ex = Executor(_nothing, decode(_nothing.__code__), (), Profile(False))  # type: ignore[arg-type]
-        self.ex.of_bfloat16 = bfloat16_door.ON_TAPE
-        self.ex.builder.observed = self.value_of
-        self.frame = self.ex.main
-        self.frame.ip = 1
-        self.values: dict[Node, np.ndarray] = {}
-        self.held: dict[int, list[Node]] = {}  # by the object whose memory their values lie in
-        self.tracers: weakref.WeakValueDictionary[int, Tracer] = weakref.WeakValueDictionary()  # by id of their arrays
-        self.levels: dict[Node, frozenset[int]] = {}  # whose variables a node depends on
+        self.nodes: list[Node] = []
         self.open: set[int] = set()  # levels by whose variables values may still be differentiated
         self.is_symbolic = False  # while tangents and Jacobians are taken, which are gradients by other seeds than those given
         self.n_levels = 0
         self.n_alive = 0
+        self.has_parts = False
+        self._notes: Notes | None = None
 
     def close(self) -> None:
         _alive.discard(self)
-        self.values.clear()
-        self.held.clear()
-        self.levels.clear()
-        self.ex.graph.custom.clear()
-        self.ex.release()
+        self.nodes.clear()
+        if self._notes is not None:
+            self._notes.close()
+            self._notes = None
 
-    # -- what depends on what -------------------------------------------------------------------------------------------
-    def is_active(self, node: Node) -> bool:
+    # -- changing over ----------------------------------------------------------------------------------------------------
+    @property
+    def notes(self) -> Notes:
+        """The graph of what was done.  Whoever asks for it has all further steps noted there, and recorded no more."""
+        if self._notes is None:
+            self._notes = Notes(self, self.open)
+            self._notes.take_over(self.nodes)
+            self.nodes.clear()
+        return self._notes
+
+    @property
+    def has_notes(self) -> bool:
+        return self._notes is not None
+
+    def is_noted_in(self, notes: Notes) -> bool:
+        return self._notes is notes
+
+    def is_active(self, tracer: Tracer) -> bool:
         """Whether a value depends on the variable of a level that is still open."""
-        return node.dtype.is_inexact and not self.open.isdisjoint(self.levels_of(node))
-
-    def levels_of(self, node: Node) -> frozenset[int]:
-        known = self.levels
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            custom = self.ex.graph.custom.get(top)
-            operands = top.args if custom is None else custom.operands
-            missing = [a for a in operands if a not in known]
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
-            flows = top.dtype.is_inexact and not top.is_op("stop_gradient")
-            known.setdefault(top, frozenset().union(*(known[a] for a in operands)) if flows else frozenset())
-        return known[node]
-
-    # -- values ---------------------------------------------------------------------------------------------------------
-    def value_of(self, node: Node) -> np.ndarray:
-        """What a node gives: as NumPy gave it when the step was run, or computed now."""
-        stack = [node]
-        while stack:
-            top = stack[-1]
-            missing = [] if top in self.values else [a for a in top.args if a not in self.values]
-            if missing:
-                stack += missing
-                continue
-            stack.pop()
-            if top not in self.values:
-                self.values[top] = self._computed(top)
-        return self.values[node]
-
-    def _computed(self, node: Node) -> np.ndarray:
-        if node.kind == "get_attr":
-            return self.ex.graph.constants[node.target]
-        with np.errstate(all="ignore"):
-            return np.asarray(node.op.eager(np, *(self.values[a] for a in node.args), **node.attrs))
-
-    def note(self, node: Node, value: Any) -> None:
-        """Keep what NumPy gave for a node."""
-        array = np.asarray(value)
-        self.values[node] = array
-        self.held.setdefault(id(owner_of(array)), []).append(node)
-        if not self.is_active(node):
-            self.ex.builder.tell(node, array)
-
-    def keep_before_write(self, owner: Any) -> None:
-        """Copy the values that lie in memory which is written to now: gradients want them as they were."""
-        for node in self.held.pop(id(owner), ()):
-            if node in self.values:
-                self.values[node] = self.values[node].copy()
-
-    # -- between Python and the tables --------------------------------------------------------------------------------------
-    def to_value(self, obj: Any) -> Any:
-        """A Python object as the tables take it."""
-        kind = type(obj)
-        if kind is Tracer:
-            if obj.tape is self:
-                return obj.array
-            obj = obj.value  # of a tape that has ended: a plain number
-            kind = type(obj)
-        if kind is np.ndarray:
-            if obj.dtype.hasobject:
-                return self.to_value(obj.tolist()) if obj.ndim else self.to_value(obj.item())
-            return self.ex.own(Array(self.ex.graph.constant(obj)))
-        if issubclass(kind, np.generic):
-            node = self.ex.builder.as_node(obj)
-            self.ex.scalars.add(node)
-            return self.ex.own(Array(node, is_scalar=True))
-        if kind in (tuple, list):
-            return SequenceValue(kind, [self.to_value(item) for item in obj])
-        if kind is dict:
-            return Dict({key: self.to_value(item) for key, item in obj.items()})
-        if kind is slice:
-            start, stop, step = (self.to_value(part) for part in (obj.start, obj.stop, obj.step))
-            return Slice((start, stop, step))
-        return Const(obj)
-
-    def call(self, function: Value, args: Iterable[Any], kwargs: dict[str, Any]) -> Value:
-        """What a call of a function means."""
-        given, named = [self.to_value(a) for a in args], {k: self.to_value(v) for k, v in kwargs.items()}
-        return call(self.frame, function, given, named)
-
-    def traced(self, value: Any, real: Any, always: bool = False) -> Any:
-        """What NumPy gave, in tracers where it depends on a variable, or always; `value` says what it is in the graph."""
-        if isinstance(value, Array) and isinstance(real, (np.ndarray, np.generic)):
-            node = self.ex.memories.present(value)
-            if node not in self.values:
-                self.note(node, real)
-            return self.tracer(value, real) if always or self.is_active(node) else real
-        if isinstance(value, SequenceValue) and isinstance(real, (tuple, list)):
-            items = [self.traced(v, r) for v, r in zip(value.items, real)]
-            return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
-        if isinstance(real, _MEMORY):
-            raise GradientError(f"{users_line()}: no gradient passes through a {type(real).__name__}; keep to arrays")
-        return real
-
-    def tracer(self, array: Any, real: Any) -> Tracer:
-        known = self.tracers.get(id(array))
-        if known is not None and known.value is real:
-            return known
-        made = self.tracers[id(array)] = Tracer(self, array, real)
-        return made
+        if self._notes is None:
+            return not tracer.node.levels.isdisjoint(self.open)
+        return self._notes.is_active(self._notes.ex.memories.present(tracer.array))
 
     # -- one step -------------------------------------------------------------------------------------------------------
+    def elementwise(self, op: Op, given: Sequence[Any], real: Callable[..., Any]) -> Any:
+        """An op of floats and Python's numbers, all of one dtype; NotImplemented of others."""
+        if self._notes is not None or not self.open:
+            return NotImplemented
+        dtype, levels = None, NONE
+        plain: list[Any] = []
+        inputs: list[Any] = []
+        for x in given:
+            kind = type(x)
+            if kind is Tracer:
+                node = x.node
+                if x.tape is not self or (dtype is not None and node.dtype is not dtype):
+                    return NotImplemented
+                dtype = node.dtype
+                if node.levels is not levels:
+                    levels = levels | node.levels if levels else node.levels
+                plain.append(x.value)
+                inputs.append(node)
+            elif kind is float or kind is int:
+                plain.append(x)
+                inputs.append(x)
+            elif kind is np.ndarray or issubclass(kind, np.generic):
+                own = ir_dtype(x.dtype)
+                if own is None or (dtype is not None and own is not dtype):
+                    return NotImplemented
+                dtype = own
+                plain.append(x)
+                inputs.append(np.array(x, order="C"))  # it may be written to
+            else:
+                return NotImplemented
+        if dtype not in _FLOATS or levels.isdisjoint(self.open):
+            return NotImplemented
+        assert dtype is not None
+        for k, x in enumerate(inputs):
+            if type(x) is float or type(x) is int:
+                inputs[k] = np.array(x, dtype.numpy)
+        value = real(*plain)
+        if value.dtype != dtype.numpy:
+            return NotImplemented
+        node = Node(op, op.attrs, inputs, np.asarray(value), value.shape, dtype, levels)
+        self.nodes.append(node)
+        return Tracer(self, node, value)
+
     def step(
-        self, meaning: Callable[[], Value], real: Callable[[], Any], what: str, args: Iterable[Any] = (), tracers: bool = False
+        self,
+        meaning: Callable[..., Any],
+        static: Any,
+        given: tuple[Any, ...],
+        real: Callable[[], Any],
+        what: str,
+        written: Iterable[Any] = (),
+        tracers: bool = False,
     ) -> Any:
-        """Do `real`, as the user's code does it, and note what it means.  `what` names it, `args` may be written to, `tracers`: the
-        result is a tracer though nothing depends on it yet.
+        """Do `real`, as the user's code does it, and record what ``meaning(notes, static, *given)`` says that it is.
+
+        `what` names it, `written`: what it may write to, `tracers`: the result is a tracer though nothing depends on it yet.
         """
         if not self.open:
             return real()
-        ex = self.ex
-        place = ex.graph.location = users_line()
-        before = {id(memory): memory.value for memory in ex.memories}
+        if self._notes is None:
+            found = self._recorded(meaning, static, given, real, tracers)
+            if found is not NotImplemented:
+                return found
+        notes = self.notes
+        return notes.step(lambda: meaning(notes, static, *given), real, what, written, tracers)
+
+    def _recorded(
+        self, meaning: Callable[..., Any], static: Any, given: Sequence[Any], real: Callable[[], Any], tracers: bool
+    ) -> Any:
+        """NotImplemented of what only notes can tell."""
+        key: list[Any] = [meaning, static]
+        operands = Operands(self)
+        template = [arguments(obj, operands.take, key) for obj in given]
+        recipe: Any = RECIPES.get(tuple(key)) if UNLIKE not in key else None
+        if recipe is None:
+            recipe = BY_VALUE
+            with contextlib.suppress(NoRecipe):
+                recipe = recipe_of(meaning, static, template, operands, False)
+            keep(key, recipe)
+        if recipe is BY_VALUE:
+            return self._recorded_by_value(meaning, static, given, real, tracers)
+        if recipe is NotImplemented:
+            return NotImplemented
+        value = real()
+        if not fits(recipe, operands.values, value):
+            return self._recorded_by_value(meaning, static, given, lambda: value, tracers)
+        return self._traced(recipe, operands, value, tracers)
+
+    def _recorded_by_value(
+        self, meaning: Callable[..., Any], static: Any, given: Sequence[Any], real: Callable[[], Any], tracers: bool
+    ) -> Any:
+        """A step that means something else with other numbers."""
+        operands = Operands(self, by_value=True)
+        template = [arguments(obj, operands.take, []) for obj in given]
         try:
-            value = meaning()
-        except (Break, Unsupported, Raised) as stop:
-            return self._without_meaning(stop, real, what, place)
-        finally:
-            ex.builder.checks.clear()
-            ex.effects.clear()
-        written = [memory for memory in ex.memories if before.get(id(memory), memory.base) is not memory.value]
-        for arg in args:
-            if type(arg) is Tracer and arg.tape is self and ex.memories.of.get(way_to(arg.array.node)[1]) in written:
-                self.keep_before_write(owner_of(np.asarray(arg.value)))
-        return self.traced(value, real(), tracers)
+            recipe = recipe_of(meaning, static, template, operands, True)
+        except NoRecipe:
+            return NotImplemented
+        value = real()
+        return self._traced(recipe, operands, value, tracers) if fits(recipe, operands.values, value) else NotImplemented
 
-    def _without_meaning(self, stop: Exception, real: Callable[[], Any], what: str, place: Location | None) -> Any:
-        result = real()  # raises what NumPy raises
-        if result is None and isinstance(stop, Break) and stop.reason.name == "IN_PLACE_WRITE":
-            raise GradientError(
-                f"{place}: {what} writes a value that is being differentiated into a plain array; "
-                "make the array of one that is differentiated: np.zeros_like(x)"
-            ) from None
-        if result is not None and not _holds_inexact(result):
-            return result
-        reason = said(stop.value) if isinstance(stop, Raised) else str(stop).split("\n")[0]
-        raise GradientError(
-            f"{place}: no gradient passes through {what}: {reason}; write the step with other functions, "
-            "or take it out of the gradient with dg.stop_gradient"
-        ) from None
+    def _traced(self, recipe: Recipe, operands: Operands, real: Any, always: bool) -> Any:
+        """What NumPy gave, in tracers where it depends on a variable, or always."""
+        values = recipe.values(operands.values, real)
+        nodes = [x for x in values[recipe.first :] if type(x) is Node]
+        if not recipe.is_total:
+            place = users_line()
+            for node in nodes:
+                node.location = place
 
-    # -- gradients ----------------------------------------------------------------------------------------------------------
-    def node_of(self, obj: Any) -> Node:
-        value = self.to_value(obj)
-        return self.ex.builder.as_node(self.ex.to_door(value))
+        found = self._in_tracers(recipe.results, real, values, operands.tracers, always)
+        if always or any(not node.levels.isdisjoint(self.open) for node in nodes):
+            self.nodes += nodes
+        return found
 
-    def result(self, node: Node, scalar: bool) -> Any:
-        """A node as a value of its own."""
-        real = self.value_of(node)
-        real = real[()] if scalar else real.copy()
-        if not self.is_active(node):
+    def _in_tracers(self, at: Any, real: Any, values: Sequence[Value], given: Sequence[Tracer], always: bool) -> Any:
+        if type(at) is int and isinstance(real, (np.ndarray, np.generic)):
+            node = values[at]
+            if type(node) is not Node or not (always or not node.levels.isdisjoint(self.open)):
+                return real
+            known = next((t for t in given if t.node is node and t.value is real), None)
+            return Tracer(self, node, real) if known is None else known
+        if type(at) is list:
+            items = [self._in_tracers(k, item, values, given, always) for k, item in zip(at, real)]
+            return type(real)(*items) if hasattr(real, "_fields") else type(real)(items)
+        refuse_memory(real)
+        return real
+
+    # -- variables and gradients ------------------------------------------------------------------------------------------
+    def variable(self, level: int, x: Any, real: Any) -> Tracer:
+        """A tracer of its own by which gradients are taken."""
+        value: Value = x.node if type(x) is Tracer and x.tape is self else np.array(real, order="C")
+        levels = value.levels if type(value) is Node else NONE
+        dtype = ir_dtype(real.dtype)
+        assert dtype is not None
+        node = Node(_VARIABLE, {}, (value,), np.asarray(real), real.shape, dtype, levels | {level})
+        self.nodes.append(node)
+        return Tracer(self, node, real)
+
+    def pull_back(
+        self, level: int, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Tracer]
+    ) -> tuple[Any, ...]:
+        """The gradients by the variables of a level; recorded where they depend on variables of other levels, which are open."""
+        seeds = [(v.node, self._value_of(c)) for v, c in zip(values, cotangents) if type(v) is Tracer and v.tape is self]
+        outer = self.open - {level}
+        depends = NONE.union(*(x.levels for pair in seeds for x in pair if type(x) is Node))
+        record = Record(self.nodes, outer) if outer & depends else None
+        found = gradients(
+            [(node, seed if record is not None else array_of(seed)) for node, seed in seeds],
+            [v.node for v in variables], level, record,
+        )  # fmt: skip
+        return tuple(self._result(gradient, variable) for gradient, variable in zip(found, variables))
+
+    def _value_of(self, x: Any) -> Value:
+        return x.node if type(x) is Tracer and x.tape is self else np.asarray(plain_of(x))  # type: ignore[no-any-return]
+
+    def _result(self, gradient: Value | None, variable: Tracer) -> Any:
+        """A gradient as a value of its own."""
+        like = variable.value
+        if gradient is None:
+            return np.zeros_like(like)[()] if isinstance(like, np.generic) else np.zeros(like.shape, like.dtype)
+        array = array_of(gradient)
+        real = array[()] if isinstance(like, np.generic) else np.array(array, order="C")
+        if type(gradient) is not Node or gradient.levels.isdisjoint(self.open):
             return real
-        made = self.ex.builder.call("copy", node)
-        self.note(made, real)
-        return self.tracer(self.ex.from_door(made, "value" if scalar else "array"), real)
+        node = Node(_COPY, {}, (gradient,), np.asarray(real), gradient.shape, gradient.dtype, gradient.levels)
+        self.nodes.append(node)
+        return Tracer(self, node, real)
 
-    def or_zeros(self, node: Node | None, like: Node) -> Node:
-        return node or self.ex.builder.call("full", shape=like.shape, value=0, dtype=like.dtype)
+    def end_part(self, first: int, name: str, results: Sequence[Any], args: Sequence[Any], pull: Any, noted: Any) -> Any:
+        """The results of the nodes from `first` on, as those of which ``pull(args, cotangents)`` gives the gradients by `args`."""
+        steps = self.nodes[first:]
+        operands = [self._value_of(a) for a in args]
+        within = {*steps, *(x for x in operands if type(x) is Node)}
+        captured = frozenset(x for step in steps for x in step.inputs if type(x) is Node and x not in within)
+        levels = NONE.union(*(x.levels for x in operands if type(x) is Node))
 
-    def variable_like(self, node: Node, scalar: bool) -> Any:
-        """A node in a tracer, whether it depends on a variable or not: what is done with it is noted."""
-        made = self.ex.builder.call("copy", node)
-        self.levels[made] = self.levels_of(node) | {min(self.open)}
-        real = self.value_of(node)
-        real = real[()] if scalar else real.copy()
-        self.note(made, real)
-        return self.tracer(self.ex.from_door(made, "value" if scalar else "array"), real)
+        def pulled(cotangents: Sequence[np.ndarray | None]) -> list[Any]:
+            again = [self._handed(array_of(x), a) for x, a in zip(operands, args)]
+            seeds = [self._handed(np.zeros(np.shape(r), r.dtype) if c is None else c, r) for c, r in zip(cotangents, plain)]
+            return [array_of(self._value_of(g)) for g in pull(again, seeds)]
+
+        self.has_parts = True
+        part = Part(name, operands, captured, pulled, noted)
+        place, found = users_line(), []
+        plain = [_strong(plain_of(result)) for result in results]
+        for result, real in zip(results, plain):
+            value = np.array(real, order="C")
+            dtype = ir_dtype(value.dtype)
+            node = Node(_COPY, {}, (self._value_of(result),), value, value.shape, dtype, levels if dtype.is_inexact else NONE)
+            node.part, node.location = part, place
+            part.results.append(node)
+            self.nodes.append(node)
+            found.append(plain_of(result) if levels.isdisjoint(self.open) else Tracer(self, node, real))
+        return tuple(found)
+
+    def _handed(self, array: np.ndarray, like: Any) -> Any:
+        """An array for users' functions, a scalar where another is one."""
+        return array.copy() if isinstance(plain_of(like), np.ndarray) else array[()]
+
+    def keep_apart(self, tracers: Iterable[Any]) -> None:
+        """Copy what lies in the memory of some values, which may be written to from now on."""
+        owners = {id(owner_of(np.asarray(t.value))) for t in tracers if type(t) is Tracer}
+        for node in self.nodes:
+            if node.value is not None and id(owner_of(node.value)) in owners:
+                node.value = node.value.copy()
 
     @contextlib.contextmanager
     def reopened(self, level: Level) -> Iterator[None]:
@@ -266,6 +304,43 @@ class Tape:
             yield
         finally:
             self.is_symbolic = before
+
+
+def _strong(x: Any) -> Any:
+    return np.asarray(x)[()] if isinstance(x, (float, complex)) else x
+
+
+class Operands:
+    """The arrays and NumPy scalars among the arguments of a step, in order; `by_value`: those only that can be differentiated."""
+
+    __slots__ = ("by_value", "scalars", "tape", "tracers", "values")
+
+    def __init__(self, tape: Tape, by_value: bool = False):
+        self.tape, self.by_value = tape, by_value
+        self.values: list[Value] = []
+        self.scalars: list[bool] = []
+        self.tracers: list[Tracer] = []
+
+    def take(self, obj: Any) -> tuple[Any, Any]:
+        """What stands for an argument, and what steps that are alike share of it."""
+        kind = type(obj)
+        if kind is Tracer and obj.tape is self.tape:
+            value: Value = obj.node
+            array = obj.value
+            self.tracers.append(obj)
+        else:
+            array = plain_of(obj)
+            if self.by_value or not (type(array) is np.ndarray or isinstance(array, np.generic)) or ir_dtype(array.dtype) is None:
+                return array, UNLIKE
+            value = np.array(array, order="C")  # it may be written to
+        is_scalar = isinstance(array, np.generic)
+        self.values.append(value)
+        self.scalars.append(is_scalar)
+        if type(value) is np.ndarray or is_scalar or array.flags.c_contiguous:
+            shared: Any = (array.dtype.char, array.shape, is_scalar)
+        else:
+            shared = (array.dtype.char, array.shape, array.strides)
+        return Operand(len(self.values) - 1), shared
 
 
 def current_tape() -> Tape | None:
@@ -296,168 +371,6 @@ class Level:
             self.tape.close()
 
 
-_CURE = (
-    "use NumPy's functions on it; write it into an array that is made of one: np.zeros_like(x); or take dg.stop_gradient of it"
-)
-
-
-# -- tracers -----------------------------------------------------------------------------------------------------------------------
-
-
-class Tracer(Taped):
-    """An array, or a NumPy scalar, whose gradient is asked for: it does what the array does, and the tape notes it."""
-
-    __slots__ = ("__weakref__", "array", "tape", "value")
-
-    def __init__(self, tape: Tape, array: Array, value: Any):
-        self.tape, self.array, self.value = tape, array, value
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:  # type: ignore[override]
-        """To isinstance it is what it stands for."""
-        return type(self.value)
-
-    def _lives(self) -> bool:
-        return bool(self.tape.open) and self.tape.is_active(self.tape.ex.memories.present(self.array))
-
-    def _plain(self, what: str, cure: str) -> Any:
-        """The plain value, for what cannot keep a gradient."""
-        if self._lives():
-            raise GradientError(f"{users_line()}: {what} of a value that is being differentiated would lose its gradient; {cure}")
-        return self.value
-
-    # -- NumPy's protocols ----------------------------------------------------------------------------------------------
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        outs = kwargs.get("out")
-        if isinstance(outs, tuple) and len(outs) == 1:
-            kwargs["out"] = outs[0]
-        elif outs is None:
-            kwargs.pop("out", None)
-        return _called(ufunc if method == "__call__" else getattr(ufunc, method), ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _called(function, function, "__call__", args, kwargs)
-
-    # -- items ----------------------------------------------------------------------------------------------------------
-    def __getitem__(self, key: Any) -> Any:
-        tape = self.tape
-        return tape.step(
-            lambda: subscript(tape.frame, self.array, tape.to_value(key)), lambda: self.value[plain_of(key)], "this way of indexing"
-        )
-
-    def __setitem__(self, key: Any, item: Any) -> None:
-        tape = self.tape
-
-        def meaning() -> Value:
-            store(tape.frame, self.array, tape.to_value(key), tape.to_value(item))
-            return Const(None)
-
-        def real() -> None:
-            self.value[plain_of(key)] = plain_of(item)
-
-        self._check_own("written")
-        tape.step(meaning, real, "this assignment", [self])
-
-    def _check_own(self, what: str) -> None:
-        if self.tape.open and way_to(self.array.node)[1].is_op("variable"):
-            raise GradientError(
-                f"{users_line()}: an argument by which a gradient is taken is {what}; write to a copy of it: x = x.copy()"
-            )
-
-    def __len__(self) -> int:
-        return len(self.value)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[k] for k in range(len(self)))
-
-    def __contains__(self, item: Any) -> bool:
-        return plain_of(item) in self.value
-
-    # -- attributes -----------------------------------------------------------------------------------------------------
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what others ask to make plain arrays of it
-            raise AttributeError(f"{type(self.value).__name__!r} object that is being differentiated has no attribute {name!r}")
-        if name in _UFUNCS and not hasattr(self.value, name):  # NumPy asks elements of arrays of objects
-            return lambda: getattr(np, name)(self)
-        real = getattr(self.value, name)
-        if isinstance(real, np.flatiter) and self.value.flags.c_contiguous:
-            return self.reshape(-1)
-        tape = self.tape
-        if not tape.open:
-            return real
-        if callable(real):
-            try:
-                return _TracerMethod(self, name, load_attribute(tape.frame, self.array, name))
-            except (Break, Unsupported, Raised) as stop:
-                return _TracerMethod(self, name, stop.with_traceback(None))  # which would hold the tracer
-        return tape.step(lambda: load_attribute(tape.frame, self.array, name), lambda: real, f".{name}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in Tracer.__slots__:
-            raise GradientError(f"{users_line()}: .{name} of a value that is being differentiated is set; make a new array")
-        object.__setattr__(self, name, value)
-
-    # -- as other things ------------------------------------------------------------------------------------------------
-    def __bool__(self) -> bool:
-        return bool(self.value)
-
-    def __int__(self) -> int:
-        return int(self.value)
-
-    def __float__(self) -> float:
-        return float(self._plain("float()", _CURE))
-
-    def __complex__(self) -> complex:
-        return complex(self._plain("complex()", _CURE))
-
-    def __index__(self) -> int:
-        return operator.index(self.value)
-
-    def __round__(self, digits: int | None = None) -> Any:
-        return round(self.value) if digits is None else np.round(self, digits)
-
-    def __copy__(self) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self.copy()
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self._plain("a pickle", "take dg.stop_gradient of it").__reduce_ex__(protocol)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-    def __repr__(self) -> str:
-        return f"<being differentiated: {self.value!r}>"
-
-    def __str__(self) -> str:
-        return str(self.value)
-
-    def __format__(self, specification: str) -> str:
-        return format(self.value, specification)
-
-
-class _TracerMethod:
-    """``tracer.name``, to be called."""
-
-    def __init__(self, tracer: Tracer, name: str, meaning: Any):
-        self.tracer, self.name, self.meaning = tracer, name, meaning
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        tracer, tape = self.tracer, self.tracer.tape
-
-        def meaning() -> Value:
-            if isinstance(self.meaning, Exception):
-                raise self.meaning
-            return tape.call(self.meaning, args, kwargs)
-
-        def real() -> Any:
-            return getattr(tracer.value, self.name)(*plain_of(args), **plain_of(kwargs))
-
-        return tape.step(meaning, real, f".{self.name}()", [tracer, *_arrays_in((args, kwargs))])
-
-
 def tapes_alive() -> bool:
     """Whether there are tracers at all: most programs never have any."""
     return bool(_alive)
@@ -470,125 +383,6 @@ def holds_tracers(value: Any, depth: int = 5) -> bool:
         items = value.values() if kind is dict else value
         return any(holds_tracers(item, depth - 1) for item in items)
     return kind is Tracer
-
-
-def is_tracer(value: Any) -> bool:
-    """Whether a value is being differentiated on a tape, whatever class it says that it is of."""
-    return type(value) is Tracer
-
-
-def _called(function: Any, owner: Any, method: str, args: Any, kwargs: dict[str, Any]) -> Any:
-    """A call of a function of NumPy's, or of a method of a ufunc."""
-    tape = next((a.tape for a in _arrays_in((args, kwargs)) if type(a) is Tracer and a.tape.open), None)
-    if tape is None:
-        return function(*plain_of(args), **plain_of(kwargs))
-    name = f"np.{getattr(owner, '__name__', owner)}" + ("" if method == "__call__" else f".{method}")
-    written = _arrays_in((args, kwargs))
-    for out in _arrays_in(kwargs.get("out")):
-        if type(out) is Tracer:
-            out._check_own("written")
-        elif isinstance(out, np.ndarray):
-            raise GradientError(
-                f"{users_line()}: {name} writes a value that is being differentiated into a plain array; leave out= away"
-            )
-
-    def meaning() -> Value:
-        target = Const(owner) if method == "__call__" else Method(method, Const(owner))
-        return tape.call(target, args, kwargs)
-
-    return tape.step(meaning, lambda: function(*plain_of(args), **plain_of(kwargs)), name, written, function in _LIKE)
-
-
-def _operator(symbol: str, real: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Tracer, Any], Any]:
-    def operate(self: Tracer, other: Any) -> Any:
-        tape = self.tape
-        if not isinstance(other, (np.ndarray, np.generic, int, float, complex, list, tuple)):
-            return NotImplemented
-        if not tape.open and type(other) is Tracer:
-            tape = other.tape
-        left, right = (other, self) if swapped else (self, other)
-        return tape.step(
-            lambda: binary(tape.frame, symbol, tape.to_value(left), tape.to_value(right)),
-            lambda: real(plain_of(left), plain_of(right)),
-            f"the operator {symbol}",
-        )
-
-    return operate
-
-
-def _operator_in_place(symbol: str, real: Callable[[Any, Any], Any]) -> Callable[[Tracer, Any], Any]:
-    def operate(self: Tracer, other: Any) -> Any:
-        tape = self.tape
-        if not self.array.is_scalar:
-            self._check_own("written")
-        return tape.step(
-            lambda: in_place(tape.frame, symbol, self.array, tape.to_value(other)),
-            lambda: real(self.value, plain_of(other)),
-            f"the operator {symbol}=",
-            [self],
-        )
-
-    return operate
-
-
-def _unary_operator(name: str, real: Callable[[Any], Any]) -> Callable[[Tracer], Any]:
-    def operate(self: Tracer) -> Any:
-        tape = self.tape
-        return tape.step(lambda: unary(tape.frame, name, self.array), lambda: real(self.value), f"the operator {name}")
-
-    return operate
-
-
-for _row in BINARY.values():
-    setattr(Tracer, _row.method, _operator(_row.symbol, _row.function))
-    if not _row.mirrored:
-        setattr(Tracer, _row.reflected, _operator(_row.symbol, _row.function, swapped=True))
-    if _row.in_place is not None:
-        setattr(Tracer, f"__i{_row.name}__", _operator_in_place(_row.symbol, _row.in_place))
-for _row in UNARY.values():
-    setattr(Tracer, _row.method, _unary_operator(_row.symbol, _row.function))
-
-
-# -- helpers ---------------------------------------------------------------------------------------------------------------------
-
-
-def plain_of(obj: Any) -> Any:
-    """An argument as NumPy takes it: without tracers."""
-    kind = type(obj)
-    if kind is Tracer:
-        return obj.value
-    if kind in (tuple, list):
-        return kind(plain_of(item) for item in obj)
-    if kind is dict:
-        return {key: plain_of(item) for key, item in obj.items()}
-    if kind is slice:
-        return slice(plain_of(obj.start), plain_of(obj.stop), plain_of(obj.step))
-    if kind is np.ndarray and obj.dtype.hasobject and any(type(item) is Tracer for item in obj.flat):
-        return np.array(plain_of(obj.tolist()))
-    return obj
-
-
-def _arrays_in(obj: Any) -> list[Any]:
-    if type(obj) is Tracer or isinstance(obj, np.ndarray):
-        return [obj]
-    items = obj.values() if isinstance(obj, dict) else obj if isinstance(obj, (tuple, list)) else ()
-    return [array for item in items for array in _arrays_in(item)]
-
-
-def _holds_inexact(obj: Any) -> bool:
-    """Whether a result holds numbers that a gradient could be lost of."""
-    if isinstance(obj, (tuple, list)):
-        return any(map(_holds_inexact, obj))
-    if isinstance(obj, (np.ndarray, np.generic)):
-        return obj.dtype.kind in "fcOV"
-    return isinstance(obj, (float, complex, *_MEMORY))
-
-
-def owner_of(array: np.ndarray) -> Any:
-    """The object whose memory an array lies in."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array if array.base is None else array.base
 
 
 __all__ = [

@@ -391,7 +391,7 @@ def call_on_tape(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return f.__wrapped__(*args, **kwargs)
 
     def pull(of: Any, cotangents: Any) -> Any:
-        seeds = cotangents if tape.is_symbolic else [c.value for c in cotangents]
+        seeds = cotangents if tape.is_symbolic else [c.value if is_tracer(c) else c for c in cotangents]
         return _gradients_from(gradients, kept, seeds)
 
     return ended(begun, who, value, tracers, pull)

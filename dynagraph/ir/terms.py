@@ -27,8 +27,8 @@ Operand = Union["BaseTerm", complex, Dim]
 class BaseTerm:
     """What gradients are written with: operators, and ops of the table by name.
 
-    `Term` makes nodes of a graph of it; `dynagraph/torch/terms.py` has those that compute at once.  Each says `shape`,
-    `ndim` and `dtype`, and what an op gives (`call`, `make`).
+    `Term` makes nodes of a graph of it; those in `dynagraph/autograd/terms.py` and `dynagraph/torch/core/terms.py` compute at once.
+    Each says `shape`, `ndim` and `dtype`, and what an op gives (`call`, `make`).
     """
 
     __slots__ = ()
@@ -154,6 +154,10 @@ class Term(BaseTerm):
     @property
     def dtype(self) -> DType:
         return self.node.dtype
+
+    def of(self, node: Node) -> Term:
+        """A term of another node."""
+        return Term(node)
 
     @property
     def is_transpose(self) -> bool:

@@ -47,6 +47,38 @@ def test_the_tape_gives_what_machine_code_gives(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", ROWS)
+def test_what_a_tape_records_has_the_gradients_of_its_graph(name: str) -> None:
+    f, *args = ROWS[name]
+
+    def noted(*args: Any) -> Any:
+        assert args[0].tape.notes is not None  # asked for, the tape changes over
+        return f(*args)
+
+    found = [_first_and_second(g, args) for g in (f, noted)]
+    for got, want in zip(*found, strict=True):
+        assert type(got) is type(want) and got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-10)
+
+
+def _first_and_second(f: Any, args: Any) -> list[Any]:
+    """Gradients of a sum of what a function gives; and, if they have some, of what these give."""
+
+    def total(value: Any) -> Any:
+        parts = value if isinstance(value, (tuple, list)) else [value]
+        real = [part for p in parts for part in ((p.real, p.imag) if np.iscomplexobj(p) else (p,))]
+        return sum((k + 1) * np.sum(part * np.cos(np.arange(np.size(part))).reshape(np.shape(part))) for k, part in enumerate(real))
+
+    by = tuple(range(len(args)))
+    first = dg.grad(lambda *args: total(f(*args)), argnums=by)
+    with dg.disable(), np.errstate(all="ignore"):
+        found = list(first(*args))
+        with contextlib.suppress(dg.GradientError):
+            found += dg.grad(lambda *args: total(first(*args)), argnums=by)(*args)
+    return found
+
+
 @pytest.mark.parametrize("plainly", [False, True], ids=["compiled", "tape"])
 @pytest.mark.parametrize("name", WITHOUT)
 def test_what_has_no_gradient_says_so(name: str, plainly: bool) -> None:

@@ -541,3 +541,106 @@ def test_real_if_close_is_what_it_is_in_this_run() -> None:
 
     np.testing.assert_allclose(of(0.0), [2.0, 4.0])
     np.testing.assert_allclose(of(1.0), [4.0, 8.0])  # abs((1 + 1j) ** 2) is 2
+
+
+# -- how steps are recorded ------------------------------------------------------------------------------------------------------
+
+
+def test_steps_that_are_alike_are_asked_of_the_tables_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    make = tape.recipe_of
+    monkeypatch.setattr(tape, "recipe_of", lambda *args: asked.append(args) or make(*args))
+
+    def f(m: Any) -> Any:
+        for k in range(6):
+            m = np.tanh(m @ M.T @ M) * 0.9 + m[k % 2] / np.sqrt((m**2).sum())
+        return np.mean(m)
+
+    tape.RECIPES.clear()
+    first = dg.grad(f)(M)
+    assert 0 < len(asked) < 10
+    asked.clear()
+    np.testing.assert_array_equal(dg.grad(f)(M), first)
+    assert not asked
+
+
+LOOK_ALIKE: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (lambda x: x[0] * x, lambda x: x[1] * x),
+    (lambda x: x[:2] * x[0], lambda x: x[1:] * x[0]),
+    (lambda x: np.clip(x, -1.0, 0.5) * x, lambda x: np.clip(x, -1.0, 3.0) * x),
+    (lambda x: abs(x) ** 2, lambda x: abs(x) ** 2.0),
+    (lambda x: np.copysign(x, np.where(X > 0, 0.0, -0.0)), lambda x: np.copysign(x, np.where(X > 0, -0.0, 0.0))),
+    (lambda x: x[np.array([True, False, True])] ** 2, lambda x: x[np.array([False, True, True])] ** 2),
+    (lambda x: x[[0, 0, 1]] ** 2, lambda x: x[[2, 0, 1]] ** 2),
+    (lambda x: np.repeat(x, np.array([1, 2, 0])) ** 2, lambda x: np.repeat(x, np.array([0, 2, 1])) ** 2),
+    (lambda x: np.ravel(np.stack([x, x**2]), order="K"), lambda x: np.ravel(np.stack([x, x**2]).T, order="K")),
+    (lambda x: x.reshape(3, 1) * x, lambda x: x.reshape(1, 3) * x),
+    (lambda x: np.sum([x, x * x], axis=0), lambda x: np.sum([x, x * x], axis=1)),
+    (lambda x: x * True, lambda x: x * 1),
+]
+
+
+@pytest.mark.parametrize("pair", LOOK_ALIKE)
+def test_steps_that_look_alike_are_told_apart(pair: Any) -> None:
+    for f in (*pair, *pair):
+        check(f, X)
+
+
+def is_noted(x: Any) -> bool:
+    tape = getattr(x, "tape", None)
+    return tape is not None and tape.has_notes
+
+
+def test_a_tape_changes_over_where_arrays_do_not_tell() -> None:
+    changed: list[bool] = []
+
+    def f(x: Any) -> Any:
+        y = np.sin(x) * 2.0
+        view, total = y[1:], np.sum(y * y)
+        later = y.reshape(3, 1).T
+        changed.append(is_noted(x))
+        view[0] = total * x[0]
+        changed.append(is_noted(x))
+        return np.sum(y * x) + view[0] * later[0, 1] + total
+
+    dg.check_grads(f, (X,), order=2)
+    changed.clear()
+    dg.grad(f)(X)
+    assert changed == [False, True]
+    changed.clear()
+    dg.grad(lambda x: np.sum(x[:2] * np.exp(x).reshape(3, 1)[0]) * (changed.append(is_noted(x)) or 1.0))(X)
+    assert changed == [False]
+
+
+def test_tangents_of_what_was_recorded() -> None:
+    def f(x: Any) -> Any:
+        m = np.outer(x, x) + np.where(x > 0, np.sort(x), 0.0)
+        return np.sum(np.max(m, axis=0) / np.linalg.norm(x)) * np.mean(x[::-1] ** 3)
+
+    h = dg.hessian(f)(X)
+    np.testing.assert_allclose(dg.jacobian(dg.grad(f), mode="rev")(X), h, rtol=1e-12)
+    np.testing.assert_allclose(dg.grad(lambda x: np.sum(dg.grad(f)(x) * Y))(X), h @ Y, rtol=1e-12)
+    np.testing.assert_allclose(dg.hvp(f, (X,), (Y,))[0], h @ Y, rtol=1e-12)
+    third = dg.grad(lambda x: np.sum(dg.grad(lambda x: np.sum(dg.grad(f)(x) * Y))(x) * Y))
+    np.testing.assert_allclose(third(X), dg.jvp(lambda x: dg.hvp(f, (x,), (Y,))[0], (X,), (Y,))[1], rtol=1e-10)
+
+
+def test_what_is_not_chosen_gets_zero_behind_infinite_slopes() -> None:
+    zero = np.array([0.0, 1.0, 4.0])
+
+    def f(x: Any) -> Any:
+        return np.sum(np.where(x > 0, np.log(x), 0.0) + np.where(x > 0, np.sqrt(x), 0.0))
+
+    with np.errstate(all="ignore"):
+        got, twice = dg.grad(f)(zero), dg.grad(lambda x: np.sum(dg.grad(f)(x)))(zero)
+        ties = dg.grad(lambda x: np.sum(np.maximum(np.sqrt(x), 0.5)))(zero)
+    np.testing.assert_allclose(got, [0.0, 1.5, 0.5])
+    np.testing.assert_allclose(twice, [0.0, -1.25, -0.09375])
+    np.testing.assert_allclose(ties, [0.0, 0.5, 0.25])
+
+
+def test_changes_of_dtype_are_recorded() -> None:
+    check(lambda x: (x.astype(complex) * (1 + 2j)).real * x.astype(np.float64), X)
+    got = dg.grad(lambda x: np.sum(x.astype(np.float64) * Y) + x[0] * np.float32(2.0))(X.astype(np.float32))
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, Y + [2.0, 0.0, 0.0], rtol=1e-6)

@@ -921,3 +921,18 @@ def test_what_is_returned_of_an_argument_may_be_written_to(part: Any) -> None:
     np.testing.assert_array_equal(returned, part(given))
     returned[:] = 9.0
     np.testing.assert_array_equal(given, [1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("x", [[1.5, 0.5, 2.0, 3.0], [1.5, 0.0, 2.0, 3.0], [1.5, 0.0, 2.0, 0.0], [0.0, 0.0, 2.0, 0.5]])
+def test_second_derivatives_of_running_products_behind_zeros(x: list[float], way: str) -> None:
+    weight, n = np.arange(1.0, 5.0), 4
+    want = np.zeros((n, n))
+    for a, b in [(a, b) for a in range(n) for b in range(n) if a != b]:
+        want[a, b] = sum(weight[k] * math.prod(x[i] for i in range(k + 1) if i not in (a, b)) for k in range(max(a, b), n))
+
+    def f(x: Any) -> Any:
+        return np.sum(weight * np.cumprod(x))
+
+    point = np.array(x)
+    np.testing.assert_allclose(dg.grad(lambda x: np.sum(dg.grad(f)(x) * weight))(point), want @ weight, rtol=1e-12)
+    np.testing.assert_allclose(dg.hessian(f)(point), want, rtol=1e-12)

@@ -25,7 +25,7 @@ NOT_FOLLOWED = ("numpy.testing", "numpy.f2py", "numpy.distutils", "numpy.ma", "n
 # Python functions of ours, for C functions
 DEFINITIONS = ("dynagraph.frontend.library.definitions", "dynagraph.frontend.library.heapq")
 
-FOLLOWED_PACKAGES = ("dynagraph.torch", "dynagraph.ir.")
+FOLLOWED_PACKAGES = ("dynagraph.torch", "dynagraph.autograd.", "dynagraph.ir.")
 
 _namespaces: dict[int, Any] = {}  # of NumPy's modules, by identity
 _own_namespaces: dict[int, Any] = {}

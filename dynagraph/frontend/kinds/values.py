@@ -28,7 +28,7 @@ NULL = Null()
 
 
 class Taped:
-    """Base of what stands for an array while plain Python is differentiated (autodiff/tape.py): no capture looks into it."""
+    """Base of what stands for an array while plain Python is differentiated (autodiff/tracers.py): no capture looks into it."""
 
     __slots__ = ()
 

@@ -10,7 +10,7 @@ from typing import Any
 from dynagraph.ir import dtypes
 from dynagraph.ir.optable.call_gradients import called, gradient_of, refusal
 from dynagraph.ir.shapes import Dim, normalize_axis, numel
-from dynagraph.ir.terms import Differentiated, Term, counted
+from dynagraph.ir.terms import BaseTerm, Differentiated, Term, counted
 
 One = tuple["Term"]
 
@@ -97,7 +97,7 @@ def _quantile(
     if method != "linear" or weights is not None:
         raise refusal(d, "there is one with method='linear' and without weights")
     percent = d.attrs["call"].function.endswith("percentile")
-    share = q.cast(dtypes.float64) if isinstance(q, Term) else g.number(q, dtypes.float64)
+    share = q.cast(dtypes.float64) if isinstance(q, BaseTerm) else g.number(q, dtypes.float64)
     by_a, by_share = _by_elements(d, g, a, share / 100 if percent else share, axis)
     return by_a, (by_share / 100 if percent else by_share).reshape(share.shape)
 

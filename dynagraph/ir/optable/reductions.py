@@ -166,14 +166,28 @@ def _cumsum_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 
 
 def _cumprod_vjp(d: Differentiated, g: Term) -> tuple[Term]:
-    """In front of the first zero products without an element are quotients, at it those of the others, after it zero."""
-    axis = d.attrs["axis"]
-    zero = d.x.equals(0)
+    return (_by_factors(d.x, d.out, g, d.attrs["axis"], True),)
+
+
+def _by_factors(x: Term, products: Term, g: Term, axis: int, is_first: bool) -> Term:
+    """The gradient of running products by their factors.
+
+    In front of the first zero products without an element are quotients, at it those of the others.  After it they are zero, but
+    change with that zero: by how much is the gradient of the products without it.  Derivatives of higher order than the second
+    leave out what is behind a second zero.
+    """
+    zero = x.equals(0)
     zeros = zero.cast(dtypes.int64).call("cumsum", axis=axis)
     first = zero.call("logical_and", zeros.equals(1))
-    others = d.x.number(1).where(first, d.x).call("cumprod", axis=axis)
-    in_front = _sums_behind(g * d.out.conj, axis) / d.x.number(1).where(zero, d.x).conj
-    return (in_front.where(zeros.equals(0), _sums_behind(g * others.conj, axis).where(first, 0)),)
+    without = x.number(1).where(first, x)
+    others = without.call("cumprod", axis=axis)
+    in_front = _sums_behind(g * products.conj, axis) / x.number(1).where(zero, x).conj
+    at_it = _sums_behind(g * others.conj, axis)
+    if not is_first:
+        return in_front.where(zeros.equals(0), at_it.where(first, 0))
+    slope = _by_factors(without, others, g, axis, False)
+    behind = slope.where(slope.call("isfinite"), 0) * x.where(first, 0).call("sum", axis=(axis,), keepdims=True).conj
+    return in_front.where(zeros.equals(0), at_it.where(first, behind))
 
 
 def _running_extreme_vjp(d: Differentiated, g: Term) -> tuple[Term]:

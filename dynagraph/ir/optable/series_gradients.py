@@ -7,7 +7,7 @@ from typing import Any
 from dynagraph.ir import dtypes
 from dynagraph.ir.optable.call_gradients import called, gradient_of, refusal
 from dynagraph.ir.shapes import Dim, numel, same_dim
-from dynagraph.ir.terms import Differentiated, Term
+from dynagraph.ir.terms import BaseTerm, Differentiated, Term
 
 One = tuple["Term"]
 Two = tuple["Term | None", "Term | None"]
@@ -21,7 +21,7 @@ def _interp(
     d: Differentiated, g: Term, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> tuple[Term, Term, Term]:
     """By the slope of the segment that x lies in (at a point the one after it), and by how near its ends are."""
-    if period is not None or not all(isinstance(v, Term) for v in (x, xp, fp)) or same_dim(xp.shape[0], 1):
+    if period is not None or not all(isinstance(v, BaseTerm) for v in (x, xp, fp)) or same_dim(xp.shape[0], 1):
         raise refusal(d, "there is one of two points or more, all arrays, without period")
     n = xp.shape[0]
     shape, x, xp = x.shape, _flat(x).cast(dtypes.float64), xp.cast(dtypes.float64)
@@ -71,7 +71,7 @@ def _convolve(d: Differentiated, g: Term, a: Any, v: Any, mode: str = "full") ->
 @gradient_of("correlate")
 def _correlate(d: Differentiated, g: Term, a: Any, v: Any, mode: str = "valid") -> Two:
     """The convolution with the conjugate of v, from its end; where v is the longer one, NumPy runs from the other side."""
-    a, v = (x if isinstance(x, Term) else g.number(x) for x in (a, v))
+    a, v = (x if isinstance(x, BaseTerm) else g.number(x) for x in (a, v))
     backwards = _backwards(_flat(v)).conj
     by_a, by_v = _by_factors(g, a, backwards, mode, is_swapped=mode == "same" and bool(numel(a.shape) < numel(v.shape)))
     return by_a, _backwards(by_v).conj.reshape(v.shape)
@@ -79,7 +79,7 @@ def _correlate(d: Differentiated, g: Term, a: Any, v: Any, mode: str = "valid") 
 
 def _by_factors(g: Term, a: Any, v: Any, mode: str, is_swapped: bool) -> tuple[Term, Term]:
     """Of a convolution: correlations of the gradient by all of its elements, also those that were left out, with the factors."""
-    a, v = (x if isinstance(x, Term) else g.number(x) for x in (a, v))
+    a, v = (x if isinstance(x, BaseTerm) else g.number(x) for x in (a, v))
     shapes = a.shape, v.shape
     a, v = (_flat(x).cast(g.dtype) for x in (a, v))
     n, m = a.shape[0], v.shape[0]

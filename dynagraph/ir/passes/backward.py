@@ -10,7 +10,7 @@ Where a function has a kink the gradient is one of its subgradients: zero for th
 halves for two equal operands of maximum or minimum, also where these cut off a range (np.clip), and equal shares for a reduction's
 extremes.  Where the slope is infinite it is so here (sqrt at zero, but not that of a sum of squares, which is a norm), and NaN
 where that meets a zero.  What `where`, maximum and the like do not choose gets zero, also after an infinite slope, as far back as
-elementwise functions go whose value nothing else uses: see `Share`.
+elementwise functions go whose value nothing else uses: see `Share` (`ir/shares.py`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from dynagraph.errors import GradientError
-from dynagraph.ir.dtypes import DType
 from dynagraph.ir.graph import Graph, Node
 from dynagraph.ir.ops import OPS, Composite, Elementwise
 from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.rewrite import uniform_value
-from dynagraph.ir.shapes import Shape, same_dim, same_shape
+from dynagraph.ir.shapes import same_shape
+from dynagraph.ir.shares import Share, of_dtype, of_shape, total_of
 from dynagraph.ir.terms import Differentiated, Term
 
 Pairs = Sequence[tuple[Node, Node]]
@@ -71,27 +71,6 @@ def append_tangents(graph: Graph, tangents: Pairs, of: Sequence[Node]) -> list[N
     return append_gradients(graph, known, seeds)
 
 
-@dataclass(frozen=True)
-class Share:
-    """What comes back to a value from one of its users.
-
-    `within`: conditions, and whether they hold or not, outside of which the gradient is zero, for the value is not chosen there.
-    What is zero may have met an infinite slope since, and be NaN; it is set to zero again where elements meet others.
-    """
-
-    term: Term
-    within: tuple[tuple[Node, bool], ...] = ()
-    is_clean: bool = True
-
-    def cleaned(self) -> Share:
-        if self.is_clean:
-            return self
-        term = self.term
-        for condition, holds in self.within:
-            term = term.where(Term(condition), 0) if holds else term.full(0, ()).where(Term(condition), term)
-        return Share(term, self.within)
-
-
 Found = dict[Node, list[Share]]
 
 
@@ -125,7 +104,7 @@ def _reverse(nodes: Sequence[Node], active: set[Node], found: Found, wanted: Col
         custom = node.graph.custom.get(node)
         node.graph.location = node.location
         if shares is not None:
-            whole = _sum(shares)
+            whole = total_of(shares)
             if node in wanted or custom is not None:
                 whole = whole.cleaned()
             if node in wanted:
@@ -137,16 +116,6 @@ def _reverse(nodes: Sequence[Node], active: set[Node], found: Found, wanted: Col
         if custom in waiting and node is custom.results[0]:
             _pass_custom(custom, waiting.pop(custom), active, found)
     return gradients
-
-
-def _sum(shares: Sequence[Share]) -> Share:
-    if len(shares) == 1:
-        return shares[0]
-    first, *others = (share.cleaned() for share in shares)
-    total = first.term
-    for share in others:
-        total = total + share.term
-    return Share(total, first.within if all(share.within == first.within for share in others) else ())
 
 
 @dataclass(eq=False)
@@ -179,7 +148,7 @@ def _pass_custom(custom: CustomGradient, given: dict[Node, Node], active: set[No
     terms = custom.pull(custom.operands, [given.get(node) for node in custom.results], wanted)
     for operand, term in zip(custom.operands, terms, strict=True):
         if term is not None and operand in active:
-            found.setdefault(operand, []).append(_of_shape(Share(_of_dtype(Term(term), operand.dtype)), operand.shape))
+            found.setdefault(operand, []).append(of_shape(Share(of_dtype(Term(term), operand.dtype)), operand.shape))
 
 
 def recompute(results: Sequence[Node], part: Sequence[Node]) -> CustomGradient:
@@ -254,8 +223,8 @@ def _pass_through(node: Node, whole: Share, active: set[Node], found: Found) -> 
     is_clean = whole.is_clean and (not whole.within or _is_harmless(node))
     for operand, term in zip(node.args, node.op.vjp(Differentiated(node), whole.term), strict=True):
         if term is not None and operand in active:
-            share = Share(_of_dtype(term, operand.dtype), whole.within + _chosen(term.node, whole.term.node), is_clean)
-            found.setdefault(operand, []).append(_of_shape(share, operand.shape))
+            share = Share(of_dtype(term, operand.dtype), whole.within + _chosen(term.node, whole.term.node), is_clean)
+            found.setdefault(operand, []).append(of_shape(share, operand.shape))
 
 
 def _is_harmless(node: Node) -> bool:
@@ -291,32 +260,6 @@ def _check_dtype(node: Node, what: str) -> None:
 
 def _place(node: Node) -> str:
     return f"{node.location}: {node.name}" if node.location else node.name
-
-
-def _of_dtype(term: Term, dtype: DType) -> Term:
-    """The gradient of an operand that the op has converted."""
-    return (term if dtype.is_complex else term.real).cast(dtype)
-
-
-def _of_shape(share: Share, shape: Shape) -> Share:
-    """The gradient of an operand that was broadcast: the sum over what it was broadcast to."""
-    if same_shape(share.term.shape, shape):
-        return share
-    term = share.cleaned().term
-    within = tuple((condition, holds) for condition, holds in share.within if _fits(condition.shape, shape))
-    missing = term.ndim - len(shape)
-    if missing < 0:
-        return Share(term.call("broadcast_to", shape=shape), within)
-    axes = tuple(k for k in range(term.ndim) if k < missing or (same_dim(shape[k - missing], 1) and not same_dim(term.shape[k], 1)))
-    reduced = term.call("sum", axis=axes, keepdims=True) if axes else term
-    reduced = reduced.reshape(reduced.shape[missing:])
-    return Share(reduced if same_shape(reduced.shape, shape) else reduced.call("broadcast_to", shape=shape), within)
-
-
-def _fits(condition: Shape, shape: Shape) -> bool:
-    """Whether a condition broadcasts to the shape."""
-    own = shape[len(shape) - len(condition) :]
-    return len(condition) <= len(shape) and all(same_dim(have, 1) or same_dim(have, want) for have, want in zip(condition, own))
 
 
 __all__ = ["CustomGradient", "append_gradients", "append_tangents", "recompute"]

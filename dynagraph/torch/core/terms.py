@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-import dynagraph.ir.optable  # noqa: F401  (fills the table)
-from dynagraph.ir import dtypes as ir_dtypes
+from dynagraph.autograd import terms
+from dynagraph.autograd.terms import ir_dtype
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.ops import OPS, REQUIRED
-from dynagraph.ir.terms import BaseTerm
-from dynagraph.markers import at_capture, is_compiling
+from dynagraph.ir.ops import OPS
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.batching import Unbatchable, is_unbatchable
 from dynagraph.torch.core.batching_loops import looped
 from dynagraph.torch.core.large import by_size, is_large, large
 
-_IR = {d.numpy: d for d in ir_dtypes.KNOWN if d is not ir_dtypes.bfloat16}
-
-
-def _forward_of_row(name: str) -> Callable[..., Any]:
-    """What a row does to NumPy's arrays, or, through NumPy's protocols, to CuPy's."""
-    ufunc = getattr(np, name, None)
-    return ufunc if isinstance(ufunc, np.ufunc) else functools.partial(OPS[name].eager, np, **defaults_of(name))
-
 
 def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[str, Any]:
     """The attributes of a row that have a default; of another forward function those that it takes."""
-    row = OPS.get(name)
-    found = {} if row is None else {attr: value for attr, value in row.attrs.items() if value is not REQUIRED}
+    found = {} if name not in OPS else terms.defaults_of(name)
     if forward is not None and found:
         code = getattr(forward, "__code__", None)
         taken = () if code is None else code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
@@ -39,37 +28,15 @@ def defaults_of(name: str, forward: Callable[..., Any] | None = None) -> dict[st
     return found
 
 
-FORWARD = {name: _forward_of_row(name) for name in OPS}  # what an op does to arrays; `primitives.py` adds PyTorch's own
-
-
-@at_capture
-def ir_dtype(given: np.dtype) -> DType:
-    """The IR's dtype of NumPy's."""
-    return _IR[given]
-
+FORWARD = dict(terms.FORWARD)  # what an op does to arrays; `primitives.py` adds PyTorch's own
 BY_SIZE = {ufunc: by_size(ufunc.__name__, ufunc) for ufunc in (np.add, np.subtract, np.multiply, np.divide, np.negative)}
 _add, _subtract, _multiply, _divide, _negative = BY_SIZE.values()
 
 
-class ArrayTerm(BaseTerm):
-    """An array; what operators make of it are arrays."""
+class ArrayTerm(terms.ArrayTerm):
+    """An array of NumPy's or CuPy's, or one of examples, to PyTorch's functions."""
 
-    __slots__ = ("array",)
-
-    def __init__(self, array: Any):
-        self.array = array
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    @property
-    def ndim(self) -> int:
-        return self.array.ndim
-
-    @property
-    def dtype(self) -> DType:
-        return ir_dtype(self.array.dtype)
+    __slots__ = ()
 
     def call(self, op: str, *others: Any, **attrs: Any) -> ArrayTerm:
         operands = (self.array, *(o.array if isinstance(o, ArrayTerm) else self.number(o).array for o in others))
