@@ -172,7 +172,7 @@ def test_each_loop_is_said_to_be_native_unrolled_or_left_in_python(capsys: pytes
     left = f"Python does line {several.__code__.co_firstlineno + 6} (a call of print)"
     assert found[2].detail == f"its turns run in parallel; fast copy of the whole nest; {left}"
     assert found[3].detail == "fast copy without checks"
-    assert found[line].detail == "all checks stay: how often it turns is not known before; fast copy of the whole nest"
+    assert found[line].detail == "fast copy of the whole nest; all checks stay: how often it turns is not known before"
     assert found[11].reason is NOT_NATIVE["EACH_TURN_LEAVES"]
     where = f"test_seen.py:{several.__code__.co_firstlineno + 3}"
     sentence = f"{where}: `for j in range(n):` runs as machine code; fast copy without checks"
