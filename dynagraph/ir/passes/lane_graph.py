@@ -34,7 +34,6 @@ from dynagraph.ir.regions import (
     with_operands,
 )
 
-
 CHECKS = (Checked, Require, Position)
 
 
