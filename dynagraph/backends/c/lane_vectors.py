@@ -110,10 +110,26 @@ class LaneVectors:
             a, b = (f"const {kind} {x}_ = {self.text(e)};" for x, e in zip("ab", i.args))
             computed = f"const {kind} r_ = ({kind})(({unsigned})a_ {sign} ({unsigned})b_);"
             return [f"{{ {a} {b} {computed} {failed} |= {test}{only}; {i.name}_{self.k} = r_; }}"]
+        if i.function == "int_mul":
+            return [self._product(i, kind, failed, only)]
         if i.function == "float_div":
             a, b = (f"const {kind} {x}_ = {self.text(e)};" for x, e in zip("ab", i.args))
             return [f"{{ {a} {b} {failed} |= {self._mask_of('b_ == 0', 8)}{only}; {i.name}_{self.k} = a_ / b_; }}"]
         return [self._checked_one_by_one(i, failed, mask)]
+
+    def _product(self, i: CheckedLanes, kind: str, failed: str, only: str) -> str:
+        """A product of ints: fails, too, where factors are so large that it would have to be looked at."""
+        unsigned, (x, y) = self.type(dtypes.uint64, self.part), i.args
+        a, b = (f"const {kind} {name}_ = {self.text(e)};" for name, e in zip("ab", i.args))
+        numbers = [(name, abs(int(e.value))) for name, e in (("b_", x), ("a_", y)) if e.op == "const" and e.value]  # type: ignore[call-overload]
+        if numbers:
+            (other, factor), *_ = numbers
+            most = (2**63 - 1) // factor
+            test = f"{other} > {most}LL | {other} < -{most}LL"
+        else:
+            test = f"((({unsigned})a_ + {2**31}ULL | ({unsigned})b_ + {2**31}ULL) >> 32) != 0"
+        computed = f"{i.name}_{self.k} = ({kind})(({unsigned})a_ * ({unsigned})b_);"
+        return f"{{ {a} {b} {failed} |= {self._mask_of(test, 8)}{only}; {computed} }}"
 
     def _checked_one_by_one(self, i: CheckedLanes, failed: str, mask: str | None) -> str:
         name, given = f"{i.name}_{self.k}", [a for a in i.args if a.op != "name"]

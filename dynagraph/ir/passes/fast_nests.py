@@ -135,6 +135,8 @@ class _Nest:
             return True
         if not isinstance(i, (Checked, Position, Require)):
             return True
+        if isinstance(i, Require) and self.values.operands[i] == [None]:  # a test of floats, as that none is below zero
+            return True
         names = {s.name for f in self.values.operands[i] if isinstance(f, IntExpr) for s in f.symbols()}
         begins = self.values.order[self.innermost[block].header]
         return any(self.values.orders[name] > begins for name in names & self.values.data)

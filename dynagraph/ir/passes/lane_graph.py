@@ -34,6 +34,8 @@ from dynagraph.ir.regions import (
     with_operands,
 )
 
+CHECKS = (Checked, Require, Position)
+
 
 class LaneGraph:
     """`blocks`: of a turn, the header first, loops in one piece; `finish`: the last one; `inner`: the loops within.
@@ -81,7 +83,10 @@ class LaneGraph:
             at = found.index(loop.header)
             found = [b for b in found[:at] if b not in inside] + piece + [b for b in found[at:] if b not in inside]
         found.remove(self.finish)
-        self.blocks = [*found, self.finish]
+        last = [b for b in found if b.successors() == (self.finish,) and any(isinstance(i, Store) for i in b.body)]
+        last = [b for b in last if not self.loops_of(b)]
+        last.sort(key=lambda b: not any(isinstance(i, CHECKS) for i in b.body))  # what is stored comes behind what is checked
+        self.blocks = [*(b for b in found if b not in last), *last, self.finish]
         self.order = {b: k for k, b in enumerate(self.blocks)}
         self.entries = {b: p for b, p in predecessors([*self.blocks, self.outside]).items() if b is not self.outside}
         self.dominate = Dominators(self.blocks, self.entries)

@@ -11,7 +11,7 @@ from typing import Union
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
-from dynagraph.ir.expr import Expr, const
+from dynagraph.ir.expr import FUNCTIONS, Expr, const
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.lane_graph import LaneGraph
 from dynagraph.ir.passes.lane_masks import Masks
@@ -217,7 +217,7 @@ class LaneKinds:
     def kind(self, e: Expr) -> Kind | None:
         if e.op == "var" and self.region.variables[str(e.value)] != OWNED:
             return self.kinds.get(str(e.value)) if e.value in self.assigned else 0
-        if e.op not in PURE or e.op == "var":
+        if e.op == "var" or (e.op not in PURE and e.op not in FUNCTIONS):
             raise Refused(f"its turns compute {e.op}")
         found = [self.kind(a) for a in e.args]
         if None in found:

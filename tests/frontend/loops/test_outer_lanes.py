@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -115,7 +116,49 @@ def counts_down(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> int:
     return last
 
 
+def positive(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+    for i in range(n):
+        for j in range(n):
+            s = 0.0
+            for k in range(n):
+                x = a[k, j] - b[i, k]
+                if x > 0 and k != j:
+                    s += x
+            c[i, j] = s
+
+
+def below(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+    for i in range(n):
+        for j in range(n):
+            s = a[i, j] * 0
+            for k in range(j):
+                s += a[i, k] * b[k, j]
+            c[i, j] = s
+
+
+def escapes(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+    for i in range(n):
+        for j in range(n):
+            x = y = 0.0
+            k = 0
+            while x * x + y * y <= 4.0 and k < 20:
+                x, y = x * x - y * y + a[i, j], 2.0 * x * y + b[i, j]
+                k += 1
+            c[i, j] = k
+
+
+def computes(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+    for i in range(n):
+        for j in range(n):
+            s = 0.0
+            for k in range(n):
+                x = max(abs(a[i, k]), b[k, j])
+                s += math.sqrt(abs(x)) if x < 2.0 else float(k - j) / (1.0 + abs(float(x)))
+            c[i, j] = s
+
+
 FUNCTIONS = [product, by_rows, window, triangle, backwards, columns, chooses, goes_on, shifted, counts_down]
+BRANCHING = [positive, below, escapes, computes]
 WITH_LANES = [product, by_rows, window, triangle, columns]
 
 
@@ -163,6 +206,60 @@ def test_as_python_has_it(function: Callable) -> None:
     for layout in range(5):
         for n in SIZES if layout in (0, 4) else (17, 33):
             assert outcome(compiled, *arrays(n, layout), n) == outcome(function, *arrays(n, layout), n), (layout, n)
+
+
+@pytest.mark.parametrize("function", BRANCHING)
+def test_lanes_go_different_ways(function: Callable) -> None:
+    compiled = dg.compile(function, dynamic=True, mode="max")
+    with dg.config.override(two_tiers=False):
+        for layout in range(5):
+            n = (33, 18, 20, 25, 31)[layout]
+            assert outcome(compiled, *arrays(n, layout), n) == outcome(function, *arrays(n, layout), n), layout
+    assert any("as lanes of vectors" in loop for loop in compiled.programs[0].loops)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "uint8"])
+def test_other_dtypes(dtype: str) -> None:
+    def total(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
+        for i in range(n):
+            for j in range(n):
+                s = a[i, j]
+                for k in range(n):
+                    s = s * b[k, j] - a[i, k]
+                c[i, j] = s
+
+    compiled = dg.compile(total, dynamic=True, mode="max")
+    with dg.config.override(two_tiers=False):
+        for n in (35, 33, 20):
+            made = [(10 * x).astype(dtype) for x in arrays(n, 0)]
+            assert outcome(compiled, *(x.copy() for x in made), n) == outcome(total, *(x.copy() for x in made), n), n
+    assert any("as lanes of vectors" in loop for loop in compiled.programs[0].loops)
+
+
+def test_a_lane_that_fails_gives_the_strip_up() -> None:
+    def total(a: np.ndarray, c: np.ndarray, d: np.ndarray, n: int) -> None:
+        for j in range(n):
+            s = 0
+            t = 0.0
+            for k in range(n):
+                s += int(a[k, j]) * 3
+                t += 1.0 / float(a[k, j])
+            c[j] = s
+            d[j] = t
+
+    compiled = dg.compile(total, dynamic=True, mode="max")
+    for value in (1, 0, 2**62):
+        a, got, want = np.arange(1, 40 * 40 + 1).reshape(40, 40), *([np.zeros(40, "int64"), np.zeros(40)] for _ in range(2))
+        a[7, 21] = value
+        raised = []
+        for f, c in ((compiled, got), (total, want)):
+            with dg.config.override(two_tiers=False):
+                try:
+                    f(a, *c, 40)
+                except (ZeroDivisionError, OverflowError) as error:
+                    raised.append(repr(error))
+        assert list(map(exact, got)) == list(map(exact, want)) and len(set(raised)) == bool(value != 1), value
+    assert any("as lanes of vectors" in loop for loop in compiled.programs[0].loops)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
