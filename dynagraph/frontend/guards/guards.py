@@ -377,6 +377,11 @@ class GuardList:
         self._last: list[tuple[Instruction, Guard]] = []
         self._registers: dict[Source, int] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is taken for granted."""
+        return not self._rows and not self._last
+
     # -- asking for guards --------------------------------------------------------------------------------------------
     def require(self, guard: Guard) -> None:
         if guard.provides or not (isinstance(guard, SourceGuard) and guard.source.is_trusted):
