@@ -60,6 +60,9 @@ class Notes:
         self.start = self.ex.graph.latest
 
     def close(self) -> None:
+        for node in self.made:
+            if node.part is not None:
+                node.part.results.clear()  # a cycle
         for container in (self.values, self.held, self.levels, self.operands, self.made, self.ex.graph.custom):
             container.clear()  # type: ignore[attr-defined]
         self.ex.release()
@@ -263,7 +266,7 @@ class Notes:
     def variable_like(self, node: Node, scalar: bool) -> Any:
         """A node in a tracer, whether it depends on a variable or not: what is done with it is noted."""
         made = self.ex.builder.call("copy", node)
-        self.levels[made] = self.levels_of(node) | {min(self.open)}
+        self.levels[made] = self.levels_of(node) | {self.tape.taken}
         real = self.value_of(node)
         real = real[()] if scalar else real.copy()
         self.note(made, real)

@@ -253,10 +253,12 @@ def pull_back(on: Any, level: Any, values: Any, cotangents: Any, variables: Any)
 @_on_tape
 def _pull_back(level: Level, values: Any, cotangents: Any, variables: Any) -> Any:
     tape = level.tape
-    if tape.has_notes or (tape.has_parts and tape.open - {level.number}):  # parts are differentiated once
-        return pull_back(OnTape(tape), level, values, cotangents, variables)
-    with tape.reopened(level):
-        return tape.pull_back(level.number, values, cotangents, variables)
+    if not tape.has_notes:
+        with tape.reopened(level):
+            found = tape.pull_back(level.number, values, cotangents, variables)
+        if found is not NotImplemented:
+            return found
+    return pull_back(OnTape(tape), level, values, cotangents, variables)
 
 
 @_rule

@@ -29,6 +29,8 @@ from dynagraph.ir.passes.decompose import expansion
 from dynagraph.ir.shapes import Shape
 
 MOST_RECIPES = 4096
+MOST_PARTS = 256  # of the key of a recipe that is kept
+MOST_BYTES = 1 << 16  # of its constants
 PLAIN = object()  # a result that is no array
 UNLIKE = object()  # what an argument shares with no other
 
@@ -57,6 +59,7 @@ class Recipe:
     results: Any
     first: int  # the place of what the first line gives
     is_total: bool  # whether each op has a gradient
+    is_unguarded: bool  # whether nothing was taken for granted that may change
 
     def values(self, operands: Sequence[Value], real: Any) -> list[Value]:
         """What stands at each place, in nodes that have not been computed but for the results."""
@@ -131,20 +134,29 @@ def arguments(obj: Any, take: Callable[[Any], tuple[Any, Any]], key: list[Any]) 
 _BY_VALUE = (int, bool, str, type(None), type(Ellipsis), type, np.dtype)
 
 
-# -- making recipes -----------------------------------------------------------------------------------------------------------
-
+# -- recipes that are kept ----------------------------------------------------------------------------------------------------
 
 RECIPES: dict[tuple[Any, ...], Any] = {}  # by what steps share that are alike
 BY_VALUE = object()  # in place of the recipe of steps that mean something else with other numbers
 
 
+def kept(key: Sequence[Any]) -> Any:
+    """The recipe of a step like this one, or `BY_VALUE`; None: there was none."""
+    return None if UNLIKE in key or len(key) > MOST_PARTS else RECIPES.get(tuple(key))
+
+
 def keep(key: Sequence[Any], recipe: Any) -> None:
     """Keep a recipe for steps that are alike, if there can be any."""
-    if UNLIKE in key:
+    if UNLIKE in key or len(key) > MOST_PARTS:
+        return
+    if recipe is not BY_VALUE and not (recipe.is_unguarded and sum(c.nbytes for c in recipe.constants) <= MOST_BYTES):
         return
     if len(RECIPES) >= MOST_RECIPES:
         RECIPES.clear()
     RECIPES[tuple(key)] = recipe
+
+
+# -- making recipes -----------------------------------------------------------------------------------------------------------
 
 
 def recipe_of(meaning: Callable[..., Any], static: Any, given: Sequence[Any], operands: Any, by_value: bool) -> Recipe:
@@ -184,7 +196,7 @@ def _noted(
     nodes: list[ir.Node] = []
     results = _places(notes, result, nodes)
     _expand(graph, nodes)
-    return _written_out(graph, results, nodes)
+    return _written_out(graph, results, nodes, ex.guards.is_empty)
 
 
 def _nothing(node: ir.Node) -> None:
@@ -240,7 +252,7 @@ def _needed(nodes: Sequence[ir.Node]) -> set[ir.Node]:
     return found
 
 
-def _written_out(graph: ir.Graph, results: Any, nodes: Sequence[ir.Node]) -> Recipe:
+def _written_out(graph: ir.Graph, results: Any, nodes: Sequence[ir.Node], is_unguarded: bool) -> Recipe:
     needed = _needed(nodes)
     place: dict[ir.Node, int] = {node: k for k, node in enumerate(graph.placeholders)}
     constants: list[np.ndarray] = []
@@ -258,7 +270,7 @@ def _written_out(graph: ir.Graph, results: Any, nodes: Sequence[ir.Node]) -> Rec
         attrs = {**defaults_of(node.op.name), **node.attrs}
         lines.append(Line(node.op, attrs, tuple(place[a] for a in node.args), node.shape, node.dtype))  # type: ignore[arg-type]
     is_total = all(line.op.vjp is not None and line.op.name not in _MAY_REFUSE for line in lines if line.dtype.is_inexact)
-    return Recipe(constants, lines, _renumbered(results, [place[node] for node in nodes]), first, is_total)
+    return Recipe(constants, lines, _renumbered(results, [place[node] for node in nodes]), first, is_total, is_unguarded)
 
 
 _MAY_REFUSE = ("external_call", "scatter")  # a gradient, for what they are asked to do
@@ -270,4 +282,4 @@ def _renumbered(results: Any, places: Sequence[int]) -> Any:
     return places[results] if type(results) is int else results
 
 
-__all__ = ["BY_VALUE", "RECIPES", "UNLIKE", "NoRecipe", "Recipe", "arguments", "fits", "keep", "recipe_of"]
+__all__ = ["BY_VALUE", "RECIPES", "UNLIKE", "NoRecipe", "Recipe", "arguments", "fits", "keep", "kept", "recipe_of"]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.autodiff.notes import Notes
-from dynagraph.autodiff.recipes import BY_VALUE, RECIPES, UNLIKE, NoRecipe, Recipe, arguments, fits, keep, recipe_of
+from dynagraph.autodiff.recipes import BY_VALUE, UNLIKE, NoRecipe, Recipe, arguments, fits, keep, kept, recipe_of
 from dynagraph.autodiff.tracers import Operand, Tracer, is_tracer, owner_of, plain_of, refuse_memory
 from dynagraph.autograd.engine import gradients
 from dynagraph.autograd.nodes import NONE, Node, Part, Record, Value, array_of
@@ -46,10 +46,14 @@ class Tape:
         self.n_levels = 0
         self.n_alive = 0
         self.has_parts = False
+        self.taken = 0  # the level by whose variables gradients are being taken
         self._notes: Notes | None = None
 
     def close(self) -> None:
         _alive.discard(self)
+        for node in self.nodes:
+            if node.part is not None:
+                node.part.results.clear()  # a cycle
         self.nodes.clear()
         if self._notes is not None:
             self._notes.close()
@@ -152,7 +156,7 @@ class Tape:
         key: list[Any] = [meaning, static]
         operands = Operands(self)
         template = [arguments(obj, operands.take, key) for obj in given]
-        recipe: Any = RECIPES.get(tuple(key)) if UNLIKE not in key else None
+        recipe = kept(key)
         if recipe is None:
             recipe = BY_VALUE
             with contextlib.suppress(NoRecipe):
@@ -160,8 +164,6 @@ class Tape:
             keep(key, recipe)
         if recipe is BY_VALUE:
             return self._recorded_by_value(meaning, static, given, real, tracers)
-        if recipe is NotImplemented:
-            return NotImplemented
         value = real()
         if not fits(recipe, operands.values, value):
             return self._recorded_by_value(meaning, static, given, lambda: value, tracers)
@@ -220,12 +222,17 @@ class Tape:
 
     def pull_back(
         self, level: int, values: Sequence[Any], cotangents: Sequence[Any], variables: Sequence[Tracer]
-    ) -> tuple[Any, ...]:
-        """The gradients by the variables of a level; recorded where they depend on variables of other levels, which are open."""
+    ) -> Any:
+        """The gradients by the variables of a level; recorded where they depend on variables of other levels, which are open.
+
+        NotImplemented where these would be gradients of parts: only notes have second ones.
+        """
         seeds = [(v.node, self._value_of(c)) for v, c in zip(values, cotangents) if type(v) is Tracer and v.tape is self]
         outer = self.open - {level}
         depends = NONE.union(*(x.levels for pair in seeds for x in pair if type(x) is Node))
         record = Record(self.nodes, outer) if outer & depends else None
+        if record is not None and self.has_parts:
+            return NotImplemented
         found = gradients(
             [(node, seed if record is not None else array_of(seed)) for node, seed in seeds],
             [v.node for v in variables], level, record,
@@ -289,11 +296,13 @@ class Tape:
     @contextlib.contextmanager
     def reopened(self, level: Level) -> Iterator[None]:
         """A level that has been left is open again while gradients are taken: backward functions of users note what they do."""
-        is_open = level.number in self.open
+        is_open, before = level.number in self.open, self.taken
         self.open.add(level.number)
+        self.taken = level.number
         try:
             yield
         finally:
+            self.taken = before
             if not is_open:
                 self.open.discard(level.number)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph.autodiff import tape
+from dynagraph.autodiff import recipes, tape
 
 X = np.array([0.3, -1.2, 2.5])
 Y = np.array([1.5, 0.4, -0.7])
@@ -406,6 +406,26 @@ def test_functions_that_are_called_out_leave_no_cycle() -> None:
         gc.enable()
 
 
+def test_memory_of_a_part_is_let_go_with_the_level() -> None:
+    seen: list[weakref.ref[Any]] = []
+
+    @dg.custom_vjp
+    def double(x: Any) -> Any:
+        a = x * 2.0
+        seen.append(weakref.ref(a.value))
+        return a
+
+    double.defvjp(lambda x: (x * 2.0, None), lambda kept, g: (g * 2.0,))
+    gc.collect()
+    gc.disable()
+    try:
+        np.testing.assert_array_equal(dg.grad(lambda x: np.sum(double(np.exp(x))))(np.zeros(3)), np.full(3, 2.0))
+        dg.grad(lambda x: np.sum(dg.grad(lambda x: np.sum(double(x) ** 2))(x)))(X)
+        assert len(seen) == 2 and seen[0]() is None and seen[1]() is None
+    finally:
+        gc.enable()
+
+
 def test_memory_of_a_checkpoint_is_let_go_within() -> None:
     seen: list[weakref.ref[Any]] = []
 
@@ -556,7 +576,7 @@ def test_steps_that_are_alike_are_asked_of_the_tables_once(monkeypatch: pytest.M
             m = np.tanh(m @ M.T @ M) * 0.9 + m[k % 2] / np.sqrt((m**2).sum())
         return np.mean(m)
 
-    tape.RECIPES.clear()
+    recipes.RECIPES.clear()
     first = dg.grad(f)(M)
     assert 0 < len(asked) < 10
     asked.clear()

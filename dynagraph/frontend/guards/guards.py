@@ -379,6 +379,11 @@ class GuardList:
         self._unmodified: dict[int, type] = {}  # by identity: a metaclass may define its own hash
         self._instances: dict[tuple[int, int], tuple[Source, type]] = {}  # whose guards are in `_rows`, likewise
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is taken for granted."""
+        return not self._rows and not self._last
+
     # -- asking for guards --------------------------------------------------------------------------------------------
     def require(self, guard: Guard) -> None:
         if guard.provides or not (isinstance(guard, SourceGuard) and guard.source.is_trusted):
