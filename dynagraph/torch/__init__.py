@@ -80,22 +80,29 @@ from dynagraph.torch.core.layouts import strided as strided
 from dynagraph.torch.core.tensor import Tensor as Tensor
 from dynagraph.torch.func.batch import vmap as vmap
 from dynagraph.torch.functions import (
+    arithmetic,
+    comparisons,
     conversion,
     counting,
     creation,
     diagonals,
+    elementary,
     finite_differences,
     indexing,
+    joining,
     masks,
-    pointwise,
+    operators,
     printing,
     products,
+    rearrangements,
     reductions,
     selection,
     settings,
     shapes,
     sorting,
+    splitting,
     statistics,
+    ternary,
 )
 from dynagraph.torch.functions import interchange as _interchange  # noqa: F401  (declares its functions)
 from dynagraph.torch.functions import legacy as _legacy  # noqa: F401  (declares its functions)
@@ -124,7 +131,8 @@ for _dtype in _dtypes.ALL:
     globals()[_dtype.name] = _dtype
     if _dtype.other_name:
         globals()[_dtype.other_name] = _dtype
-del conversion, creation, indexing, pointwise, printing, products, reductions, settings, shapes, statistics
+del arithmetic, comparisons, conversion, creation, elementary, indexing, joining, operators, printing, products, rearrangements
+del reductions, settings, shapes, splitting, statistics, ternary
 del counting, diagonals, finite_differences, masks, selection, sorting
 globals().update(_NAMESPACES["torch"])
 dtype = _dtypes.dtype

@@ -17,7 +17,7 @@ import dynagraph.torch as torch
 from dynagraph.frontend.library import registry
 from dynagraph.frontend.library.definitions import followed
 from dynagraph.torch.core import tensor, terms
-from dynagraph.torch.functions import pointwise
+from dynagraph.torch.functions import arithmetic
 
 BACKEND = "numpy"
 
@@ -328,7 +328,7 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     same(short(w, x), function(other := row(), plain()))
     same(w, other)
     monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
-    of_tensors = (tensor.record, tensor.check_write, tensor.check_overlap, pointwise._two)
+    of_tensors = (tensor.record, tensor.check_write, tensor.check_overlap, arithmetic._two)
     for shortcut in (*of_tensors, terms.ArrayTerm, terms.ArrayTerm.call):
         monkeypatch.delitem(registry._MEANINGS, shortcut)
     for name in ("apply", "made", "wrap"):

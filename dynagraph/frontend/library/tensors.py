@@ -227,11 +227,11 @@ def _register_terms() -> None:
         return follow(frame, function, [term_, op, *others], dict(attrs))
 
 
-@package("dynagraph.torch.functions.pointwise")
-def _register_pointwise() -> None:
-    pointwise: Any = sys.modules["dynagraph.torch.functions.pointwise"]
+@package("dynagraph.torch.functions.arithmetic")
+def _register_arithmetic() -> None:
+    arithmetic: Any = sys.modules["dynagraph.torch.functions.arithmetic"]
     tensors: Any = sys.modules["dynagraph.torch.core.tensor"]
-    two_in_python, apply = pointwise._two, tensors.apply
+    two_in_python, apply = arithmetic._two, tensors.apply
 
     @meaning(two_in_python)
     def two(frame: Frame, p: Any, who: Any, input: Any, other: Any) -> Value:

@@ -12,7 +12,8 @@ from dynagraph.torch.core.engine import run_backward
 from dynagraph.torch.core.grad_mode import enable_grad, mode
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.func.batch import entered, into, out_of
-from dynagraph.torch.functions.shapes import stack, view_
+from dynagraph.torch.functions.joining import stack
+from dynagraph.torch.functions.shapes import view_
 
 _STRICT = " This is not allowed in strict mode."
 

@@ -15,7 +15,7 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.spreading import BATCH_IN, BATCH_OUT, spread
 from dynagraph.torch.core.tensor import Tensor, apply, storage_of, wrap
 from dynagraph.torch.func.rules import register
-from dynagraph.torch.functions.shapes import cat
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.utils._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 RANDOMNESS = ("error", "different", "same")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dynagraph.torch.core.tensor import Tensor
-from dynagraph.torch.functions.shapes import stack
+from dynagraph.torch.functions.joining import stack
 
 
 def _owner(module: Any, name: str) -> tuple[dict[str, Any], str]:

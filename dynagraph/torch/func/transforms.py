@@ -19,7 +19,7 @@ from dynagraph.torch.core.grad_mode import enable_grad, mode
 from dynagraph.torch.core.tensor import Tensor, wrap
 from dynagraph.torch.func.batch import vmap
 from dynagraph.torch.func.tracing import Run, gradients, zeros_for
-from dynagraph.torch.functions.shapes import cat
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.utils._pytree import tree_flatten, tree_unflatten
 
 Argnums = int | tuple[int, ...]

@@ -14,8 +14,8 @@ from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
+from dynagraph.torch.functions.arithmetic import div, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
-from dynagraph.torch.functions.pointwise import div, sub
 from dynagraph.torch.functions.shapes import reshape
 
 NAMESPACES.setdefault("functional", {})

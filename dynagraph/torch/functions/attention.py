@@ -13,17 +13,19 @@ from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_redu
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single
+from dynagraph.torch.functions.arithmetic import add, mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
 from dynagraph.torch.functions.diagonals import repeat_interleave
 from dynagraph.torch.functions.dropout import dropout
 from dynagraph.torch.functions.indexing import MASKED_FILL
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.linear import linear
 from dynagraph.torch.functions.padding import pad
-from dynagraph.torch.functions.pointwise import add, mul
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import mean
-from dynagraph.torch.functions.shapes import cat, chunk, expand, permute, reshape, squeeze, transpose, unsqueeze
+from dynagraph.torch.functions.shapes import expand, permute, reshape, squeeze, transpose, unsqueeze
 from dynagraph.torch.functions.softmax import SOFTMAX, softmax
+from dynagraph.torch.functions.splitting import chunk
 
 
 def _attention_weights(x: Any, axis: tuple[int, ...]) -> Any:

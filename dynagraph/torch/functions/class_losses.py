@@ -13,10 +13,11 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made, wrap
 from dynagraph.torch.functions.activations import only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
+from dynagraph.torch.functions.elementary import neg
 from dynagraph.torch.functions.indexing import MASKED_FILL
 from dynagraph.torch.functions.losses import mode_of, not_differentiable, reduce_array
-from dynagraph.torch.functions.pointwise import add, div, mul, neg
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import reshape
 from dynagraph.torch.functions.softmax import log_softmax

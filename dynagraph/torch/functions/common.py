@@ -404,7 +404,13 @@ def sizes_of(args: Sequence[Any], who: str = "size") -> tuple[int, ...]:
     return tuple(found)
 
 
+def plain_forms(*names: str) -> list[Any]:
+    """Functions that have been declared, without their ``out=`` form."""
+    return [getattr(NAMESPACES["torch"][name], "__wrapped__", NAMESPACES["torch"][name]) for name in names]
+
+
 __all__ = [
     "NAMESPACES", "NUMBERS", "cast", "check_broadcast", "check_tensor", "dim_of", "dims_of", "floating", "function", "in_place",
-    "of_one_dtype", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of", "with_out", "wrapped_number",
+    "of_one_dtype", "plain_forms", "pointwise", "promoted", "result_type_of", "sizes_of", "store_out", "tensor_of", "with_out",
+    "wrapped_number",
 ]  # fmt: skip

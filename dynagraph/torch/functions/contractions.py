@@ -12,12 +12,14 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.tensor import Tensor, made
+from dynagraph.torch.functions.arithmetic import mul, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, promoted
 from dynagraph.torch.functions.lapack import check_same_dtype
-from dynagraph.torch.functions.pointwise import mul, sub
 from dynagraph.torch.functions.products import bmm, dot, matmul, mm
+from dynagraph.torch.functions.rearrangements import roll
 from dynagraph.torch.functions.reductions import sum
-from dynagraph.torch.functions.shapes import diagonal, expand, permute, reshape, roll, squeeze, unsqueeze
+from dynagraph.torch.functions.shapes import expand, permute, reshape, squeeze, unsqueeze
+from dynagraph.torch.functions.splitting import diagonal
 
 # -- einsum -----------------------------------------------------------------------------------------------------------
 

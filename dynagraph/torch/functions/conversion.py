@@ -13,7 +13,7 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.storage import address_of
 from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write, written
 from dynagraph.torch.functions.common import NAMESPACES, NUMBERS, cast, check_broadcast, function
-from dynagraph.torch.functions.pointwise import constant
+from dynagraph.torch.functions.pointwise_primitives import constant
 from dynagraph.torch.functions.shapes import clone, contiguous, memory_format, preserve_format
 
 

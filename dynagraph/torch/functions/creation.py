@@ -14,7 +14,7 @@ from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, sizes_of, store_out
 from dynagraph.torch.functions.conversion import to_device
-from dynagraph.torch.functions.pointwise import empty_in_order
+from dynagraph.torch.functions.pointwise_primitives import empty_in_order
 from dynagraph.torch.functions.shapes import contiguous, meshgrid_views
 
 

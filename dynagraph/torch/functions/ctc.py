@@ -11,10 +11,10 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import is_on_gpu, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
+from dynagraph.torch.functions.arithmetic import div
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.indexing import MASKED_FILL
 from dynagraph.torch.functions.losses import mode_of
-from dynagraph.torch.functions.pointwise import div
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import squeeze, unsqueeze

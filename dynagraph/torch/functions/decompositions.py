@@ -9,6 +9,7 @@ import numpy as np
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.functions.arithmetic import mul, sub
 from dynagraph.torch.functions.common import function, result_type_of
 from dynagraph.torch.functions.lapack import (
     LinAlgError,
@@ -19,7 +20,6 @@ from dynagraph.torch.functions.lapack import (
     permutation_of,
     raise_where,
 )
-from dynagraph.torch.functions.pointwise import mul, sub
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import transpose
 

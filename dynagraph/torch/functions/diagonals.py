@@ -17,7 +17,9 @@ from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, storag
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, promoted
 from dynagraph.torch.functions.places import change, check_complex_gradient, check_places, define_store, is_batched
 from dynagraph.torch.functions.selection import index_select, number_as
-from dynagraph.torch.functions.shapes import clone, contiguous_format, diagonal, expand, flatten, reshape, store_diagonal, unsqueeze
+from dynagraph.torch.functions.shape_primitives import store_diagonal
+from dynagraph.torch.functions.shapes import clone, contiguous_format, expand, flatten, reshape, unsqueeze
+from dynagraph.torch.functions.splitting import diagonal
 
 # -- parts replaced -------------------------------------------------------------------------------------------------------
 

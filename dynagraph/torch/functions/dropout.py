@@ -14,8 +14,9 @@ from dynagraph.torch.core.batching_random import for_random
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import leaky_relu, only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, in_place
-from dynagraph.torch.functions.pointwise import add, div, mul, neg, sub
+from dynagraph.torch.functions.elementary import neg
 from dynagraph.torch.functions.pooling import given_sizes
 from dynagraph.torch.functions.shapes import squeeze, unsqueeze
 from dynagraph.torch.functions.softmax import softmax

@@ -12,8 +12,8 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
 from dynagraph.torch.functions.activations import in_single, no_complex_gradient
+from dynagraph.torch.functions.arithmetic import mul
 from dynagraph.torch.functions.common import cast, check_tensor, function
-from dynagraph.torch.functions.pointwise import mul
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
 
 # -- primitives ---------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.common import cast, check_tensor, dim_of, floating, function
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.lapack import by_rule
-from dynagraph.torch.functions.shapes import roll
+from dynagraph.torch.functions.rearrangements import roll
 
 _NORMS = ("forward", "backward", "ortho")
 _SWAPPED = {"forward": "backward", "backward": "forward", "ortho": "ortho"}

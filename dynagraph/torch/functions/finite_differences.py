@@ -9,9 +9,11 @@ import numpy as np
 
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import NUMBERS, check_tensor, dims_of, function
-from dynagraph.torch.functions.pointwise import add, div, mul, sub
-from dynagraph.torch.functions.shapes import cat, narrow, reshape
+from dynagraph.torch.functions.joining import cat
+from dynagraph.torch.functions.shapes import reshape
+from dynagraph.torch.functions.splitting import narrow
 
 
 def _scaled(weight: Any, x: Tensor) -> Tensor:

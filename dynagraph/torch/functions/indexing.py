@@ -13,8 +13,9 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import cast
 from dynagraph.torch.functions.conversion import COPY_, to_device
-from dynagraph.torch.functions.pointwise import empty_in_order
-from dynagraph.torch.functions.shapes import expand, select, slice_along, unsqueeze, view_
+from dynagraph.torch.functions.pointwise_primitives import empty_in_order
+from dynagraph.torch.functions.shapes import expand, unsqueeze, view_
+from dynagraph.torch.functions.splitting import select, slice_along
 
 
 def _take(x: Any, *places: Any, axes: tuple[int, ...]) -> Any:

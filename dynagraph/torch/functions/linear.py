@@ -11,8 +11,8 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single
+from dynagraph.torch.functions.arithmetic import add
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.pointwise import add
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import reshape, unsqueeze
 

@@ -14,10 +14,10 @@ from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single, only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul, sub, xlogy
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, promoted
+from dynagraph.torch.functions.elementary import abs as absolute
 from dynagraph.torch.functions.indexing import MASKED_FILL
-from dynagraph.torch.functions.pointwise import abs as absolute
-from dynagraph.torch.functions.pointwise import add, div, mul, sub, xlogy
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import broadcast_tensors, unsqueeze

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dynagraph.torch.core.dtypes import of_numpy
 from dynagraph.torch.core.tensor import Tensor
+from dynagraph.torch.functions.arithmetic import sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
 from dynagraph.torch.functions.decompositions import qr, svd
-from dynagraph.torch.functions.pointwise import sub
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.shapes import transpose

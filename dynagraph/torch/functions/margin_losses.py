@@ -12,13 +12,15 @@ from dynagraph.torch.core.arrays import library_of_array, ufunc_accumulate
 from dynagraph.torch.core.primitives import PRIMITIVES
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul, rsub, sub
+from dynagraph.torch.functions.arithmetic import pow as power
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, function, promoted
+from dynagraph.torch.functions.elementary import neg
 from dynagraph.torch.functions.losses import CLAMP_THROUGH, mode_of, not_differentiable, pair_loss, reduced
 from dynagraph.torch.functions.norms import norm, vector_norm
-from dynagraph.torch.functions.pointwise import add, clamp_min, div, mul, neg, rsub, sub, where
-from dynagraph.torch.functions.pointwise import pow as power
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.shapes import broadcast_tensors, reshape, unsqueeze
+from dynagraph.torch.functions.ternary import clamp_min, where
 
 _minimum, sqrt = NAMESPACES["torch"]["minimum"], NAMESPACES["torch"]["sqrt"]
 

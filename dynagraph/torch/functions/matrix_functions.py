@@ -14,10 +14,10 @@ from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import function
 from dynagraph.torch.functions.lapack import check_floats, check_matrices
-from dynagraph.torch.functions.pointwise import where
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import permute, reshape
 from dynagraph.torch.functions.solvers import inv, solve
+from dynagraph.torch.functions.ternary import where
 
 # -- powers and exponentials ------------------------------------------------------------------------------------------
 

@@ -17,11 +17,12 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import dense, only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul
+from dynagraph.torch.functions.arithmetic import pow as power
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
 from dynagraph.torch.functions.norms import norm
-from dynagraph.torch.functions.pointwise import add, clamp_min, div, mul
-from dynagraph.torch.functions.pointwise import pow as power
 from dynagraph.torch.functions.shapes import expand_as, unsqueeze, view_
+from dynagraph.torch.functions.ternary import clamp_min
 
 Sizes = tuple[int, ...]
 

@@ -12,13 +12,14 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import cast, check_broadcast, check_tensor, dim_of, dims_of, function
 from dynagraph.torch.functions.decompositions import svdvals
 from dynagraph.torch.functions.lapack import check_floats, check_matrices
-from dynagraph.torch.functions.pointwise import add, div, mul, sub, where
 from dynagraph.torch.functions.reductions import amax, amin, spread, sum
 from dynagraph.torch.functions.shapes import movedim, squeeze, unsqueeze
 from dynagraph.torch.functions.solvers import inv_ex
+from dynagraph.torch.functions.ternary import where
 
 # -- vectors ----------------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,12 @@ from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import in_single, only_floats, relu
+from dynagraph.torch.functions.arithmetic import mul
+from dynagraph.torch.functions.arithmetic import pow as power
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function
 from dynagraph.torch.functions.convolution import Pairs, Sizes, padded
-from dynagraph.torch.functions.pointwise import abs as absolute
-from dynagraph.torch.functions.pointwise import mul, sign
-from dynagraph.torch.functions.pointwise import pow as power
+from dynagraph.torch.functions.elementary import abs as absolute
+from dynagraph.torch.functions.elementary import sign
 from dynagraph.torch.functions.reductions import mean
 from dynagraph.torch.functions.shapes import unsqueeze
 

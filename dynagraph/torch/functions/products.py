@@ -9,8 +9,8 @@ import numpy as np
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.primitives import define, from_row
 from dynagraph.torch.core.tensor import Tensor, apply
+from dynagraph.torch.functions.arithmetic import add, mul
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.pointwise import add, mul
 from dynagraph.torch.functions.shapes import expand, reshape, unsqueeze
 
 

@@ -19,7 +19,7 @@ from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, check_write, made, operand_of_write, wrap, write
 from dynagraph.torch.functions.common import NAMESPACES, check_broadcast, check_tensor, function, sizes_of, store_out
 from dynagraph.torch.functions.creation import finish
-from dynagraph.torch.functions.pointwise import dense_copy
+from dynagraph.torch.functions.pointwise_primitives import dense_copy
 from dynagraph.torch.functions.shapes import contiguous_format, preserve_format
 
 _DOUBLE = np.dtype(np.float64)

@@ -18,6 +18,7 @@ from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.core.terms import ArrayTerm
+from dynagraph.torch.functions.arithmetic import div
 from dynagraph.torch.functions.common import (
     NAMESPACES,
     cast,
@@ -29,8 +30,9 @@ from dynagraph.torch.functions.common import (
     result_type_of,
     sizes_of,
 )
-from dynagraph.torch.functions.pointwise import COPY, div, where
+from dynagraph.torch.functions.pointwise_primitives import COPY
 from dynagraph.torch.functions.shapes import unsqueeze, view_
+from dynagraph.torch.functions.ternary import where
 
 # -- primitives: `axis` is a sorted tuple of dimensions, as the rows have it ------------------------------------------
 

@@ -26,7 +26,7 @@ from dynagraph.torch.functions.places import (
     store_flat,
     storing,
 )
-from dynagraph.torch.functions.pointwise import COPY
+from dynagraph.torch.functions.pointwise_primitives import COPY
 
 # -- primitives: index tensors are operands without a gradient ----------------------------------------------------------
 

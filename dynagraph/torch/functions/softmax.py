@@ -13,7 +13,7 @@ from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import dense, in_single, only_floats
 from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, dim_of, function
-from dynagraph.torch.functions.pointwise import neg
+from dynagraph.torch.functions.elementary import neg
 
 
 def _softmax(x: Any, axis: tuple[int, ...]) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from dynagraph.torch.core.arrays import library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.functions.arithmetic import add
 from dynagraph.torch.functions.common import check_tensor, function, result_type_of
 from dynagraph.torch.functions.decompositions import SVD, SVDVALS, lu_unpack
 from dynagraph.torch.functions.lapack import (
@@ -29,9 +30,9 @@ from dynagraph.torch.functions.lapack import (
     raise_where,
     solved_triangular,
 )
-from dynagraph.torch.functions.pointwise import add, where
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.shapes import squeeze, transpose, unsqueeze
+from dynagraph.torch.functions.ternary import where
 
 # -- systems ----------------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.common import NUMBERS, cast, check_tensor, dim_of, function, result_type_of
 from dynagraph.torch.functions.places import GATHER, check_places, is_batched, is_unknown
-from dynagraph.torch.functions.pointwise import COPY, lerp
+from dynagraph.torch.functions.pointwise_primitives import COPY
 from dynagraph.torch.functions.reductions import along, at_index
 from dynagraph.torch.functions.shapes import flatten, reshape, squeeze, transpose, unsqueeze
+from dynagraph.torch.functions.ternary import lerp
 
 # -- primitives -----------------------------------------------------------------------------------------------------------
 

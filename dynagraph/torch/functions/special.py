@@ -15,9 +15,10 @@ from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply
-from dynagraph.torch.functions import activations, pointwise, reductions
+from dynagraph.torch.functions import activations, reductions
 from dynagraph.torch.functions import special_arrays as arrays
-from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, floating, function, promoted
+from dynagraph.torch.functions.arithmetic import mul
+from dynagraph.torch.functions.common import NAMESPACES, cast, check_tensor, floating, function, pointwise, promoted
 
 ROOT_PI, ROOT_HALF, ROOT_TWO_PI = math.sqrt(math.pi), math.sqrt(0.5), math.sqrt(2 * math.pi)
 
@@ -218,7 +219,7 @@ entr = _unary(ENTR, ("entr",), "", "``-x * log(x)``; negative infinity for negat
 def ndtr(input: Tensor) -> Tensor:
     """The normal distribution."""
     x = _real(input, "ndtr")
-    return pointwise.mul(apply(ERFC, pointwise.mul(x, -ROOT_HALF)), 0.5)
+    return mul(apply(ERFC, mul(x, -ROOT_HALF)), 0.5)
 
 
 def _without_gradient(name: str, compute: Callable[..., Any], about: str) -> None:
@@ -318,7 +319,7 @@ def _gamma_of_two(p: Primitive, who: str, input: Tensor, other: Tensor) -> Tenso
     a, x = promoted(who, input, other)
     if a._array.dtype.kind not in "fV":
         raise NotImplementedError(f"\"{who}_cpu\" not implemented for '{dtypes.scalar_name(a.dtype)}'")
-    return pointwise.pointwise(p, who, a, x)
+    return pointwise(p, who, a, x)
 
 
 for _compute, _name in ((igamma, "gammainc"), (igammac, "gammaincc")):
@@ -329,13 +330,13 @@ for _compute, _name in ((igamma, "gammainc"), (igammac, "gammaincc")):
 @function(namespace="special", method=False, out=True)
 def zeta(input: Any, other: Any) -> Tensor:
     """Hurwitz' zeta function: the sum of ``(other + k) ** -input``."""
-    return pointwise.pointwise(ZETA, "zeta", *_two("zeta", input, other))
+    return pointwise(ZETA, "zeta", *_two("zeta", input, other))
 
 
 @function(namespace="special", method=False, out=True)
 def xlog1py(input: Any, other: Any) -> Tensor:
     """``input * log1p(other)``; 0 where `input` is 0."""
-    return pointwise.pointwise(XLOG1PY, "xlog1py", *_two("xlog1py", input, other))
+    return pointwise(XLOG1PY, "xlog1py", *_two("xlog1py", input, other))
 
 
 def _polynomial(name: str, compute: Callable[..., Any]) -> None:
@@ -343,7 +344,7 @@ def _polynomial(name: str, compute: Callable[..., Any]) -> None:
 
     def of(input: Any, n: Any) -> Tensor:
         x, degree = (v.detach() if isinstance(v, Tensor) else v for v in _two(name, input, n))
-        return pointwise.pointwise(p, name, x, degree)
+        return pointwise(p, name, x, degree)
 
     of.__name__ = of.__qualname__ = name
     of.__doc__ = f"The {name.replace('_polynomial_', ' polynomials ').replace('_', ' ')} of degree `n`."

@@ -15,13 +15,14 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
+from dynagraph.torch.functions.arithmetic import div, mul
 from dynagraph.torch.functions.common import check_tensor, function
 from dynagraph.torch.functions.creation import finish
 from dynagraph.torch.functions.fft import fft, ifft, irfft, rfft
 from dynagraph.torch.functions.padding import pad
-from dynagraph.torch.functions.pointwise import div, mul
-from dynagraph.torch.functions.shapes import expand, narrow, squeeze, transpose, unsqueeze, view_as_real
+from dynagraph.torch.functions.shapes import expand, squeeze, transpose, unsqueeze
 from dynagraph.torch.functions.special_arrays import i0
+from dynagraph.torch.functions.splitting import narrow, view_as_real
 
 # -- windows ----------------------------------------------------------------------------------------------------------
 

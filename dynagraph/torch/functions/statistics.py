@@ -9,12 +9,15 @@ import numpy as np
 from dynagraph.torch.core.arrays import in_c_order, ufunc_accumulate
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply
+from dynagraph.torch.functions.arithmetic import add, div, mul, pow, sub
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, dim_of, floating, function
+from dynagraph.torch.functions.joining import cat
 from dynagraph.torch.functions.places import is_batched
-from dynagraph.torch.functions.pointwise import COPY, add, div, mul, pow, sub
+from dynagraph.torch.functions.pointwise_primitives import COPY
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import CUMSUM, mean, sum
-from dynagraph.torch.functions.shapes import cat, narrow, reshape, squeeze, transpose, unsqueeze, view_
+from dynagraph.torch.functions.shapes import reshape, squeeze, transpose, unsqueeze, view_
+from dynagraph.torch.functions.splitting import narrow
 
 
 def _logcumsumexp(x: Any, axis: int) -> Any:

@@ -14,12 +14,14 @@ from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, quiet, wrap
 from dynagraph.torch.functions.activations import HARDTANH, only_floats
+from dynagraph.torch.functions.arithmetic import add, div, mul, sub
 from dynagraph.torch.functions.common import check_tensor, function
-from dynagraph.torch.functions.pointwise import add, div, mul, sub
+from dynagraph.torch.functions.joining import stack
 from dynagraph.torch.functions.products import matmul
 from dynagraph.torch.functions.reductions import sum as total
 from dynagraph.torch.functions.resampling import cubic_weights
-from dynagraph.torch.functions.shapes import reshape, select, stack, transpose, unsqueeze
+from dynagraph.torch.functions.shapes import reshape, transpose, unsqueeze
+from dynagraph.torch.functions.splitting import select
 
 # -- channels and places ----------------------------------------------------------------------------------------------------
 
