@@ -27,6 +27,10 @@ def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     assert used[0] > 0, "none of these nests has lanes"
 
 
+def test_loops_that_stay_two() -> None:
+    assert failures(range(312, 313), [0]) == []  # made one of them without an end
+
+
 @pytest.mark.fuzz
 def test_many_nests_from_random_seeds() -> None:
     first = random.SystemRandom().randrange(PROGRAMS, 1 << 40)

@@ -57,7 +57,9 @@ class LaneGraph:
             copy.end = self._end(block, copies)
         self.twins = False
         self._arrange()
-        while self._merge_twins():
+        n_blocks = len(self.blocks) + 1
+        while len(self.blocks) < n_blocks and self._merge_twins():
+            n_blocks = len(self.blocks)
             self.twins = True
             self._arrange()
 
