@@ -82,7 +82,7 @@ def conditionally_set(x, steps):
     for k in range(steps):
         x = np.sort(x) + 1
         if k == 5:
-            seen = k
+            seen = x  # native loops know no such variable that may be unbound
     return x, seen
 
 
