@@ -41,17 +41,12 @@ if hasattr(os, "register_at_fork"):  # there is no fork on Windows
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def cupy_in_use() -> Any:
-    """CuPy's module, where this process has used CUDA by it, and it is still what ``import cupy`` gives; else None."""
-    return state.cupy if sys.modules.get("cupy") is state.cupy else None
-
-
 def require_cupy() -> Any:
     """CuPy's module, with at least one device; CudaError with the cure where there is none.  Notes that CUDA is used."""
     if state.is_lost:
         raise CudaError(f"CUDA was used by process {state.user} before it forked process {os.getpid()}; {_FORK_CURE}")
-    if (found := cupy_in_use()) is not None:
-        return found
+    if state.cupy is not None and sys.modules.get("cupy") is state.cupy:
+        return state.cupy
     module = _import()
     count = _count(module)
     with state.lock:

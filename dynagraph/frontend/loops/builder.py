@@ -309,8 +309,11 @@ class Builder:
         self.region.blocks.append(block)
         return block
 
-    def edge(self, ip: int | None = None, push: Sequence[Value] = (), drop: int = 0) -> Block:
-        """A block that takes the present state to `ip` of the innermost frame, with further values on its stack."""
+    def edge(self, ip: int | None = None, push: Sequence[Value] = (), drop: int = 0, chosen: str = "") -> Block:
+        """A block that takes the present state to `ip` of the innermost frame, with further values on its stack.
+
+        `chosen`: a variable whose type has been chosen for this instruction.
+        """
         frames = [f.copy() for f in self.frames]
         top = frames[-1]
         if ip is not None:
@@ -328,7 +331,7 @@ class Builder:
             self.emit(Interruptible(self.exit_of(Way([f.copy() for f in frames], again=True))))
         self._widen(top)
         self._merge(frames)
-        mixed = left.carry(self, top)
+        mixed = left.carry(self, top, chosen)
         if mixed is None:
             version = self._version(frames)
             self._assign(frames, version)

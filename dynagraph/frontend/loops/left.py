@@ -112,10 +112,11 @@ class Choice:
     arms: dict[Type, Block] = field(default_factory=dict)
 
 
-def carry(b: Builder, frame: Frame) -> str | None:
+def carry(b: Builder, frame: Frame, chosen: str = "") -> str | None:
     """At a loop's head: give variables that only what follows the loop reads their common type.
 
     Gives a variable that has such a type from a loop before, and that this one reads: its type has to be chosen first.
+    `chosen` has been: where the first instruction of a turn reads it, the head would be come to for ever.
     """
     if not b.carries:
         return None
@@ -129,7 +130,7 @@ def carry(b: Builder, frame: Frame) -> str | None:
         if isinstance(kind, Left) and not (kind.sums and name in here.sums):
             return name
     unbound = sum(b.seen.may_be_unbound(v.type) for v in frame.locals.values())
-    for name in sorted((here.left | here.sums) & live - set(program.code.co_cellvars)):
+    for name in sorted((here.left | here.sums) & live - {*program.code.co_cellvars, chosen}):
         value, kind = frame.locals.get(name), Left((id(program.code), name), name in here.sums)
         if value is None and not kind.sums:
             unbound += 1
@@ -161,7 +162,7 @@ def choose(b: Builder) -> bool:
                     del b.top.locals[choice.name]
                 else:
                     b.top.locals[choice.name] = b.seen.as_one(value, kind)
-                choice.arms[kind] = b.edge()
+                choice.arms[kind] = b.edge(chosen=choice.name)
         choice.arms = {kind: choice.arms[kind] for kind in kinds}
     return found
 

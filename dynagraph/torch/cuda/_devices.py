@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import DeviceProperties, device_index
-from dynagraph.cuda.state import cupy_in_use, require_cupy, state
+from dynagraph.cuda.state import require_cupy, state
 from dynagraph.torch.core import devices
 from dynagraph.torch.core.tensor import Tensor
 
@@ -39,7 +40,7 @@ def device_count() -> int:
 
 def is_initialized() -> bool:
     """Whether CUDA is in use in this process."""
-    return cupy_in_use() is not None
+    return sys.modules.get("cupy") is not None and not state.is_lost and dg.is_available()
 
 
 def init() -> None:

@@ -7,32 +7,28 @@ from typing import Any
 import dynagraph.cuda as dg
 from dynagraph.cuda.devices import device_index
 from dynagraph.cuda.state import require_cupy, state
-from dynagraph.torch.cuda._devices import index_of
+from dynagraph.torch.cuda._devices import index_of, is_initialized
 from dynagraph.torch.missing import getattr_of
-
-
-def _in_use() -> bool:
-    return state.cupy is not None and not state.is_lost
 
 
 def memory_allocated(device: Any = None) -> int:
     """The bytes that tensors take on a GPU."""
-    return dg.memory_allocated(index_of(device)) if _in_use() else 0
+    return dg.memory_allocated(index_of(device)) if is_initialized() else 0
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most that `memory_allocated` has been since `reset_peak_memory_stats`, or the first call of either."""
-    return dg.max_memory_allocated(index_of(device)) if _in_use() else 0
+    return dg.max_memory_allocated(index_of(device)) if is_initialized() else 0
 
 
 def memory_reserved(device: Any = None) -> int:
     """The bytes that the pool has got from a GPU."""
-    return dg.memory_reserved(index_of(device)) if _in_use() else 0
+    return dg.memory_reserved(index_of(device)) if is_initialized() else 0
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Let `max_memory_allocated` begin anew."""
-    if _in_use():
+    if is_initialized():
         dg.reset_peak_memory_stats(index_of(device))
 
 
@@ -41,7 +37,7 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 def empty_cache() -> None:
     """Give back to the GPUs what the pool keeps for later."""
-    if _in_use():
+    if is_initialized():
         for number in range(state.count):
             dg.empty_cache(number)
 
@@ -55,7 +51,7 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
 def memory_stats(device: Any = None) -> dict[str, int]:
     """The numbers of this module under PyTorch's names for them; empty without CUDA."""
-    if not _in_use():
+    if not is_initialized():
         return {}
     allocated, reserved = memory_allocated(device), memory_reserved(device)
     return {

@@ -138,3 +138,21 @@ def call_with(function: Callable, *args: Any) -> str:
         return repr(function(*args))
     except UnboundLocalError as error:
         return str(error)
+
+
+def added_first(x: np.ndarray) -> tuple:
+    """The first instruction of a turn reads the sum."""
+    parts = []
+    for k in range(len(x)):
+        parts.append(x[k])
+    last = 0.0
+    while len(parts) > 3 and parts.pop(0) < 20:
+        last += parts[0]
+    return last, len(parts)
+
+
+def test_sums_that_a_turn_reads_first() -> None:
+    compiled = dg.compile(added_first)
+    for n in (12, 3, 40):
+        got, want = compiled(np.arange(float(n))), added_first(np.arange(float(n)))
+        assert got == want and type(got[0]) is type(want[0])
