@@ -664,3 +664,30 @@ def test_changes_of_dtype_are_recorded() -> None:
     got = dg.grad(lambda x: np.sum(x.astype(np.float64) * Y) + x[0] * np.float32(2.0))(X.astype(np.float32))
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, Y + [2.0, 0.0, 0.0], rtol=1e-6)
+
+
+def of_a_weight(x):
+    w = np.full(3, 2.0)
+    y = (x * w).sum()
+    w[:] = 100.0
+    return y
+
+
+def of_places(x):
+    at = np.array([0, 0, 2])
+    y = x[at]
+    at[:] = 1
+    return (y * np.array([1.0, 2.0, 3.0])).sum()
+
+
+def of_a_mask(x):
+    mask = np.array([True, False, True])
+    y = np.where(mask, x, 0)
+    mask[:] = False
+    return y.sum()
+
+
+@pytest.mark.parametrize(("function", "wanted"), [(of_a_weight, [2, 2, 2]), (of_places, [3, 0, 3]), (of_a_mask, [1, 0, 1])])
+def test_plain_arrays_that_are_written_to_after_they_were_read(function, wanted):
+    with dg.disable():
+        np.testing.assert_array_equal(dg.grad(function)(np.arange(1.0, 4.0)), wanted)
