@@ -363,15 +363,18 @@ def _leave_out(report: Report, progress: Progress, why: str) -> None:
 # -- all ----------------------------------------------------------------------------------------------------------------------
 
 
-def device_there(environment: dict[str, str], seconds: float = 60.0) -> str | None:
-    """Why nothing can run: CuPy or the device is missing, or the package cannot be imported; else None."""
+def device_there(environment: dict[str, str], folder: Path, seconds: float = 60.0) -> str | None:
+    """Why nothing can run: CuPy or the device is missing, or the package cannot be imported; else None.
+
+    `folder` holds what is tested: Python looks there first, not in the working directory, which may be a source tree.
+    """
     script = (
         "import numpy, cupy, dynagraph; assert cupy.is_available(), 'CuPy finds no GPU'; "
         "assert float((cupy.arange(3) + 1).sum()) == 6; print(dynagraph.__file__)"
     )
     try:
         done = subprocess.run(
-            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=seconds, check=False
+            [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return f"importing CuPy and dynagraph took more than {seconds:.0f} s"
@@ -441,7 +444,7 @@ def check(options: argparse.Namespace, report: Report) -> int:
     try:
         wheels = prepare(options.wheels, tree)
         environment = environment_for(tree, options.work)
-        problem = device_there(environment)
+        problem = device_there(environment, tree)
     except (NoWheel, OSError) as error:
         problem = str(error)
     if problem is not None:
