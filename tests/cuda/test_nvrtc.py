@@ -85,6 +85,20 @@ def test_kernels_are_compiled_and_say_what_they_take(architecture):
     assert axpy.constant - reverse.constant == 40 - 8  # the bytes of their parameters; the rest is the same for all
 
 
+def test_what_the_drivers_cache_gives_is_compiled_again(monkeypatch):
+    """NVRTC takes code from the driver's cache, where there is a driver; ptxas then says nothing of the kernels."""
+    compiled = nvrtc.Nvrtc._run
+    calls: list[bool] = []
+
+    def run(self, source, options, kind):
+        calls.append("--no-cache" in options)
+        status, log, image = compiled(self, source, [o for o in options if o != "--no-cache"], kind)
+        return status, log if calls[-1] else "", image
+
+    monkeypatch.setattr(nvrtc.Nvrtc, "_run", run)
+    assert compile_cuda(AXPY).resources["axpy"].registers >= 4 and calls == [False, True]
+
+
 @pytest.mark.parametrize("architecture", [80, 90])
 def test_spills_are_seen(architecture):
     spills = compile_cuda(SPILLS, architecture).resources["spills"]

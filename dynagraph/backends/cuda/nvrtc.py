@@ -36,6 +36,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12")
 LEAST_OF_12 = 50  # the oldest architecture that the NVRTC of CUDA 12 compiles for; that of CUDA 13 begins later
 _VERBOSE = "--ptxas-options=-v"
+_ENTRY = "Compiling entry function"  # what ptxas says of each kernel begins with it
 _log = logging.getLogger("dynagraph.kernels")
 
 _Int, _Size, _Program = ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
@@ -139,6 +140,11 @@ class Nvrtc:
         if status != 0:
             log = self._run(source, options, kind)[1] or log  # with -v, ptxas keeps some of its errors to itself
             raise CompilerError(self._refusal(status, log, source, options[-1]))
+        if kind == "cubin" and _ENTRY not in log:
+            # It came from the driver's own cache, with which ptxas says nothing; NVRTCs that use that cache know the option.
+            status, log, image = self._run(source, [*options, _VERBOSE, "--no-cache"], kind)
+            if status != 0:
+                raise CompilerError(self._refusal(status, log, source, options[-1]))
         _log.info("compiled %d bytes of CUDA C in %.0f ms", len(source), 1e3 * (time.perf_counter() - start))
         return Cubin(image, self._resources(log, image) if kind == "cubin" else {}, False, kind)
 
@@ -183,7 +189,7 @@ class Nvrtc:
     def _resources(self, log: str, image: bytes) -> dict[str, Resources]:
         """By kernel: what ptxas said of it, and how large its constant memory is, which the log leaves out for sm_90."""
         sections = _sections(image)
-        pieces = re.split(r"Compiling entry function '([^']+)'", log)
+        pieces = re.split(_ENTRY + r" '([^']+)'", log)
         said = dict(zip(pieces[1::2], pieces[2::2]))  # of the kernel first, then of functions that it calls
         found = {}
         for name in (s.removeprefix(".text.") for s in sections if s.startswith(".text.")):

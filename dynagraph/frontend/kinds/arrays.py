@@ -159,8 +159,7 @@ def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
     if name == "flags" and not array.is_scalar:
         return Flags(array)
     if name == "strides" and is_own(frame.function.globals) and not array.is_scalar:
-        node = frame.ex.memories.present(array)  # whatever they are along axes of one element: nothing here depends on these
-        return frame.ex.constant(tuple(s * node.dtype.itemsize for s in frame.ex.builder.layout(node).strides))
+        return _strides(frame, array)
     reader = ATTRIBUTES.get(name)
     if name == "flat" and not array.is_scalar:
         return Flat(array, frame.ex.steps)
@@ -175,8 +174,18 @@ def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
     return refuse("UNSUPPORTED_FUNCTION", f"the array attribute .{name}")
 
 
+def _strides(frame: Frame, array: Array) -> Value:
+    """Whatever they are along axes of one element: nothing in this package depends on these."""
+    node = frame.ex.memories.present(array)
+    return frame.ex.constant(tuple(s * node.dtype.itemsize for s in frame.ex.builder.layout(node).strides))
+
+
 def _attribute_of_device_array(frame: Frame, array: Array, name: str) -> Value:
     kind = frame.ex.library.array_type
+    if name == "strides" and is_own(frame.function.globals):
+        return _strides(frame, array)
+    if not hasattr(kind, name):
+        throw(AttributeError(lacks(kind.__name__, name)))
     if name in cupy_door.METHODS and hasattr(kind, name):
         return Method(name, array)
     if name not in cupy_door.ATTRIBUTES or (name == "imag" and not array.node.dtype.is_complex):
