@@ -374,7 +374,8 @@ def device_there(environment: dict[str, str], folder: Path, seconds: float = 60.
     )
     try:
         done = subprocess.run(
-            [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+            [sys.executable, "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=seconds,
+            check=False
         )
     except subprocess.TimeoutExpired:
         return f"importing CuPy and dynagraph took more than {seconds:.0f} s"

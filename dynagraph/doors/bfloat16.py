@@ -34,11 +34,11 @@ _CHOOSING = ["amax", "amin", "max", "min", "argmax", "argmin", "any", "all", "nd
 _SUMS = ["sum", "prod", "mean"]
 _ANYWHERE = [*_OPERATORS, "getitem", "len", *_ELEMENTWISE, *_MADE_AND_MOVED, *_CHOOSING, "@", "matmul"]
 IN_NUMPY = frozenset((*_ANYWHERE, "divmod"))
-# CuPy's kernels sum in float32, as ours do; degrees and radians of its have not been compared
-ON_DEVICE = frozenset((*_ANYWHERE, *_SUMS)) - {"degrees", "radians"}
+# CuPy's kernels sum in float32, as ours do; its where() gives float32; degrees and radians of its have not been compared
+ON_DEVICE = frozenset((*_ANYWHERE, *_SUMS)) - {"where", "degrees", "radians"}
 ON_TAPE = IN_NUMPY | ON_DEVICE  # where values are those of the plain run, and only gradients are computed otherwise
 # of CuPy's where operands are of one dtype: which one it makes of two is its own affair
-_OF_ONE_DTYPE = frozenset(("where", "concatenate", "stack", "vstack", "hstack", "@", "matmul"))
+_OF_ONE_DTYPE = frozenset(("concatenate", "stack", "vstack", "hstack", "@", "matmul"))
 
 
 def check(door: Door, given: Any, result: Any, names: frozenset[str], is_scalar: Callable[[Node], bool]) -> None:

@@ -259,6 +259,8 @@ def check_loop(own: Names, name: str, given: Sequence[Any], is_scalar: Callable[
     highest = max(_kind(x) for x in operands if isinstance(x, Node))
     wanted = [None if not isinstance(x, Node) and _kind(x) <= highest else _dtype(x) for x in operands]
     of_bfloat16 = dtypes.bfloat16 in (result.dtype, *(_ir_dtype(x) for x in operands))
+    if of_bfloat16:  # beside which a Python float counts as float32, as in NumPy
+        wanted = [np.dtype(np.float32) if is_weak(x) and _kind(x) == 2 else d for x, d in zip(operands, wanted)]
     for loop in theirs.types:
         taken, given_back = loop.split("->")
         if "E" in loop and not of_bfloat16:

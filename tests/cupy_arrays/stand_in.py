@@ -313,16 +313,12 @@ def _is_bfloat16(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic)) and value.dtype.name == "bfloat16"
 
 
-def _with_weak_floats(operands: list[Any]) -> list[Any]:
-    """Beside bfloat16 Python's floats are of it; to NumPy float32 comes of them."""
-    halves = [x for x in operands if _is_bfloat16(x)]
-    return [halves[0].dtype.type(x) if halves and type(x) is float else x for x in operands]
-
-
 def summed(name: str, numpys: Callable[..., Any]) -> Callable[..., Any]:
-    """Sums of bfloat16 are taken in float32, and are bfloat16."""
+    """Sums of bfloat16 are taken in float32, and are bfloat16.  `where` has no loop for it, and takes float32's."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
+        if name == "where":
+            return numpys(*[x.astype(np.float32) if _is_bfloat16(x) else x for x in args], **kwargs)
         x = args[0] if args else kwargs.get("a")
         if name not in ("sum", "prod", "mean", "matmul") or not _is_bfloat16(x):
             return numpys(*args, **kwargs)
@@ -360,7 +356,7 @@ class ufunc:
             own = getattr(np, self.name)
             more = {} if dtype is None else {"dtype": dtype}
             more |= {"casting": casting} if isinstance(own, np.ufunc) else {}  # sinc, i0 and fix are none of NumPy's
-            result = own(*_with_weak_floats([_open(a) for a in args[: self.nin]]), **more)
+            result = own(*[_open(a) for a in args[: self.nin]], **more)
             if out is None:
                 return _close(result, given, False)
             held(out)[...] = np.asarray(result).astype(out.dtype, casting=casting)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Generic, TypeVar
 
 from dynagraph.backends.cstyle import Writer
-from dynagraph.backends.cuda.schedule import BLOCK, Pack, Schedule, packed
+from dynagraph.backends.cuda.schedule import BLOCK, MOST_THREADS, Pack, Schedule, packed
 from dynagraph.backends.cuda.style import CudaStyle
 from dynagraph.backends.spelling import Speller
 from dynagraph.ir.expr import Expr
@@ -90,7 +90,7 @@ class KernelPrinter(ABC, Generic[Plan]):
             parameters.append("int64_t *record")
         self.out.line()
         self.out.line(f"/* {kernel.comment}: {self.described()} */")
-        bounds = f"{threads}, 1" if self.wants_registers() else str(threads)
+        bounds = f"{threads}, {MOST_THREADS // threads}" if self.wants_registers() else str(threads)
         self.out.line(f'extern "C" __global__ void __launch_bounds__({bounds})')
         self.out.open(f"{kernel.name}({', '.join(parameters)})")
         for b in memory:
@@ -116,7 +116,10 @@ class KernelPrinter(ABC, Generic[Plan]):
         """What each thread does."""
 
     def wants_registers(self) -> bool:
-        """Whether registers matter more than threads: else the compiler spills a few, so that a processor takes another block."""
+        """Whether registers matter more than threads: else the compiler spills a few, so that a processor takes another block.
+
+        A processor then takes one block's threads at most, `MOST_THREADS`, and each may have 64 registers.
+        """
         return False
 
     def _is_number(self, buffer: Buffer) -> bool:

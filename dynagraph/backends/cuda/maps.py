@@ -18,6 +18,7 @@ from dynagraph.backends.cuda.kernels import (
 )
 from dynagraph.backends.cuda.schedule import BLOCK, TILE, TILE_ROWS, Map, Tiled, n_iterations, replaced
 from dynagraph.ir import dtypes, expr
+from dynagraph.ir.expr import Expr
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.loops import Axis
 from dynagraph.ir.statements import (
@@ -35,6 +36,8 @@ from dynagraph.ir.statements import (
     position,
     where,
 )
+
+TURNS = TILE // TILE_ROWS  # elements of a tile for each thread
 
 
 class MapPrinter(KernelPrinter[Map]):
@@ -99,19 +102,19 @@ class TilePrinter(KernelPrinter[Tiled]):
             Declare(f"tile{n}", e.dtype, size=TILE * (TILE + 1), shared=True, as_stored=True)
             for n, e in enumerate(self.plan.loads)
         ]
-        moves: list[Code] = []
-        for n, e in enumerate(self.plan.loads):
-            buffer: str
-            index: IntExpr
-            buffer, index = e.value  # type: ignore[misc]
-            moves.append(Move(f"tile{n}", k * (TILE + 1) + x, buffer, index))
-        turned = {e: expr.load(f"tile{n}", x * (TILE + 1) + k, e.dtype) for n, e in enumerate(self.plan.loads)}
-        body = plain(replaced(self.kernel.body, turned.get))
+        kept = [Declare(f"early{n}", e.dtype, size=TURNS, as_stored=True) for n, e in enumerate(self.plan.early)]
+        to_tiles = [_move(f"tile{n}", k * (TILE + 1) + x, e) for n, e in enumerate(self.plan.loads)]
+        to_registers = [_move(f"early{n}", position("turn"), e) for n, e in enumerate(self.plan.early)]
+        there = {e: expr.load(f"tile{n}", x * (TILE + 1) + k, e.dtype) for n, e in enumerate(self.plan.loads)}
+        there |= {e: expr.load(f"early{n}", position("turn"), e.dtype) for n, e in enumerate(self.plan.early)}
+        body = plain(replaced(self.kernel.body, there.get))
         first = [Let(f"{axis.symbol.name}_first", position(axis.symbol.name) * TILE) for axis in (across, last)]
         one_tile: tuple[Code, ...] = (
             *decode("unit", axes),
             *first,
-            self._each(across, last, x, k, moves),
+            *kept,
+            *([self._each(across, last, k, x, to_registers)] if kept else []),
+            self._each(across, last, x, k, to_tiles),
             Barrier(AxisKind.BLOCK),
             self._each(across, last, k, x, body),
         )
@@ -124,15 +127,22 @@ class TilePrinter(KernelPrinter[Tiled]):
         )
 
     def _each(self, across: Axis, last: Axis, row: IntExpr, column: IntExpr, body: Sequence[Code]) -> For:
-        """A thread's elements of a tile, of which `k` counts rows."""
-        found: list[Code] = []
+        """A thread's elements of a tile, one in each turn, of which `k` is the row."""
+        found: list[Code] = [Let("k", position("y") + position("turn") * TILE_ROWS)]
         tests = []
         for axis, place in ((across, row), (last, column)):
             name = axis.symbol.name
             found.append(Let(name, position(f"{name}_first") + place))
             tests.append(compare("lt", position(name), axis.extent))
         inner = *found, *where(tests, body)
-        return For("k", position("y"), IntExpr.of(TILE), inner, AxisKind.UNROLLED, step=TILE_ROWS)
+        return For("turn", ZERO, IntExpr.of(TURNS), inner, AxisKind.UNROLLED)
+
+
+def _move(name: str, place: IntExpr, load: Expr) -> Move:
+    buffer: str
+    index: IntExpr
+    buffer, index = load.value  # type: ignore[misc]
+    return Move(name, place, buffer, index)
 
 
 __all__ = ["MapPrinter", "TilePrinter"]

@@ -18,7 +18,6 @@ from dynagraph.backends.cuda.kernels import (
     plain,
 )
 from dynagraph.backends.cuda.schedule import (
-    MOST_THREADS,
     UNROLLED_ROWS,
     WARP,
     Pack,
@@ -77,7 +76,7 @@ class RowsPrinter(KernelPrinter[Rows]):
 
     def wants_registers(self) -> bool:
         lengths = (n_iterations(axes) for s in self.kernel.body if (axes := pass_axes(s)))
-        return self.plan.block == MOST_THREADS and any(length.constant is None for length in lengths)
+        return any(length.constant is None for length in lengths)
 
     def code(self) -> tuple[Code, ...]:
         plan, kernel = self.plan, self.kernel

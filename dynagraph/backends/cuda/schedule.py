@@ -45,6 +45,7 @@ FITTING_BYTES = 64  # of a thread's part of one array, where rows of any length 
 FITTING_TURNS = 4  # ... and so many turns at least
 TILE = 32  # elements of a side of a tile of a transposition
 TILE_ROWS = 8  # of threads
+EARLY_LOADS = 4  # of a kernel with tiles: each keeps as many values in registers as a thread has elements of a tile
 SHARED_BYTES = 48 * 1024  # that a block has without asking for more
 SERIAL_SCAN_ROWS = 1 << 16  # threads that each have a row to scan keep a device busy: neighbours read neighbouring elements then
 COLUMNS = 32  # neighbouring columns that a block reduces
@@ -63,10 +64,14 @@ class Map:
 
 @dataclass(frozen=True)
 class Tiled:
-    """A block computes a square of axis `across` and the last axis; what lies along `across` goes through shared memory."""
+    """A block computes a square of axis `across` and the last axis; what lies along `across` goes through shared memory.
+
+    `early`: loads of what lies along the last axis, which are begun before the block waits for the others.
+    """
 
     across: int
     loads: tuple[Expr, ...]
+    early: tuple[Expr, ...]
 
 
 @dataclass(frozen=True)
@@ -416,7 +421,9 @@ def _tiled(kernel: Kernel) -> Tiled | None:
         while chosen and sum(e.dtype.itemsize for e in chosen) * TILE * (TILE + 1) > SHARED_BYTES:
             chosen.pop()
         if chosen:
-            return Tiled(k, tuple(chosen))
+            straight = [e for e in loads if e.value[0] not in stored and e.value[1].coefficient(last.symbol) == 1]  # type: ignore[index]
+            straight.sort(key=lambda e: str(e.value))
+            return Tiled(k, tuple(chosen), tuple(straight[:EARLY_LOADS]))
     return None
 
 

@@ -83,14 +83,8 @@ def resolve(
     casting: Any = "same_kind",
     signature: Any = None,
     outs: tuple[Node | None, ...] = (),
-    of_cupy: bool = False,
 ) -> tuple[DType, ...]:
-    """The dtypes of the loop that NumPy takes for these operands, and for arrays `outs` that take the results.
-
-    `of_cupy`: bfloat16 promotes as float16 does; to NumPy a Python float makes float32 of it.
-    """
-    if of_cupy and (loop := _resolve_as_cupy(ufunc, (*operands, *outs), dtype, signature)) is not None:
-        return loop
+    """The dtypes of the loop that NumPy takes for these operands, and for arrays `outs` that take the results."""
     name = ufunc.__name__
     if ufunc.nin == 1 and type(operands[0]) is int and not LIMITS[dtypes.int64][0] <= operands[0] <= LIMITS[dtypes.uint64][1]:
         raise numpy_error(f"{name}: of {operands[0]}, which is an object to NumPy")
@@ -112,28 +106,13 @@ def resolve(
     return tuple(known_dtype(d, f"{name}: operand or result") for d in operands_as + resolved[ufunc.nin :])
 
 
-def _resolve_as_cupy(ufunc: np.ufunc, given: Sequence[Any], dtype: object, signature: Any) -> tuple[DType, ...] | None:
-    """The loop for arrays of bfloat16 and Python numbers; None where there is another array, or a dtype is asked for."""
-    nodes = [x for x in given if isinstance(x, Node)]
-    if dtype is not None or signature is not None or not nodes or any(n.dtype is not dtypes.bfloat16 for n in nodes):
-        return None
-    half = dtypes.float16.numpy
-    operands = [half if isinstance(x, Node) else _for_resolution(x) for x in given[: ufunc.nin]]
-    try:
-        resolved = ufunc.resolve_dtypes((*operands, *(None,) * ufunc.nout))
-    except TypeError as error:
-        raise numpy_error(f"{ufunc.__name__}: {error}") from error
-    found = tuple(known_dtype(d, ufunc.__name__) for d in resolved)
-    return tuple(dtypes.bfloat16 if d is dtypes.float16 else d for d in found)
-
-
 # -- the doors --------------------------------------------------------------------------------------------------------
 
 
 def apply(b: Builder, ufunc: np.ufunc, *operands: Any, dtype: object = None, casting: Any = "same_kind") -> Any:
     """The nodes of a ufunc call."""
     ready = tuple(strong(b, x) for x in operands)
-    loop = resolve(ufunc, ready, dtype, casting, of_cupy=b.check_op is not None)
+    loop = resolve(ufunc, ready, dtype, casting)
     return laid_as_ufunc(b, UFUNCS[ufunc](b, Call(ufunc, ready, loop)), ready)
 
 
@@ -174,7 +153,7 @@ def _ufunc_door(ufunc: np.ufunc) -> Callable[..., Any]:
         if mask is not None and out is _MISSING and not written:
             raise Unsupported("UNSUPPORTED_ARGUMENT", f"{name}: NumPy warns of where= without out=")
         ready = tuple(strong(b, x) for x in operands)
-        loop = resolve(ufunc, ready, dtype, casting, signature, outs, b.check_op is not None)
+        loop = resolve(ufunc, ready, dtype, casting, signature, outs)
         results = UFUNCS[ufunc](b, Call(ufunc, ready, loop))
         given = results if isinstance(results, tuple) else (results,)
         made = tuple(_stored(b, result, target, mask, name) for result, target in zip(given, outs))
@@ -459,7 +438,7 @@ def power_operator(b: Builder, base: Any, exponent: Any) -> Any:
 
 def _power_of_scalars(b: Builder, base: Any, exponent: Any) -> Any:
     """NumPy's scalars have none of the short ways of np.power: pow(-0.0, 0.5) is 0.0, sqrt(-0.0) is -0.0."""
-    loop = resolve(np.power, (base, exponent), of_cupy=b.check_op is not None)
+    loop = resolve(np.power, (base, exponent))
     if not loop[0].is_float or loop[0].is_half:
         return apply(b, np.power, base, exponent)
     x, y = b.as_node(base, loop[0]), b.as_node(exponent, loop[1])

@@ -39,7 +39,9 @@ def matmul(b: Builder, left: Any, right: Any) -> Node:
     x, y = b.as_node(left), b.as_node(right)
     if x.ndim == 0 or y.ndim == 0:
         raise numpy_error("matmul: takes no 0-d operands; use *")
-    dtype = _product_dtype("matmul", resolve(np.matmul, (x, y), of_cupy=b.check_op is not None)[0])
+    of_cupy = b.check_op is not None  # which multiplies bfloat16 as such; NumPy, in float32
+    dtype = x.dtype if of_cupy and x.dtype is y.dtype is dtypes.bfloat16 else resolve(np.matmul, (x, y))[0]
+    dtype = _product_dtype("matmul", dtype)
     return _matmul(b, b.cast(x, dtype), b.cast(y, dtype))
 
 

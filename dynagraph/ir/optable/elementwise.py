@@ -505,12 +505,18 @@ def _where_dtype(metas: Metas, attrs: Attrs) -> DType:
     return one_dtype("where", metas[1:])
 
 
+def _where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
+    """Of two arrays of one dtype, and of that dtype: CuPy has no loop for bfloat16, and gives float32."""
+    chosen = xp.where(condition, a, b)
+    return chosen if chosen.dtype == a.dtype or a.dtype != b.dtype else chosen.astype(a.dtype)
+
+
 define_op(
     "where",
     arity=3,
     dtype=_where_dtype,
     shape=broadcast("where"),
-    eager=lambda xp, condition, a, b: xp.where(condition, a, b),
+    eager=_where,
     lowering=Elementwise(lambda condition, a, b: call("select", condition, a, b)),
     vjp=lambda d, g: (None, g.where(d.x, 0), g.full(0, ()).where(d.x, g)),
     finite_slope=True,
