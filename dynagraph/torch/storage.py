@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import dynagraph.cuda as dg_cuda
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.relocation import is_alone, relocate
@@ -212,8 +213,8 @@ class UntypedStorage:
         return self
 
     def is_pinned(self, device: Any = "cuda") -> bool:
-        """False."""
-        return False
+        """Whether it is page-locked memory."""
+        return not self.is_cuda and dg_cuda.is_pinned(self._memory.array)
 
     # -- copies and texts --
     def __copy__(self) -> UntypedStorage:

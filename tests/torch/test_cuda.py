@@ -124,6 +124,20 @@ def test_memory(fake: Any) -> None:  # noqa: F811
     cuda.empty_cache()
 
 
+def test_page_locked_memory(fake: Any) -> None:  # noqa: F811
+    x = torch.arange(6.0)
+    pinned = x.pin_memory()
+    assert pinned.is_pinned() and not x.is_pinned() and pinned.untyped_storage().is_pinned() and torch.equal(pinned, x)
+    assert pinned.pin_memory() is pinned
+    made = (f(3, pin_memory=True) for f in (torch.zeros, torch.empty, torch.randn, torch.randperm, torch.arange))
+    assert all(t.is_pinned() for t in (*made, torch.tensor([1], pin_memory=True), torch.randint(3, (2,), pin_memory=True)))
+    on_gpu = pinned.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert torch.equal(on_gpu.cpu(), x) and not on_gpu.is_pinned()
+    with pytest.raises(RuntimeError, match=r"cannot pin 'torch.cuda.FloatTensor' only dense CPU tensors can be pinned"):
+        on_gpu.pin_memory()
+
+
 def test_generators_of_gpus_have_the_hosts_numbers(fake: Any) -> None:  # noqa: F811
     torch.manual_seed(5)
     on_host, on_gpu = torch.randn(7), torch.randn(7, device="cuda")

@@ -6,6 +6,8 @@ ufuncs, in functions that make arrays, and in `np.asarray`, `np.ascontiguousarra
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 _REDUCTIONS = {
     np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_or: np.any, np.logical_and: np.all,
 }  # fmt: skip
+_AS_IT_IS = contextlib.nullcontext()
 _SCALARS = (np.generic, bool, int, float, complex)
 _SUMMED_AT_PLACES = "ILQfdFD"  # dtypes that CuPy adds at places
 
@@ -100,6 +103,13 @@ def in_c_order(x: Any) -> Any:
     return library_of_array(x).ascontiguousarray(x)
 
 
+def failing(x: Any) -> contextlib.AbstractContextManager[Any]:
+    """A context in which routines of LAPACK raise LinAlgError where they fail; CuPy gives NaN unless it is asked to look."""
+    if type(x) is np.ndarray or not is_on_gpu(x):
+        return _AS_IT_IS
+    return importlib.import_module("cupyx").errstate(linalg="raise")  # type: ignore[no-any-return]
+
+
 def as_array(x: Any) -> Any:
     """Scalars as NumPy's arrays; arrays as they are."""
     return np.asarray(x) if isinstance(x, _SCALARS) else x
@@ -115,6 +125,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
+    "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
     "ufunc_reduce",
 ]  # fmt: skip

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+import dynagraph.cuda as dg_cuda
+from dynagraph.cuda.memory import pinned_empty
 from dynagraph.torch.core import devices, dtypes
 from dynagraph.torch.core.arrays import put_beside
 from dynagraph.torch.core.dtypes import dtype as DType
@@ -283,11 +285,21 @@ def get_device(self: Tensor) -> int:
 
 @function(namespace="")
 def pin_memory(self: Tensor, device: Any = None) -> Tensor:
-    """The tensor in memory that GPUs read at once; the tensor itself where there is no GPU."""
-    return self
+    """A copy in page-locked memory, which GPUs read themselves; the tensor itself where it lies there, or there is no GPU."""
+    if self.device.type != "cpu":
+        raise RuntimeError(f"cannot pin '{self.type()}' only dense CPU tensors can be pinned")
+    if not dg_cuda.is_available() or is_pinned(self):
+        return self
+    dtype = self._array.dtype  # bfloat16 is void to NumPy
+    array = pinned_empty(self._array.shape, np.uint16 if dtype.kind == "V" else dtype).view(dtype)
+    array[...] = self._array
+    return wrap(array)
 
 
-Tensor.is_pinned = lambda self, device=None: False  # type: ignore[attr-defined]
+@function("is_pinned", namespace="")
+def is_pinned(self: Tensor, device: Any = None) -> bool:
+    """Whether the tensor lies in page-locked memory."""
+    return self.device.type == "cpu" and dg_cuda.is_pinned(self._array)
 
 
 # -- writes of whole tensors ------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dynagraph.torch.core.dtypes import dtype as DType
 from dynagraph.torch.core.storage import Storage
 from dynagraph.torch.core.tensor import Tensor, made, storage_of, wrap
 from dynagraph.torch.functions.common import NAMESPACES, check_tensor, function, sizes_of, store_out
+from dynagraph.torch.functions.conversion import pin_memory as pinned
 from dynagraph.torch.functions.conversion import to_device
 from dynagraph.torch.functions.pointwise_primitives import empty_in_order
 from dynagraph.torch.functions.shapes import contiguous, meshgrid_views
@@ -24,6 +25,8 @@ def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memo
     if where.type != "cpu":
         array = devices.place(array, where)
     result = made(array)
+    if pin_memory:
+        result = pinned(result)
     if requires_grad:
         if result._array.dtype.kind not in "fcV":
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
@@ -154,7 +157,7 @@ def tensor(
     _check_dtype(dtype, "tensor")
     if isinstance(data, Tensor) and device is None:
         device = data.device
-    return finish(_array_of(data, dtype), device, requires_grad)
+    return finish(_array_of(data, dtype), device, requires_grad, pin_memory)
 
 
 @function(method=False)
@@ -261,7 +264,7 @@ def _filled(name: str, make: Any) -> None:
                 raise RuntimeError("'memory_format' argument is incompatible with 'out' tensor argument")
             store_out(out, made(make(shape, out._array.dtype if dtype is None else dtype.numpy)))
             return out
-        result = finish(make(shape, _numpy_dtype(dtype)), device, requires_grad)
+        result = finish(make(shape, _numpy_dtype(dtype)), device, requires_grad, pin_memory)
         return result if memory_format is None else contiguous(result, memory_format=memory_format)
 
     def public(*args: Any, **kwargs: Any) -> Tensor:
@@ -297,7 +300,7 @@ def full(
     if out is not None:
         store_out(out, made(array))
         return out
-    return finish(array, device, requires_grad)
+    return finish(array, device, requires_grad, pin_memory)
 
 
 def _like(name: str, make: Any) -> None:
@@ -317,7 +320,7 @@ def _like(name: str, make: Any) -> None:
         array = make(x._array, *args, dtype=x._array.dtype if dtype is None else dtype.numpy, **kwargs)
         if memory_format is not None and memory_format.name == "contiguous_format":
             array = in_c_order(array).reshape(array.shape)
-        return finish(array, x.device if device is None else device, requires_grad)
+        return finish(array, x.device if device is None else device, requires_grad, pin_memory)
 
     compute.__name__ = compute.__qualname__ = name
     compute.__doc__ = f"``torch.{name}``: a new tensor of another's shape, dtype and device."
@@ -420,7 +423,7 @@ def arange(
     if out is not None:
         store_out(out, made(array))
         return out
-    return finish(array, device, requires_grad)
+    return finish(array, device, requires_grad, pin_memory)
 
 
 @function("range", method=False)
@@ -474,7 +477,7 @@ def logspace(
     if out is not None:
         store_out(out, made(array))
         return out
-    return finish(array, device, requires_grad)
+    return finish(array, device, requires_grad, pin_memory)
 
 
 @function(method=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.arrays import failing, library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.arithmetic import mul, sub
@@ -29,7 +29,8 @@ from dynagraph.torch.functions.shapes import transpose
 def _cholesky_or_info(a: Any) -> tuple[Any, Any]:
     """The lower factor; where there is none, which leading minor is not positive."""
     try:
-        return in_columns(np.linalg.cholesky(a)), library_of_array(a).zeros(a.shape[:-2], np.int32)
+        with failing(a):
+            return in_columns(np.linalg.cholesky(a)), library_of_array(a).zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
         flat = a.reshape(-1, *a.shape[-2:])
         found = [_columns_until(flat[k]) for k in range(flat.shape[0])]
@@ -397,7 +398,8 @@ def ormqr(input: Tensor, tau: Tensor, other: Tensor, left: bool = True, transpos
 
 def _svd_arrays(a: Any, full_matrices: bool) -> tuple[Any, Any, Any]:
     try:
-        u, s, v = np.linalg.svd(_without_infinities(a), full_matrices)
+        with failing(a):
+            u, s, v = np.linalg.svd(_without_infinities(a), full_matrices)
     except np.linalg.LinAlgError:
         raise _not_converged(a, "linalg.svd") from None
     return in_columns(u), s, in_columns(v)
@@ -458,7 +460,8 @@ _OLD_SVD = result_type_of("svd", "U", "S", "V")
 
 def _svdvals(a: Any) -> Any:
     try:
-        return np.linalg.svd(_without_infinities(a), compute_uv=False)
+        with failing(a):
+            return np.linalg.svd(_without_infinities(a), compute_uv=False)
     except np.linalg.LinAlgError:
         raise _not_converged(a, "linalg.svd") from None
 
@@ -503,7 +506,8 @@ def _eigh_arrays(a: Any, UPLO: str) -> tuple[Any, Any]:
     """NaNs of matrices that are not finite."""
     finite = np.isfinite(a).all((-1, -2), keepdims=True)
     try:
-        w, v = np.linalg.eigh(np.where(finite, a, a.dtype.type(0)), UPLO)
+        with failing(a):
+            w, v = np.linalg.eigh(np.where(finite, a, a.dtype.type(0)), UPLO)
     except np.linalg.LinAlgError:
         raise _no_eigenvalues("linalg.eigh") from None
     return np.where(finite[..., 0], w, w.dtype.type(np.nan)), in_columns(np.where(finite, v, v.dtype.type(np.nan)))

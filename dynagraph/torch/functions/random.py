@@ -137,7 +137,7 @@ def _fresh(
             out.requires_grad = True
         return out
     numpy_dtype, where = _options(who, dtype, layout, device, default)
-    return finish(draw(generator_for(generator, where), shape, numpy_dtype), where, requires_grad)
+    return finish(draw(generator_for(generator, where), shape, numpy_dtype), where, requires_grad, pin_memory)
 
 
 def _sized(name: str, draw: Draw) -> None:
@@ -149,7 +149,7 @@ def _sized(name: str, draw: Draw) -> None:
             raise RuntimeError(f"{name}(): named tensors are not supported")
         return _fresh(
             name, sizes_of(size, name), draw, generator=generator, out=out, dtype=dtype, layout=layout, device=device,
-            requires_grad=requires_grad,
+            requires_grad=requires_grad, pin_memory=pin_memory,
         )  # fmt: skip
 
     def public(*args: Any, **kwargs: Any) -> Tensor:
@@ -181,7 +181,8 @@ def randint(
     first, last = int(low), int(high)
     return _fresh(
         "randint", sizes_of(size, "randint"), lambda g, shape, dtype: _integers(g, shape, dtype, first, last), generator=generator,
-        out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, default=dtypes.int64,
+        out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad, pin_memory=pin_memory,
+        default=dtypes.int64,
     )  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def randperm(
 
     return _fresh(
         "randperm", (int(n),), draw, generator=generator, out=out, dtype=dtype, layout=layout, device=device,
-        requires_grad=requires_grad, default=dtypes.int64,
+        requires_grad=requires_grad, pin_memory=pin_memory, default=dtypes.int64,
     )  # fmt: skip
 
 
@@ -498,6 +499,7 @@ def normal(
         return _fresh(
             "normal", sizes_of((size,), "normal"), lambda g, shape, dtype: _normal(g, shape, dtype, first, spread),
             generator=generator, out=out, dtype=dtype, layout=layout, device=device, requires_grad=requires_grad,
+            pin_memory=pin_memory,
         )  # fmt: skip
     if size is not None or dtype is not None or device is not None:
         raise TypeError("normal() received an invalid combination of arguments: with tensors there is no size, dtype or device")

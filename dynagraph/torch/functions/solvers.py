@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.arrays import failing, library_of_array
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made
 from dynagraph.torch.functions.arithmetic import add
@@ -38,7 +38,8 @@ from dynagraph.torch.functions.ternary import where
 
 
 def _solve_arrays(a: Any, b: Any) -> Any:
-    return in_columns(np.linalg.solve(a, b))
+    with failing(a):
+        return in_columns(np.linalg.solve(a, b))
 
 
 SOLVE = define("solve_ex", _solve_arrays, by_rule("linalg.solve"), "xo", backward="LinalgSolveExBackward0")
@@ -254,7 +255,13 @@ def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
 
 # -- inverses ---------------------------------------------------------------------------------------------------------
 
-INV = define("inv_ex", lambda a: in_columns(np.linalg.inv(a)), by_rule("linalg.inv"), "o", backward="LinalgInvExBackward0")
+
+def _inverse(a: Any) -> Any:
+    with failing(a):
+        return in_columns(np.linalg.inv(a))
+
+
+INV = define("inv_ex", _inverse, by_rule("linalg.inv"), "o", backward="LinalgInvExBackward0")
 _INV_EX = result_type_of("linalg_inv_ex", "inverse", "info")
 
 
@@ -446,7 +453,8 @@ def _cofactors(a: Any) -> Any:
     (N. Higham, "What is the adjugate of a matrix?", 2020).
     """
     try:
-        return np.linalg.det(a)[..., None, None].conj() * adjoint(np.linalg.inv(a))
+        with failing(a):
+            return np.linalg.det(a)[..., None, None].conj() * adjoint(np.linalg.inv(a))
     except np.linalg.LinAlgError:
         u, s, v = _singular(a)
         n = s.shape[-1]
