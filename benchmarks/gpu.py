@@ -222,10 +222,12 @@ def compiled_notes(compiled: Any) -> dict[str, Any]:
     """What the compiler says of a function: whether it is captured, in kernels of its own, and what stood in the way."""
     stats = compiled.stats
     texts = [(p.executable.artifacts if p.executable is not None else {}) for p in compiled.programs]
+    loops = [reason for reason in stats.breaks if "[loop-on-device]" in str(reason)]  # whose body's kernels are its own
     notes = {
-        "programs": stats.compiles, "own_kernels": bool(texts) and all("kernels" in t for t in texts), "hits": stats.hits,
+        "programs": stats.compiles, "own_kernels": bool(texts) and (bool(loops) or all("kernels" in t for t in texts)),
+        "hits": stats.hits,
         "stayed_eager": stats.stayed_eager, "refusals": stats.refusals, "fallbacks": stats.fallbacks,
-        "breaks": [str(reason).strip() for reason in stats.breaks], "compile_seconds": stats.compile_seconds,
+        "breaks": [str(reason).strip() for reason in stats.breaks if reason not in loops], "compile_seconds": stats.compile_seconds,
     }  # fmt: skip
     if stats.last_error is not None:
         notes["last_error"] = described(stats.last_error)

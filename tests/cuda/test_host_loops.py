@@ -215,6 +215,7 @@ def test_no_python_code_runs_in_a_turn(cp: Any, name: str, loops: list[Any]) -> 
     for n in (300, 301, 302):
         compiled(*arrays, n)
     compiles = compiled.stats.compiles
+    assert all("[loop-on-device]" in line for line in compiled.stats.breaks)
     turns, quiet = (sum(getattr(loop, what) for loop in loops) for what in ("turns", "quiet_turns"))
     compiled(*arrays, 1000)
     assert compiled.stats.compiles == compiles

@@ -253,6 +253,7 @@ CASES = {
 ELSEWHERE = {
     "STACK_FULL", "NOTHING_TO_COMPILE", "MIXED_LIBRARIES", "COMPILE_BUDGET", "COMPILER_AT_WORK", "REPLACED_BUILTIN",  # below
     "NATIVE_LOOP", "LOOP_IN_PYTHON", "LOOP_IN_CALL",  # tests/frontend/loops
+    "LOOP_ON_DEVICE",  # tests/cuda/test_host_loops.py
     "GRADIENT_BY_STEPS",  # tests/gradients/test_loop_tangents.py
 }  # fmt: skip
 

@@ -48,6 +48,11 @@ _ROWS = (
         "none is needed; loops over numbers and elements run as machine code: see docs/loops.md",
     ),
     Reason(
+        "LOOP_ON_DEVICE",
+        "the loop's body is compiled once for all turns, which follow one another in C and launch its kernels",
+        "none is needed; see docs/loops.md",
+    ),
+    Reason(
         "GRADIENT_BY_STEPS",
         "a derivative of a native loop without machine code, or a Jacobian of what has no rule for many items, is taken by steps",
         "take derivatives of at most second order, and none of a Jacobian of a loop",

@@ -65,6 +65,7 @@ from dynagraph.ir.shapes import expr_of, settled
 from dynagraph.ir.size_programs import size_program
 
 Output = tuple[np.dtype, tuple[Any, ...], bool, int, tuple[int, ...]]
+OUTLINED = ("LOOP_IN_PYTHON", "LOOP_ON_DEVICE")  # why a capture ends at a loop whose body is compiled by itself
 MAX_ATTEMPTS = 20  # captures of one call: each ends earlier than the one before
 
 
@@ -222,7 +223,7 @@ class _LoopPolicy:
 
     def seen(self, frame: Frame, stop: Break | None) -> tuple[LoopSeen, ...]:
         """The loops that the capture came to and that are not native; `stop`: why it ended where the frame stands."""
-        if stop is not None and stop.reason.name == "LOOP_IN_PYTHON":
+        if stop is not None and stop.reason.name in OUTLINED:
             return tuple(loops_seen(frame.program, {**self.passed, frame.ip: self.refused[frame.ip]}, frame.ip, None))
         ended = None if stop is None or stop.reason.name == "NATIVE_LOOP" else (frame.ip, stop)
         return tuple(loops_seen(frame.program, self.passed, None, ended))
@@ -257,7 +258,9 @@ class _LoopPolicy:
         self.passed[frame.ip] = self.refused[frame.ip]
         if frame.ex.elsewhere:
             return ""  # as one graph, its turns hand on arrays that stay on the device
-        return "LOOP_IN_PYTHON" if self._is_long(frame) and outline_at(frame) is not None else ""
+        if not self._is_long(frame) or outline_at(frame) is None:
+            return ""
+        return "LOOP_IN_PYTHON" if frame.ex.library is NUMPY else "LOOP_ON_DEVICE"
 
 
     def made(self, frame: Frame) -> NativeLoop | NotMade:
@@ -334,7 +337,7 @@ class _Ending:
         assert self.stop is not None and self.resumes is not None
         if self.stop.reason.name == "NATIVE_LOOP":
             return self._at_loop(results)
-        if self.stop.reason.name == "LOOP_IN_PYTHON":
+        if self.stop.reason.name in OUTLINED:
             return self._at_outlined_loop(results)
         if self.stop.reason.name == "LOOP_IN_CALL" and self.on_loop is not None:
             made = self.on_loop.made(self.ex.main)
