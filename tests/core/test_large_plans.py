@@ -1,4 +1,4 @@
-"""Plans with more arrays and objects than a call keeps on its stack: the same as small ones, from several threads, and where they fail."""
+"""Plans with more arrays and objects than a call keeps on its stack: they work as small ones do, and fail as these do."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_entries_of_several_sizes() -> None:
 
     compiled = CompiledFunction(plain, lambda *_: "missed")
     for n in (3, 700, 5, 300, 1200):
-        compiled.add_entry(Entry(loads(n), n + 1, PythonPlan(lambda *inputs: (sum(x[0] for x in inputs),), n, ("out", 0), n_outputs=1)))
+        plan = PythonPlan(lambda *inputs: (sum(x[0] for x in inputs),), n, ("out", 0), n_outputs=1)
+        compiled.add_entry(Entry(loads(n), n + 1, plan))
     for n in (5, 1200, 3, 300, 700, 5):
         assert compiled([np.full(2, 2.0)] * n) == 2 * n
     assert compiled([]) == "missed"
@@ -118,7 +119,8 @@ def test_threads() -> None:
         return list(inputs)
 
     compiled = returning(n, PythonPlan(program, n, ("list", tuple(("out", k) for k in range(n))), n_outputs=n))
-    slow = returning(n, NativePlan(address("slow_sum"), library(), n, ((F8, (), True),), 0, ("tuple", (("out", 0), ("arg", n))), True, 0))
+    result = ("tuple", (("out", 0), ("arg", n)))
+    slow = returning(n, NativePlan(address("slow_sum"), library(), n, ((F8, (), True),), 0, result, True, 0))
     failed: list[Any] = []
     begin = threading.Barrier(4)
 

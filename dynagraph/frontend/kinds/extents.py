@@ -11,8 +11,10 @@ Key = TypeVar("Key")
 
 
 class Extents(Generic[Key]):
-    """Places in memory, each with a key.  Those that overlap, by way of others too, are one cluster; clusters are kept in order, so a
-    place is found in logarithmic time."""
+    """Places in memory, each with a key.
+
+    Those that overlap, by way of others too, are one cluster.  Clusters are kept in order, so a place is found in logarithmic time.
+    """
 
     def __init__(self) -> None:
         self._devices: dict[int, _Clusters[Key]] = {}

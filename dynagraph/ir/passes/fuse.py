@@ -23,6 +23,7 @@ MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
 GATHERED_USERS = 4  # readers of elements that lie apart by
 CACHE_LINE = 64  # ... as many bytes, for which a copy of them is made
 MAX_REDUCTIONS = 8  # in one kernel: their accumulators no longer fit into registers, and C compilers take long over such loops
+MAX_MEMORIES = 400  # that one kernel reads and writes: CUDA has 4 KiB for a kernel's parameters
 SERIAL_ROWS = 16  # fewer rows than this, and
 LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
 
@@ -76,6 +77,7 @@ class _Fuser:
         self.group_of: dict[Node, int] = {}
         self.reach: dict[Node, frozenset[Node]] = {}
         self.readers: dict[Node, set[int]] = {}  # the groups that read a value
+        self.memories: dict[int, set[Node]] = {}  # of each group: what it reads, and what it makes
         self.last_read: dict[Node, int] = {}  # by the value that had the memory first: the last group that reads it
 
     def run(self) -> FusionPlan:
@@ -180,6 +182,7 @@ class _Fuser:
             memory = self.reuse.owner(source)
             self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])
             self.readers.setdefault(source, set()).add(self.group_of[node])
+        self.memories.setdefault(self.group_of[node], {node}).update((node, *sources))
 
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
@@ -189,7 +192,7 @@ class _Fuser:
         if group.joinable and not isinstance(lowering, (Library, Scan)):
             for position in sorted(self._sharing(node, sources), reverse=True):
                 candidate = self.groups[position]
-                if position >= earliest and candidate.joinable:
+                if position >= earliest and candidate.joinable and len(self.memories[position] | sources) < MAX_MEMORIES:
                     joined = self._joined(candidate, node, group)
                     if joined is not None:
                         candidate.outer, candidate.inner = joined
