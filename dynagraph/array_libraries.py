@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 OLDEST_CUPY = 14  # the first that promotes dtypes as NumPy 2 does
-Extent = tuple[int, int]  # the first byte, and the one after the last
+Place = tuple[int, int, int]  # device, address of the first byte, and the one after the last
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +48,10 @@ class ArrayLibrary:
         """By the extents of two arrays of this library: interleaved ones count as sharing."""
         return bool(np.may_share_memory(one, other))
 
+    def place_of(self, array: Any) -> Place:
+        """Where an array lies: its device, its lowest address, and the one after its highest byte."""
+        return self.device_of(array), *_extent(array, array.ctypes.data)
+
 
 class CuPy(ArrayLibrary):
     """Its arrays are always writeable and aligned, and say by pointer and device where they lie."""
@@ -70,14 +74,15 @@ class CuPy(ArrayLibrary):
         return int(array.data.device_id)
 
     def may_share_memory(self, one: Any, other: Any) -> bool:
-        if self.device_of(one) != self.device_of(other):
-            return False
-        (low, high), (other_low, other_high) = _extent(one), _extent(other)
-        return low < other_high and other_low < high
+        (device, low, high), (other_device, other_low, other_high) = self.place_of(one), self.place_of(other)
+        return device == other_device and low < other_high and other_low < high
+
+    def place_of(self, array: Any) -> Place:
+        return self.device_of(array), *_extent(array, int(array.data.ptr))
 
 
-def _extent(array: Any) -> Extent:
-    low = high = int(array.data.ptr)
+def _extent(array: Any, address: int) -> tuple[int, int]:
+    low = high = address
     if array.size == 0:
         return low, low
     for size, stride in zip(array.shape, array.strides):

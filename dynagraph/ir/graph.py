@@ -109,8 +109,15 @@ class Node:
 
     def replace_all_uses_with(self, other: "Node") -> None:
         """Make every user of this node use `other` instead."""
-        for user in list(self.users):
-            user.set_args(tuple(other if a is self else a for a in user.args))
+        if other is self:
+            return
+        for user in self.users:
+            args = list(user.args)
+            for _ in range(args.count(self)):
+                args[args.index(self)] = other
+            user.args = tuple(args)
+            other.users[user] = None
+        self.users.clear()
 
     def set_args(self, args: tuple["Node", ...]) -> None:
         for arg in self.args:
@@ -264,8 +271,11 @@ class Graph:
         node._prev, node._next = before._prev, before
         before._prev._next = node
         before._prev = node
-        if kind == "placeholder":
-            self._placeholders = None
+        if kind == "placeholder" and self._placeholders is not None:
+            if before is self._root:
+                self._placeholders.append(node)
+            else:
+                self._placeholders = None
         return node
 
     def _unique(self, name: str) -> str:

@@ -463,8 +463,8 @@ def needs_copy(graph: Graph, node: Node, new: Node) -> bool:
 
     The plain call returns an array of its own for each.
     """
-    outputs = graph.outputs
-    return node in outputs and (new.kind != "call_function" or new in outputs)
+    output = graph.output_node
+    return output in node.users and (new.kind != "call_function" or output in new.users)
 
 
 def replace(node: Node, new: Node) -> None:

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
-from dynagraph._core._dispatch import PLAINLY, CompiledFunction, Entry, PythonPlan, bind, note_compiling, set_clock
+from dynagraph._core._dispatch import MAX_ARRAYS, PLAINLY, CompiledFunction, Entry, PythonPlan, bind, note_compiling, set_clock
 from tests.sampling import examples
 
 
@@ -364,7 +364,7 @@ def test_errors_of_programs() -> None:
     with pytest.raises(ValueError, match="no output 0"):
         running(lambda: ()).run(())
     with pytest.raises(ValueError, match="at most"):
-        running(lambda: [1] * 1000).run(())
+        running(lambda: [1] * (MAX_ARRAYS + 1)).run(())
 
 
 # -- threads and memory ------------------------------------------------------------------------------------------------

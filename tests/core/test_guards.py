@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynagraph._core import _dispatch
-from dynagraph._core._dispatch import Entry, PythonPlan
+from dynagraph._core._dispatch import MAX_REGISTERS, Entry, PythonPlan
 from tests.sampling import examples
 
 CONSTANT = ("const", None)
@@ -482,16 +482,16 @@ def test_identity() -> None:
 def test_objects_that_are_distinct() -> None:
     """The first ones stand nowhere else; the others may be one object."""
     a, b, c = object(), object(), object()
-    listed = np.arange(4, dtype=np.uint16).tobytes()
+    listed = np.arange(4, dtype=np.uint32).tobytes()
     assert holds(("distinct", listed, 2), a, b, c, c)
     assert not holds(("distinct", listed, 2), a, a, b, c)
     assert not holds(("distinct", listed, 2), a, b, c, a)
     assert holds(("distinct", listed, 0), a, a, a, a)
     many = [object() for _ in range(300)]
-    numbers = np.arange(300, dtype=np.uint16).tobytes()
+    numbers = np.arange(300, dtype=np.uint32).tobytes()
     assert holds(("distinct", numbers, 300), *many, n_registers=300)
     assert not holds(("distinct", numbers, 300), *many[:-1], many[7], n_registers=300)
-    for wrong in (b"x", np.array([9], np.uint16).tobytes(), "0"):
+    for wrong in (b"x", np.array([9], np.uint32).tobytes(), "0"):
         with pytest.raises(TypeError, match="distinct takes"):
             entry(("distinct", wrong, 1), a)
 
@@ -1017,7 +1017,7 @@ def test_registers_that_nothing_fills() -> None:
     "arguments",
     [
         ((), -1, "plan"),
-        ((), 10**6, "plan"),
+        ((), MAX_REGISTERS + 1, "plan"),
         ((), 1, None),
         ((), 1, len),
         ((), 1, "plan", 5),

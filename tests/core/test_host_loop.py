@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
-from dynagraph._core._dispatch import HostLoop
+from dynagraph._core._dispatch import MAX_REGISTERS, HostLoop
 
 
 def pause(*_):
@@ -54,8 +54,8 @@ def test_errors_come_out():
         run(lambda item, x: (-1, x), iter(range(2)), (0,))
     with pytest.raises(TypeError, match="must be an iterator"):
         run(adds, [1], (0,))
-    with pytest.raises(ValueError, match="600 variables"):
-        run(adds, iter([]), (0,) * 600)
+    with pytest.raises(ValueError, match=f"{MAX_REGISTERS + 1} variables"):
+        run(adds, iter([]), (0,) * (MAX_REGISTERS + 1))
     with pytest.raises(TypeError, match="must be callable"):
         HostLoop(1)
 

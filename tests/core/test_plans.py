@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import CompiledFunction, Entry, GuardError, NativePlan, PythonPlan, Tail
+from dynagraph._core._dispatch import MAX_ARRAYS, MAX_REGISTERS, CompiledFunction, Entry, GuardError, NativePlan, PythonPlan, Tail
 
 from .native import address, library
 
@@ -420,7 +420,7 @@ def test_views_of_what_is_no_array() -> None:
         ("out", 300),
         ("out", 2**70),
         ("arg", -1),
-        ("arg", 512),
+        ("arg", MAX_REGISTERS),
         ("arg", 9),
         ("tuple", 5),
         ("tuple", (5,)),
@@ -430,7 +430,7 @@ def test_views_of_what_is_no_array() -> None:
         ("dict", 5),
         ("call", 5, ()),
         ("call", len, 5),
-        ("memo", 256, ("const", 1)),
+        ("memo", MAX_REGISTERS, ("const", 1)),
         ("memo", -1, ("const", 1)),
         ("do", (), 5),
         ("do", [], ("const", 1)),
@@ -490,7 +490,7 @@ def test_errors_while_building() -> None:
         {"address": -1},
         {"address": "a"},
         {"n_inputs": -1},
-        {"n_inputs": 257},
+        {"n_inputs": MAX_ARRAYS + 1},
         {"outputs": [(F8, (), True)]},
         {"outputs": (5,)},
         {"outputs": ((F8, ()),)},
@@ -505,7 +505,7 @@ def test_errors_while_building() -> None:
         {"outputs": (("S5", (3,), False),)},
         {"outputs": ((np.clongdouble, (), True),)},
         {"outputs": ((F8, ((("s", 0),),), False),)},
-        {"outputs": ((F8, (), True),) * 257},
+        {"outputs": ((F8, (), True),) * (MAX_ARRAYS + 1)},
         {"workspace": "a"},
         {"workspace": (("s", 0),)},
         {"workspace": None},

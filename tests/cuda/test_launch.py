@@ -323,6 +323,25 @@ def test_kernels_that_are_not_compiled_are_said_once(device: CountingDevice, fak
     assert len(tried) == 1 and caplog.text.count("its kernels were not compiled: found no NVRTC") == 1
 
 
+# -- many arrays -----------------------------------------------------------------------------------------------------------------
+
+
+def test_more_arrays_than_lie_on_the_stack(device: CountingDevice, fake: Any) -> None:
+    """Kernels have room for so many addresses: what would take more is several ones."""
+    n = 450
+    with dg.config.override(compile_budget=None):
+        compiled = dg.compile(lambda x, s, ys: [y * s for y in ys[:2]] + [x + y for y in ys], fullgraph=True)
+        x, ys = put(np.arange(4.0)), [put(np.full(4, float(k))) for k in range(n)]
+        for s in (np.float64(2.0), np.float64(-1.0), np.float64(3.0)):
+            device.launches.clear()
+            *scaled, last = compiled(x, s, ys)
+            assert 1 < len(device.launches) < 10
+            np.testing.assert_array_equal(last.get(), np.arange(4.0) + n - 1)
+            np.testing.assert_array_equal(scaled[1].get(), np.full(4, 1.0) * s)
+            assert len(scaled) == n + 1
+    assert compiled.stats.hits == 2 and not compiled.stats.breaks and not compiled.stats.fallbacks
+
+
 # -- signals -------------------------------------------------------------------------------------------------------------------
 
 

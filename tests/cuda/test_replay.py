@@ -128,6 +128,19 @@ def test_a_chain_of_twenty_kernels_is_one_launch(cp: Any, device: QueuedDevice) 
     assert (count.kernels, count.graphs) == (0, 1)
 
 
+def test_calls_of_many_arrays_are_one_launch(cp: Any, device: QueuedDevice) -> None:
+    def sums(x: Any, ys: Any) -> list[Any]:
+        return [(x * y).sum(axis=0) for y in ys]
+
+    f, (x, y) = replaying(sums), arrays(cp, 3, 2)
+    ys = [y + k for k in range(150)]
+    with dg.config.override(compile_budget=None):
+        warmed(f, x, ys)
+    with Counts(device) as count:
+        check(lambda x, y: (x * y).sum(axis=0), f(x, ys)[-1], x, ys[-1])
+    assert (count.kernels, count.graphs) == (0, 1)
+
+
 def test_checked_kernels_are_launched_as_they_are(cp: Any, device: QueuedDevice) -> None:
     f, (x, y) = replaying(scaled), arrays(cp)
     with dg.config.override(cuda_check=True):

@@ -14,6 +14,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph import pytree
+from dynagraph.frontend.executor import wrapping
 
 
 def accumulated(n: int) -> Callable[[Any], Any]:
@@ -93,23 +94,78 @@ def test_trees_keep_their_order_and_kinds() -> None:
     assert pickle.dumps(pytree.mapped(lambda leaf: leaf, tree)) == pickle.dumps(tree)
 
 
-@pytest.mark.parametrize("n", [256, 257])
-def test_more_results_than_a_program_gives(n: int) -> None:
+# -- many arrays ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [200, 201, 600])
+def test_many_results(n: int) -> None:
     def f(x: Any) -> list[Any]:
         return [x + i for i in range(n)]
 
-    compiled, x = dg.compile(f), np.ones(2)
+    compiled, x = dg.compile(f, fullgraph=True, backend="numpy"), np.ones(2)
     compiled(x)
     np.testing.assert_array_equal(compiled(x), f(x))
-    assert compiled.stats.fallbacks == 0
-    assert any(f"{n} arrays and numbers are given back; at most 256" in b for b in compiled.stats.breaks) == (n > 256)
+    assert compiled.stats.fallbacks == 0 and not compiled.stats.breaks and len(compiled.entries) == 1
 
 
-def test_more_inputs_than_a_program_takes() -> None:
+@pytest.mark.parametrize("n", [200, 201, 600])
+def test_many_inputs(n: int) -> None:
     def f(xs: list[Any]) -> Any:
         return functools.reduce(operator.add, xs, 0.0)
 
-    compiled, xs = dg.compile(f), [np.full(2, float(k)) for k in range(300)]
+    compiled, xs = dg.compile(f, fullgraph=True, backend="numpy"), [np.full(2, float(k)) for k in range(n)]
+    compiled(xs)
     np.testing.assert_array_equal(compiled(xs), f(xs))
-    assert compiled.stats.fallbacks == 0
-    assert any("more than 200 arrays" in b for b in compiled.stats.breaks)
+    xs[n - 1] = np.ones(3)  # which the last guard of the arrays finds
+    with pytest.raises(ValueError, match="broadcast"):
+        compiled(xs)
+
+
+def test_more_arrays_than_there_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wrapping._dispatch, "MAX_ARRAYS", 20)
+    xs = [np.full(2, float(k)) for k in range(30)]
+    compiled = dg.compile(lambda xs: functools.reduce(operator.add, xs, 0.0))
+    np.testing.assert_array_equal(compiled(xs), sum(xs))
+    assert any("more than 20 arrays" in b for b in compiled.stats.breaks)
+
+
+def updated(params: dict[str, Any], grads: dict[str, Any], moments: dict[str, list[Any]], rate: float) -> None:
+    for key in params:
+        first, second = moments[key]
+        first += 0.1 * (grads[key] - first)
+        second += 0.001 * (grads[key] ** 2 - second)
+        params[key] -= rate * first / (np.sqrt(second) + 1e-8)
+
+
+def test_a_step_over_dicts_of_arrays() -> None:
+    """520 arrays and more objects are one program, also where the loop over them is long."""
+
+    def made() -> tuple[Any, ...]:
+        rng = np.random.default_rng(0)
+        params = {f"p{k}": rng.random((2, 1 + k % 3)) for k in range(130)}
+        grads = {key: rng.random(p.shape) for key, p in params.items()}
+        return params, grads, {key: [np.zeros(p.shape), np.zeros(p.shape)] for key, p in params.items()}, 0.1
+
+    compiled, given, expected = dg.compile(updated), made(), made()
+    with dg.config.override(compile_budget=None, stay_eager=False):
+        for _ in range(3):
+            compiled(*given)
+            updated(*expected)
+    assert compiled.stats.hits == 2 and not compiled.stats.breaks
+    for got, want in zip(pytree.leaves(given), pytree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(got, want)
+    given[0]["p7"] = given[1]["p10"]  # memory that is written and read
+    compiled(*given)
+    assert compiled.stats.hits == 2
+
+
+@pytest.mark.parametrize("n", [33, 300])
+def test_many_parts_are_joined(n: int) -> None:
+    """The search for an element's part is no chain: neither Python's stack nor each element's time grows with the parts."""
+    parts = [np.arange(float(1 + k % 3)) + k for k in range(n)]
+    compiled = dg.compile(lambda parts: (np.concatenate(parts) * 2, np.stack([p[:1] for p in parts], axis=1)), fullgraph=True)
+    with dg.config.override(compile_budget=None):
+        compiled(parts)
+        joined, stacked = compiled(parts)
+    np.testing.assert_array_equal(joined, np.concatenate(parts) * 2)
+    np.testing.assert_array_equal(stacked, np.stack([p[:1] for p in parts], axis=1))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from dynagraph._core import _dispatch
 from dynagraph.frontend.executor.breaks import REASONS
 from tests.cupy_arrays import stand_in
 from tests.cupy_arrays.conftest import installed
@@ -287,6 +288,13 @@ def test_a_program_that_breaks_so(name):
     assert isinstance(wanted, case.raises or object) and isinstance(wanted, Exception) == (case.raises is not None)
     slug = REASONS[name].slug
     assert any(line.endswith(f"[{slug}]") and "\n" not in line for line in compiled.stats.breaks), compiled.stats.breaks
+
+
+@pytest.fixture(autouse=True)
+def _few_arrays(request, monkeypatch):
+    """As many arrays as there can be take minutes to make."""
+    if "TOO_MANY_VALUES" in request.node.name:
+        monkeypatch.setattr(_dispatch, "MAX_ARRAYS", 200)
 
 
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.whole])

@@ -213,6 +213,34 @@ def test_gradients_and_updates_are_one_graph(function, makers):
     agrees(function, *makers, graphs=4)
 
 
+def test_steps_of_many_parameters_are_one_graph():
+    """Adam by hand, with five arrays for each of 45 parameters: more arrays, and more objects, than a call keeps on its stack."""
+
+    def step(params, means, squares, steps, x):
+        loss = sum(((p * x) ** 2).sum() for p in params)
+        for p in params:
+            p.grad = None
+        loss.backward()
+        with torch.no_grad():
+            for p, m, v, t in zip(params, means, squares, steps):
+                t += 1
+                m.mul_(0.9).add_(p.grad, alpha=0.1)
+                v.mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
+                p.sub_(0.1 * (m / (1 - 0.9**t)) / (torch.sqrt(v / (1 - 0.99**t)) + 1e-8))
+        return loss
+
+    def state():
+        params = [torch.linspace(0.5, 2.0 + k, 3).requires_grad_() for k in range(45)]
+        return params, [torch.zeros(3) for _ in params], [torch.zeros(3) for _ in params], [torch.tensor(0.0) for _ in params]
+
+    compiled, given, expected, x = dg.compile(step, backend=BACKEND), state(), state(), torch.linspace(-1.0, 1.0, 3)
+    with dg.config.override(compile_budget=None, stay_eager=False):
+        for _ in range(3):
+            same(compiled(*given, x), step(*expected, x))
+    assert compiled.stats.hits == 2 and not compiled.stats.breaks and len(compiled.entries) == 1
+    same(given, expected)
+
+
 def test_hooks_of_leaves_run():
     seen = []
 

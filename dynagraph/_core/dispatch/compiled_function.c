@@ -187,14 +187,10 @@ static inline int runs_plainly(compiled_function *self, dg_entry *entry, dg_choi
 }
 
 /* Tries the entries, the one that served last first; NULL with *served == 0: none holds; with BAILED_OUT: a program would not do it, or
-   the plain way is faster.  owner, callee: as dg_plan_run's.  Not inlined, as run_plan is not. */
-static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served,
-                                                 PyObject **owner, PyObject **callee, dg_trial *measured,
-                                                 dg_session *session)
+   the plain way is faster.  owner, callee: as dg_plan_run's. */
+static inline PyObject *serve_on(dg_frame_memory *memory, dg_frame *frame, compiled_function *self, PyObject *const *values, Py_ssize_t n,
+                                 int *served, PyObject **owner, PyObject **callee, dg_trial *measured)
 {
-    dg_frame_memory memory;
-    dg_frame frame = dg_frame_over(&memory);
-    frame.session = session;
     *served = 0;
     PyObject *closure = PyFunction_GET_CLOSURE(self->function);
     int count = self->n_entries, first = self->recent;
@@ -205,13 +201,18 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
         dg_entry *entry = self->entries[position];
         if (n > entry->n_registers || n < entry->n_parameters || !entry->guards)
             continue;
+        if (!dg_frame_fit(memory, frame, entry)) { /* as a program without memory for its results */
+            *served = BAILED_OUT;
+            ++self->refusals;
+            return NULL;
+        }
         for (Py_ssize_t k = 0; k < n; ++k)
-            memory.registers[k] = values[k];
+            frame->registers[k] = values[k];
         Py_INCREF(entry); /* it must outlive a clear() from another thread or from within the call */
-        if (dg_guards_run(entry->guards, &frame, closure) == -1) {
+        if (dg_guards_run(entry->guards, frame, closure) == -1) {
             *served = 1;
             self->recent = position < self->n_entries ? position : 0;
-            if (entry->choices && runs_plainly(self, entry, dg_choice_of(entry, frame.sizes), measured)) {
+            if (entry->choices && runs_plainly(self, entry, dg_choice_of(entry, frame->sizes), measured)) {
                 *served = BAILED_OUT;
                 ++self->stayed_eager;
                 ++entry->plain;
@@ -220,7 +221,7 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
             }
             ++self->hits;
             ++entry->hits;
-            PyObject *result = dg_entry_run_guarded(entry, &frame, closure, owner, callee);
+            PyObject *result = dg_entry_run_guarded(entry, frame, closure, owner, callee);
             if (!result && !PyErr_Occurred()) {
                 *served = BAILED_OUT;
                 --self->hits;
@@ -233,6 +234,18 @@ static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObje
         Py_DECREF(entry);
     }
     return NULL;
+}
+
+/* in a function of its own, as run_plan is */
+static __attribute__((noinline)) PyObject *serve(compiled_function *self, PyObject *const *values, Py_ssize_t n, int *served,
+                                                 PyObject **owner, PyObject **callee, dg_trial *measured, dg_session *session)
+{
+    dg_frame_memory memory;
+    dg_frame frame = dg_frame_over(&memory);
+    frame.session = session;
+    PyObject *result = serve_on(&memory, &frame, self, values, n, served, owner, callee, measured);
+    dg_frame_leave(&memory);
+    return result;
 }
 
 /* Whether a debugger or a coverage tool looks at what this thread runs: then the user's own code runs, every line of it. */

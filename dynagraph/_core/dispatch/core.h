@@ -39,8 +39,19 @@ int dg_pool_start(void);
 /* a new C-order array; `descr` is borrowed */
 PyObject *dg_new_array(PyArray_Descr *descr, int ndim, const npy_intp *shape, size_t nbytes);
 
+/* -- what a call needs while it runs: on its stack, or on the heap where a program is large.  Threads and calls within one another share
+   nothing of it. -- */
+enum { DG_FEW_ARRAYS = 128, DG_FEW_REGISTERS = 256 }; /* the stack has room for so many */
+/* `size` bytes: those at `few`, if they are enough; null without an exception: there is no memory.  The GIL is held. */
+static inline void *dg_room(void *few, size_t room, size_t size) { return size <= room ? few : PyMem_Malloc(size); }
+static inline void dg_leave(void *taken, void *few)
+{
+    if (taken != few)
+        PyMem_Free(taken);
+}
+
 /* -- device_arrays.c: arrays of another library, as CuPy's -- */
-enum { DG_MAX_ARRAYS = 256, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 512, DG_MAX_DIMS = 8 };
+enum { DG_MAX_ARRAYS = 65535, DG_MAX_SYMBOLS = 64, DG_MAX_REGISTERS = 1 << 18, DG_MAX_DIMS = 8 };
 typedef struct {
     int ndim;
     npy_intp dims[DG_MAX_DIMS], strides[DG_MAX_DIMS]; /* in bytes */
@@ -138,8 +149,8 @@ int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg);
 /* -1: all hold; else the number of the instruction that does not */
 int dg_guards_run(dg_guards *guards, dg_frame *frame, PyObject *closure);
 void dg_set_errstate(PyObject *variable, PyObject *harmless); /* see module.c */
-/* how many parameters the program reads, given that what follows it reads the registers of `read` */
-int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read);
+/* how many parameters the program reads, given that what follows it reads the registers of `read`; written: a 0 for each register */
+int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read, unsigned char *written);
 
 /* -- plan.c: what an entry does -- */
 typedef struct dg_plan dg_plan;
@@ -183,7 +194,7 @@ int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg);
 PyObject *dg_recipe_build(const dg_recipe *recipe, dg_results *results);
 PyObject *dg_recipe_build_last(const dg_recipe *recipe, dg_results *results, PyObject **callee); /* callee: as dg_plan_run's */
 int dg_recipe_is_quiet(const dg_recipe *recipe); /* whether building it runs no Python code */
-/* marks the registers that the recipe reads; gives the highest one, or -1 */
+/* marks the registers that the recipe reads, if there is an array of marks; gives the highest one, or -1 */
 int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read);
 /* whether all sizes in it fit into 64 bits, in bytes where they are of views */
 int dg_recipe_fits(const dg_recipe *recipe, const int64_t *sizes);

@@ -23,6 +23,7 @@ typedef struct {
     dg_guards *guards;
     PyObject *plan;
     PyObject *closure; /* of the function, for "closure" guards; set when the entry is added */
+    int n_inputs;
     int n_registers, n_parameters; /* how many values the guards and the plan read, at least */
     unsigned long long hits, plain;
     int n_symbols, n_choices; /* one choice for each class of sizes; none: the program serves always */
@@ -73,18 +74,36 @@ double dg_entry_least_plain(const dg_entry *entry);    /* the least that a plain
 
 /* -- entry.c -- */
 
+/* what a frame lies in: large ones, in part, on the heap */
 typedef struct {
-    PyObject *registers[DG_MAX_REGISTERS];
-    void *inputs[DG_MAX_ARRAYS];
-    PyObject *input_objects[DG_MAX_ARRAYS];
-    char scalars[DG_MAX_ARRAYS][16];
+    int n_registers, n_inputs; /* that there is room for */
+    void *heap;                /* or null */
     int64_t sizes[DG_MAX_SYMBOLS];
+    PyObject *registers[DG_FEW_REGISTERS];
+    void *inputs[DG_FEW_ARRAYS];
+    PyObject *input_objects[DG_FEW_ARRAYS];
+    char scalars[DG_FEW_ARRAYS][16];
 } dg_frame_memory;
 
 static inline dg_frame dg_frame_over(dg_frame_memory *memory)
 {
+    memory->n_registers = DG_FEW_REGISTERS;
+    memory->n_inputs = DG_FEW_ARRAYS;
+    memory->heap = NULL;
     return (dg_frame){.registers = memory->registers, .inputs = memory->inputs, .sizes = memory->sizes, .scalars = memory->scalars,
                       .input_objects = memory->input_objects};
+}
+
+int dg_frame_grow(dg_frame_memory *memory, dg_frame *frame, const dg_entry *entry); /* 0 without an exception: there is no memory */
+/* makes room for an entry; what is in the frame is forgotten */
+static inline int dg_frame_fit(dg_frame_memory *memory, dg_frame *frame, const dg_entry *entry)
+{
+    return (entry->n_registers <= memory->n_registers && entry->n_inputs <= memory->n_inputs) || dg_frame_grow(memory, frame, entry);
+}
+static inline void dg_frame_leave(dg_frame_memory *memory)
+{
+    if (memory->heap)
+        PyMem_Free(memory->heap);
 }
 
 /* What the plan of an entry gives whose guards hold; `entry` is a reference of the caller's.  owner, callee: as dg_plan_run's. */

@@ -4,6 +4,20 @@
 
 PyObject *dg_GuardError;
 
+/* how many parameters the guards and the plan read; -1: an exception is set */
+static int parameters_of(const dg_entry *entry)
+{
+    unsigned char *marks = PyMem_Calloc(2 * (size_t)entry->n_registers + 1, sizeof *marks);
+    if (!marks) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    dg_plan_reads(entry->plan, marks);
+    int n = dg_guards_parameters(entry->guards, entry->n_registers, marks, marks + entry->n_registers);
+    PyMem_Free(marks);
+    return n;
+}
+
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"guards", "n_registers", "plan", "closure", "measured", "unasked", NULL};
@@ -22,13 +36,13 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         cells = PyCell_Check(PyTuple_GET_ITEM(closure, k));
     if (!cells)
         return PyErr_Format(PyExc_TypeError, "Entry: closure must be a tuple of cells, got %R", closure);
-    unsigned char read[DG_MAX_REGISTERS] = {0};
-    if (dg_plan_reads(plan, read) >= n_registers)
+    if (dg_plan_reads(plan, NULL) >= n_registers)
         return PyErr_Format(PyExc_ValueError, "Entry: the plan's result reads a register beyond the %d of the entry", n_registers);
     dg_entry *entry = (dg_entry *)type->tp_alloc(type, 0);
     if (!entry)
         return NULL;
     entry->n_registers = n_registers;
+    entry->n_inputs = dg_plan_inputs(plan);
     entry->plan = Py_NewRef(plan);
     entry->unasked = unasked;
     entry->n_symbols = dg_plan_symbols(plan);
@@ -44,11 +58,10 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         entry->choices->way = DG_MEASURED;
     entry->closure = closure == Py_None ? NULL : Py_NewRef(closure);
     entry->guards = dg_guards_new(program, n_registers, dg_plan_inputs(plan), dg_plan_symbols(plan), dg_plan_drawn(plan));
-    if (!entry->guards) {
+    if (!entry->guards || (entry->n_parameters = parameters_of(entry)) < 0) {
         Py_DECREF(entry);
         return NULL;
     }
-    entry->n_parameters = dg_guards_parameters(entry->guards, n_registers, read);
     return (PyObject *)entry;
 }
 
@@ -88,22 +101,45 @@ static int check_values(dg_entry *entry, PyObject *values, dg_frame_memory *memo
         PyErr_Format(PyExc_TypeError, "Entry: the guards read %d parameters, got %zd", entry->n_parameters, PyTuple_GET_SIZE(values));
         return -2;
     }
-    *frame = dg_frame_over(memory);
+    if (!dg_frame_fit(memory, frame, entry)) {
+        PyErr_NoMemory();
+        return -2;
+    }
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k)
-        memory->registers[k] = PyTuple_GET_ITEM(values, k);
+        frame->registers[k] = PyTuple_GET_ITEM(values, k);
     return dg_guards_run(entry->guards, frame, entry->closure);
 }
 
 static PyObject *entry_check(dg_entry *entry, PyObject *values)
 {
     dg_frame_memory memory;
-    dg_frame frame;
+    dg_frame frame = dg_frame_over(&memory);
     int failed = check_values(entry, values, &memory, &frame);
+    dg_frame_leave(&memory);
     if (failed == -2)
         return NULL;
     if (failed == -1)
         Py_RETURN_NONE;
     return PyLong_FromLong(failed);
+}
+
+int dg_frame_grow(dg_frame_memory *memory, dg_frame *frame, const dg_entry *entry)
+{
+    int n_registers = entry->n_registers > memory->n_registers ? entry->n_registers : memory->n_registers;
+    int n_inputs = entry->n_inputs > memory->n_inputs ? entry->n_inputs : memory->n_inputs;
+    size_t each = sizeof *frame->scalars + sizeof *frame->inputs + sizeof *frame->input_objects;
+    char *made = PyMem_Malloc((size_t)n_inputs * each + (size_t)n_registers * sizeof *frame->registers);
+    if (!made)
+        return 0;
+    dg_frame_leave(memory);
+    memory->heap = made;
+    memory->n_registers = n_registers;
+    memory->n_inputs = n_inputs;
+    frame->scalars = (char(*)[16])made;
+    frame->inputs = (void **)(frame->scalars + n_inputs);
+    frame->input_objects = (PyObject **)(frame->inputs + n_inputs);
+    frame->registers = frame->input_objects + n_inputs;
+    return 1;
 }
 
 enum { MOST_STOPS = 2 }; /* of one call: after them it runs to its end, whatever signals come */
@@ -128,17 +164,22 @@ PyObject *dg_entry_run_guarded(dg_entry *entry, dg_frame *frame, PyObject *closu
 static __attribute__((noinline)) PyObject *run_plan(dg_entry *entry, PyObject *values, PyObject *other, PyObject **callee)
 {
     dg_frame_memory memory;
-    dg_frame frame;
-    int failed = check_values(entry, values, &memory, &frame);
-    if (failed == -2)
-        return NULL;
-    if (failed >= 0)
-        return other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
+    dg_frame frame = dg_frame_over(&memory);
+    PyObject *result = NULL;
     Py_INCREF(entry);
     Py_INCREF(values);
-    PyObject *result = dg_entry_run_guarded(entry, &frame, entry->closure, NULL, callee);
-    if (!result && !PyErr_Occurred())
-        result = other ? Py_NewRef(other) : PyErr_Format(dg_GuardError, "the program bails out");
+    int failed = check_values(entry, values, &memory, &frame);
+    if (failed == -1)
+        result = dg_entry_run_guarded(entry, &frame, entry->closure, NULL, callee);
+    dg_frame_leave(&memory);
+    if (!result && !PyErr_Occurred()) {
+        if (other)
+            result = Py_NewRef(other);
+        else if (failed == -1)
+            PyErr_SetString(dg_GuardError, "the program bails out");
+        else
+            PyErr_Format(dg_GuardError, "guard %d does not hold", failed);
+    }
     Py_DECREF(values);
     Py_DECREF(entry);
     return result;

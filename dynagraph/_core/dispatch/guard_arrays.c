@@ -118,31 +118,54 @@ static int extent_of(dg_session *session, PyObject *object, extent *e)
     return 1;
 }
 
+/* Puts the numbers of extents in order of their addresses: runs that are in order are merged.  They mostly are one run, as calls before
+   have left them. */
+static void sort(const extent *extents, uint32_t *order, uint32_t *spare, uint32_t n)
+{
+    for (uint32_t n_runs = 2; n_runs > 1;) {
+        n_runs = 0;
+        for (uint32_t begin = 0, middle, end; begin < n; begin = end, ++n_runs) {
+            for (middle = begin + 1; middle < n && extents[order[middle - 1]].low <= extents[order[middle]].low;)
+                ++middle;
+            for (end = middle + (middle < n); end < n && extents[order[end - 1]].low <= extents[order[end]].low;)
+                ++end;
+            if (middle == end)
+                continue;
+            memcpy(spare, order + begin, (middle - begin) * sizeof *spare);
+            for (uint32_t left = 0, right = middle, to = begin; left < middle - begin; ++to)
+                order[to] = right < end && extents[order[right]].low < extents[spare[left]].low ? order[right++] : spare[left++];
+        }
+    }
+}
+
 /* Whether the inputs that are written to share no memory with one another or with any other; by extents, as most that do not overlap. */
 int dg_is_disjoint(dg_guard *g, dg_frame *frame)
 {
-    extent extents[DG_MAX_ARRAYS];
+    extent few[DG_FEW_ARRAYS], *extents;
+    uint32_t few_numbers[DG_FEW_ARRAYS], *spare;
     const char *written = PyBytes_AS_STRING(g->object);
-    int n = 0;
-    for (int slot = 0; slot < g->number; ++slot) {
-        extent e = {.written = written[slot]};
-        if (written[slot] == DG_NEW_ARRAY || !extent_of(frame->session, frame->input_objects[slot], &e))
-            continue;
-        int place = n++;
-        for (; place > 0 && extents[place - 1].low > e.low; --place)
-            extents[place] = extents[place - 1];
-        extents[place] = e;
+    size_t n = (size_t)g->number;
+    if (!(extents = dg_room(few, sizeof few, n * sizeof *few)))
+        return 0;
+    for (size_t slot = 0; slot < n; ++slot) {
+        extents[slot] = (extent){.written = written[slot]};
+        if (written[slot] == DG_NEW_ARRAY || !extent_of(frame->session, frame->input_objects[slot], &extents[slot]))
+            extents[slot] = (extent){0};
     }
+    int disjoint = (spare = dg_room(few_numbers, sizeof few_numbers, n * sizeof *spare)) != NULL;
+    if (disjoint) /* from here on no Python code runs: the guard's order is that of one call at a time */
+        sort(extents, g->order, spare, (uint32_t)n);
     const char *end = NULL, *written_end = NULL; /* of those that start before */
-    for (int k = 0; k < n; ++k) {
-        const extent *e = &extents[k];
-        if ((e->written ? end : written_end) > e->low)
-            return 0;
+    for (size_t k = 0; k < n && disjoint; ++k) {
+        const extent *e = &extents[g->order[k]];
+        disjoint = (e->written ? end : written_end) <= e->low;
         end = end > e->high ? end : e->high;
         if (e->written && e->high > written_end)
             written_end = e->high;
     }
-    return 1;
+    dg_leave(spare, few_numbers);
+    dg_leave(extents, few);
+    return disjoint;
 }
 
 int dg_is_scalar(dg_guard *g, dg_frame *frame)

@@ -38,14 +38,14 @@ static int take_other_register(dg_guard *g, PyObject *given, dg_guard_program *o
     return as_index(given, of->n_registers, "register", &g->dst);
 }
 
-/* several registers, as numbers of 16 bits */
+/* several registers, as numbers of 32 bits */
 static int take_registers(dg_guard *g, PyObject *given, dg_guard_program *of)
 {
-    if (!PyBytes_Check(given) || PyBytes_GET_SIZE(given) % sizeof(uint16_t) || PyBytes_GET_SIZE(given) / 2 > DG_MAX_REGISTERS)
+    if (!PyBytes_Check(given) || PyBytes_GET_SIZE(given) % sizeof(uint32_t) || PyBytes_GET_SIZE(given) / 4 > DG_MAX_REGISTERS)
         return wrong(of, "the numbers of registers as bytes", given);
-    const uint16_t *listed = (const uint16_t *)PyBytes_AS_STRING(given);
+    const uint32_t *listed = (const uint32_t *)PyBytes_AS_STRING(given);
     for (Py_ssize_t k = 0; k < PyBytes_GET_SIZE(given) / (Py_ssize_t)sizeof *listed; ++k)
-        if (listed[k] >= of->n_registers)
+        if (listed[k] >= (uint32_t)of->n_registers)
             return wrong(of, "registers that guards before it have loaded", given);
     g->object = Py_NewRef(given);
     return 0;
@@ -360,9 +360,15 @@ static int take_written_inputs(dg_guard *g, PyObject *given, dg_guard_program *o
 {
     if (!PyTuple_Check(given))
         return wrong(of, "a tuple of input slots", given);
-    if (!(g->object = PyBytes_FromStringAndSize(NULL, of->n_inputs)))
-        return -1;
     g->number = of->n_inputs;
+    if (!(g->object = PyBytes_FromStringAndSize(NULL, g->number)))
+        return -1;
+    if (!(g->order = PyMem_Calloc((size_t)g->number + 1, sizeof *g->order))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int slot = 0; slot < of->n_inputs; ++slot)
+        g->order[slot] = (uint32_t)slot;
     char *written = PyBytes_AS_STRING(g->object);
     memset(written, 0, (size_t)of->n_inputs);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(given); ++k) {

@@ -123,24 +123,26 @@ int dg_is_not_same(dg_guard *g, dg_frame *frame) { return dg_guarded(g, frame) !
 /* Of the registers that the guard lists the first `number` hold objects that stand in no other of them. */
 int dg_are_distinct(dg_guard *g, dg_frame *frame)
 {
-    enum { PLACES = 2 * DG_MAX_REGISTERS }; /* a power of two */
-    const uint16_t *listed = (const uint16_t *)PyBytes_AS_STRING(g->object);
+    const uint32_t *listed = (const uint32_t *)PyBytes_AS_STRING(g->object);
     size_t n = (size_t)PyBytes_GET_SIZE(g->object) / sizeof *listed, places = 8;
     while (places < 2 * n)
         places *= 2;
-    PyObject *seen[PLACES];
+    PyObject *few[2 * DG_FEW_REGISTERS], **seen = dg_room(few, sizeof few, places * sizeof *seen);
+    if (!seen)
+        return 0;
     memset(seen, 0, places * sizeof *seen);
-    for (size_t k = 0; k < n; ++k) {
+    int distinct = 1;
+    for (size_t k = 0; k < n && distinct; ++k) {
         PyObject *object = frame->registers[listed[k]];
         size_t place = ((uintptr_t)object >> 4) * 0x9E3779B97F4A7C15u >> 32 & (places - 1);
         while (seen[place] && seen[place] != object)
             place = (place + 1) & (places - 1);
-        if (seen[place])
-            return 0;
+        distinct = !seen[place];
         if (k < (size_t)g->number)
             seen[place] = object;
     }
-    return 1;
+    dg_leave(seen, few);
+    return distinct;
 }
 
 /* whether an object of this type, or of a subclass, has the value; what the subclass redefines is not asked */
@@ -317,10 +319,14 @@ dg_guards *dg_guards_new(PyObject *program, int n_registers, int n_inputs, int n
     }
     guards->length = (int)length;
     dg_guard_program of = {.n_registers = n_registers, .n_inputs = n_inputs, .n_symbols = n_symbols, .drawn = drawn};
-    int ok = 1;
+    int ok = (of.bound = PyMem_Calloc((size_t)n_inputs + 1, sizeof *of.bound)) != NULL;
+    if (!ok)
+        PyErr_NoMemory();
     for (Py_ssize_t k = 0; k < length && ok; ++k)
         ok = parse(&guards->code[k], PyTuple_GET_ITEM(program, k), &of) == 0;
-    if (ok && is_whole(&of))
+    ok = ok && is_whole(&of);
+    PyMem_Free(of.bound);
+    if (ok)
         return guards;
     dg_guards_free(guards);
     return NULL;
@@ -336,6 +342,7 @@ void dg_guards_free(dg_guards *guards)
         Py_CLEAR(g->key);
         dg_size_clear(&g->left);
         dg_size_clear(&g->right);
+        PyMem_Free(g->order);
     }
     PyMem_Free(guards->code);
     PyMem_Free(guards);
@@ -350,9 +357,8 @@ int dg_guards_traverse(dg_guards *guards, visitproc visit, void *arg)
     return 0;
 }
 
-int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read)
+int dg_guards_parameters(const dg_guards *guards, int n_registers, const unsigned char *read, unsigned char *written)
 {
-    unsigned char written[DG_MAX_REGISTERS] = {0};
     int needed = 0;
     for (int k = 0; k < guards->length; ++k) {
         const dg_guard *g = &guards->code[k];

@@ -67,6 +67,7 @@ struct dg_guard {
     npy_intp itemsize, dims[DG_MAX_DIMS], strides[DG_MAX_DIMS];
     dg_size left, right;
     int fits64, comparison, truth;
+    uint32_t *order; /* owned: inputs in order of their addresses, as the last call had them */
 };
 
 enum { DG_NEVER_READ = -1 }; /* as a version: no dict comes to have it */
@@ -78,7 +79,7 @@ typedef struct {
     const char *name;
     int n_registers, n_inputs, n_symbols;
     const unsigned char *drawn;          /* inputs that the plan gives */
-    unsigned char bound[DG_MAX_ARRAYS];  /* inputs that a guard gives: 1 + rank */
+    unsigned char *bound;                /* inputs that a guard gives: 1 + rank */
     unsigned char known[DG_MAX_SYMBOLS]; /* symbols that a guard gives */
 } dg_guard_program;
 

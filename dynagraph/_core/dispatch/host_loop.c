@@ -190,10 +190,12 @@ static PyObject *loop_run(host_loop *self, PyObject *args)
         return NULL;
     if (items != Py_None && !PyIter_Check(items))
         return PyErr_Format(PyExc_TypeError, "HostLoop.run: items must be an iterator or None, got %R", items);
-    PyObject *values[DG_MAX_REGISTERS + 1];
+    PyObject *few[DG_FEW_REGISTERS + 1], **values;
     Py_ssize_t n = PyTuple_GET_SIZE(variables);
     if (n > DG_MAX_REGISTERS)
         return PyErr_Format(PyExc_ValueError, "HostLoop.run: %zd variables; at most %d are possible", n, DG_MAX_REGISTERS);
+    if (!(values = dg_room(few, sizeof few, sizeof *values * (size_t)(n + 1))))
+        return PyErr_NoMemory();
     running run = {self->body, items == Py_None ? NULL : items, values, n, pause, stack, dg_pending_signals(), clock_now() + SWITCH_INTERVAL};
     values[0] = NULL;
     for (Py_ssize_t k = 0; k < n; ++k)
@@ -203,6 +205,7 @@ static PyObject *loop_run(host_loop *self, PyObject *args)
     dg_session_forget(&run.session);
     for (Py_ssize_t k = 0; k <= n; ++k)
         Py_CLEAR(values[k]);
+    dg_leave(values, few);
     Py_DECREF(self);
     return result;
 }

@@ -48,6 +48,8 @@ static void clear(dg_launcher *l)
     dg_size_clear(&l->workspace);
     PyMem_Free(l->results);
     PyMem_Free(l->launches);
+    PyMem_Free(l->value_bytes);
+    l->value_bytes = NULL;
     l->results = NULL;
     l->launches = NULL;
     l->n_results = l->n_launches = l->n_products = 0;
@@ -265,7 +267,10 @@ static int parse_launches(dg_launcher *l, PyObject *rows)
 /* rows (position, bytes) */
 static int parse_values(dg_launcher *l, PyObject *values)
 {
-    memset(l->value_bytes, 0, sizeof l->value_bytes);
+    if (!(l->value_bytes = PyMem_Calloc((size_t)l->n_inputs + 1, sizeof *l->value_bytes))) {
+        PyErr_NoMemory();
+        return -1;
+    }
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(values); ++k) {
         int position, bytes;
         if (!is_row(PyTuple_GET_ITEM(values, k)) ||

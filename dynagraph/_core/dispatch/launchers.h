@@ -4,7 +4,7 @@
 #define DG_LAUNCHERS_H
 #include "plans.h"
 
-enum { DG_VALUE_BYTES = 16, DG_MAX_PARAMETERS = 4 * DG_MAX_ARRAYS, DG_KNOWN_PLANS = 8 };
+enum { DG_VALUE_BYTES = 16, DG_MAX_PARAMETERS = 4096, DG_KNOWN_PLANS = 8 };
 
 typedef int (*dg_launch_function)(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                                unsigned shared, void *stream, void **parameters, void **extra);
@@ -53,8 +53,8 @@ struct dg_launcher {
     PyObject *array_type, *byte_type, *current_device, *current_stream, *on_error, *keepalive;
     PyObject *replay, *replay_failed; /* or null */
     int n_inputs, n_symbols, n_results, n_launches, n_products, n_read;
-    unsigned char value_bytes[DG_MAX_ARRAYS]; /* of inputs that are numbers of the host's; 0: an array */
-    unsigned char read[DG_MAX_SYMBOLS];       /* the symbols that launches depend on */
+    unsigned char *value_bytes;         /* of inputs that are numbers of the host's; 0: an array */
+    unsigned char read[DG_MAX_SYMBOLS]; /* the symbols that launches depend on */
     dg_output *results;
     dg_launch *launches;
     dg_sizes sizes; /* none of which may be above `reach` */

@@ -2,7 +2,7 @@
 #include "launchers.h"
 #include "sessions.h"
 
-enum { WORKSPACE_ALIGNMENT = 256 };
+enum { WORKSPACE_ALIGNMENT = 256, FEW_PARAMETERS = 64 };
 
 /* a new tuple of numbers */
 static PyObject *tuple_of(const int64_t *numbers, int n)
@@ -79,8 +79,13 @@ static int start(const dg_launcher *l, int which, const dg_frame *frame, char *c
     int64_t n = dg_size_now(&step->n, frame->sizes);
     if (n <= 0)
         return 0;
-    uint64_t words[DG_MAX_PARAMETERS];
-    void *parameters[DG_MAX_PARAMETERS + 1];
+    uint64_t few[2 * FEW_PARAMETERS], *words;
+    size_t n_parameters = (size_t)step->n_parameters;
+    if (!(words = dg_room(few, sizeof few, n_parameters * (sizeof *words + sizeof(void *))))) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    void **parameters = (void **)(words + n_parameters);
     for (int k = 0; k < step->n_parameters; ++k) {
         const dg_parameter *p = &step->parameters[k];
         parameters[k] = &words[k];
@@ -94,6 +99,7 @@ static int start(const dg_launcher *l, int which, const dg_frame *frame, char *c
     if (blocks > l->most_blocks)
         blocks = l->most_blocks;
     int error = l->function(step->function, (unsigned)blocks, 1, 1, step->threads, 1, 1, 0, stream, parameters, NULL);
+    dg_leave(words, few);
     return error ? refused(l, which, error) : 0;
 }
 
@@ -188,12 +194,16 @@ static PyObject *place_result(const dg_launcher *l, const dg_frame *frame, int k
 
 int dg_launch_all(const dg_launcher *l, const dg_frame *frame, int64_t stream, PyObject **outputs)
 {
-    char *addresses[DG_MAX_ARRAYS], *memory = NULL;
+    char *few[DG_FEW_ARRAYS], **addresses = dg_room(few, sizeof few, sizeof *addresses * (size_t)l->n_results), *memory = NULL;
     PyObject *workspace = NULL, **plans = NULL;
     int64_t own = 0; /* after the workspace: memory of the products */
     int made = 0, ok = 0;
-    if (l->n_products && !(plans = plans_of(l, frame, &own)))
+    if (!addresses) {
+        PyErr_NoMemory();
         return -1;
+    }
+    if (l->n_products && !(plans = plans_of(l, frame, &own)))
+        goto done;
     for (; made < l->n_results; ++made)
         if (!(outputs[made] = place_result(l, frame, made, &addresses[made])))
             goto done;
@@ -219,6 +229,7 @@ int dg_launch_all(const dg_launcher *l, const dg_frame *frame, int64_t stream, P
     ok = 1;
 done:
     drop_plans(l, plans);
+    dg_leave(addresses, few);
     Py_XDECREF(workspace); /* the pool hands it out again to work that comes later on this stream */
     while (!ok && made > 0)
         Py_CLEAR(outputs[--made]);

@@ -153,15 +153,23 @@ static int run_code(dg_plan *plan, dg_frame *frame, PyObject **owner, void **buf
 /* owner is cleared once all memory is there, or where signals may stop the program, once it has ended */
 PyObject *dg_native_plan_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
-    void *buffers[2 * DG_MAX_ARRAYS + 2];
-    PyObject *outputs[DG_MAX_ARRAYS];
-    _Alignas(16) char scalars[DG_MAX_ARRAYS][DG_SCALAR_SIZE];
-    PyObject *result = NULL;
-    int made = 0;
     if (!plan->entry) {
         dg_plan_release(plan, owner);
         return dg_plan_build_result(plan, frame, NULL, callee);
     }
+    enum { EACH_OUTPUT = DG_SCALAR_SIZE + sizeof(PyObject *) + sizeof(void *), FEW = DG_FEW_ARRAYS };
+    _Alignas(16) char few[FEW * EACH_OUTPUT + (FEW + 2) * sizeof(void *)];
+    size_t n_inputs = (size_t)plan->n_inputs, n_outputs = (size_t)plan->n_outputs;
+    char *room = dg_room(few, sizeof few, n_outputs * EACH_OUTPUT + (n_inputs + 2) * sizeof(void *));
+    if (!room) {
+        PyErr_NoMemory();
+        bail_out_without_memory(plan);
+        return NULL;
+    }
+    char (*scalars)[DG_SCALAR_SIZE] = (char(*)[DG_SCALAR_SIZE])room;
+    PyObject **outputs = (PyObject **)(scalars + n_outputs), *result = NULL;
+    void **buffers = (void **)(outputs + n_outputs);
+    int made = 0;
     memcpy(buffers, frame->inputs, sizeof *buffers * (size_t)plan->n_inputs);
     while (made < plan->n_outputs && place_output(plan, frame, made, buffers, scalars[made], &outputs[made]))
         ++made;
@@ -175,5 +183,6 @@ PyObject *dg_native_plan_run(dg_plan *plan, dg_frame *frame, PyObject **owner, P
         result = dg_plan_build_result(plan, frame, outputs, callee);
     for (int k = 0; k < made; ++k)
         Py_XDECREF(outputs[k]);
+    dg_leave(room, few);
     return result;
 }

@@ -53,6 +53,7 @@ static void plan_dealloc(dg_plan *plan)
         dg_output_clear(&plan->prologue[k].input);
     }
     PyMem_Free(plan->prologue);
+    PyMem_Free(plan->drawn);
     PyMem_Free(plan->held);
     dg_sizes_clear(&plan->limits);
     dg_size_clear(&plan->workspace);
@@ -88,7 +89,8 @@ dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_ou
     plan->n_inputs = n_inputs;
     plan->n_symbols = n_symbols;
     plan->n_checks = n_checks;
-    if (!(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs))) {
+    plan->drawn = PyMem_Calloc((size_t)n_inputs + 1, sizeof *plan->drawn);
+    if (!plan->drawn || !(plan->outputs = PyMem_Calloc((size_t)n_outputs + 1, sizeof *plan->outputs))) {
         Py_DECREF(plan);
         return (dg_plan *)PyErr_NoMemory();
     }
@@ -100,20 +102,23 @@ dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_ou
 
 static int parse_recipe(dg_plan *plan, PyObject *description, PyObject *prologue)
 {
-    unsigned char read[DG_MAX_REGISTERS] = {0};
     if (dg_prologue_parse(plan, prologue) < 0)
         return -1;
     if (!(plan->recipe = dg_recipe_new(description, plan->n_outputs, plan->n_symbols, &plan->n_memo)))
         return -1;
     plan->is_quiet = plan->n_steps == 0 && dg_recipe_is_quiet(plan->recipe);
-    int highest = dg_plan_reads((PyObject *)plan, read);
-    if (!(plan->held = PyMem_Calloc((size_t)highest + 2, sizeof *plan->held))) {
+    int highest = dg_plan_reads((PyObject *)plan, NULL);
+    unsigned char *read = PyMem_Calloc((size_t)highest + 2, sizeof *read);
+    if (!read || !(plan->held = PyMem_Calloc((size_t)highest + 2, sizeof *plan->held))) {
+        PyMem_Free(read);
         PyErr_NoMemory();
         return -1;
     }
+    dg_plan_reads((PyObject *)plan, read);
     for (int k = 0; k <= highest; ++k)
         if (read[k])
-            plan->held[plan->n_held++] = (short)k;
+            plan->held[plan->n_held++] = k;
+    PyMem_Free(read);
     return 0;
 }
 
@@ -168,14 +173,13 @@ static PyObject *run_with_memos(dg_plan *plan, dg_frame *frame, PyObject **owner
         return run(plan, frame, owner, callee);
     PyObject *few[FEW_MEMOS], *result = NULL;
     size_t size = sizeof *few * (size_t)plan->n_memo;
-    if (!(frame->memo = plan->n_memo <= FEW_MEMOS ? few : PyMem_Malloc(size)))
+    if (!(frame->memo = dg_room(few, sizeof few, size)))
         return PyErr_NoMemory();
     memset(frame->memo, 0, size);
     if (dg_prologue_run(plan, frame) == 0)
         result = run(plan, frame, owner, callee);
     release_memos(plan, frame);
-    if (frame->memo != few)
-        PyMem_Free(frame->memo);
+    dg_leave(frame->memo, few);
     return result;
 }
 
@@ -183,14 +187,16 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
 {
     dg_plan *p = (dg_plan *)plan;
     /* What a guard loaded is only borrowed; from here on other code may run (without the GIL, at a garbage collection). */
-    PyObject *held[DG_MAX_ARRAYS + DG_MAX_REGISTERS];
+    PyObject *few[DG_FEW_ARRAYS + DG_FEW_REGISTERS], **held = dg_room(few, sizeof few, sizeof *held * (size_t)(p->n_inputs + p->n_held));
     int n = 0;
+    *callee = NULL;
+    if (!held)
+        return NULL;
     for (int k = 0; k < p->n_inputs; ++k)
         if (!p->drawn[k])
             held[n++] = Py_NewRef(frame->input_objects[k]);
     for (int k = 0; k < p->n_held; ++k)
         held[n++] = Py_NewRef(frame->registers[p->held[k]]);
-    *callee = NULL;
     PyObject *result = NULL;
     if (fits_sizes(p, frame->sizes)) {
         /* a call that is refused goes on with its arguments: a native plan may find no memory */
@@ -200,6 +206,7 @@ PyObject *dg_plan_run(PyObject *plan, dg_frame *frame, PyObject **owner, PyObjec
     }
     while (n > 0)
         Py_DECREF(held[--n]);
+    dg_leave(held, few);
     if (dg_pass_on(&frame->late) < 0) { /* recipes run Python code too, so only now */
         Py_CLEAR(result);
         Py_CLEAR(*callee);

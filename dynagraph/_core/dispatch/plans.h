@@ -53,7 +53,7 @@ struct dg_plan {
     dg_output *outputs;
     int n_steps;
     dg_step *prologue;
-    unsigned char drawn[DG_MAX_ARRAYS]; /* inputs that the prologue gives */
+    unsigned char *drawn; /* inputs that the prologue gives */
     dg_size workspace;
     dg_sizes limits;
     int64_t safe; /* where no symbol is above it no size of the plan exceeds 64 bits */
@@ -61,7 +61,7 @@ struct dg_plan {
     int is_quiet; /* nothing but the program itself may run Python code */
     /* registers that the recipe reads: while a program runs, other code may change what they were loaded from */
     int n_held;
-    short *held;
+    int *held;
 };
 
 dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_outputs, int n_symbols, int n_checks);

@@ -27,7 +27,7 @@ PyObject *dg_python_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     static char *names[] = {"callable", "n_inputs", "result", "n_symbols", "n_outputs", "scalars", "repeatable",
                             "into", "n_checks", "may_bail_out", "prologue", "axes", "launcher", NULL};
     PyObject *callable, *result, *scalars = NULL, *into = NULL, *prologue = NULL, *axes = NULL, *launcher = Py_None;
-    int n_inputs, n_symbols = 0, n_outputs = DG_MAX_ARRAYS, repeatable = 0, n_checks = 0, may_bail_out = 0;
+    int n_inputs, n_symbols = 0, n_outputs = 256, repeatable = 0, n_checks = 0, may_bail_out = 0;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OiO|iiO!pO!ipO!O!O:PythonPlan", names, &callable, &n_inputs, &result, &n_symbols,
                                      &n_outputs, &PyTuple_Type, &scalars, &repeatable, &PyTuple_Type, &into, &n_checks, &may_bail_out,
                                      &PyTuple_Type, &prologue, &PyTuple_Type, &axes, &launcher))
@@ -167,17 +167,21 @@ static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 /* By the launcher: 0: it does not serve this call, nothing has happened; else *result is what the plan gives. */
 static int launched(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee, PyObject **result)
 {
-    PyObject *outputs[DG_MAX_ARRAYS];
     *result = NULL;
     if (!dg_launcher_fits(plan->launcher, plan->n_inputs, plan->n_symbols, plan->n_outputs)) {
         PyErr_SetString(PyExc_ValueError, "PythonPlan: its launcher has other inputs, symbols or outputs");
+        return -1;
+    }
+    int n = dg_launcher_results(plan->launcher);
+    PyObject *few[DG_FEW_ARRAYS], **outputs = dg_room(few, sizeof few, sizeof *outputs * (size_t)n);
+    if (!outputs) {
+        PyErr_NoMemory();
         return -1;
     }
     int served = dg_launcher_run(plan->launcher, frame, outputs);
     if (frame->session && !plan->is_quiet)
         frame->session->quiet = 0;
     if (served > 0) {
-        int n = dg_launcher_results(plan->launcher);
         dg_plan_release(plan, owner);
         *result = dg_plan_build_result(plan, frame, outputs, callee);
         for (int k = 0; k < n; ++k)
@@ -185,6 +189,7 @@ static int launched(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject *
     } else if (served < 0) {
         bail_out_if_may(plan);
     }
+    dg_leave(outputs, few);
     return served;
 }
 
@@ -219,21 +224,35 @@ static PyObject *take_inputs(const dg_plan *plan, const dg_frame *frame)
     return args;
 }
 
+/* from what a program gave, which is a tuple or list */
+static PyObject *build_from(dg_plan *plan, dg_frame *frame, PyObject *items, PyObject **callee)
+{
+    PyObject *result = NULL, *few[DG_FEW_ARRAYS];
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items), most = n < plan->n_outputs ? plan->n_outputs : n;
+    PyObject **outputs = dg_room(few, sizeof few, sizeof *outputs * (size_t)most);
+    if (!outputs)
+        return PyErr_NoMemory();
+    memset(outputs, 0, sizeof *outputs * (size_t)most);
+    if (take_outputs(plan, frame, items, outputs))
+        result = dg_plan_build_result(plan, frame, outputs, callee);
+    for (Py_ssize_t k = 0; k < n; ++k)
+        Py_XDECREF(outputs[k]);
+    dg_leave(outputs, few);
+    return result;
+}
+
 /* owner is cleared once the program has ended */
 PyObject *dg_python_plan_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
     PyObject *result = NULL;
     if (plan->launcher && launched(plan, frame, owner, callee, &result))
         return result;
-    PyObject *outputs[DG_MAX_ARRAYS] = {NULL};
     PyObject *args = take_inputs(plan, frame), *given = args ? call_program(plan, args, &frame->late) : NULL;
     if (given)
         dg_plan_release(plan, owner);
     PyObject *items = given ? PySequence_Fast(given, "a backend's program must return a tuple or list of arrays") : NULL;
-    if (items && take_outputs(plan, frame, items, outputs))
-        result = dg_plan_build_result(plan, frame, outputs, callee);
-    for (Py_ssize_t k = 0; items && k < PySequence_Fast_GET_SIZE(items) && k < DG_MAX_ARRAYS; ++k)
-        Py_XDECREF(outputs[k]);
+    if (items)
+        result = build_from(plan, frame, items, callee);
     Py_XDECREF(items);
     Py_XDECREF(given);
     Py_XDECREF(args);

@@ -109,7 +109,7 @@ static int parse(dg_recipe *recipe, PyObject *row, int n_outputs, int n_symbols,
     }
     recipe->kind = NAMES[found].kind;
     PyObject *first = PyTuple_GET_ITEM(row, 1);
-    int limit = recipe->kind == R_OUT ? n_outputs : recipe->kind == R_ARG ? DG_MAX_REGISTERS : 256;
+    int limit = recipe->kind == R_OUT ? n_outputs : DG_MAX_REGISTERS;
     if (recipe->kind == R_OUT || recipe->kind == R_ARG || recipe->kind == R_MEMO) {
         long number = PyLong_AsLong(first);
         if (PyErr_Occurred())
@@ -223,7 +223,7 @@ int dg_recipe_traverse(dg_recipe *recipe, visitproc visit, void *arg)
 int dg_recipe_reads(const dg_recipe *recipe, unsigned char *read)
 {
     int highest = recipe->kind == R_ARG ? recipe->number : -1;
-    if (highest >= 0)
+    if (highest >= 0 && read)
         read[highest] = 1;
     for (int k = 0; k < recipe->n_parts; ++k) {
         int other = dg_recipe_reads(recipe->parts[k], read);

@@ -5,8 +5,10 @@
 static PyObject *key_of(const dg_launcher *l, const dg_frame *frame, int64_t stream)
 {
     enum { VALUE_WORDS = DG_VALUE_BYTES / sizeof(uint64_t) };
-    uint64_t words[1 + DG_MAX_SYMBOLS + VALUE_WORDS * DG_MAX_ARRAYS];
+    uint64_t few[1 + DG_MAX_SYMBOLS + VALUE_WORDS * DG_FEW_ARRAYS], *words;
     int n = 0;
+    if (!(words = dg_room(few, sizeof few, sizeof *words * (size_t)(1 + l->n_read + VALUE_WORDS * l->n_inputs))))
+        return PyErr_NoMemory();
     words[n++] = (uint64_t)stream;
     for (int k = 0; k < l->n_read; ++k)
         words[n++] = (uint64_t)frame->sizes[l->read[k]];
@@ -19,7 +21,9 @@ static PyObject *key_of(const dg_launcher *l, const dg_frame *frame, int64_t str
         memcpy(&words[n], frame->inputs[k], l->value_bytes[k]);
         n += VALUE_WORDS;
     }
-    return PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)sizeof *words * n);
+    PyObject *key = PyBytes_FromStringAndSize((const char *)words, (Py_ssize_t)sizeof *words * n);
+    dg_leave(words, few);
+    return key;
 }
 
 /* [launch, result...] -> 1: it was launched, `outputs` are filled; -1: an exception is set, and nothing was launched */

@@ -53,6 +53,7 @@ from dynagraph.frontend.loops import nodes
 from dynagraph.frontend.loops.capture import RANGE_ITERATOR, Derived, NativeLoop, NotMade, is_long, native_loop, outline_at
 from dynagraph.frontend.loops.exits import Later, call_unwatched, target_of
 from dynagraph.frontend.loops.outline import OutlinedLoop, outline
+from dynagraph.frontend.loops.over_arrays import most_written_out
 from dynagraph.frontend.loops.plain_cells import AT_ONCE
 from dynagraph.frontend.loops.reasons import NOT_NATIVE
 from dynagraph.frontend.loops.seen import LoopSeen, loops_seen, native_loops_seen
@@ -242,7 +243,7 @@ class _LoopPolicy:
 
     def _is_long(self, frame: Frame) -> bool:
         self.arrivals[frame.code, frame.ip] += 1
-        return is_long(frame, self.arrivals[frame.code, frame.ip])
+        return is_long(frame, self.arrivals[frame.code, frame.ip], most_written_out(frame))
 
     def _in_main(self, frame: Frame) -> str:
         is_head = frame.ip in loop_heads(frame.program)

@@ -101,7 +101,6 @@ DICTS = (dict, collections.OrderedDict, collections.defaultdict, collections.Cou
 MRO_OF = vars(type)["__mro__"].__get__
 MUTABLE = (Array, Sequence, Dict, Set, Object, Function)  # one value for one object
 IMMUTABLE_TYPE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: of classes written in C, heap types too
-MAX_ARRAYS = 200
 MAX_SYMBOLS = 60
 MAX_DIMS = 8  # of an array: DG_MAX_DIMS of the dispatcher
 
@@ -381,8 +380,8 @@ def _array_input(ex: CaptureState, array: Any, source: Source, library: ArrayLib
 
 
 def input_slot(ex: CaptureState) -> int:
-    if ex.n_inputs >= MAX_ARRAYS:
-        raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_ARRAYS} arrays")
+    if ex.n_inputs >= _dispatch.MAX_ARRAYS:
+        raise Break("TOO_MANY_VALUES", None, f"more than {_dispatch.MAX_ARRAYS} arrays")
     ex.n_inputs += 1
     return ex.n_inputs - 1
 

@@ -28,7 +28,6 @@ from dynagraph.frontend.guards.sources import (
 from dynagraph.ir.shapes import Relation
 from dynagraph.ir.size_programs import size_program
 
-MAX_REGISTERS = 512  # of a guard program
 MISSING = object()
 GONE = "is not there any more"
 
@@ -134,7 +133,7 @@ class Distinct(Guard):
     instruction, says = "distinct", "objects that are changed are several"
 
     def check(self, register_of: Callable[[Source], int]) -> Instruction:
-        registers = array.array("H", map(register_of, (*self.written, *self.others)))
+        registers = array.array("I", map(register_of, (*self.written, *self.others)))
         return (self.instruction, registers.tobytes(), len(self.written))
 
     def explain(self, values: tuple[Any, ...], closure: tuple[Any, ...]) -> str:
@@ -396,8 +395,8 @@ class GuardList:
             return source.index
         found = self._registers.get(source)
         if found is None:
-            if self.n_registers >= MAX_REGISTERS:
-                raise Break("UNSUPPORTED_INPUT", None, f"more than {MAX_REGISTERS} objects of the caller's are looked at")
+            if self.n_registers >= _dispatch.MAX_REGISTERS:
+                raise Break("TOO_MANY_VALUES", None, f"more than {_dispatch.MAX_REGISTERS} objects of the caller's are looked at")
             found, self.n_registers = self.n_registers, self.n_registers + 1
             self.require(Load(source, found))
             self._registers[source] = found

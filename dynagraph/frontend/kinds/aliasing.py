@@ -16,6 +16,7 @@ import numpy as np
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.graph_state import GraphState
 from dynagraph.frontend.guards.sources import Source
+from dynagraph.frontend.kinds.extents import Extents
 from dynagraph.frontend.kinds.values import Array, Const, Number, Object
 from dynagraph.ir.graph import Node, with_strides
 from dynagraph.ir.ops import Strided, may_be_view, memory_of, strided_of
@@ -37,6 +38,9 @@ class Memories:
     def __init__(self, ex: GraphState):
         self.ex = ex
         self.of: dict[Node, Memory] = {}  # by each value that it held
+        self._inputs: Extents[Node] = Extents()  # where the caller's arrays lie
+        self._known: list[Node] = []  # the placeholders that were asked where they lie
+        self._harmless: list[Any] = []  # the effects that look at no array
 
     def __iter__(self) -> Any:
         return iter(dict.fromkeys(self.of.values()))
@@ -150,29 +154,43 @@ class Memories:
 
     def check_effects(self) -> None:
         """Refuse a write after an effect that may have looked at what is written."""
-        if any(shows(function) and not all(map(_is_plain, args)) for function, args in self.ex.effects):
+        effects, n = self.ex.effects, len(self._harmless)
+        if n > len(effects) or (n and effects[n - 1] is not self._harmless[-1]):  # some were taken back
+            n = 0
+        if any(shows(function) and not all(map(_is_plain, args)) for function, args in effects[n:]):
             refuse("IN_PLACE_WRITE", "after an effect that may look at the array")
+        self._harmless[n:] = effects[n:]
 
     def _check_input(self, base: Node) -> None:
         given = self.object_of(base)
-        if given is None:
+        if given is None or base in self.of:  # what came after its first write was checked then
             return
         library = self.ex.library
         if not library.is_writeable(given):
             refuse("WOULD_RAISE", "an array that is read-only is written")
         if _overlaps_itself(given):
             refuse("IN_PLACE_WRITE", "an array whose elements share memory is written")
-        for node in self.ex.graph.placeholders:
-            other = None if node is base or node in self.ex.scalars else self.object_of(node)
-            if other is not None and library.may_share_memory(given, other):
+        for node in self._sharing(given):
+            if node is not base:
                 refuse("OVERLAP", f"{self.ex.arrays[base].source} and {self.ex.arrays[node].source}")
 
     def check_new_input(self, given: Any, source: Source) -> None:
         """An array that is looked at only now shares nothing with those that were written to."""
-        for memory in self:
-            known = self.object_of(memory.base) if memory.base.kind == "placeholder" else None
-            if known is not None and self.ex.library.may_share_memory(known, given):
-                refuse("OVERLAP", f"{self.ex.arrays[memory.base].source} and {source}")
+        for node in self._sharing(given) if self.of else ():
+            if node in self.of:
+                refuse("OVERLAP", f"{self.ex.arrays[node].source} and {source}")
+
+    def _sharing(self, given: Any) -> list[Node]:
+        """The inputs that may share memory with an array of the caller's."""
+        inputs, n = self.ex.graph.placeholders, len(self._known)
+        if n > len(inputs) or (n and inputs[n - 1] is not self._known[-1]):  # some were taken back
+            n, self._inputs = 0, Extents()
+        for node in inputs[n:]:
+            other = None if node in self.ex.scalars else self.object_of(node)
+            if other is not None:
+                self._inputs.add(self.ex.library.place_of(other), node)
+        self._known[n:] = inputs[n:]
+        return self._inputs.overlapping(self.ex.library.place_of(given))
 
     def is_writeable(self, array: Array) -> bool:
         """What ``array.flags.writeable`` says."""

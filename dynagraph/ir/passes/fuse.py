@@ -23,6 +23,7 @@ MAX_INLINED = 150  # nodes in one expression tree: bounds the size of a kernel
 GATHERED_USERS = 4  # readers of elements that lie apart by
 CACHE_LINE = 64  # ... as many bytes, for which a copy of them is made
 MAX_REDUCTIONS = 8  # in one kernel: their accumulators no longer fit into registers, and C compilers take long over such loops
+MAX_MEMORIES = 400  # that one kernel reads and writes: CUDA has 4 KiB for a kernel's parameters
 SERIAL_ROWS = 16  # fewer rows than this, and
 LONG_ROW = 32768  # ... longer than this: rows alone do not fill the cores, so nothing is fused along them
 
@@ -75,6 +76,8 @@ class _Fuser:
         self.groups: list[Group] = []
         self.group_of: dict[Node, int] = {}
         self.reach: dict[Node, frozenset[Node]] = {}
+        self.readers: dict[Node, set[int]] = {}  # the groups that read a value
+        self.memories: dict[int, set[Node]] = {}  # of each group: what it reads, and what it makes
         self.last_read: dict[Node, int] = {}  # by the value that had the memory first: the last group that reads it
 
     def run(self) -> FusionPlan:
@@ -178,6 +181,8 @@ class _Fuser:
         for source in sources:
             memory = self.reuse.owner(source)
             self.last_read[memory] = max(self.last_read.get(memory, 0), self.group_of[node])
+            self.readers.setdefault(source, set()).add(self.group_of[node])
+        self.memories.setdefault(self.group_of[node], {node}).update((node, *sources))
 
     def _place_from(self, node: Node, sources: frozenset[Node], earliest: int) -> None:
         lowering = node.op.lowering
@@ -185,9 +190,9 @@ class _Fuser:
         if (node.is_op("external_call") and self._join_call(node)) or (node.is_op("block_reduce") and self._join_blocks(node)):
             return
         if group.joinable and not isinstance(lowering, (Library, Scan)):
-            for position in range(len(self.groups) - 1, earliest - 1, -1):
+            for position in sorted(self._sharing(node, sources), reverse=True):
                 candidate = self.groups[position]
-                if candidate.joinable and self._shares(candidate, node, sources):
+                if position >= earliest and candidate.joinable and len(self.memories[position] | sources) < MAX_MEMORIES:
                     joined = self._joined(candidate, node, group)
                     if joined is not None:
                         candidate.outer, candidate.inner = joined
@@ -259,12 +264,14 @@ class _Fuser:
                 stack += operand_indices(source, index)
         return True
 
-    def _shares(self, group: Group, node: Node, sources: frozenset[Node]) -> bool:
-        """Whether one kernel for both saves anything: one reads what the other makes, or both read the same large memory."""
-        if any(m in sources for m in group.members):
-            return True
+    def _sharing(self, node: Node, sources: frozenset[Node]) -> set[int]:
+        """The groups with which one kernel saves anything: the node reads what they make, or both read the same large memory."""
+        found = {self.group_of[s] for s in sources if not is_input(s)}
         numel = hint_numel(_iteration_shape(node))
-        return any(s in self._sources(m) and 2 * hint_numel(s.shape) >= numel for m in group.members for s in sources)
+        for source in sources:
+            if 2 * hint_numel(source.shape) >= numel:
+                found |= self.readers.get(source, set())
+        return found
 
     def _joined(self, group: Group, node: Node, own: Group) -> tuple[Shape, Shape] | None:
         """The row and inner space of the group with `node` in it, or None where it does not fit."""

@@ -54,6 +54,7 @@ class _Planner:
         self.graph = graph
         self.reuse = BufferReuse()
         self.taken: set[Node] = set()
+        self.targets: dict[Node, list[Node | None]] = {}  # of outputs: the inputs that they are meant for
         self.position: dict[Node, int] = {}
         self.last_check = 0  # nothing of the caller's is written before all checks are known
         self.writable: dict[Node, Node] = {}  # values on the way from an input to the output that is meant for it
@@ -61,6 +62,8 @@ class _Planner:
     def run(self) -> BufferReuse:
         self._number()
         self._find_ways()
+        for output, target in zip(self.graph.outputs, self._targets()):
+            self.targets.setdefault(output, []).append(target)
         self._copy_strided()
         for node in list(self.graph.nodes):
             deadline.check()
@@ -183,8 +186,7 @@ class _Planner:
     def _is_wanted_elsewhere(self, node: Node, base: Node) -> bool:
         """Whether the value is an output, and the memory an input's that it is not meant for."""
         owner = self.reuse.owner(base)
-        outputs = zip(self.graph.outputs, self._targets())
-        return owner.kind == "placeholder" and any(output is node and target is not owner for output, target in outputs)
+        return owner.kind == "placeholder" and any(target is not owner for target in self.targets.get(node, ()))
 
     def _is_own(self, node: Node, base: Node) -> bool:
         if base.kind == "call_function":

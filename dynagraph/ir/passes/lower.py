@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from dynagraph.driver import deadline
 from dynagraph.errors import GraphError
@@ -66,6 +67,7 @@ from dynagraph.ir.passes.scatters import Processors, Scattering, scatter_kernels
 from dynagraph.ir.ranges import Range, known_range
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides, expr_of, hint_numel, hint_of, numel, same_dim
 
+MANY_PIECES, FEW_PIECES = 32, 8  # a choice of more pieces than the first is halved, down to the second
 SCRATCH_COST = 8.0  # an inlined value dearer than this is kept per row where several passes over the row use it
 SCRATCH_LIMIT = 8192  # ... unless the row is longer than this: it lies on the stack
 NANOSECONDS_PER_COST = 0.12  # of one addition of 8 bytes in a vectorised loop: for estimates of when threads are worth while
@@ -493,16 +495,35 @@ class _KernelLowering:
             (condition, self._piece(node, position, source))
             for condition, position, source in movement_pieces(node, index)
         ]
-        result = pieces[-1][1]
-        for condition, value in reversed(pieces[:-1]):
-            assert condition is not None
-            result = choose(condition, value, result)
-        return result
+        return _first(pieces, FEW_PIECES if len(pieces) > MANY_PIECES and _in_order([c for c, _ in pieces[:-1]]) else len(pieces))
 
     def _piece(self, node: Node, position: int | None, source: Index) -> Expr:
         if position is None:
             return expr.const(node.attrs["value"], node.dtype)
         return self.value(node.args[position], source)
+
+
+def _first(pieces: Sequence[tuple[Condition | None, Expr]], few: int) -> Expr:
+    """The value whose condition is the first to hold, else the last; conditions of more than `few` are in order."""
+    if len(pieces) > few:
+        middle = len(pieces) // 2
+        condition = pieces[middle - 1][0]
+        assert condition is not None
+        return choose(condition, _first(pieces[:middle], few), _first(pieces[middle:], few))
+    result = pieces[-1][1]
+    for condition, value in reversed(pieces[:-1]):
+        assert condition is not None
+        result = choose(condition, value, result)
+    return result
+
+
+def _in_order(conditions: Sequence[Condition | None]) -> bool:
+    """Whether they compare one index with ever greater ones: where one holds, so do all that follow."""
+    tests = [c[0] for c in conditions if c is not None and len(c) == 1]
+    if len(tests) < len(conditions) or any(op != "<" or left != tests[0][0] for left, op, _ in tests):
+        return False
+    steps = ((right - before).bounds()[0] for (_, _, before), (_, _, right) in pairwise(tests))
+    return all(low is not None and low >= 0 for low in steps)
 
 
 def _total(places: Sequence[Expr], strides: Sequence[Dim]) -> Expr:
