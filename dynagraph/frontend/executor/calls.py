@@ -110,6 +110,8 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
     given = _resolved(ex, args, kwargs)
     if ex.library is not own.library or not any(map(_holds_device_array, given)):
         return None
+    if frame.is_of_library and not isinstance(function, Method) and (frame.is_numpys or cupy_door.has_counterpart(own, called)):
+        return None  # code of ours, and of NumPy's that it calls, means the same by it on either library
     name = None if isinstance(function, Method) else cupy_door.name_in_numpy(called)
     if name is None:
         refuse("UNSUPPORTED_FUNCTION", f"np.{getattr(called, '__name__', called)} of an array of CuPy's")

@@ -95,7 +95,7 @@ class Frame:
         self.is_own = is_own(function.globals)
         self.is_ours = depth > 0 and (self.is_own or module in OPEN_MODULES)  # the user's line is its caller's
         self.is_hidden = not self.is_own and module in DEFINITIONS  # the function that is called is written in C, and has no frame
-        is_of_numpy = not self.is_own and is_numpys(function.globals)
+        self.is_numpys = is_of_numpy = not self.is_own and is_numpys(function.globals)
         self.is_of_library = is_of_numpy or self.is_own
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
@@ -371,11 +371,15 @@ class Executor(CaptureState):
         name = None if own is None else own.doors.get(door)
         nodes = [x for x in leaves(given) if isinstance(x, Node)]
         if self.creating or any(n not in self.scalars for n in nodes):
+            by_library = self.running[-1].is_of_library
             if name is None:
+                if by_library:
+                    return "array"
                 raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: {door.name}")
             assert own is not None
-            cupy_door.check_operands(name, given, self.scalars.__contains__)
-            cupy_door.check_result(name, result)
+            if not by_library:
+                cupy_door.check_operands(name, given, self.scalars.__contains__)
+                cupy_door.check_result(name, result)
             if name in cupy_door.BINARY or name in cupy_door.UNARY or name in cupy_door.UFUNCS:
                 cupy_door.check_loop(own, name, given, self.scalars.__contains__, result)
             return "array"

@@ -97,7 +97,7 @@ def in_c_order(x: Any) -> Any:
     """``np.ascontiguousarray(x)``."""
     if type(x) is np.ndarray or not is_on_gpu(x):
         return np.ascontiguousarray(x)
-    return library_of_array(x).ascontiguousarray(x)
+    return x if x.flags.c_contiguous else x.copy()
 
 
 def as_array(x: Any) -> Any:
