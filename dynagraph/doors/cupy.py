@@ -158,13 +158,6 @@ def name_in_numpy(function: Any) -> str | None:
     return None
 
 
-def has_counterpart(own: Names, function: Any) -> bool:
-    """Whether CuPy has a function by the name of one of NumPy's, to which NumPy hands over calls with CuPy's arrays."""
-    package, *module = str(getattr(function, "__module__", "numpy")).split(".")
-    name = getattr(function, "__name__", "")
-    return package == "numpy" and callable(_at(own.library.module, ".".join([*module, name])))
-
-
 def is_numpys_callable(function: Any) -> bool:
     """Whether calling this asks NumPy, which asks its arguments what the call means."""
     if isinstance(function, np.ufunc) or type(function) is DISPATCHER or lookup(function) is not None:
@@ -325,5 +318,5 @@ def check_result(name: str, result: Any) -> None:
 
 __all__ = [
     "ATTRIBUTES", "BINARY", "CREATES", "FUNCTIONS", "METHODS", "OPS", "UFUNCS", "UNARY", "Names", "arguments", "check_loop",
-    "check_op", "check_operands", "check_result", "has_counterpart", "is_numpys_callable", "name_in_numpy", "names", "ufunc_arguments",
+    "check_op", "check_operands", "check_result", "is_numpys_callable", "name_in_numpy", "names", "ufunc_arguments",
 ]  # fmt: skip

@@ -199,7 +199,7 @@ class Builder:
 
     def known(self, node: Node) -> np.ndarray | None:
         """What a node gives, where that is known at capture and not large: it is made of constants alone."""
-        if self.check_op is not None and not _is_of_integers(node):
+        if self.check_op is not None and not self.is_scalar(node) and not _is_of_integers(node):
             return None  # another library may round otherwise
         return known_value(node, self._known, MOST_KNOWN)
 

@@ -162,6 +162,7 @@ def capture(
     do_natively = None if compile_loop is None else partial(nodes.do_natively, compile=compile_loop)
     on_loop = _LoopPolicy(target, {} if learned is None else learned) if native_loops and resumes is not None else None
     first: Break | None = None
+    hosting, mixed_at = False, 0  # `mixed_at`: the step that arrays of two libraries were met at first
     restless = profile.restless() if resumes is not None else set()
     profile.specialised -= restless
     for _ in range(MAX_ATTEMPTS):
@@ -169,6 +170,7 @@ def capture(
             on_loop.begin()
         ex = Executor(target.function, target.program, values, profile, stop_at, on_loop, do_natively)
         ex.steps_from_start, ex.wanted_device, ex.may_break = first is not None, device, resumes is not None
+        ex.hosting = hosting
         try:
             native = None
             try:
@@ -180,10 +182,19 @@ def capture(
             captured = _Ending(ex, target, stop, resumes, run_watched, native, on_loop).captured(value)
             return captured if on_loop is None else replace(captured, loops=on_loop.seen(ex.main, stop))
         except CannotBuild as refusal:
+            if stop is None and hosting and refusal.born <= mixed_at:
+                hosting = False
+                continue
             if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
                 raise stop or refusal from None
             stop_at, stop = refusal.born, bare(refusal)
         except Break as reason:
+            if stop is None and ex.is_mixed and not mixed_at:
+                hosting, mixed_at = True, ex.steps  # once more: arrays of NumPy's that were made so far may be for the device
+                continue
+            if stop is None and hosting and ex.steps <= mixed_at:
+                hosting = False
+                continue
             if first is None and do_natively is not None and ex.open_levels:
                 first = reason  # once more: what is differentiated may be native from its start on
                 continue

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
 from dynagraph import config
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors import bfloat16 as bfloat16_door
@@ -47,6 +49,7 @@ from dynagraph.frontend.kinds.values import (
     Const,
     Dict,
     Function,
+    HostArray,
     Iterator,
     Masked,
     Number,
@@ -383,6 +386,8 @@ class Executor(CaptureState):
             if name in cupy_door.BINARY or name in cupy_door.UNARY or name in cupy_door.UFUNCS:
                 cupy_door.check_loop(own, name, given, self.scalars.__contains__, result)
             return "array"
+        if self.running[-1].is_numpys:
+            return "array"  # made by a function of NumPy's that works on CuPy's arrays
         if any(isinstance(x, Node) and (x.ndim or kind != "value") for x in leaves(result)) or isinstance(result, Chosen):
             raise Unsupported("MIXED_LIBRARIES", f"np.{door.name} makes an array of NumPy's")
         return kind
@@ -396,6 +401,8 @@ class Executor(CaptureState):
             return value.value
         if isinstance(value, Masked):
             refuse("DATA_DEPENDENT", "what a mask chooses, where its size matters")
+        if isinstance(value, HostArray):
+            return value.array if isinstance(value.array, np.generic) else refuse("MIXED_LIBRARIES", "an array of NumPy's")
         if isinstance(value, Number):
             return WeakFloat(value.node)
         if isinstance(value, Sequence) and value.kind in (list, tuple):

@@ -95,6 +95,8 @@ class CaptureState(GraphState):
         self.integers: dict[str, Source] = {}  # by symbol: those of the caller's numbers that change
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
+        self.hosting = False  # whether arrays of NumPy's that the package's code makes are the host's (kinds/host_arrays.py)
+        self.is_mixed = False  # whether arrays of a second library were met
         self.creating = False  # while a function of CuPy's makes an array of none
         self.device = -1  # where these lie, once one has been seen
         self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
@@ -188,7 +190,7 @@ class CaptureState(GraphState):
     # -- arrays ---------------------------------------------------------------------------------------------------------------
     def known(self, array: Array) -> np.ndarray | None:
         """What an array holds, if that depends on no input."""
-        if self.library is not NUMPY:
+        if self.library is not NUMPY and not array.is_scalar:
             return None  # NumPy would compute it, perhaps to other bits
         return self.builder.known(self.memories.present(array))
 
@@ -196,6 +198,7 @@ class CaptureState(GraphState):
         """Take part in the capture with arrays of a library, on a device: all are of one, as CuPy raises where they are not."""
         if library is not self.library:
             if self.library is not NUMPY or any(not array.is_scalar for array in self.arrays.values()):
+                self.is_mixed = True
                 refuse("MIXED_LIBRARIES", f"of {self.library.name} and of {library.name}")
             if not self.builder.may_bail_out:
                 refuse("RANDOM_DRAW", f"before arrays of {library.name}")

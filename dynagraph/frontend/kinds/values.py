@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
 
+import numpy as np
+
 from dynagraph.driver.deadline import Pace
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.guards.sources import Source
@@ -51,6 +53,14 @@ class Array:
     node: Node
     is_scalar: bool = False
     source: Source | None = None
+
+
+@dataclass(eq=False)
+class HostArray:
+    """An array of NumPy's in a capture of another library's arrays: it depends on no input, and NumPy computes it at capture."""
+
+    array: np.ndarray | np.generic
+    born: int = 0
 
 
 @dataclass(eq=False)
@@ -326,7 +336,7 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter,
+    Null, Const, Array, HostArray, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter,
     WeakReference, Object, Identity, Super, Opaque, Slice, Iterator, Count,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's

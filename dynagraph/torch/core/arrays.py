@@ -93,6 +93,15 @@ def _multiply_at(array: Any, places: Any, values: Any) -> None:
         array[places[chosen]] *= values[chosen]
 
 
+def any_wrong(mask: Any) -> Any:
+    """Whether any place of an index is wrong, that is, out of bounds.
+
+    Programs on a GPU do not ask, which would have the host wait for the device in each call: there, as CuPy does, they take places
+    modulo the size.  (PyTorch's kernels fail on the device, at some later time.)
+    """
+    return mask.any()
+
+
 def in_c_order(x: Any) -> Any:
     """``np.ascontiguousarray(x)``."""
     if type(x) is np.ndarray or not is_on_gpu(x):
@@ -115,6 +124,6 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
+    "any_wrong", "as_array", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
     "ufunc_reduce",
 ]  # fmt: skip
