@@ -21,7 +21,6 @@ import numpy as np
 from dynagraph import config
 from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.array_libraries import NUMPY
-from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.driver import deadline
 from dynagraph.frontend import handlers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.bytecode.decode import UndecodableCode
@@ -29,7 +28,7 @@ from dynagraph.frontend.bytecode.liveness import loop_heads
 from dynagraph.frontend.bytecode.resume import BreakPoint, Resumes, Target, break_point, resume_target
 from dynagraph.frontend.executor.breaks import Break, Reason, bare
 from dynagraph.frontend.executor.executor import Executor, Frame
-from dynagraph.frontend.executor.results import CannotBuild, Recipe, Results
+from dynagraph.frontend.executor.results import CannotBuild, Recipe, Results, order_in_memory
 from dynagraph.frontend.executor.state import Lazy
 from dynagraph.frontend.guards.guards import Disjoint, GuardList, HasType, NoFloatingPointErrors, SizeRelation
 from dynagraph.frontend.guards.profile import Profile
@@ -417,7 +416,7 @@ class _Ending:
 
     def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
         ex, graph = self.ex, self.ex.graph
-        orders = [None if into is not None else _order(n) for n, into in zip(results.nodes, results.into)]
+        orders = [None if into is not None else order_in_memory(n) for n, into in zip(results.nodes, results.into)]
         nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
         _settle(graph)
         graph.output(nodes, results.into, len(ex.builder.checks), () if ex.library is NUMPY else results.scalars)
@@ -455,12 +454,6 @@ def _may_set_error_state(node: Node, scalars: AbstractSet[Node]) -> bool:
     if any(x.dtype.is_inexact for x in (node, *node.args)):
         return True
     return node.dtype.is_integer and (node.op.divides or (node in scalars and node.op.overflows))
-
-
-def _order(node: Node) -> Order | None:
-    """The order of its axes in memory in which NumPy would have made an array; None: C order."""
-    strides = node.meta.strides if node.kind == "call_function" else None
-    return None if strides is None else order_of(node.shape, strides)
 
 
 def _settle(graph: Graph) -> None:

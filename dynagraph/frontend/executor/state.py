@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from dynagraph.doors import cupy as cupy_door
 from dynagraph.doors.numpy import Door
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.graph_state import GraphState
+from dynagraph.frontend.executor.numpy_source import is_followed_library
 from dynagraph.frontend.guards.guards import Guard, GuardList
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Returned, Source
@@ -204,11 +205,16 @@ class CaptureState(GraphState):
                 refuse("RANDOM_DRAW", f"before arrays of {library.name}")
             self.library = library
             self.graph.library = library.name
-            self.builder.check_op = cupy_door.check_op
+            self.builder.check_op = self._check_op
         if device is not None and library is not NUMPY:
             if self.device not in (-1, device):
                 refuse("MIXED_LIBRARIES", f"on the devices {self.device} and {device}")
             self.device = device
+
+    def _check_op(self, name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
+        """Arrays that the package's own code makes may lie otherwise than in its plain run: nothing there depends on it."""
+        by_library = is_followed_library(self.running_globals())
+        cupy_door.check_op(name, operands_in_c_order if not by_library else lambda: True, rank)
 
     def own(self, array: Array) -> Array:
         if self.library is not NUMPY and isinstance(array.source, Returned) and not array.is_scalar:
