@@ -51,7 +51,8 @@ FUNCTIONS: dict[str, str] = {
     "tril": "m k", "triu": "m k", "copy": "a order", "shape": "a", "ndim": "a",
     "zeros": "shape dtype order", "ones": "shape dtype order", "full": "shape fill_value dtype order",
     "empty": "shape dtype order", "zeros_like": "a dtype order -subok shape", "ones_like": "a dtype order -subok shape",
-    "full_like": "a fill_value dtype order -subok shape", "empty_like": "prototype dtype order -subok shape", "eye": "N M k dtype -order", "identity": "n dtype",
+    "full_like": "a fill_value dtype order -subok shape", "empty_like": "prototype dtype order -subok shape",
+    "eye": "N M k dtype -order", "identity": "n dtype",
     "arange": "start stop step dtype", "linspace": "start stop num endpoint -retstep dtype -axis",
     "array": "obj dtype -copy -order -subok -ndmin -blocking", "asarray": "a dtype -order -copy -blocking",
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ Step = Callable[[list[Any], Any, Any], Any]
 
 
 def _layers(*sizes: int) -> list[tuple[int, ...]]:
-    return [shape for n, m in zip(sizes, sizes[1:]) for shape in ((n, m), (m,))]
+    return [shape for n, m in pairwise(sizes) for shape in ((n, m), (m,))]
 
 
 def _descend(parameters: list[Any], lr: float = 0.05) -> None:

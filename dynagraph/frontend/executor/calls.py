@@ -111,8 +111,9 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
         return None
     given = _resolved(ex, args, kwargs)
     is_on_device = ex.library is own.library and any(map(_holds_device_array, given))
-    if frame.is_of_library and (ex.library is own.library or ex.hosting) and (not is_on_device or any(map(holds_host_array, given))):
-        bound = getattr(called, function.function) if isinstance(function, Method) else called
+    has_hosts = ex.library is own.library or ex.hosting
+    if frame.is_of_library and has_hosts and (not is_on_device or any(map(holds_host_array, given))):
+        bound = getattr(called, str(function.function)) if isinstance(function, Method) else called
         found = call_on_host(frame, bound, args, kwargs)
         if found is not None:
             return found
@@ -144,7 +145,7 @@ def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments
     else:
         args, kwargs = cupy_door.arguments(f"cupy.{name}", cupy_door.FUNCTIONS[name], args, kwargs)
         fill = ex.resolve(kwargs.get("fill_value", args[1] if name in ("full", "full_like") and len(args) > 1 else Const(0)))
-        if not isinstance(fill, (Const, Number)):
+        if not (isinstance(fill, (Const, Number, HostArray)) or (frame.is_of_library and getattr(fill, "is_scalar", False))):
             refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name}: filled with more than one number")
     door = lookup(function_of(np, name))
     assert door is not None

@@ -38,14 +38,13 @@ def known(ex: Executor, value: Any) -> Any:
         return int(value.value) if isinstance(value.value, SymInt) else value.value
     if isinstance(value, Array) and value.is_scalar and value.node.is_op("constant"):
         return value.node.dtype.numpy.type(value.node.attrs["value"])
-    parts = value.items if isinstance(value, values.Sequence) and value.kind in (list, tuple) else ()
-    parts = value.parts if isinstance(value, Slice) else parts
-    if not parts and not (isinstance(value, values.Sequence) and value.kind in (list, tuple)):
-        return UNKNOWN
-    found = [known(ex, part) for part in parts]
-    if any(part is UNKNOWN for part in found):
-        return UNKNOWN
-    return slice(*found) if isinstance(value, Slice) else value.kind(found)
+    if isinstance(value, Slice):
+        found = [known(ex, part) for part in value.parts]
+        return UNKNOWN if any(part is UNKNOWN for part in found) else slice(*found)
+    if isinstance(value, values.Sequence) and value.kind in (list, tuple):
+        found = [known(ex, part) for part in value.items]
+        return UNKNOWN if any(part is UNKNOWN for part in found) else value.kind(found)
+    return UNKNOWN
 
 
 def evaluated(ex: Executor, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -82,7 +81,8 @@ def call_on_host(frame: Frame, function: Callable[..., Any], args: Sequence[Any]
     result = evaluated(ex, function, args, kwargs)
     if result is UNKNOWN:
         return refuse("MIXED_LIBRARIES", f"np.{getattr(function, '__name__', function)} of both") if among else None
-    makes_arrays = isinstance(result, np.ndarray) or (type(result) in (tuple, list) and any(isinstance(r, np.ndarray) for r in result))
+    parts = result if type(result) in (tuple, list) else (result,)
+    makes_arrays = any(isinstance(part, np.ndarray) for part in parts)
     return value_of(ex, result) if among or of_scalars or makes_arrays else None
 
 

@@ -52,9 +52,10 @@ class HostArraySlots(Slots):
         return _value(frame, BINARY[symbol].function, [left, right], {})
 
     def in_place(self, frame: Frame, symbol: str, left: Any, right: Any) -> Any:
-        if not isinstance(left, HostArray) or isinstance(left.array, np.generic):
+        in_place = BINARY[symbol].in_place
+        if in_place is None or not isinstance(left, HostArray) or isinstance(left.array, np.generic):
             return NotImplemented
-        if evaluated(frame.ex, BINARY[symbol].in_place, [left, right], {}) is UNKNOWN:
+        if evaluated(frame.ex, in_place, [left, right], {}) is UNKNOWN:
             refuse("MIXED_LIBRARIES", f"{symbol}= of both")
         return left
 

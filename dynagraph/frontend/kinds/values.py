@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, Union
 
-import numpy as np
-
 from dynagraph.driver.deadline import Pace
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.guards.sources import Source
@@ -59,7 +57,7 @@ class Array:
 class HostArray:
     """An array of NumPy's in a capture of another library's arrays: it depends on no input, and NumPy computes it at capture."""
 
-    array: np.ndarray | np.generic
+    array: Any  # or a scalar of NumPy's
     born: int = 0
 
 

@@ -71,7 +71,7 @@ def _register_arrays() -> None:
 @package("dynagraph.torch.core.devices")
 def _register_devices() -> None:
     devices: Any = sys.modules["dynagraph.torch.core.devices"]
-    of_array_in_python, scope_in_python = devices.of_array, devices.scope
+    of_array_in_python, scope_in_python, current_in_python = devices.of_array, devices.scope, devices.current_gpu
 
     @meaning(of_array_in_python)
     def of_array(frame: Frame, array: Any) -> Value:
@@ -81,6 +81,11 @@ def _register_devices() -> None:
         function = ex.wrap(of_array_in_python, Trusted(of_array_in_python, "of_array"))
         assert isinstance(function, Function)
         return follow(frame, function, [array], {})
+
+    @meaning(current_in_python)
+    def current(frame: Frame, where: Any) -> Value:
+        """That of the program."""
+        return Const(frame.ex.device) if frame.ex.device >= 0 else refuse("UNSUPPORTED_FUNCTION", "the current GPU")
 
     @meaning(scope_in_python)
     def scope(frame: Frame, where: Any) -> Value:

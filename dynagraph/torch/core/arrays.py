@@ -94,12 +94,12 @@ def _multiply_at(array: Any, places: Any, values: Any) -> None:
 
 
 def any_wrong(mask: Any) -> Any:
-    """Whether any place of an index is wrong, that is, out of bounds.
+    """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
 
     Programs on a GPU do not ask, which would have the host wait for the device in each call: there, as CuPy does, they take places
     modulo the size.  (PyTorch's kernels fail on the device, at some later time.)
     """
-    return mask.any()
+    return mask if isinstance(mask, bool) else mask.any()
 
 
 def in_c_order(x: Any) -> Any:

@@ -84,7 +84,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu"):
         self.device = devices.device(device)
-        # seed and offset: an array, which programs read and write; of a GPU's generator scalars, for the array would lie on the host
+        # seed and offset: an array, which programs read and write; of a GPU's generator scalars, as programs there take no such array
         position = np.array((DEFAULT_SEED, 0), np.uint64)
         self._position: Any = position if self.device.type == "cpu" else list(position)
         self._mersenne: Mersenne | None = None
@@ -311,7 +311,7 @@ def generator_of(where: devices.device) -> Generator:
     if where.type != "cuda":
         return default_generator
     if where.index is None:
-        return generator_of_gpu(int(devices.library_of(where).cuda.runtime.getDevice()))
+        return generator_of_gpu(devices.current_gpu(where))
     return generator_of_gpu(where.index)
 
 
