@@ -84,7 +84,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu"):
         self.device = devices.device(device)
-        # seed and offset: an array, which programs read and write; of a GPU's generator scalars, as programs there take no such array
+        # seed and offset: an array, which programs read and write; of a GPU's generator scalars: its programs take no such array
         position = np.array((DEFAULT_SEED, 0), np.uint64)
         self._position: Any = position if self.device.type == "cpu" else list(position)
         self._mersenne: Mersenne | None = None

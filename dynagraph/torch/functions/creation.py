@@ -33,7 +33,7 @@ def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memo
 
 
 def made_there(make: Callable[[Any], Any], device: Any, requires_grad: bool = False) -> Tensor:
-    """A new tensor of the array that `make` makes with the functions of NumPy or CuPy, whichever has the device that is asked for."""
+    """A new tensor of what `make` makes with the functions of NumPy or CuPy, whichever has the device that is asked for."""
     where = devices.get_default_device() if device is None else devices.device(device)
     with devices.scope(where):
         return finish(make(devices.library_of(where)), where, requires_grad)
