@@ -88,16 +88,16 @@ This costs no function's compile budget. Without a C compiler, or where a kernel
 
 ## On a GPU
 
-Tensors on a GPU hold arrays of CuPy (`pip install 'dynagraph[cuda12]'`), and functions of them are compiled as those of CuPy's arrays
-are ([cupy.md](cupy.md)): a training step with `backward()`, updates in place and dropout is one program of CUDA kernels and matrix
-products.
+Tensors on a GPU hold arrays of CuPy (`pip install 'dynagraph[cuda12]'`), and functions of them are compiled as those of CuPy's
+arrays are ([cupy.md](cupy.md)): a training step with `backward()`, updates in place and dropout is one program of CUDA kernels and
+matrix products.
 
 - **Values** are those of the plain call up to rounding. New tensors may lie in another order in memory than the plain call's.
-- **Indices** and targets out of bounds raise errors in plain calls, which wait for the GPU to know. Compiled functions take them modulo
-  the size, without waiting. (PyTorch's kernels stop the process's CUDA context.)
-- **These break:** what the host has to know (`item()`, `if x.sum() > 0:`, `nonzero`, `masked_select`, `unique`, `x[mask]`), checks of
-  `torch.linalg` for singular matrices, tensors of the CPU beside those of the GPU (but for numbers), new tensors of another GPU,
-  `as_strided` and `unfold`, views as another dtype, `ctc_loss`.
+- **Indices** and targets out of bounds raise errors in plain calls, which wait for the GPU to know. Compiled functions take them
+  modulo the size, without waiting. (PyTorch's kernels stop the process's CUDA context.)
+- **These break:** what the host has to know (`item()`, `if x.sum() > 0:`, `nonzero`, `masked_select`, `unique`, `x[mask]`), checks
+  of `torch.linalg` for singular matrices, tensors of the CPU beside those of the GPU (but for numbers), new tensors of another
+  GPU, `as_strided` and `unfold`, views as another dtype, `ctc_loss`.
 
 ## What differs
 

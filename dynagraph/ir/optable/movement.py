@@ -426,7 +426,7 @@ _rearrange(
     attrs={},
     batched=_unchanged,
     shape=_diagonal_shape,
-    eager=lambda xp, x: xp.diagonal(x, axis1=-2, axis2=-1),
+    eager=lambda xp, x: xp.diagonal(x, 0, x.ndim - 2, x.ndim - 1),
     vjp=_diagonal_vjp,
     index=lambda position, operand, attrs: (*position, position[-1]),
     view=lambda base, attrs, out: Strided(out.shape, (*base.strides[:-2], base.strides[-2] + base.strides[-1]), base.offset),
