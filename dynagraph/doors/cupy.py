@@ -48,10 +48,11 @@ FUNCTIONS: dict[str, str] = {
     "concatenate": "tup axis -out -dtype -casting", "stack": "tup axis -out -dtype -casting", "vstack": "tup -dtype -casting",
     "hstack": "tup -dtype -casting", "roll": "a shift axis", "tile": "A reps", "repeat": "a repeats axis",
     "take": "a indices axis -out",
-    "tril": "m k", "triu": "m k", "copy": "a -order", "shape": "a", "ndim": "a",
-    "zeros": "shape dtype -order", "ones": "shape dtype -order", "full": "shape fill_value dtype -order",
-    "zeros_like": "a dtype -order -subok shape", "ones_like": "a dtype -order -subok shape",
-    "full_like": "a fill_value dtype -order -subok shape", "eye": "N M k dtype -order", "identity": "n dtype",
+    "tril": "m k", "triu": "m k", "copy": "a order", "shape": "a", "ndim": "a",
+    "zeros": "shape dtype order", "ones": "shape dtype order", "full": "shape fill_value dtype order",
+    "empty": "shape dtype order", "zeros_like": "a dtype order -subok shape", "ones_like": "a dtype order -subok shape",
+    "full_like": "a fill_value dtype order -subok shape", "empty_like": "prototype dtype order -subok shape",
+    "eye": "N M k dtype -order", "identity": "n dtype",
     "arange": "start stop step dtype", "linspace": "start stop num endpoint -retstep dtype -axis",
     "array": "obj dtype -copy -order -subok -ndmin -blocking", "asarray": "a dtype -order -copy -blocking",
 }  # fmt: skip
@@ -72,7 +73,7 @@ METHODS: dict[str, str] = {
     "std": "axis -dtype -out ddof keepdims", "cumsum": "axis dtype -out", "cumprod": "axis dtype -out",
     "reshape": "*shape -order -copy",
     "transpose": "*axes", "swapaxes": "axis1 axis2", "ravel": "-order", "flatten": "-order", "squeeze": "axis",
-    "astype": "dtype -order -casting -subok -copy", "copy": "-order", "dot": "b -out", "repeat": "repeats axis", "fill": "value",
+    "astype": "dtype order -casting -subok copy", "copy": "order", "dot": "b -out", "repeat": "repeats axis", "fill": "value",
     "take": "indices axis -out",
 }  # fmt: skip
 BINARY = {symbol: row.ufunc.__name__ for symbol, row in (ARITHMETIC | COMPARISONS).items()}
@@ -80,7 +81,7 @@ UNARY = {symbol: row.ufunc.__name__ for symbol, row in NUMPYS_UNARY.items() if s
 ATTRIBUTES = ("shape", "ndim", "size", "dtype", "itemsize", "nbytes", "T", "real", "imag")
 TAKES_LISTS = ("concatenate", "stack", "vstack", "hstack")  # of arrays
 FROM_NUMBERS = ("array", "asarray")  # which take lists of numbers
-CREATES = ("zeros", "ones", "full", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
+CREATES = ("zeros", "ones", "full", "empty", "eye", "identity", "arange", "linspace", *FROM_NUMBERS)  # of no array
 # how many arguments are arrays, and no numbers; else one
 ARRAYS = {"linalg.solve": 2, "dot": 2, "matmul": 2, "@": 2, "outer": 2, "tensordot": 2, "take": 2}
 OWN_DISPATCH = frozenset(FUNCTIONS) - frozenset(CREATES)  # NumPy hands these over to CuPy where an argument is an array of its own

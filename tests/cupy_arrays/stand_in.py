@@ -398,7 +398,7 @@ def _method(name: str, parameters: str) -> Callable[..., Any]:
             wraps = {"mode": "wrap"} if name == "take" else {}
             own = summed(name, lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs, **wraps))
             result = own(mine, *map(_open, args), **{k: _open(v) for k, v in kwargs.items() if v is not None})
-        keeps = name == "astype"
+        keeps = name in ("astype", "copy")
         return None if result is None else _close(result, [self], name in VIEWS, keeps)
 
     method.__name__ = name

@@ -265,6 +265,14 @@ LAYOUTS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.parametrize("order", ["C", "F", "A", "K"])
+def test_orders_that_are_asked_for(cp: Any, order: str) -> None:
+    def f(x: Any) -> Any:
+        return x.T.astype(np.float32, order=order), x.T.copy(order), cp.zeros_like(x.T, order=order), cp.copy(x[:, ::2].T, order)
+
+    check(cp, f, X)
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_what_lies_in_another_order_than_c(cp: Any, name: str) -> None:
     """New arrays lie where CuPy puts them, or the call breaks."""

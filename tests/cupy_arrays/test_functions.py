@@ -113,6 +113,8 @@ SAMPLES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "zeros": lambda xp, x, y: (xp.zeros(3), xp.zeros((2, 2), np.float32) + 1),
     "ones": lambda xp, x, y: xp.ones(x.shape, dtype=x.dtype),
     "full": lambda xp, x, y: (xp.full((2, 2), 1.5), xp.full(3, 7)),
+    "empty": lambda xp, x, y: (xp.empty((2, 3), np.float32).shape, xp.empty(3).dtype),
+    "empty_like": lambda xp, x, y: (xp.empty_like(x).shape, xp.empty_like(x, np.int8, shape=(2,)).dtype),
     "zeros_like": lambda xp, x, y: xp.zeros_like(x),
     "ones_like": lambda xp, x, y: xp.ones_like(x, dtype=np.int8),
     "full_like": lambda xp, x, y: xp.full_like(x, 2),

@@ -30,12 +30,15 @@ def call_of(case: Case, form: str) -> Callable[..., Any] | None:
     return lambda x, *args, **kwargs: getattr(x, name)(*args, **kwargs)
 
 
-def outcome(function: Callable[..., Any], case: Case, form: str, dtype: str) -> dict[str, Any]:
-    """As `outcomes.run`: the result, first and, where that is asked for, second gradients, taken within `function`."""
+def outcome(function: Callable[..., Any], case: Case, form: str, dtype: str, own: Any = torch) -> dict[str, Any]:
+    """As `outcomes.run`: the result, first and, where that is asked for, second gradients, taken within `function`.
+
+    `own` makes the inputs.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.manual_seed(5)
-        inputs = Inputs(torch, case, dtype, case.option("grad", True))
+        inputs = Inputs(own, case, dtype, case.option("grad", True))
         args = [inputs.args[0].clone(), *inputs.args[1:]] if form == "in place" else inputs.args
         try:
             result, gradients = function(args, inputs.kwargs, [x for x in inputs.leaves if x.requires_grad])
@@ -63,17 +66,19 @@ def program_of(call: Callable[..., Any], with_gradients: bool) -> Callable[..., 
     return program
 
 
-def check(case: Case, form: str, dtype: str = "float64", backend: str = BACKEND) -> tuple[list[str], list[str]]:
+def check(
+    case: Case, form: str, dtype: str = "float64", backend: str = BACKEND, own: Any = torch
+) -> tuple[list[str], list[str]]:
     """What differs between the plain and the compiled run of a case, and the reasons of breaks."""
     call = call_of(case, form)
     if call is None:
         return [], []
     program = program_of(call, form != "in place" and case.option("grad", True))
-    expected = outcome(program, case, form, dtype)
+    expected = outcome(program, case, form, dtype, own)
     compiled = dg.compile(program, backend=backend, mode="max")
     found = []
     for time in ("first", "second"):
-        got = outcome(compiled, case, form, dtype)
+        got = outcome(compiled, case, form, dtype, own)
         if "error" in expected:
             if got.get("error") != expected["error"] or got["text"] != expected["text"]:
                 raised = f"plain raises {expected['error']}: {expected['text'][:150]}"

@@ -86,6 +86,19 @@ again. Each is compiled by itself, for a dtype and a layout; later processes fin
 This costs no function's compile budget. Without a C compiler, or where a kernel cannot be compiled, all calls run through NumPy;
 `dynagraph.torch.core.large.kernels()` has the `stats` of each. Under `dg.disable()` and `dg.stance("force_eager")` NumPy computes.
 
+## On a GPU
+
+Tensors on a GPU hold arrays of CuPy (`pip install 'dynagraph[cuda12]'`), and functions of them are compiled as those of CuPy's
+arrays are ([cupy.md](cupy.md)): a training step with `backward()`, updates in place and dropout is one program of CUDA kernels and
+matrix products.
+
+- **Values** are those of the plain call up to rounding. New tensors may lie in another order in memory than the plain call's.
+- **Indices** and targets out of bounds raise errors in plain calls, which wait for the GPU to know. Compiled functions take them
+  modulo the size, without waiting. (PyTorch's kernels stop the process's CUDA context.)
+- **These break:** what the host has to know (`item()`, `if x.sum() > 0:`, `nonzero`, `masked_select`, `unique`, `x[mask]`), checks
+  of `torch.linalg` for singular matrices, tensors of the CPU beside those of the GPU (but for numbers), new tensors of another
+  GPU, `as_strided` and `unfold`, views as another dtype, `ctc_loss`.
+
 ## What differs
 
 - **Random numbers.** `torch.manual_seed` gives reproducible numbers, the same on CPU and GPU, eager and compiled, but not

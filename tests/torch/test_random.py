@@ -199,7 +199,7 @@ def test_compiled_functions_draw_the_same_numbers(name: str) -> None:
 def test_followed_words_are_the_words() -> None:
     for seed, offset in ((0, 0), (7, 2**32 - 2), (2**64 - 1, 2**64 - 2)):
         as_arrays = np.array([seed], np.uint64), np.array([offset], np.uint64)
-        assert np.array_equal(philox.followed(*as_arrays, 33), philox.words(seed, offset, 33))
+        assert np.array_equal(philox.followed(*as_arrays, 33, np), philox.words(seed, offset, 33))
 
 
 # -- PyTorch's stream -------------------------------------------------------------------------------------------------

@@ -186,13 +186,20 @@ class Builder:
         node.meta = with_strides(node.meta, strides)
         return node
 
+    def lay_as_asked(self, node: Node, order: Order) -> Node:
+        """As `lay`, in an order that the call asks for by name, "K" too: CuPy follows NumPy's rules here."""
+        if self.check_op is not None and order != c_order(node.ndim):
+            node.meta = with_strides(node.meta, packed_strides(node.shape, order))
+            return node
+        return self.lay(node, order)
+
     def copy(self, node: Node, order: Order | None = None) -> Node:
         """A new array of the same values; without an order, in that of the original."""
         return self.lay(self.call("copy", node), copy_order(self.layout(node)) if order is None else order)
 
     def known(self, node: Node) -> np.ndarray | None:
         """What a node gives, where that is known at capture and not large: it is made of constants alone."""
-        if self.check_op is not None and not _is_of_integers(node):
+        if self.check_op is not None and not self.is_scalar(node) and not _is_of_integers(node):
             return None  # another library may round otherwise
         return known_value(node, self._known, MOST_KNOWN)
 

@@ -41,7 +41,7 @@ LARGEST = 2**40  # elements: memory for more may not be there, which NumPy says 
 
 def _full(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str, order: Any = "C") -> Node:
     made = _filled(b, shape, value, dtype, who)
-    return b.lay(made, order_of_new(order, made.ndim, who))
+    return b.lay_as_asked(made, order_of_new(order, made.ndim, who))
 
 
 def _filled(b: Builder, shape: Any, value: Any, dtype: DType | None, who: str) -> Node:
@@ -76,8 +76,8 @@ def _full_like(b: Builder, a: Any, value: Any, dtype: Any, order: Any, shape: An
     chosen = x.dtype if dtype is None else known_dtype(dtype, who)
     made = _filled(b, x.shape if shape is None else shape, value, chosen, who)
     if made.ndim == x.ndim:
-        return b.lay(made, order_named(b, order, x, who))
-    return b.lay(made, order_of_new("F" if order == "F" else "C", made.ndim, who))
+        return b.lay_as_asked(made, order_named(b, order, x, who))
+    return b.lay_as_asked(made, order_of_new("F" if order == "F" else "C", made.ndim, who))
 
 
 @numpy_function(np.zeros_like, returns="array")
@@ -329,9 +329,9 @@ def converted_copy(b: Builder, x: Node, dtype: DType, copy: bool, order: Any = "
     """As ``astype``: the array itself only where no copy is asked for, and it has the dtype and lies in the order."""
     wanted = order_named(b, order, x, who)
     if x.dtype is not dtype:
-        return b.lay(b.cast(x, dtype), wanted)
+        return b.lay_as_asked(b.cast(x, dtype), wanted)
     stays = order in ("K", "A", None) or is_packed(b.layout(x), wanted)
-    return x if stays and not copy else b.copy(x, wanted)
+    return x if stays and not copy else b.lay_as_asked(b.call("copy", x), wanted)
 
 
 @numpy_method("astype", returns="same")
@@ -412,7 +412,7 @@ def copy_(b: Builder, a: Any, order: Any) -> Node:
 
 @numpy_method("copy", returns="same")
 def _copy_method(b: Builder, a: Node, order: Any) -> Node:
-    return b.copy(a, order_named(b, order or "C", a, "copy"))
+    return b.lay_as_asked(b.call("copy", a), order_named(b, order or "C", a, "copy"))
 
 
 __all__ = ["converted_copy"]

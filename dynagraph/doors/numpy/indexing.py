@@ -166,7 +166,7 @@ class Places:
             for place, axis in zip(self.given, self.axes):
                 b.check_index(place, view.shape[axis])
             return self
-        return replace(self, spread=tuple(_wrapped(b, p, view.shape[axis]) for p, axis in zip(self.spread, self.axes)))
+        return replace(self, spread=tuple(inside(b, p, view.shape[axis]) for p, axis in zip(self.spread, self.axes)))
 
 
 def holds_arrays(key: Any) -> bool:
@@ -230,8 +230,11 @@ def _check_of_cupy(b: Builder, places: Node) -> None:
         raise Unsupported("UNSUPPORTED_INDEX", f"CuPy: places of {places.dtype}, in which the size may overflow; make them int64")
 
 
-def _wrapped(b: Builder, places: Node, size: Dim) -> Node:
-    """What CuPy takes for places along an axis."""
+def inside(b: Builder, places: Node, size: Dim) -> Node:
+    """Places, of int64, along an axis: the program bails out if they are out of bounds; CuPy takes them modulo the size."""
+    if b.check_op is None:
+        b.check_index(places, size)
+        return places
     if b.is_within(places, size):
         return places
     if size == 0:
@@ -272,10 +275,8 @@ def take_(b: Builder, a: Any, indices: Any, axis: Any = None, mode: Any = "raise
     if b.check_op is not None:
         _check_of_cupy(b, places)
     places = bounded(b, places, x.shape[axis], mode, "take")
-    if b.check_op is not None:
-        places = _wrapped(b, places, x.shape[axis])
-    elif mode == "raise":
-        b.check_index(places, x.shape[axis])
+    if mode == "raise" or b.check_op is not None:
+        places = inside(b, places, x.shape[axis])
     taken = b.call("gather", x, places, axes=(axis,), at=axis)
     return b.lay(taken, c_order(taken.ndim))
 
@@ -391,6 +392,6 @@ def array_item(b: Builder, x: Node, key: Any) -> Node | Chosen:
 ARRAY_ITEM = Door("getitem", array_item, "array")
 
 __all__ = [
-    "ARRAY_ITEM", "Index", "Mask", "bounded", "getitem", "holds_arrays", "index_of",
+    "ARRAY_ITEM", "Index", "Mask", "bounded", "getitem", "holds_arrays", "index_of", "inside",
     "only_mask", "places_of", "region", "slice_range", "take_",
 ]  # fmt: skip

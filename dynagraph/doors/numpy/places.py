@@ -23,7 +23,7 @@ from dynagraph.doors.numpy.arguments import (
 from dynagraph.doors.numpy.builder import MOST_KNOWN, Builder, Chosen, Unsupported, is_weak, known_dtype
 from dynagraph.doors.numpy.elementwise import result_type, strong
 from dynagraph.doors.numpy.elementwise_functions import held, where
-from dynagraph.doors.numpy.indexing import bounded, take_
+from dynagraph.doors.numpy.indexing import bounded, inside, take_
 from dynagraph.doors.numpy.layout import c_order, f_order
 from dynagraph.doors.numpy.table import numpy_function, numpy_method
 from dynagraph.ir import dtypes
@@ -56,8 +56,8 @@ def take_along_axis(b: Builder, arr: Any, indices: Any, axis: Any) -> Node:
     places = along_axis(b, x.shape, indices, k, "take_along_axis")
     shape = broadcast_shapes(*(p.shape for p in places), who="take_along_axis")
     given = [b.cast(p, dtypes.int64) for p in places]
+    given[k] = inside(b, given[k], x.shape[k])
     spread = [p if same_shape(p.shape, shape) else b.call("broadcast_to", p, shape=shape) for p in given]
-    b.check_index(given[k], x.shape[k])
     return b.call("gather", x, *spread, axes=tuple(range(x.ndim)), at=0)
 
 

@@ -16,6 +16,7 @@ from dynagraph.doors.numpy.table import DISPATCHER
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.exceptions import Raised, refuse, said, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
+from dynagraph.frontend.executor.host_arrays import call_on_host, constant_of, holds_host_array
 from dynagraph.frontend.executor.numpy_source import NO_VALUE, is_followed_library, is_own, source_of_function
 from dynagraph.frontend.executor.state import Lazy
 from dynagraph.frontend.guards.guards import Is
@@ -25,6 +26,7 @@ from dynagraph.frontend.kinds.values import (
     Const,
     Dict,
     Function,
+    HostArray,
     Masked,
     Method,
     Number,
@@ -108,8 +110,17 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
     if called is None or not cupy_door.is_numpys_callable(called):
         return None
     given = _resolved(ex, args, kwargs)
-    if ex.library is not own.library or not any(map(_holds_device_array, given)):
+    is_on_device = ex.library is own.library and any(map(_holds_device_array, given))
+    has_hosts = ex.library is own.library or ex.hosting
+    if frame.is_of_library and has_hosts and (not is_on_device or any(map(holds_host_array, given))):
+        bound = getattr(called, str(function.function)) if isinstance(function, Method) else called
+        found = call_on_host(frame, bound, args, kwargs)
+        if found is not None:
+            return found
+    if not is_on_device:
         return None
+    if frame.is_of_library and not isinstance(function, Method):
+        return None  # code of ours, and of NumPy's that it calls, means the same by it on either library
     name = None if isinstance(function, Method) else cupy_door.name_in_numpy(called)
     if name is None:
         refuse("UNSUPPORTED_FUNCTION", f"np.{getattr(called, '__name__', called)} of an array of CuPy's")
@@ -122,15 +133,19 @@ def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments
     if own.library.refusal:
         refuse("UNSUPPORTED_INPUT", own.library.refusal)
     given = _resolved(ex, args, kwargs)
+    if any(map(holds_host_array, given)) and name not in cupy_door.FROM_NUMBERS:
+        refuse("MIXED_LIBRARIES", f"cupy.{name} of an array of NumPy's")
     if not any(map(_holds_device_array, given)) and name not in cupy_door.CREATES:
         refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name} of no array")
     ex.claim(own.library)
+    if name in cupy_door.FROM_NUMBERS and args and isinstance(held := ex.resolve(args[0]), HostArray):
+        args = [constant_of(ex, held), *args[1:]]
     if name in cupy_door.UFUNCS:
         args, kwargs = cupy_door.ufunc_arguments(name, args, kwargs)
     else:
         args, kwargs = cupy_door.arguments(f"cupy.{name}", cupy_door.FUNCTIONS[name], args, kwargs)
         fill = ex.resolve(kwargs.get("fill_value", args[1] if name in ("full", "full_like") and len(args) > 1 else Const(0)))
-        if not isinstance(fill, (Const, Number)):
+        if not (isinstance(fill, (Const, Number, HostArray)) or (frame.is_of_library and getattr(fill, "is_scalar", False))):
             refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name}: filled with more than one number")
     door = lookup(function_of(np, name))
     assert door is not None

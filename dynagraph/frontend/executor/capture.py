@@ -21,7 +21,6 @@ import numpy as np
 from dynagraph import config
 from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.array_libraries import NUMPY
-from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.driver import deadline
 from dynagraph.frontend import handlers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.bytecode.decode import UndecodableCode
@@ -29,7 +28,7 @@ from dynagraph.frontend.bytecode.liveness import loop_heads
 from dynagraph.frontend.bytecode.resume import BreakPoint, Resumes, Target, break_point, resume_target
 from dynagraph.frontend.executor.breaks import Break, Reason, bare
 from dynagraph.frontend.executor.executor import Executor, Frame
-from dynagraph.frontend.executor.results import CannotBuild, Recipe, Results
+from dynagraph.frontend.executor.results import CannotBuild, Recipe, Results, order_in_memory
 from dynagraph.frontend.executor.state import Lazy
 from dynagraph.frontend.guards.guards import Disjoint, GuardList, HasType, NoFloatingPointErrors, SizeRelation
 from dynagraph.frontend.guards.profile import Profile
@@ -164,6 +163,7 @@ def capture(
     do_natively = None if compile_loop is None else partial(nodes.do_natively, compile=compile_loop)
     on_loop = _LoopPolicy(target, {} if learned is None else learned) if native_loops and resumes is not None else None
     first: Break | None = None
+    hosting, mixed_at = False, 0  # `mixed_at`: the step that arrays of two libraries were met at first
     restless = profile.restless() if resumes is not None else set()
     profile.specialised -= restless
     for _ in range(MAX_ATTEMPTS):
@@ -171,6 +171,7 @@ def capture(
             on_loop.begin()
         ex = Executor(target.function, target.program, values, profile, stop_at, on_loop, do_natively)
         ex.steps_from_start, ex.wanted_device, ex.may_break = first is not None, device, resumes is not None
+        ex.hosting = hosting
         try:
             native = None
             try:
@@ -182,10 +183,19 @@ def capture(
             captured = _Ending(ex, target, stop, resumes, run_watched, native, on_loop).captured(value)
             return captured if on_loop is None else replace(captured, loops=on_loop.seen(ex.main, stop))
         except CannotBuild as refusal:
+            if stop is None and hosting and refusal.born <= mixed_at:
+                hosting = False
+                continue
             if resumes is None or not 0 < refusal.born < (stop_at or ex.steps):
                 raise stop or refusal from None
             stop_at, stop = refusal.born, bare(refusal)
         except Break as reason:
+            if stop is None and ex.is_mixed and not mixed_at:
+                hosting, mixed_at = True, ex.steps  # once more: arrays of NumPy's that were made so far may be for the device
+                continue
+            if stop is None and hosting and ex.steps <= mixed_at:
+                hosting = False
+                continue
             if first is None and do_natively is not None and ex.open_levels:
                 first = reason  # once more: what is differentiated may be native from its start on
                 continue
@@ -410,7 +420,7 @@ class _Ending:
 
     def _finish(self, results: Results, recipe: Recipe, stop: Break | None) -> Captured:
         ex, graph = self.ex, self.ex.graph
-        orders = [None if into is not None else _order(n) for n, into in zip(results.nodes, results.into)]
+        orders = [None if into is not None else order_in_memory(n) for n, into in zip(results.nodes, results.into)]
         nodes = [n if order is None else graph.call(OPS["transpose"], n, axes=order) for n, order in zip(results.nodes, orders)]
         _settle(graph)
         graph.output(nodes, results.into, len(ex.builder.checks), () if ex.library is NUMPY else results.scalars)
@@ -448,12 +458,6 @@ def _may_set_error_state(node: Node, scalars: AbstractSet[Node]) -> bool:
     if any(x.dtype.is_inexact for x in (node, *node.args)):
         return True
     return node.dtype.is_integer and (node.op.divides or (node in scalars and node.op.overflows))
-
-
-def _order(node: Node) -> Order | None:
-    """The order of its axes in memory in which NumPy would have made an array; None: C order."""
-    strides = node.meta.strides if node.kind == "call_function" else None
-    return None if strides is None else order_of(node.shape, strides)
 
 
 def _settle(graph: Graph) -> None:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable
 from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
 from dynagraph import config
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors import bfloat16 as bfloat16_door
@@ -47,6 +49,7 @@ from dynagraph.frontend.kinds.values import (
     Const,
     Dict,
     Function,
+    HostArray,
     Iterator,
     Masked,
     Number,
@@ -95,7 +98,7 @@ class Frame:
         self.is_own = is_own(function.globals)
         self.is_ours = depth > 0 and (self.is_own or module in OPEN_MODULES)  # the user's line is its caller's
         self.is_hidden = not self.is_own and module in DEFINITIONS  # the function that is called is written in C, and has no frame
-        is_of_numpy = not self.is_own and is_numpys(function.globals)
+        self.is_numpys = is_of_numpy = not self.is_own and is_numpys(function.globals)
         self.is_of_library = is_of_numpy or self.is_own
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
@@ -371,14 +374,20 @@ class Executor(CaptureState):
         name = None if own is None else own.doors.get(door)
         nodes = [x for x in leaves(given) if isinstance(x, Node)]
         if self.creating or any(n not in self.scalars for n in nodes):
+            by_library = self.running[-1].is_of_library
             if name is None:
+                if by_library:
+                    return "array"
                 raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: {door.name}")
             assert own is not None
-            cupy_door.check_operands(name, given, self.scalars.__contains__)
-            cupy_door.check_result(name, result)
+            if not by_library:
+                cupy_door.check_operands(name, given, self.scalars.__contains__)
+                cupy_door.check_result(name, result)
             if name in cupy_door.BINARY or name in cupy_door.UNARY or name in cupy_door.UFUNCS:
                 cupy_door.check_loop(own, name, given, self.scalars.__contains__, result)
             return "array"
+        if self.running[-1].is_numpys:
+            return "array"  # made by a function of NumPy's that works on CuPy's arrays
         if any(isinstance(x, Node) and (x.ndim or kind != "value") for x in leaves(result)) or isinstance(result, Chosen):
             raise Unsupported("MIXED_LIBRARIES", f"np.{door.name} makes an array of NumPy's")
         return kind
@@ -392,6 +401,8 @@ class Executor(CaptureState):
             return value.value
         if isinstance(value, Masked):
             refuse("DATA_DEPENDENT", "what a mask chooses, where its size matters")
+        if isinstance(value, HostArray):
+            return value.array if isinstance(value.array, np.generic) else refuse("MIXED_LIBRARIES", "an array of NumPy's")
         if isinstance(value, Number):
             return WeakFloat(value.node)
         if isinstance(value, Sequence) and value.kind in (list, tuple):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dynagraph.array_libraries import NUMPY
+from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.executor.executor import Executor
 from dynagraph.frontend.executor.recipes import CannotBuild, DeviceView, Recipe, Recipes
@@ -24,7 +25,7 @@ from dynagraph.frontend.kinds.values import (
     Const,
 )
 from dynagraph.ir.graph import Node
-from dynagraph.ir.ops import Strided, memory_of
+from dynagraph.ir.ops import OPS, Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.ir.size_programs import size_program
 
@@ -39,6 +40,7 @@ class Results(Recipes):
         self.nodes: list[Node] = []
         self.scalars: list[bool] = []
         self.arrays_of_scalars: dict[Node, Node] = {}
+        self.transposed: dict[Node, Recipe] = {}  # outputs that do not lie in C order
         self.into: list[int | None] = []  # for each node the input whose memory it is written to
         self._uses: dict[int, int] = {}
         self._circular: set[int] = set()
@@ -212,6 +214,16 @@ class Results(Recipes):
         return self.output(base if memory is None else memory.value, False)
 
     def output(self, node: Node, scalar: bool) -> Recipe:
+        order = None if scalar or self.ex.library is NUMPY else order_in_memory(node)
+        if order is None:
+            return self._output(node, scalar)
+        if node not in self.transposed:  # by the library; of NumPy's arrays the plan does so
+            turned = self._output(self.ex.graph.call(OPS["transpose"], node, axes=order), False)
+            steps = DeviceView(self.ex.library, ((OPS["transpose"].eager, {"axes": tuple(map(order.index, range(node.ndim)))}),))
+            self.transposed[node] = ("memo", self._new_memo(), ("make", steps, (turned, ("tuple", ()))))
+        return self.transposed[node]
+
+    def _output(self, node: Node, scalar: bool) -> Recipe:
         for position, (known, is_scalar) in enumerate(zip(self.nodes, self.scalars)):
             if known is node and is_scalar is scalar:
                 return ("out", position)
@@ -223,6 +235,12 @@ class Results(Recipes):
 
 
 
+def order_in_memory(node: Node) -> Order | None:
+    """The order of its axes in memory in which NumPy would have made an array; None: C order."""
+    strides = node.meta.strides if node.kind == "call_function" else None
+    return None if strides is None else order_of(node.shape, strides)
+
+
 def _layout(strided: Strided) -> tuple[Any, Any, Any]:
     return (
         tuple(size_program(expr_of(d)) for d in strided.shape),
@@ -231,4 +249,4 @@ def _layout(strided: Strided) -> tuple[Any, Any, Any]:
     )
 
 
-__all__ = ["CannotBuild", "Recipe", "Results"]
+__all__ = ["CannotBuild", "Recipe", "Results", "order_in_memory"]

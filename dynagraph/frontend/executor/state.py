@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from dynagraph.doors import cupy as cupy_door
 from dynagraph.doors.numpy import Door
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.graph_state import GraphState
+from dynagraph.frontend.executor.numpy_source import is_followed_library
 from dynagraph.frontend.guards.guards import Guard, GuardList
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Returned, Source
@@ -95,6 +96,8 @@ class CaptureState(GraphState):
         self.integers: dict[str, Source] = {}  # by symbol: those of the caller's numbers that change
         self.caches: dict[int, Any] = {}  # of functions under lru_cache: caches.Cache by wrapper
         self.n_inputs = 0
+        self.hosting = False  # whether arrays of NumPy's that the package's code makes are the host's (kinds/host_arrays.py)
+        self.is_mixed = False  # whether arrays of a second library were met
         self.creating = False  # while a function of CuPy's makes an array of none
         self.device = -1  # where these lie, once one has been seen
         self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
@@ -188,7 +191,7 @@ class CaptureState(GraphState):
     # -- arrays ---------------------------------------------------------------------------------------------------------------
     def known(self, array: Array) -> np.ndarray | None:
         """What an array holds, if that depends on no input."""
-        if self.library is not NUMPY:
+        if self.library is not NUMPY and not array.is_scalar:
             return None  # NumPy would compute it, perhaps to other bits
         return self.builder.known(self.memories.present(array))
 
@@ -196,16 +199,22 @@ class CaptureState(GraphState):
         """Take part in the capture with arrays of a library, on a device: all are of one, as CuPy raises where they are not."""
         if library is not self.library:
             if self.library is not NUMPY or any(not array.is_scalar for array in self.arrays.values()):
+                self.is_mixed = True
                 refuse("MIXED_LIBRARIES", f"of {self.library.name} and of {library.name}")
             if not self.builder.may_bail_out:
                 refuse("RANDOM_DRAW", f"before arrays of {library.name}")
             self.library = library
             self.graph.library = library.name
-            self.builder.check_op = cupy_door.check_op
+            self.builder.check_op = self._check_op
         if device is not None and library is not NUMPY:
             if self.device not in (-1, device):
                 refuse("MIXED_LIBRARIES", f"on the devices {self.device} and {device}")
             self.device = device
+
+    def _check_op(self, name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
+        """Arrays that the package's own code makes may lie otherwise than in its plain run: nothing there depends on it."""
+        by_library = is_followed_library(self.running_globals())
+        cupy_door.check_op(name, operands_in_c_order if not by_library else lambda: True, rank)
 
     def own(self, array: Array) -> Array:
         if self.library is not NUMPY and isinstance(array.source, Returned) and not array.is_scalar:

@@ -67,6 +67,7 @@ from dynagraph.frontend.kinds.values import (
     Const,
     Dict,
     Function,
+    HostArray,
     Method,
     Number,
     Object,
@@ -141,6 +142,8 @@ def _wrap(ex: CaptureState, obj: Any, source: Source) -> Value:
     if issubclass(kind, Taped):
         raise Break("UNSUPPORTED_INPUT", None, f"{source} is being differentiated as plain Python")
     library = library_of(kind)
+    if library is NUMPY and source.is_trusted and (ex.hosting or ex.library is not NUMPY):
+        return HostArray(obj.copy())  # a table of the package's, in a program of CuPy's arrays
     if library is not None:
         return _array_input(ex, obj, source, library)
     if issubclass(kind, np.ndarray):  # isinstance would ask the object

@@ -17,7 +17,6 @@ from dynagraph.frontend.bytecode.decode import CONDITIONAL, Program
 from dynagraph.frontend.bytecode.liveness import reachable
 from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Executor, Frame
-from dynagraph.frontend.executor.numpy_source import is_own
 from dynagraph.frontend.executor.recipes import Recipe, Recipes
 from dynagraph.frontend.executor.wrapping import acts_as_array, held_value
 from dynagraph.frontend.kinds import array_writes, masks
@@ -158,7 +157,7 @@ def _attribute_of_array(frame: Frame, array: Array, name: str) -> Value:
         return _attribute_of_device_array(frame, array, name)
     if name == "flags" and not array.is_scalar:
         return Flags(array)
-    if name == "strides" and is_own(frame.function.globals) and not array.is_scalar:
+    if name == "strides" and frame.is_own and not array.is_scalar:
         return _strides(frame, array)
     reader = ATTRIBUTES.get(name)
     if name == "flat" and not array.is_scalar:
@@ -182,11 +181,13 @@ def _strides(frame: Frame, array: Array) -> Value:
 
 def _attribute_of_device_array(frame: Frame, array: Array, name: str) -> Value:
     kind = frame.ex.library.array_type
-    if name == "strides" and is_own(frame.function.globals):
+    if name == "strides" and frame.is_own:
         return _strides(frame, array)
     if not hasattr(kind, name):
         throw(AttributeError(lacks(kind.__name__, name)))
-    if name in cupy_door.METHODS and hasattr(kind, name):
+    if name == "flags" and frame.is_own:
+        return Flags(array)
+    if name in cupy_door.METHODS or (frame.is_of_library and method(name) is not None):
         return Method(name, array)
     if name not in cupy_door.ATTRIBUTES or (name == "imag" and not array.node.dtype.is_complex):
         refuse("UNSUPPORTED_FUNCTION", f".{name} of an array of CuPy's")
@@ -249,6 +250,7 @@ FLAGS: dict[str, Callable[[bool, bool, bool], bool]] = {
     "carray": lambda c, f, w: c and w,
     "farray": lambda c, f, w: f and not c and w,
 }
+FLAGS_OF_CUPY = ("c_contiguous", "f_contiguous", "forc", "fnc")
 LETTERS = {
     "C": "c_contiguous",
     "F": "f_contiguous",
@@ -271,7 +273,7 @@ class FlagsSlots(Slots):
         return refuse("UNSUPPORTED_VALUE", f"{symbol} of the flags of an array")
 
     def attribute(self, frame: Frame, value: Flags, name: str) -> Value:
-        if name not in FLAGS:
+        if name not in FLAGS or (frame.ex.library is not NUMPY and name not in FLAGS_OF_CUPY):
             return refuse("ATTRIBUTE", f".flags.{name} of an array")
         b, memories = frame.ex.builder, frame.ex.memories
         node = memories.present(value.owner)

@@ -38,7 +38,7 @@ from dynagraph.frontend.kinds.lookup import generic_load as generic
 from dynagraph.frontend.kinds.numbers import arithmetic, makes_changing_float, of_floats
 from dynagraph.frontend.kinds.slots import PURE, Slots, binary, items_of, known_number, plain, slots, type_of, unary
 from dynagraph.frontend.kinds.texts import text_of, texts_of
-from dynagraph.frontend.kinds.values import DELETED, Array, Const, Dict, Iterator, Method, Object, Sequence, Set, Value
+from dynagraph.frontend.kinds.values import DELETED, Array, Const, Dict, HostArray, Iterator, Method, Object, Sequence, Set, Value
 from dynagraph.frontend.library.registry import instances, meaning
 from dynagraph.ir.shapes import SymInt, expr_of
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
@@ -404,7 +404,7 @@ def _plain_argument(frame: Frame, value: Any) -> Any:
     obj = plain(frame, value)
     if isinstance(obj, SymInt):
         return int(obj)
-    if not isinstance(obj, (*PURE, list, dict, set, slice)) and not isinstance(value, Object):
+    if not isinstance(obj, (*PURE, list, dict, set, slice)) and not isinstance(value, (Object, HostArray)):
         refuse("UNSUPPORTED_VALUE", f"{obj!r} as an argument")
     return obj
 

@@ -17,7 +17,7 @@ from dynagraph.frontend.executor.calls import call
 from dynagraph.frontend.executor.exceptions import refuse, throw
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.wrapping import behind
-from dynagraph.frontend.kinds import array_writes
+from dynagraph.frontend.kinds import array_writes, host_arrays
 from dynagraph.frontend.kinds.constants import NOTHING, method_of_constant, pure_call
 from dynagraph.frontend.kinds.containers import held_iterator
 from dynagraph.frontend.kinds.iterators import listed
@@ -48,6 +48,7 @@ from dynagraph.frontend.kinds.values import (
     Dict,
     DictView,
     Function,
+    HostArray,
     Masked,
     Method,
     Object,
@@ -63,6 +64,8 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
     """``owner.name(*args, **kwargs)`` of a followed value."""
     if isinstance(owner, Array):
         return _of_array(frame, owner, name, args, kwargs)
+    if isinstance(owner, HostArray):
+        return host_arrays.call_method(frame, owner, name, args, kwargs)
     if isinstance(owner, Masked):
         door = method(name)
         if door is None or name in array_writes.WRITING_METHODS:
@@ -81,7 +84,7 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
 def _of_array(frame: Frame, owner: Array, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
     if has_method(owner, name):
         return _with_arguments(name, methods_of(owner)[name], frame, owner, *args, **kwargs)
-    if frame.ex.library is not NUMPY and not owner.is_scalar:
+    if frame.ex.library is not NUMPY and not owner.is_scalar and not frame.is_of_library:
         args, kwargs = cupy_door.arguments(f"cupy.ndarray.{name}", cupy_door.METHODS.get(name, ""), args, kwargs)
         if name not in cupy_door.METHODS:
             refuse("UNSUPPORTED_FUNCTION", f".{name}() of an array of CuPy's")

@@ -54,6 +54,14 @@ class Array:
 
 
 @dataclass(eq=False)
+class HostArray:
+    """An array of NumPy's in a capture of another library's arrays: it depends on no input, and NumPy computes it at capture."""
+
+    array: Any  # or a scalar of NumPy's
+    born: int = 0
+
+
+@dataclass(eq=False)
 class Flags:
     """``array.flags``: it follows the array."""
 
@@ -326,7 +334,7 @@ class Iterator:
 
 
 Value = Union[
-    Null, Const, Array, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter,
+    Null, Const, Array, HostArray, Flags, Masked, Number, Sequence, Dict, Set, DictView, Cell, Function, Method, Partial, Getter,
     WeakReference, Object, Identity, Super, Opaque, Slice, Iterator, Count,
 ]  # fmt: skip
 Sourced = Union[Const, Array, Number, Sequence, Dict, Set, Cell, Function, Object, Slice]  # what may be the caller's

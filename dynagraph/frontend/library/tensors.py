@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -16,10 +17,11 @@ from dynagraph.frontend.executor.calls import UNKNOWN, call, follow, known_at_ca
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.executor import Frame
 from dynagraph.frontend.executor.wrapping import load_global
-from dynagraph.frontend.guards.sources import Trusted
+from dynagraph.frontend.guards.sources import Known, Trusted
+from dynagraph.frontend.kinds import array_writes
 from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.lookup import guard_type
-from dynagraph.frontend.kinds.slots import in_place, items_of, load_attribute, same, store_attribute, truth
+from dynagraph.frontend.kinds.slots import in_place, items_of, load_attribute, plain, same, store_attribute, truth
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Object, Sequence, Value
 from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir.ops import memory_of, strided_of
@@ -37,6 +39,73 @@ def _register_sizes() -> None:
 
     for ufunc, chooses in terms.BY_SIZE.items():
         meaning(chooses)(means(ufunc))
+
+
+@package("dynagraph.torch.core.arrays")
+def _register_arrays() -> None:
+    """What the two libraries do by different functions: of arrays on a GPU, too, what NumPy's function means."""
+    arrays: Any = sys.modules["dynagraph.torch.core.arrays"]
+    any_wrong_in_python, at_in_python = arrays.any_wrong, arrays.ufunc_at
+
+    def followed(frame: Frame, function: Any, *args: Any) -> Value:
+        wrapped = frame.ex.wrap(function, Trusted(function, function.__name__))
+        assert isinstance(wrapped, Function)
+        return follow(frame, wrapped, list(args), {})
+
+    def is_on_gpu(frame: Frame, array: Any) -> bool:
+        return frame.ex.library is not NUMPY and isinstance(frame.ex.resolve(array), Array)
+
+    @meaning(any_wrong_in_python)
+    def any_wrong(frame: Frame, mask: Any) -> Value:
+        return FALSE if is_on_gpu(frame, mask) else followed(frame, any_wrong_in_python, mask)
+
+    @meaning(at_in_python)
+    def ufunc_at(frame: Frame, ufunc: Any, array: Any, places: Any, values: Any) -> Value:
+        known = frame.ex.resolve(ufunc)
+        if not (is_on_gpu(frame, array) and isinstance(known, Const)):
+            return followed(frame, at_in_python, ufunc, array, places, values)
+        array_writes.combine_at(frame.ex, known.value, frame.ex.resolve(array), places, values)
+        return NONE
+
+
+@package("dynagraph.torch.core.devices")
+def _register_devices() -> None:
+    devices: Any = sys.modules["dynagraph.torch.core.devices"]
+    of_array_in_python, scope_in_python, current_in_python = devices.of_array, devices.scope, devices.current_gpu
+
+    @meaning(of_array_in_python)
+    def of_array(frame: Frame, array: Any) -> Value:
+        given, ex = frame.ex.resolve(array), frame.ex
+        if isinstance(given, Array) and ex.library is not NUMPY and ex.device >= 0:
+            return call(frame, ex.wrap(devices.device, Trusted(devices.device, "device")), [Const("cuda"), Const(ex.device)], {})
+        function = ex.wrap(of_array_in_python, Trusted(of_array_in_python, "of_array"))
+        assert isinstance(function, Function)
+        return follow(frame, function, [array], {})
+
+    @meaning(current_in_python)
+    def current(frame: Frame, where: Any) -> Value:
+        """That of the program."""
+        return Const(frame.ex.device) if frame.ex.device >= 0 else refuse("UNSUPPORTED_FUNCTION", "the current GPU")
+
+    @meaning(scope_in_python)
+    def scope(frame: Frame, where: Any) -> Value:
+        """None is needed on the device of the program."""
+        kind, index = (frame.ex.resolve(load_attribute(frame, where, name)) for name in ("type", "index"))
+        if not (is_none(index) or kind.value == "cpu" or index.value == frame.ex.device):
+            refuse("MIXED_LIBRARIES", "new arrays on another device than the others")
+        return call(frame, frame.ex.wrap(contextlib.nullcontext, Trusted(contextlib.nullcontext, "nullcontext")), [], {})
+
+
+@package("dynagraph.torch.core.generator")
+def _register_generators() -> None:
+    generators: Any = sys.modules["dynagraph.torch.core.generator"]
+    of_gpu_in_python = generators.generator_of_gpu
+
+    @meaning(of_gpu_in_python)
+    def of_gpu(frame: Frame, number: Any) -> Value:
+        """It is there from now on: whose numbers come next is guarded."""
+        found = of_gpu_in_python(plain(frame, number))
+        return frame.ex.wrap(found, Known(found, "the generator of a GPU"))
 
 
 @package("dynagraph.torch.core.tensor")

@@ -12,6 +12,8 @@ from itertools import product as all_of
 from operator import mul
 from typing import Any
 
+import numpy as np
+
 from dynagraph.errors import ShapeError
 from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
@@ -381,13 +383,22 @@ def _summed(axes: Sequence[int], within: Sequence[int]) -> dict[int, int]:
     return {axis: sum(w for a, w in zip(axes, within) if a == axis) for axis in axes}
 
 
+def _windows(xp: Any, x: Any, sizes: Any, axes: Any) -> Any:
+    """Of CuPy's functions for this only the one that takes strides is in all versions."""
+    if xp is np or not axes:
+        return np.lib.stride_tricks.sliding_window_view(x, sizes, axes) if axes else x
+    shape = list(x.shape)
+    for size, axis in zip(sizes, axes):
+        shape[axis] -= size - 1
+    return xp.lib.stride_tricks.as_strided(x, (*shape, *sizes), (*x.strides, *(x.strides[axis] for axis in axes)))
+
+
 _rearrange(
     "windows",
-    cupy=False,
     attrs={"sizes": REQUIRED, "axes": REQUIRED},
     batched=_axes_behind,
     shape=_windows_shape,
-    eager=lambda xp, x, sizes, axes: xp.lib.stride_tricks.sliding_window_view(x, sizes, axes) if axes else x,
+    eager=_windows,
     vjp=_windows_vjp,
     index=_windows_index,
     view=_windows_view,
@@ -412,11 +423,10 @@ def _diagonal_vjp(d: Differentiated, g: Term) -> tuple[Term]:
 
 _rearrange(
     "diagonal",
-    cupy=False,
     attrs={},
     batched=_unchanged,
     shape=_diagonal_shape,
-    eager=lambda xp, x: xp.diagonal(x, axis1=-2, axis2=-1),
+    eager=lambda xp, x: xp.diagonal(x, 0, x.ndim - 2, x.ndim - 1),
     vjp=_diagonal_vjp,
     index=lambda position, operand, attrs: (*position, position[-1]),
     view=lambda base, attrs, out: Strided(out.shape, (*base.strides[:-2], base.strides[-2] + base.strides[-1]), base.offset),

@@ -96,11 +96,20 @@ def _multiply_at(array: Any, places: Any, values: Any) -> None:
         array[places[chosen]] *= values[chosen]
 
 
+def any_wrong(mask: Any) -> Any:
+    """Whether any place of an index is wrong, that is, out of bounds, or any other number that PyTorch's kernels refuse.
+
+    Programs on a GPU do not ask, which would have the host wait for the device in each call: there, as CuPy does, they take places
+    modulo the size.  (PyTorch's kernels fail on the device, at some later time.)
+    """
+    return mask if isinstance(mask, bool) else mask.any()
+
+
 def in_c_order(x: Any) -> Any:
     """``np.ascontiguousarray(x)``."""
     if type(x) is np.ndarray or not is_on_gpu(x):
         return np.ascontiguousarray(x)
-    return library_of_array(x).ascontiguousarray(x)
+    return x if x.flags.c_contiguous else x.copy()
 
 
 def failing(x: Any) -> contextlib.AbstractContextManager[Any]:
@@ -125,6 +134,7 @@ def strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
 
 
 __all__ = [
-    "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided", "ufunc_accumulate", "ufunc_at",
+    "any_wrong", "as_array", "failing", "in_c_order", "is_on_gpu", "library_of_array", "put_beside", "strided",
+    "ufunc_accumulate", "ufunc_at",
     "ufunc_reduce",
 ]  # fmt: skip

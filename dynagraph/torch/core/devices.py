@@ -103,6 +103,11 @@ def library_of(where: device) -> Any:
         raise RuntimeError("device 'cuda' needs CuPy: pip install 'dynagraph[cuda12]', or [cuda13]") from None
 
 
+def current_gpu(where: device) -> int:
+    """The number of the GPU that "cuda" is."""
+    return int(library_of(where).cuda.runtime.getDevice())
+
+
 def scope(where: device) -> Any:
     """A context in which new arrays of a device's library lie there; "cuda" is the current GPU."""
     if where.type == "cpu" or where.index is None:
@@ -119,4 +124,4 @@ def place(array: Any, where: device) -> Any:
         return library.asarray(array)
 
 
-__all__ = ["CPU", "device", "get_default_device", "library_of", "of_array", "place", "scope", "set_default_device"]
+__all__ = ["CPU", "current_gpu", "device", "get_default_device", "library_of", "of_array", "place", "scope", "set_default_device"]

@@ -576,7 +576,7 @@ def run_backward(
         grad = run.found.get(place)  # type: ignore[arg-type]
         if grad is not None and accumulate and inputs is not None and inputs[k].grad_fn is not None:
             target = inputs[k]
-            value = grad if create else wrap(np.array(grad))
+            value = grad if create else wrap(grad.copy())
             target._grad = value if target._grad is None else apply(primitive("add"), target._grad, value)
         results.append(None if grad is None else run.tensor(grad))
     return results

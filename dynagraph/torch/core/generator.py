@@ -84,7 +84,9 @@ class Generator:
 
     def __init__(self, device: Any = "cpu"):
         self.device = devices.device(device)
-        self._position = np.array((DEFAULT_SEED, 0), np.uint64)  # seed and offset: an array, which programs read and write
+        # seed and offset: an array, which programs read and write; of a GPU's generator scalars: its programs take no such array
+        position = np.array((DEFAULT_SEED, 0), np.uint64)
+        self._position: Any = position if self.device.type == "cpu" else list(position)
         self._mersenne: Mersenne | None = None
         self._lock = threading.Lock()
 
@@ -94,7 +96,7 @@ class Generator:
 
     @_seed.setter
     def _seed(self, seed: int) -> None:
-        self._position[0] = seed
+        self._position[0] = np.uint64(seed)
 
     @property
     def _offset(self) -> int:
@@ -102,7 +104,7 @@ class Generator:
 
     @_offset.setter
     def _offset(self, offset: int) -> None:
-        self._position[1] = offset & 0xFFFFFFFFFFFFFFFF
+        self._position[1] = np.uint64(offset & 0xFFFFFFFFFFFFFFFF)
 
     # -- seeds and states -----------------------------------------------------------------------------------------------
     def manual_seed(self, seed: Any) -> Generator:
@@ -203,8 +205,12 @@ class Generator:
             seed, before = self._position[:1].copy(), self._position[1:].copy()
             self._position[1:] += np.uint64(blocks)
             return seed, before
+        if is_compiling():
+            number, offset = self._position
+            self._position[1] = offset + np.uint64(blocks)
+            return number, offset
         with self._lock:
-            number, offset = self._position.tolist()
+            number, offset = self._seed, self._offset
             self._offset = offset + blocks
             return number, offset
 
@@ -304,9 +310,13 @@ def generator_of(where: devices.device) -> Generator:
     """The default generator of a device."""
     if where.type != "cuda":
         return default_generator
-    number = where.index
-    if number is None:
-        number = int(devices.library_of(where).cuda.runtime.getDevice())
+    if where.index is None:
+        return generator_of_gpu(devices.current_gpu(where))
+    return generator_of_gpu(where.index)
+
+
+def generator_of_gpu(number: int) -> Generator:
+    """The default generator of a GPU, made when it is first asked for."""
     found = _of_gpus.get(number)
     if found is None:
         found = _of_gpus[number] = Generator(devices.device("cuda", number)).manual_seed(_seed_of_gpus[0])
@@ -336,6 +346,6 @@ def bernoulli_mask(shape: tuple[int, ...], p: Any, generator: Generator | None =
 
 
 __all__ = [
-    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "generators_of_gpus",
+    "DEFAULT_SEED", "Generator", "bernoulli_mask", "default_generator", "generator_of", "generator_of_gpu", "generators_of_gpus",
     "is_torch_compatible", "seed_gpus", "seed_of", "torch_compatible",
 ]  # fmt: skip

@@ -59,15 +59,15 @@ def rounds(a: Any, b: Any, c: Any, d: Any, seed: int) -> tuple[Any, Any, Any, An
     return a, b, c, d
 
 
-def followed(seed: Any, offset: Any, count: int) -> Any:
-    """As `words`, as uint64, of a seed and an offset that are arrays of one element: by functions of whole arrays only.
+def followed(seed: Any, offset: Any, count: int, library: Any) -> Any:
+    """As `words`, as uint64, of a seed and an offset that are arrays of one element, or scalars: by functions of whole arrays only.
 
     What captured code computes: the program has the two as inputs, and a loop over blocks in place of the arrays.
     """
     low = np.uint64(0xFFFFFFFF)
     blocks = -(-count // WORDS)
-    counter = np.arange(blocks, dtype=np.uint64) + offset
-    a, b, c, d = counter & low, counter >> _HALF, np.zeros(blocks, np.uint64), np.zeros(blocks, np.uint64)
+    counter = library.arange(blocks, dtype=np.uint64) + offset
+    a, b, c, d = counter & low, counter >> _HALF, library.zeros(blocks, np.uint64), library.zeros(blocks, np.uint64)
     key, other = seed & low, seed >> _HALF
     for _ in range(10):
         first, second = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
@@ -80,7 +80,7 @@ def followed(seed: Any, offset: Any, count: int) -> Any:
 def words(seed: Any, offset: Any, count: int, library: Any = np) -> Any:
     """`count` random 32-bit words, from the block `offset` on."""
     if not isinstance(seed, int):
-        return followed(seed, offset, count)
+        return followed(seed, offset, count, library)
     blocks = -(-count // WORDS)
     if blocks > _FEW or library is not np:
         return _drawn(seed, offset, blocks, library)[:count]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import ufunc_reduce
+from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, made, wrap
@@ -63,7 +63,7 @@ def _check_targets(x: Tensor, target: Tensor, weight: Tensor | None, ignore: int
         raise RuntimeError(f"expected target dtype to be Long or Byte, but got {dtypes.scalar_name(target.dtype)}")
     array = target._array
     outside = ((array < 0) | (array >= classes)) & (array != ignore)
-    if outside.any():
+    if any_wrong(outside):
         raise IndexError(f"Target {int(array[outside][0])} is out of bounds.")
     if weight is not None and weight._array.dtype != x._array.dtype:
         names = [dtypes.scalar_name(t.dtype) for t in (x, weight)]
@@ -172,7 +172,7 @@ def _smoothed(
     sharp = nll_loss(scores, y, weight, None, ignore, None, mode)
     weighted = scores if weight is None else mul(scores, _along_classes(weight, scores, axis))
     kept = y._array != ignore
-    zero = wrap(np.zeros((), scores._array.dtype))
+    zero = wrap(library_of_array(scores._array).zeros((), scores._array.dtype))
     flat = neg(total(weighted, axis))
     if flat._array.shape != kept.shape:
         kept = kept.reshape(flat._array.shape)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from dynagraph.markers import is_compiling
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, is_on_gpu, library_of_array, strided
 from dynagraph.torch.core.primitives import define
@@ -45,7 +46,7 @@ def windows(x: Any, kernel: Sizes, stride: Sizes, dilation: Sizes) -> Any:
     front = x.ndim - count
     axes = tuple(range(front, x.ndim))
     extents = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation))
-    if is_on_gpu(x):
+    if is_on_gpu(x) and not is_compiling():
         shape = (*x.shape[:front], *(n - e + 1 for n, e in zip(x.shape[front:], extents)), *extents)
         found = strided(x, shape, (*x.strides, *x.strides[front:]))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,15 @@ def finish(array: Any, device: Any = None, requires_grad: bool = False, pin_memo
             raise RuntimeError("Only Tensors of floating point and complex dtype can require gradients")
         result.requires_grad = True
     return result
+
+
+def made_there(
+    make: Callable[[Any], Any], device: Any, requires_grad: bool = False, pin_memory: bool = False
+) -> Tensor:  # fmt: skip
+    """A new tensor of what `make` makes with the functions of NumPy or CuPy, whichever has the device that is asked for."""
+    where = devices.get_default_device() if device is None else devices.device(device)
+    with devices.scope(where):
+        return finish(make(devices.library_of(where)), where, requires_grad, pin_memory)
 
 
 def _check_dtype(given: Any, who: str) -> None:
@@ -228,7 +238,8 @@ def frombuffer(buffer: Any, *, dtype: DType, count: int = -1, offset: int = 0, r
 @function("scalar_tensor", method=False)
 def scalar_tensor(s: Any, *, dtype: DType | None = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """A number as a tensor without dimensions."""
-    return finish(np.asarray(s, _numpy_dtype(dtype)), device, requires_grad)
+    wanted = _numpy_dtype(dtype)
+    return made_there(lambda library: library.asarray(s, wanted), device, requires_grad)
 
 
 # -- of one value -----------------------------------------------------------------------------------------------------
@@ -239,7 +250,7 @@ def _check_sizes(shape: tuple[int, ...]) -> None:
         raise RuntimeError(f"Trying to create tensor with negative dimension {next(n for n in shape if n < 0)}: {list(shape)}")
 
 
-def _filled(name: str, make: Any) -> None:
+def _filled(name: str) -> None:
     def compute(
         *size: Any,
         out: Tensor | None = None,
@@ -262,9 +273,10 @@ def _filled(name: str, make: Any) -> None:
                 raise RuntimeError(f"dtype {names[0]} does not match dtype of out parameter ({names[1]})")
             if memory_format is not None:
                 raise RuntimeError("'memory_format' argument is incompatible with 'out' tensor argument")
-            store_out(out, made(make(shape, out._array.dtype if dtype is None else dtype.numpy)))
+            store_out(out, made(getattr(np, name)(shape, out._array.dtype if dtype is None else dtype.numpy)))
             return out
-        result = finish(make(shape, _numpy_dtype(dtype)), device, requires_grad, pin_memory)
+        wanted = _numpy_dtype(dtype)
+        result = made_there(lambda library: getattr(library, name)(shape, wanted), device, requires_grad, pin_memory)
         return result if memory_format is None else contiguous(result, memory_format=memory_format)
 
     def public(*args: Any, **kwargs: Any) -> Tensor:
@@ -278,9 +290,8 @@ def _filled(name: str, make: Any) -> None:
     function(name, method=False)(public)
 
 
-_filled("zeros", np.zeros)
-_filled("ones", np.ones)
-_filled("empty", np.empty)
+for _each in ("zeros", "ones", "empty"):
+    _filled(_each)
 
 
 @function(method=False)
@@ -296,11 +307,11 @@ def full(
         raise TypeError(f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}")
     shape = sizes_of(size, "full")
     _check_sizes(shape)
-    array = np.full(shape, fill_value, _numpy_dtype(dtype, dtypes.of_number(fill_value)))
+    wanted = _numpy_dtype(dtype, dtypes.of_number(fill_value))
     if out is not None:
-        store_out(out, made(array))
+        store_out(out, made(np.full(shape, fill_value, wanted)))
         return out
-    return finish(array, device, requires_grad, pin_memory)
+    return made_there(lambda library: library.full(shape, fill_value, wanted), device, requires_grad, pin_memory)
 
 
 def _like(name: str, make: Any) -> None:
@@ -415,15 +426,17 @@ def arange(
     if wanted is dtypes.int64 and is_float:
         first, last, by, is_float = int(first), int(last), int(by), False
     count = math.ceil((last - first) / by) if is_float else -((first - last) // by)
-    if wanted.category == 2:
-        wide = first + by * np.arange(count, dtype=np.float64)
-        array = wide.astype(wanted.numpy)
-    else:
-        array = (int(first) + int(by) * np.arange(count)).astype(wanted.numpy)
+    if wanted.category != 2:
+        first, by = int(first), int(by)
+
+    def make(library: Any) -> Any:
+        numbers = library.arange(count)
+        return (first + by * (numbers.astype(np.float64) if wanted.category == 2 else numbers)).astype(wanted.numpy)
+
     if out is not None:
-        store_out(out, made(array))
+        store_out(out, made(make(np)))
         return out
-    return finish(array, device, requires_grad, pin_memory)
+    return made_there(make, device, requires_grad, pin_memory)
 
 
 @function("range", method=False)
@@ -431,11 +444,11 @@ def range_(start: Any = 0, end: Any = None, step: Any = 1, *, dtype: DType | Non
     """As `arange`, with the end, as floats: deprecated in PyTorch."""
     if end is None:
         start, end = 0, start
-    count = int((end - start) / step) + 1
-    return finish((start + step * np.arange(count, dtype=np.float64)).astype(_numpy_dtype(dtype)), device)
+    count, wanted = int((end - start) / step) + 1, _numpy_dtype(dtype)
+    return made_there(lambda library: (start + step * library.arange(count).astype(np.float64)).astype(wanted), device)
 
 
-def _spaced(low: Any, high: Any, steps: int, given: DType | None) -> np.ndarray:
+def _spaced(low: Any, high: Any, steps: int, given: DType | None, library: Any) -> Any:
     """From both ends to the middle, as PyTorch computes it, so that the last is the end."""
     low, high = _number(low), _number(high)
     is_complex = isinstance(low, complex) or isinstance(high, complex)
@@ -444,10 +457,10 @@ def _spaced(low: Any, high: Any, steps: int, given: DType | None) -> np.ndarray:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if steps == 1:
-        return np.full(1, low).astype(wanted.numpy)
+        return library.full(1, low).astype(wanted.numpy)
     kind = np.complex128 if is_complex else np.float64
     step = (high - low) / (steps - 1) if steps else 0
-    numbers = np.arange(steps)
+    numbers = library.arange(steps)
     found = np.where(numbers < steps // 2, low + step * numbers, high - step * (steps - 1 - numbers)).astype(kind)
     return found.astype(wanted.numpy)
 
@@ -459,11 +472,10 @@ def linspace(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` numbers at equal distances, both ends among them."""
-    array = _spaced(start, end, steps, dtype)
     if out is not None:
-        store_out(out, made(array))
+        store_out(out, made(_spaced(start, end, steps, dtype, np)))
         return out
-    return finish(array, device, requires_grad)
+    return made_there(lambda library: _spaced(start, end, steps, dtype, library), device, requires_grad)
 
 
 @function(method=False)
@@ -473,11 +485,15 @@ def logspace(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Powers of `base`, whose exponents are at equal distances."""
-    array = np.power(base, _spaced(start, end, steps, dtypes.float64)).astype(_numpy_dtype(dtype))
+    wanted = _numpy_dtype(dtype)
+
+    def make(library: Any) -> Any:
+        return np.power(base, _spaced(start, end, steps, dtypes.float64, library)).astype(wanted)
+
     if out is not None:
-        store_out(out, made(array))
+        store_out(out, made(make(np)))
         return out
-    return finish(array, device, requires_grad, pin_memory)
+    return made_there(make, device, requires_grad, pin_memory)
 
 
 @function(method=False)
@@ -488,11 +504,11 @@ def eye(
     """Ones on the diagonal, zeros elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"n must be greater or equal to 0, got {n}" if n < 0 else f"m must be greater or equal to 0, got {m}")
-    array = np.eye(n, m, dtype=_numpy_dtype(dtype))
+    wanted = _numpy_dtype(dtype)
     if out is not None:
-        store_out(out, made(array))
+        store_out(out, made(np.eye(n, m, dtype=wanted)))
         return out
-    return finish(array, device, requires_grad)
+    return made_there(lambda library: library.eye(n, m, dtype=wanted), device, requires_grad)
 
 
 def _indices(name: str, find: Any) -> None:

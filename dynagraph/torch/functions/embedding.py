@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array, ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_at
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, made, quiet, wrap, written
@@ -150,7 +150,7 @@ def _check_numbers(places: Tensor, who: str) -> None:
 
 def _check_range(places: Tensor, rows: int) -> None:
     array = places._array
-    if ((array < 0) | (array >= rows)).any():
+    if any_wrong((array < 0) | (array >= rows)):
         raise IndexError("index out of range in self")
 
 
@@ -296,7 +296,7 @@ def embedding_bag(
         )
     _check_numbers(places, "embedding_bag")
     array = places._array
-    if ((array < 0) | (array >= rows)).any():
+    if any_wrong((array < 0) | (array >= rows)):
         raise RuntimeError(f"embedding_bag: every number must be at least 0 and less than {rows}, the number of embeddings")
     if max_norm is not None:
         _renormalize(table, places, max_norm, norm_type)
@@ -336,11 +336,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         if num_classes <= 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         return made(library_of_array(array).zeros((*array.shape, num_classes), np.int64))
-    if (array < 0).any():
+    if any_wrong(array < 0):
         raise RuntimeError("Class values must be non-negative.")
     if num_classes == -1:
         num_classes = int(array.max()) + 1
-    elif (array >= num_classes).any():
+    elif any_wrong(array >= num_classes):
         raise RuntimeError("Class values must be smaller than num_classes.")
     return made((array[..., None] == library_of_array(array).arange(num_classes)).astype(np.int64))
 

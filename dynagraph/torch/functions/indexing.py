@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import in_c_order, library_of_array, put_beside, ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, in_c_order, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.primitives import define
 from dynagraph.torch.core.tensor import Tensor, apply, check_overlap, check_write, operand_of_write, wrap, write
@@ -107,7 +107,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
     Gives the view, the places, and whether any are left.
     """
     items = list(key) if isinstance(key, tuple) else [key]
-    items = [wrap(np.asarray(i)) if isinstance(i, (list, np.ndarray, range)) else i for i in items]
+    items = [wrap(put_beside(np.asarray(i), x._array)) if isinstance(i, (list, np.ndarray, range)) else i for i in items]
     used = sum(_dims_taken(i) for i in items)
     if used > x._array.ndim:
         raise IndexError(f"too many indices for tensor of dimension {x._array.ndim}")
@@ -129,7 +129,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
             dim += 1
         elif isinstance(item, (bool, np.bool_)):
             x = unsqueeze(x, dim)
-            places.append(wrap(np.zeros(1 if item else 0, np.int64)))
+            places.append(wrap(library_of_array(x._array).zeros(1 if item else 0, np.int64)))
             dim += 1
         elif isinstance(item, (int, np.integer)) or (
             isinstance(item, Tensor)
@@ -145,7 +145,7 @@ def _parts(x: Tensor, key: Any) -> tuple[Tensor, list[Any], bool]:
                 _check_mask(x, item, dim)
                 if not item._array.ndim:
                     x = unsqueeze(x, dim)
-                    places.append(wrap(np.zeros(1 if item._array else 0, np.int64)))
+                    places.append(wrap(library_of_array(x._array).zeros(1 if item._array else 0, np.int64)))
                     dim += 1
                 else:
                     for found in np.nonzero(item._array):
@@ -224,7 +224,7 @@ def _places_of(x: Tensor, places: list[Any]) -> tuple[Tensor, list[Tensor], tupl
             low, high = array.min(), array.max()
             if type(array) is BatchedArray:
                 low, high = int(low), int(high)  # of all examples
-            if (high >= size) | (low < -size):
+            if any_wrong((high >= size) | (low < -size)):
                 raise IndexError(_beyond(int(low), int(high), size, axis))
     found = [p if p._array.dtype == np.int64 else wrap(p._array.astype(np.int64)) for p in found]
     return x, [wrap(np.broadcast_to(p._array, shape)) for p in found], axes, shape

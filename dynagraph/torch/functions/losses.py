@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
+from dynagraph.torch.core.arrays import any_wrong, library_of_array, ufunc_reduce
 from dynagraph.torch.core.primitives import PRIMITIVES, Primitive, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 from dynagraph.torch.functions.activations import in_single, only_floats
@@ -281,7 +281,7 @@ def binary_cross_entropy(
     _check_dtype(x, y)
     only_floats(x, "binary_cross_entropy")
     for what, t in (("input", x), ("target", y)):
-        if not np.all((t._array >= 0) & (t._array <= 1)):
+        if any_wrong(~((t._array >= 0) & (t._array <= 1))):
             raise RuntimeError(f"all elements of {what} should be between 0 and 1")
     if weight is None:
         return apply(PRIMITIVES["binary_cross_entropy"], x, y, mode=mode, weighted=False)
@@ -417,7 +417,7 @@ def gaussian_nll_loss(
     if isinstance(var, float):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = wrap(np.full(x._array.shape, var, x._array.dtype))
+        var = wrap(library_of_array(x._array).full(x._array.shape, var, x._array.dtype))
     elif np.any(var._array < 0):
         raise ValueError("var has negative entry/entries")
     shape, given = x._array.shape, var._array.shape

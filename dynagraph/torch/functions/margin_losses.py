@@ -90,7 +90,7 @@ def hinge_embedding_loss(
     """The input where the target is 1, ``max(0, margin - input)`` where it is -1."""
     mode = mode_of(reduction, size_average, reduce)
     x, y = check_tensor(input, "hinge_embedding_loss", "input"), check_tensor(target, "hinge_embedding_loss", "target", 2)
-    zero = wrap(np.zeros((), x._array.dtype))
+    zero = wrap(library_of_array(x._array).zeros((), x._array.dtype))
     apart = where(wrap(y._array != 1), clamp_min(rsub(x, margin), 0), zero)
     return reduced(add(apart, where(wrap(y._array != -1), x, zero)), mode)
 
@@ -163,7 +163,7 @@ def cosine_embedding_loss(
     product = total(mul(a, b), axis)
     sizes = [add(total(mul(t, t), axis), 1e-12) for t in (a, b)]
     cosine = div(product, sqrt(mul(*sizes)))
-    zero = wrap(np.zeros((), cosine._array.dtype))
+    zero = wrap(library_of_array(cosine._array).zeros((), cosine._array.dtype))
     near = where(wrap(y._array == 1), rsub(cosine, 1), zero)
     far = where(wrap(y._array == -1), clamp_min(sub(cosine, margin), 0), zero)
     return reduced(add(near, far), mode)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import ufunc_reduce
+from dynagraph.torch.core.arrays import library_of_array, ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
@@ -236,7 +236,7 @@ def _operands(x: Tensor, weight: Tensor | None, bias: Tensor | None, count: Size
     if weight is None and bias is None:
         return (x,), ""
     if weight is None:
-        weight = wrap(np.ones(count, bias._array.dtype))  # type: ignore[union-attr]
+        weight = wrap(library_of_array(bias._array).ones(count, bias._array.dtype))  # type: ignore[union-attr]
     return (x, weight) if bias is None else (x, weight, bias), "_affine"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dynagraph.markers import is_compiling
-from dynagraph.torch.core.arrays import library_of_array, put_beside, ufunc_at
+from dynagraph.torch.core.arrays import any_wrong, library_of_array, put_beside, ufunc_at
 from dynagraph.torch.core.batching import BatchedArray
 from dynagraph.torch.core.grad_mode import mode
 from dynagraph.torch.core.nodes import is_half
@@ -124,7 +124,7 @@ def check_places(index: Any, low: int, size: int, refuse: Callable[[int], Except
     if not is_compiling() and (not index.size or (int(index.min()) >= low and int(index.max()) < size)):
         return
     outside = (index < low) | (index >= size)
-    if outside.any():
+    if any_wrong(outside):
         raise refuse(int(index.reshape(-1)[np.argmax(outside.reshape(-1))]))
 
 

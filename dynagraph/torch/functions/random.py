@@ -526,7 +526,7 @@ def normal(
         return out
     if kind.kind == "c" and mode.grad and any(isinstance(t, Tensor) and t.requires_grad for t in (mean, std)):
         raise RuntimeError("normal does not support automatic differentiation for outputs with complex dtype.")
-    tensors = [t if isinstance(t, Tensor) else wrap(np.zeros((), kind)) for t in (mean, std)]
+    tensors = [t if isinstance(t, Tensor) else wrap(library_of_array(model._array).zeros((), kind)) for t in (mean, std)]
     return apply(NORMAL, *tensors, wrap(drawn))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from dynagraph.markers import at_capture
 from dynagraph.torch.core import dtypes
 from dynagraph.torch.core.arrays import in_c_order, put_beside, ufunc_reduce
 from dynagraph.torch.core.nodes import is_half
@@ -128,8 +129,18 @@ def _transposed(table: Table, size: int) -> Table:
     return found, by
 
 
-@functools.lru_cache(maxsize=256)
+@at_capture
 def _table(spec: Spec, name: str) -> Table:
+    return _made_table(spec, name)
+
+
+@at_capture
+def _whole_table(spec: Spec) -> tuple[Any, Any, int]:
+    return _made_whole_table(spec)
+
+
+@functools.lru_cache(maxsize=256)
+def _made_table(spec: Spec, name: str) -> Table:
     kind, size, count, align, scale, back = spec
     real = np.dtype(name).type
     if kind.startswith("nearest"):
@@ -145,9 +156,9 @@ def _table(spec: Spec, name: str) -> Table:
 
 
 @functools.lru_cache(maxsize=256)
-def _whole_table(spec: Spec) -> tuple[Any, Any, int]:
+def _made_whole_table(spec: Spec) -> tuple[Any, Any, int]:
     """For images of bytes: weights as 16-bit integers, with as many bits behind the point as they leave room for."""
-    places, weights = _table(spec, "float64")
+    places, weights = _made_table(spec, "float64")
     bits, most = 0, float(weights.max())
     while bits < 22 and 0.5 + most * (1 << (bits + 1)) < 1 << 15:
         bits += 1

@@ -119,7 +119,7 @@ def _whole_window(window: Tensor | None, win_length: int, n_fft: int, like: Tens
     if window is None:
         if win_length == n_fft:
             return None
-        window = made(np.ones(win_length, like._array.real.dtype))
+        window = made(library_of_array(like._array).ones(win_length, like._array.real.dtype))
     left = (n_fft - win_length) // 2
     return window if win_length == n_fft else pad(window, (left, n_fft - win_length - left))
 
@@ -242,7 +242,7 @@ def istft(
         raise RuntimeError("Complex windows are incompatible with return_complex=False")
     whole = _whole_window(window, win, n_fft, x)
     if whole is None:
-        whole = made(np.ones(n_fft, x._array.real.dtype))
+        whole = made(library_of_array(x._array).ones(n_fft, x._array.real.dtype))
     norm = "ortho" if normalized else None
     frames = transpose(x, -1, -2)
     if return_complex:

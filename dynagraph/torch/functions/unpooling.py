@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dynagraph.torch.core import dtypes
-from dynagraph.torch.core.arrays import library_of_array
+from dynagraph.torch.core.arrays import any_wrong, library_of_array
 from dynagraph.torch.core.primitives import PRIMITIVES, define
 from dynagraph.torch.core.tensor import Tensor, apply
 from dynagraph.torch.functions.activations import only_floats
@@ -94,7 +94,7 @@ def _unpooled(x: Tensor, places: Tensor, shape: Sizes) -> Tensor:
     size = math.prod(shape)
     array = places._array
     outside = (array < 0) | (array >= size)
-    if outside.any():
+    if any_wrong(outside):
         volume = "x".join(map(str, shape))
         raise RuntimeError(f"Found an invalid max index: {int(array[outside][0])} (output volumes are of size {volume})")
     return apply(PRIMITIVES[f"max_unpool{n}d"], x, places, shape=shape)
