@@ -1,4 +1,4 @@
-"""What the C compiler takes long for is compiled twice: quickly, to begin with, and with all optimisations beside the program's calls.
+"""What the C compiler takes long for is compiled twice: quickly, to begin with, and with all optimisations beside the calls.
 
 Both have the same floating-point flags, and give the same bits.  The cache keeps both: a later process begins with the better one.
 """
@@ -25,8 +25,7 @@ _log = logging.getLogger("dynagraph.kernels")
 
 
 class Better(Locked):
-    """What a NativeLoop or NativePlan asks now and then for the code that all optimisations make of its source; each takes it a step
-    on.
+    """What a NativeLoop or NativePlan asks now and then for the code that all optimisations make of its source; each takes it on.
 
     `found`: whether it gave it.  `failure`: why there is none; the loop or plan keeps the code that it has.  `seconds`: that the C
     compiler has worked for it.
