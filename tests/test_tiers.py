@@ -251,3 +251,19 @@ def test_a_compiler_beside_the_calls_leaves_them_a_processor(monkeypatch: pytest
     assert len(toolchain.parts_of(source, tools.most_processes)) == 4
     assert len(toolchain.parts_of(source, tools.beside.most_processes)) == 3
     assert tools.beside.identity == tools.identity
+
+
+def test_complex_numbers_are_compiled_once(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc 12 contracts their products where it vectorises them."""
+    monkeypatch.setattr(backend, "WORTH_TIERS", 0)
+    compiler.open()
+
+    def loop(x: Any, y: Any) -> Any:
+        for k in range(len(x)):
+            y[k] = x[k] * (1 + 2j)
+        return y
+
+    for function in (loop, lambda x, y: x * y):
+        f = dg.compile(function)
+        f(X + 1j, np.zeros(20, complex))
+        assert f.stats.compiles == 1 and not f.stats.tiers

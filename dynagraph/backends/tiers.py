@@ -1,6 +1,7 @@
 """What the C compiler takes long for is compiled twice: quickly, to begin with, and with all optimisations beside the calls.
 
-Both have the same floating-point flags, and give the same bits.  The cache keeps both: a later process begins with the better one.
+Both have the same floating-point flags, and give the same bits, but for the sign of a NaN that the compiler works out.  The cache
+keeps both: a later process begins with the better one.
 """
 
 from __future__ import annotations
@@ -81,12 +82,13 @@ class Better(Locked):
         return code
 
 
-def in_tiers(source: str, function: str, is_slow: bool = True) -> tuple[Kernels, Better | None]:
+def in_tiers(source: str, function: str, has_complex: bool, is_slow: bool = True) -> tuple[Kernels, Better | None]:
     """Machine code to begin with, and what will give better code for a function of it; None: it is the best already.
 
-    `is_slow`: whether compiling it takes so long that doing it twice is worth it.
+    `has_complex`: whether it computes with complex numbers.  Where gcc 12 vectorises their products it contracts them, whatever its
+    flags say: both would not give the same bits.  `is_slow`: whether compiling it takes so long that doing it twice is worth it.
     """
-    if not (config.two_tiers and is_slow):
+    if has_complex or not (config.two_tiers and is_slow):
         return kernels_of(source), None
     best = kernel_cache.kernels_at_hand(source)
     if best is not None:

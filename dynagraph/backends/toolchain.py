@@ -198,7 +198,7 @@ def _folder_of_this_process() -> str:
 
 
 def parts_of(source: str, most: int) -> list[list[int]]:
-    """The functions that each of at most so many processes compiles, such that all take about as long; one part of a small source."""
+    """The functions that each of at most so many processes compiles, such that all take about as long; one part if it is small."""
     found = re.search(rf"^{re.escape(FUNCTIONS)} ([\d ]+) \*/", source, re.MULTILINE)
     weights = [int(w) for w in found[1].split()] if found else []
     n = max(1, min(most, MOST_PARTS, n_processors(), len(weights) // LEAST_FUNCTIONS))

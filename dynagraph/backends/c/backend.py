@@ -45,7 +45,7 @@ def compile_graph(graph: Graph) -> Executable:
     printed = print_program(program)
     source = complete_source(printed)
     deadline.check()
-    kernels, better = in_tiers(source, ENTRY, is_slow=printed.weight >= WORTH_TIERS)
+    kernels, better = in_tiers(source, ENTRY, "_Complex" in printed.text, is_slow=printed.weight >= WORTH_TIERS)
     native = NativeProgram(
         kernels=kernels,
         entry=ENTRY,
