@@ -218,8 +218,8 @@ SWITCHES: tuple[Switch, ...] = (
         True,
         _flag,
         "0 or 1",
-        "compile native loops quickly before their first call, and with all optimisations beside the calls after it; off: once, "
-        "with all optimisations",
+        "compile native loops, and programs that the C compiler takes long for, quickly before their first call, and with all "
+        "optimisations beside the calls after it; off: once, with all optimisations",
     ),
     Switch("unroll_limit", 2000, _integer(1), "an integer of at least 1", "loop iterations that one capture unrolls"),
     Switch("inline_depth", 32, _integer(1), "an integer of at least 1", "nested Python calls that one capture inlines"),

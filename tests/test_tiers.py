@@ -1,4 +1,4 @@
-"""Native loops are compiled quickly first, and with all optimisations beside the calls."""
+"""What the C compiler takes long for is compiled quickly first, and with all optimisations beside the calls."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends import kernel_cache, tiers, toolchain
+from dynagraph.backends.c import backend
 from dynagraph.driver import loading
 from dynagraph.errors import CompilerError
 from tests.test_background_compilers import Compiler, ends
@@ -45,6 +46,10 @@ def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compil
     assert not list((tmp_path / "temporary").iterdir())
 
 
+GRAPH = """
+def program(x):
+    return (x * 2 - 7).sum()
+"""
 PROGRAM = """
 def program(x, d=3):
     s = 0.0
@@ -54,14 +59,22 @@ def program(x, d=3):
 """
 
 
-def made() -> Any:
+def made(source: str = PROGRAM) -> Any:
     """Another function each time, with the same kernel."""
     names: dict[str, Any] = {}
-    exec(compile(PROGRAM, __file__, "exec"), names)
+    exec(compile(source, __file__, "exec"), names)
     return names["program"]
 
 
 program = made()
+
+
+@pytest.fixture(params=[PROGRAM, GRAPH], ids=["loop", "graph"])
+def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Of a native loop, and of a program that is a graph."""
+    monkeypatch.setattr(backend, "WORTH_TIERS", 0)
+    monkeypatch.setitem(globals(), "program", made(request.param))
+    yield request.param
 
 
 def call_until(f: Any, done: Callable[[], Any]) -> None:
@@ -76,8 +89,8 @@ def is_improved(f: Any) -> bool:
     return all(better.found for better in f.stats.tiers)
 
 
-def test_better_code_comes_while_the_loop_is_in_use(compiler: Compiler) -> None:
-    f = dg.compile(made())
+def test_better_code_comes_while_the_first_is_in_use(compiler: Compiler, source: str) -> None:
+    f = dg.compile(made(source))
     assert f(X) == program(X)
     call_until(f, lambda: compiler.begun == FULL)
     for _ in range(50):
@@ -86,15 +99,16 @@ def test_better_code_comes_while_the_loop_is_in_use(compiler: Compiler) -> None:
     compiler.open()
     call_until(f, lambda: is_improved(f))
     assert f(X) == program(X) and compiler.begun == FULL
-    assert f.stats.compiles == 1 and f.stats.fallbacks == f.stats.unimproved == 0 and len(f.stats.native_loops) == 1
+    assert f.stats.compiles == 1 and f.stats.fallbacks == f.stats.unimproved == 0
+    assert len(f.stats.native_loops) == (source is PROGRAM) and f.stats.improve_seconds > 0
 
 
-def test_a_later_program_begins_with_the_best_code(compiler: Compiler) -> None:
+def test_a_later_program_begins_with_the_best_code(compiler: Compiler, source: str) -> None:
     compiler.open()
-    f = dg.compile(made())
+    f = dg.compile(made(source))
     call_until(f, lambda: f.stats.tiers and is_improved(f))
     begun = compiler.begun
-    g = dg.compile(made())
+    g = dg.compile(made(source))
     assert g(X) == program(X) and compiler.begun == begun and not g.stats.tiers
 
 
@@ -111,8 +125,8 @@ def test_code_that_was_made_quickly_is_kept_too(compiler: Compiler) -> None:
     call_until(g, lambda: is_improved(g))
 
 
-def test_a_failure_is_counted_and_the_loop_goes_on(compiler: Compiler, caplog: pytest.LogCaptureFixture) -> None:
-    f = dg.compile(made())
+def test_a_failure_is_counted_and_calls_go_on(compiler: Compiler, source: str, caplog: pytest.LogCaptureFixture) -> None:
+    f = dg.compile(made(source))
     f(X)
     compiler.open(fails=True)
     with caplog.at_level(logging.WARNING, "dynagraph.kernels"):
@@ -122,8 +136,8 @@ def test_a_failure_is_counted_and_the_loop_goes_on(compiler: Compiler, caplog: p
     assert f(X) == program(X) and f.stats.fallbacks == 0 and compiler.begun == FULL
 
 
-def test_a_failure_is_raised_if_asked_for(compiler: Compiler) -> None:
-    f = dg.compile(made())
+def test_a_failure_is_raised_if_asked_for(compiler: Compiler, source: str) -> None:
+    f = dg.compile(made(source))
     f(X)
     compiler.open(fails=True)
     with dg.config.override(strict=True), pytest.raises(CompilerError, match="refused generated code"):
@@ -131,8 +145,8 @@ def test_a_failure_is_raised_if_asked_for(compiler: Compiler) -> None:
     assert f(X) == program(X) and f.stats.unimproved == 1
 
 
-def test_a_forked_child_makes_its_own(compiler: Compiler) -> None:
-    f = dg.compile(made())
+def test_a_forked_child_makes_its_own(compiler: Compiler, source: str) -> None:
+    f = dg.compile(made(source))
     f(X)
     child = os.fork()
     if child == 0:
@@ -210,9 +224,10 @@ def outcome(f: Any, *args: Any) -> Any:
         return repr(error), error.__traceback__.tb_next is not None  # type: ignore[union-attr]
 
 
-def test_nothing_is_left_when_the_process_ends(compiler: Compiler, tmp_path: Path) -> None:
+def test_nothing_is_left_when_the_process_ends(compiler: Compiler, source: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
-    script.write_text(f"import numpy as np, dynagraph as dg\n{PROGRAM}\nprint(dg.compile(program)(np.arange(20.0)))\n")
+    every = "from dynagraph.backends.c import backend; backend.WORTH_TIERS = 0"
+    script.write_text(f"import numpy as np, dynagraph as dg\n{every}\n{source}\nprint(dg.compile(program)(np.arange(20.0)))\n")
     environment = {**os.environ, "DYNAGRAPH_CC": str(compiler.path), "DYNAGRAPH_CACHE_DIR": str(tmp_path / "cache"),
                    "DYNAGRAPH_TWO_TIERS": "1", "TMPDIR": str(tmp_path / "temporary")}  # fmt: skip
     start = time.monotonic()
@@ -221,3 +236,34 @@ def test_nothing_is_left_when_the_process_ends(compiler: Compiler, tmp_path: Pat
     assert QUICK <= compiler.begun <= FULL
     for pid in compiler.processes:
         ends(pid)
+
+
+def test_programs_that_are_compiled_in_no_time_are_compiled_once(compiler: Compiler) -> None:
+    compiler.open()
+    f = dg.compile(made(GRAPH))
+    assert f(X) == made(GRAPH)(X) and not f.stats.tiers and f.stats.improve_seconds == 0
+
+
+def test_a_compiler_beside_the_calls_leaves_them_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolchain, "n_processors", lambda: 4)
+    source = f"{toolchain.FUNCTIONS} {' '.join(['1'] * 64)} */"
+    tools = kernel_cache.compiler()
+    assert len(toolchain.parts_of(source, tools.most_processes)) == 4
+    assert len(toolchain.parts_of(source, tools.beside.most_processes)) == 3
+    assert tools.beside.identity == tools.identity
+
+
+def test_complex_numbers_are_compiled_once(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcc 12 contracts their products where it vectorises them."""
+    monkeypatch.setattr(backend, "WORTH_TIERS", 0)
+    compiler.open()
+
+    def loop(x: Any, y: Any) -> Any:
+        for k in range(len(x)):
+            y[k] = x[k] * (1 + 2j)
+        return y
+
+    for function in (loop, lambda x, y: x * y):
+        f = dg.compile(function)
+        f(X + 1j, np.zeros(20, complex))
+        assert f.stats.compiles == 1 and not f.stats.tiers

@@ -47,6 +47,7 @@ class NativePlan:
         external_call: Callable[..., None] | None = None,
         prologue: tuple[Step, ...] = (),
         limits: tuple[Size, ...] = (),  # the plan bails out if one of these does not fit into 64 bits
+        better: Callable[[], tuple[int, object] | bool | None] | None = None,
     ) -> None: ...
 
 @final

@@ -12,6 +12,7 @@ from typing import Any
 
 from dynagraph._core._dispatch import Launcher
 from dynagraph.backends.kernel_cache import Kernels
+from dynagraph.backends.tiers import Better
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.intexpr import IntExpr
 
@@ -26,6 +27,7 @@ class NativeProgram:
     release_gil: bool  # worth letting other Python threads run meanwhile
     limits: tuple[IntExpr, ...] = ()  # calls of which one of these does not fit into 64 bits run eagerly
     external_call: Callable[..., None] | None = None  # (number, sizes, operands, results): functions of NumPy's that the code calls
+    better: Better | None = None  # what a plan asks for better code
 
     @property
     def address(self) -> int:

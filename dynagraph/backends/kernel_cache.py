@@ -316,6 +316,7 @@ class Kernels:
     ):
         self.key, self.source, self.tools, self.kept, self.timeout = key, source, tools, kept, timeout
         self.background = 0.0  # seconds that the compiler worked for it while nobody waited
+        self._seconds = 0.0
         self._library: Library | None = None
         self._failure: CompilerError | None = None
         self._run: CompilerRun | None = None
@@ -331,6 +332,14 @@ class Kernels:
             self._wait(self._begun())
         _making.pop(self.key, None)
         return self._library
+
+    @property
+    def seconds(self) -> float:
+        """That the compiler has worked for it in this process, so far."""
+        run = self._run
+        if run is None:
+            return self._seconds
+        return (run.ended if run.is_done() else time.monotonic()) - run.begun
 
     def address(self, symbol: str) -> int:
         """The address of an exported function."""
@@ -425,7 +434,8 @@ class Kernels:
             library = _load(image := self.tools.image(run, self.source), self.kept)
         except CompilerError as error:
             self._fail(error)
-        _log.info("compiled %d bytes of C in %.0f ms", len(self.source), 1e3 * (run.ended - run.begun))
+        self._seconds = run.ended - run.begun
+        _log.info("compiled %d bytes of C in %.0f ms", len(self.source), 1e3 * self._seconds)
         self._is_stored = self.kept.store(self.key, image)  # what does not load is not kept
         self.background = run.background
         self._library, self._run = _loaded.setdefault(self.key, library), None
@@ -435,21 +445,26 @@ class Kernels:
         self._fail(self.tools.took_longer(self._latest(run) - run.begun))
 
     def _fail(self, error: CompilerError) -> NoReturn:
+        run = self._run
+        if run is not None:
+            self._seconds = run.ended - run.begun
         self._failure, self._run = error, None
         _making.pop(self.key, None)
         raise error
 
 
-def kernels_of(source: str, timeout: float | None = None, quickly: bool = False) -> Kernels:
+def kernels_of(source: str, timeout: float | None = None, quickly: bool = False, beside: bool = False) -> Kernels:
     """Machine code for C source: what is loaded already, from the cache, or what a compiler begins to make now.
 
-    `quickly`: with few optimisations.
+    `quickly`: with few optimisations.  `beside`: nobody will wait for it.
     """
     look()
     kept = cache()
     tools = toolchain(kept)
     if quickly:
         tools = tools.quick
+    if beside:
+        tools = tools.beside
     key = _key_of(source, tools)
     return _making.get(key) or Kernels(key, source, tools, kept, timeout)
 

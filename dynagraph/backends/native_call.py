@@ -42,7 +42,7 @@ def native_call(graph: Graph, executable: Executable) -> Callable[..., tuple[Any
     recipe = ("tuple", tuple(("out", k) for k in range(len(outputs))))
     plan = _dispatch.NativePlan(
         native.address, native.keepalive, len(inputs), outputs, native.workspace.evaluate({}), recipe, native.release_gil, 0, 0,
-        native.external_call,
+        native.external_call, better=native.better,
     )  # fmt: skip
     entry = _dispatch.Entry(guards, len(guards), plan)
 

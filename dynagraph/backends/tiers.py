@@ -1,6 +1,7 @@
-"""Native loops are compiled twice: quickly, to begin with, and with all optimisations beside the program's calls.
+"""What the C compiler takes long for is compiled twice: quickly, to begin with, and with all optimisations beside the calls.
 
-Both have the same floating-point flags, and give the same bits.  The cache keeps both: a later process begins with the better one.
+Both have the same floating-point flags, and give the same bits, but for the sign of a NaN that the compiler works out.  The cache
+keeps both: a later process begins with the better one.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ _log = logging.getLogger("dynagraph.kernels")
 
 
 class Better(Locked):
-    """What a NativeLoop asks now and then for the code that all optimisations make of its source; each takes it a step on.
+    """What a NativeLoop or NativePlan asks now and then for the code that all optimisations make of its source; each takes it on.
 
-    `found`: whether it gave it.  `failure`: why there is none; the loop keeps the code that it has.
+    `found`: whether it gave it.  `failure`: why there is none; the loop or plan keeps the code that it has.  `seconds`: that the C
+    compiler has worked for it.
     """
 
     def __init__(self, source: str, function: str):
@@ -36,6 +38,12 @@ class Better(Locked):
         self.found = False
         self.failure: CompilerError | None = None
         self._kernels: Kernels | None = None
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        kernels = self._kernels
+        return self._seconds if kernels is None else kernels.seconds
 
     def __call__(self) -> Code | bool | None:
         """None: not yet.  False: never."""
@@ -54,7 +62,7 @@ class Better(Locked):
             self.failure = error
             if config.strict:
                 raise
-            _log.warning("a native loop stays as it was compiled first: %s", error)
+            _log.warning("machine code stays as it was compiled first: %s", error)
             return False
         finally:
             thread.compiling = False
@@ -64,17 +72,23 @@ class Better(Locked):
         if self._kernels is None:
             if not kernel_cache.may_begin_unasked():
                 return None
-            self._kernels = kernels_of(self.source)
+            self._kernels = kernels_of(self.source, beside=True)
         if not self._kernels.is_ready():
             return None
-        code = self._kernels.address(self.function), self._kernels.library
-        self.found, self._kernels = True, None  # the loop holds it
+        kernels, self._kernels = self._kernels, None  # whoever asked holds the code
+        self._seconds = kernels.seconds
+        code = kernels.address(self.function), kernels.library
+        self.found = True
         return code
 
 
-def in_tiers(source: str, function: str) -> tuple[Kernels, Better | None]:
-    """Machine code to begin with, and what will give better code for a function of it; None: it is the best already."""
-    if not config.two_tiers:
+def in_tiers(source: str, function: str, has_complex: bool, is_slow: bool = True) -> tuple[Kernels, Better | None]:
+    """Machine code to begin with, and what will give better code for a function of it; None: it is the best already.
+
+    `has_complex`: whether it computes with complex numbers.  Where gcc 12 vectorises their products it contracts them, whatever its
+    flags say: both would not give the same bits.  `is_slow`: whether compiling it takes so long that doing it twice is worth it.
+    """
+    if has_complex or not (config.two_tiers and is_slow):
         return kernels_of(source), None
     best = kernel_cache.kernels_at_hand(source)
     if best is not None:

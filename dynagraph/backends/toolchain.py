@@ -105,6 +105,7 @@ class Toolchain:
     flags: tuple[str, ...]  # as resolved: never the literal word native, where the compiler says what that means
     target: str  # what the compiler said of -march=native
     folder: Path | None = None  # where it may keep things
+    most_processes: int = MOST_PARTS  # at the same time
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -117,6 +118,11 @@ class Toolchain:
         return replace(self, flags=(*(QUICK if flag == COMMON[0] else flag for flag in self.flags), QUICKLY))
 
     @property
+    def beside(self) -> Toolchain:
+        """The same beside the program's calls: one processor is the program's."""
+        return replace(self, most_processes=max(1, n_processors() - 1))
+
+    @property
     def identity(self) -> str:
         of_command = (self.command.compiler, *self.command.options, self.version)
         return "\0".join((*of_command, *self.flags, self.target, platform.machine(), cpu_features()))
@@ -127,7 +133,7 @@ class Toolchain:
         Raises CompilerError where the compiler does not start.
         """
         sweep_once()
-        parts = parts_of(source)
+        parts = parts_of(source, self.most_processes)
         link = ["-o", IMAGE, "-lm"]
         rounds = [[[SOURCE, *link]]]
         if len(parts) > 1:
@@ -191,11 +197,11 @@ def _folder_of_this_process() -> str:
     return made
 
 
-def parts_of(source: str) -> list[list[int]]:
-    """The functions that each of several processes compiles, such that all take about as long; of a small source one part."""
+def parts_of(source: str, most: int) -> list[list[int]]:
+    """The functions that each of at most so many processes compiles, such that all take about as long; one part if it is small."""
     found = re.search(rf"^{re.escape(FUNCTIONS)} ([\d ]+) \*/", source, re.MULTILINE)
     weights = [int(w) for w in found[1].split()] if found else []
-    n = max(1, min(MOST_PARTS, n_processors(), len(weights) // LEAST_FUNCTIONS))
+    n = max(1, min(most, MOST_PARTS, n_processors(), len(weights) // LEAST_FUNCTIONS))
     parts: list[list[int]] = [[] for _ in range(n)]
     totals = [0] * n
     for k in sorted(range(len(weights)), key=lambda k: -weights[k]):

@@ -94,7 +94,7 @@ def make_entry(
         plan = _dispatch.NativePlan(
             native.address, native.keepalive, captured.n_inputs, captured.outputs, size_program(native.workspace),
             captured.result, native.release_gil, captured.n_symbols, captured.graph.n_checks, native.external_call,
-            captured.prologue, tuple(map(size_program, native.limits)),
+            captured.prologue, tuple(map(size_program, native.limits)), native.better,
         )
     return _dispatch.Entry(captured.guards.program(), captured.guards.n_registers, plan, closure, measured, unasked)
 

@@ -352,6 +352,8 @@ class Compilation(Locked):
             for code in codes:
                 code.finish()
                 self.stats.follow(code.begun.better)
+            if executable is not None and executable.native is not None:
+                self.stats.follow(executable.native.better)
             self.calls_loops |= bool(codes)
             # of calls within one another most are so short that they would decide for the others
             recursive = captured.loop is not None and bool(captured.loop.loop.region.functions)

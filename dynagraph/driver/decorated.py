@@ -83,10 +83,11 @@ class Stats:
     although a program could have served them, because that is faster (`config.stay_eager`).  compiles: programs made, those of
     the parts after breaks included.  put_off: how often compiling was put off, or ended at its deadline, because plain calls had
     not earned its cost (`config.compile_budget`).  earned_seconds: what they have earned.  fallbacks: failures inside the
-    compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.  breaks: reasons why captures
+    compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.  improve_seconds: time that the C
+    compiler has worked beside the calls, with all optimisations, on what was compiled quickly first (`config.two_tiers`).
+    unimproved: programs and native loops for which it failed at that; they stay as they are.  breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
-    calls_out: how often they called a Python function, and went on, likewise.  unimproved: native loops for which the C compiler
-    failed with all optimisations; they stay as they were compiled first (`config.two_tiers`).
+    calls_out: how often they called a Python function, and went on, likewise.
     """
 
     def __init__(self, compiled: Any):
@@ -97,7 +98,7 @@ class Stats:
         self.compile_seconds = 0.0
         self.breaks: Counter[str] = Counter()
         self.native_loops: list[Callable[[], tuple[Counter[str], Counter[str]]]] = []  # side exits and calls out of each
-        self.tiers: list[Any] = []  # what native loops ask for better code
+        self.tiers: list[Any] = []  # what programs and native loops ask for better code
         self.last_error: BaseException | None = None
 
     def _counter(self, name: str) -> int:
@@ -139,6 +140,10 @@ class Stats:
             self.tiers.append(better)
 
     @property
+    def improve_seconds(self) -> float:
+        return sum(better.seconds for better in list(self.tiers))
+
+    @property
     def unimproved(self) -> int:
         return sum(better.failure is not None for better in list(self.tiers))
 
@@ -151,7 +156,8 @@ class Stats:
         return (
             f"<hits {self.hits}, misses {self.misses}, stayed eager {self.stayed_eager}, compiles {self.compiles}, "
             f"fallbacks {self.fallbacks}, unimproved {self.unimproved}, breaks {sum(self.breaks.values())}, "
-            f"put off {self.put_off}, compile seconds {self.compile_seconds:.3f}, earned seconds {self.earned_seconds:.3f}>"
+            f"put off {self.put_off}, compile seconds {self.compile_seconds:.3f}, improve seconds {self.improve_seconds:.3f}, "
+            f"earned seconds {self.earned_seconds:.3f}>"
         )
 
 

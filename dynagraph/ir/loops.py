@@ -7,7 +7,7 @@ axes are independent of one another: a target runs them in any order and on any 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Union
 
 import numpy as np
@@ -18,6 +18,7 @@ from dynagraph.ir.external_calls import FunctionCall
 from dynagraph.ir.intexpr import IntExpr, Symbol
 from dynagraph.ir.ops import EXTREMES, Walk
 from dynagraph.ir.shapes import Shape
+from dynagraph.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ cupy), the gradient, the sampling domain of generated tests, and exactly one way
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Union
 
 from dynagraph.errors import GraphError
@@ -26,6 +26,7 @@ from dynagraph.ir.expr import Expr
 from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.shapes import Dim, Shape, contiguous_strides
+from dynagraph.lazy_dataclasses import dataclass
 
 Metas = tuple[Meta, ...]
 Attrs = Mapping[str, Any]

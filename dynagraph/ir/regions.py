@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar, Union
 
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr
+from dynagraph.lazy_dataclasses import dataclass
 
 POINTER = "pointer"  # the type of a variable that holds an address
 OWNED = "owned"  # of one that holds the memory of an array which the region makes: freed when no variable holds it any more

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
 from functools import reduce
 from typing import Union
 
@@ -16,6 +15,7 @@ from dynagraph.ir.dtypes import DType, bool_, int32, int64
 from dynagraph.ir.expr import Expr, call, cast
 from dynagraph.ir.intexpr import IntExpr, IntLike
 from dynagraph.ir.loops import Define, Store
+from dynagraph.lazy_dataclasses import dataclass
 
 Value = Union[Expr, IntExpr]
 

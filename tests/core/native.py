@@ -73,6 +73,12 @@ int imaginary(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_sto
     return 0;
 }
 
+int gives_nothing(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)
+{
+    ((double *)p[0])[0] = ((double *)p[0])[1] = 0;
+    return 0;
+}
+
 /* makes an external call with its input of 4 elements, read backwards, for 4 of output 0 */
 int calls_out(void *const *p, const int64_t *sizes, const dg_runtime *rt, dg_stop *stop)
 {

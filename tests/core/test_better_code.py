@@ -1,4 +1,4 @@
-"""A native loop asks for better code now and then, and goes on in it."""
+"""Native loops and plans ask for better code now and then, and go on in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dynagraph._core._dispatch import NativeLoop
+from dynagraph._core._dispatch import CompiledFunction, Entry, NativeLoop, NativePlan
+from tests.core import native
 from tests.core.test_native_loop import F8, library, loop
 
 EXITS = (("return", ("const", "first")), ("return", ("const", "second")))
@@ -102,8 +103,12 @@ def test_better_is_callable_or_none() -> None:
 
 
 def test_what_the_answer_raises_is_raised_before_the_loop() -> None:
+    asked = []
+
     def fails() -> None:
-        raise ValueError("no code")
+        asked.append(1)
+        if len(asked) == 1:
+            raise ValueError("no code")
 
     f = numbered(fails)
     with pytest.raises(ValueError, match="no code"):
@@ -132,6 +137,82 @@ def test_cycles_through_it_are_collected() -> None:
     def made() -> weakref.ref[Code]:
         code = Code()
         code.loop = numbered(lambda: code and None)  # type: ignore[attr-defined]
+        return weakref.ref(code)
+
+    gone = made()
+    gc.collect()
+    assert gone() is None
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------------
+
+
+def plan(better: Any, keepalive: Any = None) -> NativePlan:
+    """Gives 1.5 - 2.5j; what `second` gives as better code is 0j."""
+    outputs = ((np.dtype(complex), (), True),)
+    return NativePlan(native.address("imaginary"), keepalive, 0, outputs, 0, ("out", 0), False, 0, better=better)
+
+
+FIRST = 1.5 - 2.5j
+
+
+def second() -> tuple[int, object]:
+    return native.address("gives_nothing"), native.library()
+
+
+def test_a_plan_goes_on_in_better_code() -> None:
+    old, answers = Code(), [second(), None, None]
+    gone = weakref.ref(old)
+    entry = Entry((), 0, plan(lambda: answers.pop(), old))
+    del old
+    assert entry.run(()) == FIRST and len(answers) == 2
+    until_asked()
+    assert entry.run(()) == FIRST and gone() is not None
+    until_asked()
+    assert entry.run(()) == 0 and gone() is None and not answers
+    until_asked()
+    assert entry.run(()) == 0  # nobody is asked any more
+
+
+def test_what_a_plan_is_answered() -> None:
+    with pytest.raises(TypeError, match=r"^NativePlan: better=3 is neither callable nor None"):
+        plan(3)
+    with pytest.raises(TypeError, match=r"^NativePlan: better\(\) gave 3, which is neither"):
+        Entry((), 0, plan(lambda: 3)).run(())
+    with pytest.raises(ZeroDivisionError):
+        Entry((), 0, plan(lambda: 1 // 0)).run(())
+
+
+def test_calls_are_not_timed_while_better_code_may_come() -> None:
+    answers: list[Any] = [None]
+    f = CompiledFunction(lambda: "plain", lambda *_: "missed")
+    f.add_entry(Entry((), 0, plan(lambda: answers[0]), None, True))
+    assert {f() for _ in range(50)} == {FIRST}
+    answers[0] = False
+    until_asked()
+    assert {f() for _ in range(50)} == {FIRST, "plain"}
+
+
+@pytest.mark.usefixtures("sigint")
+def test_a_signal_while_a_plan_asks_is_raised_once_it_has_answered() -> None:
+    asked = []
+
+    def answer() -> None:
+        asked.append(len(asked))
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGINT)
+
+    entry = Entry((), 0, plan(answer))
+    with pytest.raises(KeyboardInterrupt):
+        entry.run(())
+        time.sleep(1.0)
+    assert asked == [0, 1]
+
+
+def test_cycles_through_a_plan_are_collected() -> None:
+    def made() -> weakref.ref[Code]:
+        code = Code()
+        code.entry = Entry((), 0, plan(lambda: code and None))  # type: ignore[attr-defined]
         return weakref.ref(code)
 
     gone = made()

@@ -16,7 +16,7 @@ import dynagraph as dg
 import dynagraph.torch as torch
 from dynagraph.frontend.library import registry
 from dynagraph.frontend.library.definitions import followed
-from dynagraph.torch.core import tensor, terms
+from dynagraph.torch.core import nodes, tensor, terms
 from dynagraph.torch.functions import arithmetic
 
 BACKEND = "numpy"
@@ -357,7 +357,7 @@ def test_shortcuts_of_the_capture_are_what_its_python_gives(monkeypatch):
     same(w, other)
     monkeypatch.delitem(registry._MEANINGS, tensor.quiet)
     of_tensors = (tensor.record, tensor.check_write, tensor.check_overlap, arithmetic._two)
-    for shortcut in (*of_tensors, terms.ArrayTerm, terms.ArrayTerm.call):
+    for shortcut in (*of_tensors, terms.ArrayTerm, terms.ArrayTerm.call, nodes.Node.operand, nodes.Node.pull):
         monkeypatch.delitem(registry._MEANINGS, shortcut)
     for name in ("apply", "made", "wrap"):
         monkeypatch.setitem(registry._MEANINGS, getattr(tensor, name), followed(getattr(tensor, f"{name}_in_python")))

@@ -212,7 +212,7 @@ static inline PyObject *serve_on(dg_frame_memory *memory, dg_frame *frame, compi
         if (dg_guards_run(entry->guards, frame, closure) == -1) {
             *served = 1;
             self->recent = position < self->n_entries ? position : 0;
-            if (entry->choices && runs_plainly(self, entry, dg_choice_of(entry, frame->sizes), measured)) {
+            if (entry->choices && !dg_plan_improves(entry->plan) && runs_plainly(self, entry, dg_choice_of(entry, frame->sizes), measured)) {
                 *served = BAILED_OUT;
                 ++self->stayed_eager;
                 ++entry->plain;

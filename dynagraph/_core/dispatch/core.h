@@ -159,6 +159,7 @@ extern PyTypeObject dg_NativePlanType, dg_PythonPlanType;
 int dg_plan_inputs(PyObject *plan);
 int dg_plan_symbols(PyObject *plan);
 const unsigned char *dg_plan_drawn(PyObject *plan); /* as dg_guards_new's */
+int dg_plan_improves(PyObject *plan); /* whether better code may yet take the place of what runs */
 int dg_plan_reads(PyObject *plan, unsigned char *read); /* as dg_recipe_reads */
 /* Where the result is that of a call, gives its arguments as a tuple and the callable in *callee (a new reference) for the
    caller to call: by then nothing but the tuple keeps the values alive, and the stack is short again.  Else *callee is null.

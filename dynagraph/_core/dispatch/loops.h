@@ -1,7 +1,7 @@
 /* Shared by the files of native loops. */
 #ifndef DG_LOOPS_H
 #define DG_LOOPS_H
-#include "core.h"
+#include "code.h"
 
 /* -- native_loop.c: what rows of parameters, exits and boxes have in common -- */
 
@@ -19,20 +19,6 @@ int dg_row_number(PyObject *row, PyObject *value, const char *what, int most);
 int dg_row_dtype(PyObject *value, PyArray_Descr **to); /* a plain dtype; -1: an exception is set */
 int dg_row_slots(PyObject *row, int slot, int width, int n_slots); /* -1, an exception is set: there are not so many */
 int dg_slots_of(const PyArray_Descr *descr);               /* how many a scalar takes */
-
-/* -- loop_code.c: what runs -- */
-
-typedef struct {
-    dg_native_loop run;
-    PyObject *keepalive, *better; /* better: asked now and then for code that takes this one's place; null: nobody is */
-    int64_t next_look;
-} dg_loop_code;
-
-int64_t dg_clock_now(void); /* nanoseconds */
-int dg_loop_code_parse(dg_loop_code *code, PyObject *address, PyObject *keepalive, PyObject *better); /* -1: an exception is set */
-int dg_loop_code_look(dg_loop_code *code); /* -1: an exception is set; whoever runs the code holds a reference to its keepalive */
-int dg_loop_code_traverse(const dg_loop_code *code, visitproc visit, void *arg);
-void dg_loop_code_clear(dg_loop_code *code);
 
 /* -- loop_parameters.c: from Python values to slots -- */
 

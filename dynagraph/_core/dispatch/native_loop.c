@@ -12,7 +12,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    dg_loop_code code;
+    dg_code code;
     PyObject *make_target, *otherwise; /* or None */
     int n_parameters, n_exits, n_slots, release_gil;
     dg_parameter *parameters;
@@ -185,7 +185,7 @@ static PyObject *loop_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->n_exits = self->exits ? (int)n_exits : 0;
     if (!self->parameters || !self->exits || !self->calls_out)
         PyErr_NoMemory();
-    else if (dg_loop_code_parse(&self->code, address, keepalive, better) == 0 && parse_parameters(self, parameters) == 0 && parse_exits(self, exits) == 0 && parse_calls(self, calls_out) == 0)
+    else if (dg_code_parse(&self->code, "NativeLoop", address, keepalive, better) == 0 && parse_parameters(self, parameters) == 0 && parse_exits(self, exits) == 0 && parse_calls(self, calls_out) == 0)
         return (PyObject *)self;
     Py_DECREF(self);
     return NULL;
@@ -195,7 +195,7 @@ static int loop_traverse(loop *self, visitproc visit, void *arg)
 {
     Py_VISIT(self->make_target);
     Py_VISIT(self->otherwise);
-    int result = dg_loop_code_traverse(&self->code, visit, arg);
+    int result = dg_code_traverse(&self->code, visit, arg);
     if (result)
         return result;
     for (int k = 0; k < self->n_parameters; ++k) {
@@ -242,7 +242,7 @@ static void loop_dealloc(loop *self)
     PyMem_Free(self->calls_out);
     PyMem_Free(self->parameters);
     PyMem_Free(self->exits);
-    dg_loop_code_clear(&self->code);
+    dg_code_clear(&self->code);
     Py_XDECREF(self->make_target);
     Py_XDECREF(self->otherwise);
     Py_TYPE(self)->tp_free(self);
@@ -386,7 +386,7 @@ static int32_t run_code(const loop *self, dg_slot *state, running *run)
     stop->calls_left = calls_left();
     stop->stack_end = (const char *)__builtin_frame_address(0) - C_STACK;
     stop->turns_left = INT64_MAX;
-    dg_native_loop code = self->code.run;
+    dg_native_loop code = (dg_native_loop)self->code.run;
     PyObject *keepalive = Py_NewRef(self->code.keepalive); /* better code may take its place while it runs */
     const int others = dg_have_others();
     stop->alone = !others;
@@ -485,7 +485,9 @@ static PyObject *call_loop(PyObject *callable, PyObject *const *args, size_t nar
     if (kwnames && PyTuple_GET_SIZE(kwnames))
         return PyErr_Format(PyExc_TypeError, "NativeLoop: takes no keyword arguments, got %R", kwnames);
     ++self->calls;
-    if (dg_loop_code_look(&self->code) < 0)
+    dg_raised late = {0};
+    int looked = dg_code_look(&self->code, &late);
+    if (dg_pass_on(&late) < 0 || looked < 0)
         return NULL;
     _Alignas(16) dg_slot few[FEW_SLOTS];
     dg_slot *state = self->n_slots <= FEW_SLOTS ? few : PyMem_Malloc((size_t)self->n_slots * sizeof *state);

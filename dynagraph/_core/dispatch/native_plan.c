@@ -1,5 +1,6 @@
 /* Native plans: calls of generated code. */
 #include "plans.h"
+#include "sessions.h"
 
 /* a row (dtype, shape, scalar[, input[, axes]]) */
 static int parse_output(dg_output *out, PyObject *row, const dg_plan *plan)
@@ -25,27 +26,27 @@ static int parse_output(dg_output *out, PyObject *row, const dg_plan *plan)
 PyObject *dg_native_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"address", "keepalive", "n_inputs", "outputs", "workspace", "result", "release_gil", "n_symbols", "n_checks",
-                            "external_call", "prologue", "limits", NULL};
-    unsigned long long address;
-    PyObject *keepalive, *outputs, *workspace, *result, *external_call = Py_None, *prologue = NULL, *limits = NULL;
+                            "external_call", "prologue", "limits", "better", NULL};
+    PyObject *address, *better = NULL, *keepalive, *outputs, *workspace, *result, *external_call = Py_None, *prologue = NULL, *limits = NULL;
     int n_inputs, release_gil, n_symbols, n_checks = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "KOiO!OOpi|iOO!O!:NativePlan", names, &address, &keepalive, &n_inputs, &PyTuple_Type,
-                                     &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks, &external_call, &PyTuple_Type,
-                                     &prologue, &PyTuple_Type, &limits))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!OiO!OOpi|iOO!O!O:NativePlan", names, &PyLong_Type, &address, &keepalive,
+                                     &n_inputs, &PyTuple_Type, &outputs, &workspace, &result, &release_gil, &n_symbols, &n_checks,
+                                     &external_call, &PyTuple_Type, &prologue, &PyTuple_Type, &limits, &better))
         return NULL;
     if (external_call != Py_None && !PyCallable_Check(external_call))
         return PyErr_Format(PyExc_TypeError, "NativePlan: external_call=%R is not callable", external_call);
-    if (address == 0 && PyTuple_GET_SIZE(outputs) > 0)
+    int computes = PyObject_IsTrue(address);
+    if (!computes && PyTuple_GET_SIZE(outputs) > 0)
         return PyErr_Format(PyExc_ValueError, "NativePlan: outputs, but the address of the entry is null");
-    dg_plan *plan = dg_plan_new(type, keepalive, n_inputs, (int)PyTuple_GET_SIZE(outputs), n_symbols, n_checks);
+    dg_plan *plan = dg_plan_new(type, n_inputs, (int)PyTuple_GET_SIZE(outputs), n_symbols, n_checks);
     if (!plan)
         return NULL;
-    plan->entry = (dg_entry_point)(uintptr_t)address;
     plan->release_gil = release_gil;
     plan->callee.function = external_call == Py_None ? NULL : Py_NewRef(external_call);
     plan->callee.n_sizes = n_symbols;
     plan->may_bail_out = n_checks > 0 || plan->callee.function;
-    int ok = dg_size_parse(workspace, n_symbols, &plan->workspace) == 0 && dg_sizes_parse(limits, n_symbols, &plan->limits) == 0;
+    int ok = !computes || dg_code_parse(&plan->code, "NativePlan", address, keepalive, better) == 0;
+    ok = ok && dg_size_parse(workspace, n_symbols, &plan->workspace) == 0 && dg_sizes_parse(limits, n_symbols, &plan->limits) == 0;
     for (int k = 0; k < plan->n_outputs && ok; ++k)
         ok = parse_output(&plan->outputs[k], PyTuple_GET_ITEM(outputs, k), plan) == 0;
     return dg_plan_finish(plan, ok, result, prologue);
@@ -136,13 +137,16 @@ static int run_code(dg_plan *plan, dg_frame *frame, PyObject **owner, void **buf
     int n = plan->n_inputs + plan->n_outputs, failed;
     buffers[n] = workspace ? workspace : small;
     buffers[n + 1] = &plan->callee;
+    dg_entry_point entry = (dg_entry_point)plan->code.run;
+    PyObject *keepalive = Py_NewRef(plan->code.keepalive); /* better code may take its place while it runs */
     if (plan->release_gil || has_grown(plan, frame->sizes)) {
         PyThreadState *state = PyEval_SaveThread();
-        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime, &stop);
+        failed = entry(buffers, frame->sizes, &dg_the_runtime, &stop);
         PyEval_RestoreThread(state);
     } else {
-        failed = plan->entry(buffers, frame->sizes, &dg_the_runtime, &stop);
+        failed = entry(buffers, frame->sizes, &dg_the_runtime, &stop);
     }
+    Py_DECREF(keepalive);
     dg_pool_give(workspace);
     frame->stopped = failed == DG_STOPPED;
     if (failed && failed != DG_BAILED_OUT && failed != DG_RAISED && failed != DG_STOPPED)
@@ -153,10 +157,15 @@ static int run_code(dg_plan *plan, dg_frame *frame, PyObject **owner, void **buf
 /* owner is cleared once all memory is there, or where signals may stop the program, once it has ended */
 PyObject *dg_native_plan_run(dg_plan *plan, dg_frame *frame, PyObject **owner, PyObject **callee)
 {
-    if (!plan->entry) {
+    if (!plan->code.run) {
         dg_plan_release(plan, owner);
         return dg_plan_build_result(plan, frame, NULL, callee);
     }
+    int looked = dg_code_look(&plan->code, &frame->late);
+    if (looked < 0)
+        return NULL;
+    if (looked && frame->session)
+        frame->session->quiet = 0;
     enum { EACH_OUTPUT = DG_SCALAR_SIZE + sizeof(PyObject *) + sizeof(void *), FEW = DG_FEW_ARRAYS };
     _Alignas(16) char few[FEW * EACH_OUTPUT + (FEW + 2) * sizeof(void *)];
     size_t n_inputs = (size_t)plan->n_inputs, n_outputs = (size_t)plan->n_outputs;

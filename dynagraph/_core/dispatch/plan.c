@@ -4,6 +4,7 @@
 int dg_plan_inputs(PyObject *plan) { return ((dg_plan *)plan)->n_inputs; }
 int dg_plan_symbols(PyObject *plan) { return ((dg_plan *)plan)->n_symbols; }
 const unsigned char *dg_plan_drawn(PyObject *plan) { return ((dg_plan *)plan)->drawn; }
+int dg_plan_improves(PyObject *plan) { return ((dg_plan *)plan)->code.better != NULL; }
 
 int dg_plan_reads(PyObject *plan, unsigned char *read)
 {
@@ -42,7 +43,8 @@ static inline int fits_sizes(const dg_plan *plan, const int64_t *sizes)
 static void plan_dealloc(dg_plan *plan)
 {
     PyObject_GC_UnTrack(plan);
-    Py_CLEAR(plan->keepalive);
+    dg_code_clear(&plan->code);
+    Py_CLEAR(plan->callable);
     Py_CLEAR(plan->callee.function);
     Py_CLEAR(plan->launcher);
     for (int k = 0; k < plan->n_outputs && plan->outputs; ++k)
@@ -63,9 +65,12 @@ static void plan_dealloc(dg_plan *plan)
 
 static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
 {
-    Py_VISIT(plan->keepalive);
+    Py_VISIT(plan->callable);
     Py_VISIT(plan->callee.function);
     Py_VISIT(plan->launcher);
+    int of_code = dg_code_traverse(&plan->code, visit, arg);
+    if (of_code)
+        return of_code;
     for (int k = 0; k < plan->n_steps; ++k) {
         int visited = dg_recipe_traverse(plan->prologue[k].recipe, visit, arg);
         if (visited)
@@ -74,7 +79,7 @@ static int plan_traverse(dg_plan *plan, visitproc visit, void *arg)
     return dg_recipe_traverse(plan->recipe, visit, arg);
 }
 
-dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_outputs, int n_symbols, int n_checks)
+dg_plan *dg_plan_new(PyTypeObject *type, int n_inputs, int n_outputs, int n_symbols, int n_checks)
 {
     if (n_inputs < 0 || n_inputs > DG_MAX_ARRAYS || n_outputs < 0 || n_outputs > DG_MAX_ARRAYS || n_symbols < 0 ||
         n_symbols > DG_MAX_SYMBOLS) {
@@ -85,7 +90,6 @@ dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_ou
     dg_plan *plan = (dg_plan *)type->tp_alloc(type, 0);
     if (!plan)
         return NULL;
-    plan->keepalive = Py_NewRef(owner);
     plan->n_inputs = n_inputs;
     plan->n_symbols = n_symbols;
     plan->n_checks = n_checks;

@@ -1,7 +1,7 @@
 /* Shared by the files of plans and launchers. */
 #ifndef DG_PLANS_H
 #define DG_PLANS_H
-#include "core.h"
+#include "code.h"
 
 /* -- outputs.c: arrays and scalars that a program gives, or is given by a step before it -- */
 
@@ -42,8 +42,8 @@ typedef struct {
 
 struct dg_plan {
     PyObject_HEAD
-    dg_entry_point entry;      /* native; null: nothing to compute, the recipe only */
-    PyObject *keepalive;       /* what owns the code; or the callable */
+    dg_code code;              /* native: a dg_entry_point; none: nothing to compute, the recipe only */
+    PyObject *callable;        /* else */
     int n_checks; /* the last outputs: bools; if one is true, the program bails out */
     int n_inputs, n_outputs, n_symbols, n_memo, release_gil;
     dg_callee callee; /* native: makes the code's external calls, or null */
@@ -64,7 +64,7 @@ struct dg_plan {
     int *held;
 };
 
-dg_plan *dg_plan_new(PyTypeObject *type, PyObject *owner, int n_inputs, int n_outputs, int n_symbols, int n_checks);
+dg_plan *dg_plan_new(PyTypeObject *type, int n_inputs, int n_outputs, int n_symbols, int n_checks);
 /* the parts that all plans have, once the outputs are parsed; NULL: an exception is set, and the plan is gone */
 PyObject *dg_plan_finish(dg_plan *plan, int ok, PyObject *result, PyObject *prologue);
 PyObject *dg_plan_build_result(dg_plan *plan, dg_frame *frame, PyObject **outputs, PyObject **callee);

@@ -36,9 +36,10 @@ PyObject *dg_python_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
         return PyErr_Format(PyExc_TypeError, "PythonPlan: %R is not callable", callable);
     if (launcher != Py_None && !Py_IS_TYPE(launcher, &dg_LauncherType))
         return PyErr_Format(PyExc_TypeError, "PythonPlan: launcher=%R is no Launcher", launcher);
-    dg_plan *plan = dg_plan_new(type, callable, n_inputs, n_outputs, n_symbols, n_checks);
+    dg_plan *plan = dg_plan_new(type, n_inputs, n_outputs, n_symbols, n_checks);
     if (!plan)
         return NULL;
+    plan->callable = Py_NewRef(callable);
     plan->repeatable = repeatable;
     plan->may_bail_out = n_checks > 0 || may_bail_out;
     plan->launcher = launcher == Py_None ? NULL : Py_NewRef(launcher);
@@ -147,14 +148,14 @@ static void bail_out_if_may(const dg_plan *plan)
    within a try block. That is the plain function, to which the call is left; where the program cannot leave it, it runs again. */
 static PyObject *call_program(dg_plan *plan, PyObject *args, dg_raised *late)
 {
-    PyObject *given = PyObject_CallObject(plan->keepalive, args);
+    PyObject *given = PyObject_CallObject(plan->callable, args);
     dg_raised raised = {0};
     if (!given && dg_plan_may_be_left(plan) && dg_put_off(&raised)) {
         dg_raise_later(&raised);
         return NULL;
     }
     if (!given && plan->repeatable && dg_take_raised(&raised)) {
-        given = PyObject_CallObject(plan->keepalive, args);
+        given = PyObject_CallObject(plan->callable, args);
         dg_drop_raised(given ? late : &raised);
         if (given)
             *late = raised;

@@ -15,9 +15,9 @@ from dynagraph.backends.c.entry import ENTRY, PARALLEL_NANOSECONDS, PART_NANOSEC
 from dynagraph.backends.c.external_calls import external_call_of
 from dynagraph.backends.c.printer import CSource, print_program
 from dynagraph.backends.executable import Executable, NativeProgram
-from dynagraph.backends.kernel_cache import kernels_of
 from dynagraph.backends.prelude import prelude_for
 from dynagraph.backends.reference import reference
+from dynagraph.backends.tiers import in_tiers
 from dynagraph.driver import deadline
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.loops import Kernel, LoopProgram
@@ -31,6 +31,7 @@ from dynagraph.ir.passes.pipeline import run as run_passes
 from dynagraph.ir.passes.split_index_sets import segment
 from dynagraph.ir.size_programs import limits
 
+WORTH_TIERS = 40  # the weight of a source from which compiling it twice is worth it: it takes about 0.4 s with all optimisations
 RELEASE_GIL_NANOSECONDS = 20000.0  # estimated run time from which other Python threads are let in
 
 
@@ -41,9 +42,10 @@ def compile_graph(graph: Graph) -> Executable:
     """
     simplified = run_passes(graph)
     program = lower_graph(simplified)
-    source = complete_source(print_program(program))
+    printed = print_program(program)
+    source = complete_source(printed)
     deadline.check()
-    kernels = kernels_of(source)
+    kernels, better = in_tiers(source, ENTRY, "_Complex" in printed.text, is_slow=printed.weight >= WORTH_TIERS)
     native = NativeProgram(
         kernels=kernels,
         entry=ENTRY,
@@ -51,6 +53,7 @@ def compile_graph(graph: Graph) -> Executable:
         limits=limits(graph, simplified),
         release_gil=estimated_nanoseconds(program) > RELEASE_GIL_NANOSECONDS,
         external_call=external_call_of(program),
+        better=better,
     )
     return Executable(
         call=reference(graph),

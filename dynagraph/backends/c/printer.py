@@ -29,6 +29,7 @@ class CSource:
     functions: frozenset[str]
     has_sums: bool  # in NumPy's order
     is_large: bool = False  # it may be compiled in parts
+    weight: int = 0  # how long a compiler takes for it, roughly: see `_weight`
 
 
 def print_program(program: LoopProgram) -> CSource:
@@ -40,7 +41,8 @@ def print_program(program: LoopProgram) -> CSource:
     _FunctionPrinter(printed).run()
     EntryPrinter(printed).run()
     walks = (s.walk for step in program.steps if isinstance(step, Kernel) for s in step.body if isinstance(s, Reduce))
-    return CSource(str(printed.out), frozenset(printed.c.used_functions), has_sums=any(walks), is_large=printed.in_parts)
+    used, weight = frozenset(printed.c.used_functions), sum(printed.weights)
+    return CSource(str(printed.out), used, has_sums=any(walks), is_large=printed.in_parts, weight=weight)
 
 
 def _print_constant(p: Program, buffer: Buffer) -> None:

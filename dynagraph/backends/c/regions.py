@@ -119,10 +119,11 @@ def compile_region(region: Region) -> CompiledRegion:
     known = region_keys.kernels_of(key)
     if known is not None:
         return CompiledRegion(known, None, region.n_slots)
-    source = print_region(_improved(region))
+    headers, text = print_region(_improved(region))
+    source = f"{headers}\n{text}"
     deadline.check()
     region_keys.remember(key, source)
-    return CompiledRegion(*in_tiers(source, FUNCTION), region.n_slots)
+    return CompiledRegion(*in_tiers(source, FUNCTION, "_Complex" in text), region.n_slots)
 
 
 def _improved(region: Region) -> Region:
@@ -135,8 +136,8 @@ def _improved(region: Region) -> Region:
     return made
 
 
-def print_region(region: Region) -> str:
-    """The whole C file."""
+def print_region(region: Region) -> tuple[str, str]:
+    """The C file: what a region needs, and its functions."""
     printer = _Printer(region)
     for turns in region.turns:
         printer.of_turns(turns).function()
@@ -148,7 +149,7 @@ def print_region(region: Region) -> str:
     text = str(printer.out)
     more = [support(name) for name, marks in SUPPORT_FILES.items() if any(mark in text for mark in marks)]
     more += printer.used_lanes
-    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more, text])
+    return "\n".join([runtime_header(), prelude_for(printer.c.used_functions), support("loops.h"), *more]), text
 
 
 def _ints(texts: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from types import MemberDescriptorType
 from typing import Any, ClassVar
 
@@ -27,6 +27,7 @@ from dynagraph.frontend.guards.sources import (
 )
 from dynagraph.ir.shapes import Relation
 from dynagraph.ir.size_programs import size_program
+from dynagraph.lazy_dataclasses import dataclass
 
 MISSING = object()
 GONE = "is not there any more"

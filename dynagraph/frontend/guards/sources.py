@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import CellType, MethodDescriptorType
 from typing import Any, ClassVar
+
+from dynagraph.lazy_dataclasses import dataclass
 
 STACK_SLOT = "stack "  # begins the names of parameters that stand for values on the stack: no name that Python code can have
 Instruction = tuple[Any, ...]

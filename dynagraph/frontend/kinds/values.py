@@ -7,7 +7,7 @@ by the captured code; they are built in their last state where they leave it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType
 from typing import Any, Union
 
@@ -15,6 +15,7 @@ from dynagraph.driver.deadline import Pace
 from dynagraph.frontend.executor.breaks import Break
 from dynagraph.frontend.guards.sources import Source
 from dynagraph.ir.graph import Node
+from dynagraph.lazy_dataclasses import dataclass
 
 
 class Null:

@@ -296,6 +296,68 @@ def _register_terms() -> None:
         return follow(frame, function, [term_, op, *others], dict(attrs))
 
 
+@package("dynagraph.torch.core.nodes")
+def _register_nodes() -> None:
+    nodes: Any = sys.modules["dynagraph.torch.core.nodes"]
+    operand_in_python, pull_in_python = nodes.Node.operand, nodes.Node.pull
+
+    def in_python(frame: Frame, function: Any, *args: Any) -> Value:
+        followed = frame.ex.wrap(function, Trusted(function, function.__qualname__))
+        assert isinstance(followed, Function)
+        return follow(frame, followed, args, {})
+
+    def own(frame: Frame, name: str) -> Any:
+        return load_global(frame.ex, vars(nodes), name)
+
+    @meaning(operand_in_python)
+    def operand(frame: Frame, node: Any, k: Any) -> Value:
+        saved, number = frame.ex.resolve(load_attribute(frame, node, "saved")), frame.ex.resolve(k)
+        entry = NONE
+        if isinstance(saved, Sequence) and isinstance(number, Const) and type(number.value) is int and saved.items:
+            entry = frame.ex.resolve(saved.items[number.value])
+        if isinstance(entry, Sequence) and entry.kind is tuple and len(entry.items) == 2:
+            tensor, version = entry.items
+            array = frame.ex.resolve(load_attribute(frame, tensor, "_array"))
+            now = load_attribute(frame, load_attribute(frame, tensor, "_storage"), "version")
+            versions = [known_at_capture(frame, v) for v in (now, version)]
+            is_as_saved = not any(v is UNKNOWN for v in versions) and versions[0] == versions[1]
+            if isinstance(array, Array) and array.node.dtype.itemsize != 2 and is_as_saved:
+                return call(frame, own(frame, "ArrayTerm"), [array], {})
+        return in_python(frame, operand_in_python, node, k)
+
+    @meaning(pull_in_python)
+    def pull(frame: Frame, node: Any, grads: Any) -> Value:
+        primitive, given = known_at_capture(frame, load_attribute(frame, node, "primitive")), frame.ex.resolve(grads)
+        edges, metas = (frame.ex.resolve(load_attribute(frame, node, name)) for name in ("edges", "metas"))
+        known = primitive is not UNKNOWN and primitive.outputs == 1 and all(isinstance(v, Sequence) for v in (given, edges, metas))
+        array = frame.ex.resolve(given.items[0]) if known else None
+        if not isinstance(array, Array) or array.node.dtype.itemsize == 2:
+            return in_python(frame, pull_in_python, node, grads)
+
+        def computed(function: Any) -> Value:
+            return call(frame, frame.ex.wrap(function, Trusted(function, primitive.name)), [node, g], {})
+
+        g = call(frame, own(frame, "ArrayTerm"), [array], {})
+        terms = None if primitive.vjps is not None else items_of(frame, computed(primitive.vjp))
+        found: list[Any] = [NONE] * len(edges.items)
+        for k, edge in enumerate(edges.items):
+            if not is_none(frame.ex.resolve(edge)):
+                term = frame.ex.resolve(computed(primitive.vjps[k]) if terms is None else terms[k])
+                found[k] = term if is_none(term) else fitted(frame, term, metas.items[k])
+        return Sequence(list, found)
+
+    def fitted(frame: Frame, term: Any, meta: Any) -> Value:
+        array, wanted = frame.ex.resolve(load_attribute(frame, term, "array")), items_of(frame, meta)
+        if isinstance(array, Array) and not array.is_scalar:
+            fits = True
+            for name, value in zip(("shape", "dtype"), wanted):
+                pair = [known_at_capture(frame, v) for v in (load_attribute(frame, array, name), value)]
+                fits = fits and not any(v is UNKNOWN for v in pair) and pair[0] == pair[1]
+            if fits:
+                return array
+        return call(frame, own(frame, "fitted"), [array, *wanted], {})
+
+
 @package("dynagraph.torch.functions.arithmetic")
 def _register_arithmetic() -> None:
     arithmetic: Any = sys.modules["dynagraph.torch.functions.arithmetic"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, call, cast
 from dynagraph.ir.ops import OPS, Elementwise
 from dynagraph.ir.regions import POINTER, Branch, Interruptible, Jump, Load, Place, Set, VariableType
+from dynagraph.lazy_dataclasses import dataclass
 from dynagraph.python_operators import BINARY, COMPARISONS, UNARY
 
 I64 = dtypes.int64

@@ -7,7 +7,7 @@ display has a list made of it first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from dynagraph.frontend.loops.types import (
 from dynagraph.ir.dtypes import DType, from_numpy
 from dynagraph.ir.expr import Expr, call
 from dynagraph.ir.regions import POINTER, Address, Place, Store, VariableType
+from dynagraph.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

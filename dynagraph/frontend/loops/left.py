@@ -12,7 +12,7 @@ version for each type that it turned out to have, when all else is compiled; in 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from dynagraph.frontend.bytecode.liveness import left_by_loops, live_names_of
@@ -23,6 +23,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, const
 from dynagraph.ir.regions import Block, Branch, Jump, Region, Set, VariableType
+from dynagraph.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from dynagraph.frontend.loops.builder import Builder, Frame

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from dynagraph.frontend.kinds.values import Cell, Const
@@ -15,6 +15,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, const
 from dynagraph.ir.regions import OWNED, POINTER, VariableType, slots_of_variable
+from dynagraph.lazy_dataclasses import dataclass
 
 SMALL = 2**52  # bounds of ints whose sums and differences with small ints cannot leave 64 bits
 

@@ -6,7 +6,6 @@ Such a value lies in a list, or on the stack between two instructions; native co
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dynagraph.frontend.loops.operations import means
@@ -16,6 +15,7 @@ from dynagraph.ir import dtypes
 from dynagraph.ir.dtypes import DType
 from dynagraph.ir.expr import Expr, call, const
 from dynagraph.ir.regions import VariableType
+from dynagraph.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from dynagraph.frontend.loops.builder import Builder

@@ -6,8 +6,6 @@ and shifts are computed modulo 2**64 first; an expression that turns out to want
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from dynagraph.frontend.bytecode.decode import Program
 from dynagraph.frontend.loops.builder import Builder
 from dynagraph.frontend.loops.operations import means
@@ -28,6 +26,7 @@ from dynagraph.frontend.loops.types import FLOAT, Bool, Float, Int, Known, Type,
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, call, cast, const
 from dynagraph.ir.regions import VariableType
+from dynagraph.lazy_dataclasses import dataclass
 from dynagraph.python_operators import COMPARISONS
 
 U64 = dtypes.uint64

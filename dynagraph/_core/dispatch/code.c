@@ -1,5 +1,5 @@
-/* The machine code of a native loop, and better code for the same loop that a compiler may still be making. */
-#include "loops.h"
+/* The machine code of a plan or of a native loop, and better code for the same that a compiler may still be making. */
+#include "code.h"
 #include <time.h>
 
 enum { LOOK = 2000000 }; /* nanoseconds between looks whether there is better code */
@@ -11,24 +11,25 @@ int64_t dg_clock_now(void)
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-static int set(dg_loop_code *code, PyObject *address, PyObject *keepalive)
+static int set(dg_code *code, PyObject *address, PyObject *keepalive)
 {
     void *run = PyLong_Check(address) ? PyLong_AsVoidPtr(address) : NULL;
     if (PyErr_Occurred())
         return -1;
     if (!run) {
-        PyErr_Format(PyExc_ValueError, "NativeLoop: the address of the code is null, or %R, which is no int", address);
+        PyErr_Format(PyExc_ValueError, "%s: the address of the code is null, or %R, which is no int", code->of, address);
         return -1;
     }
-    code->run = (dg_native_loop)(uintptr_t)run;
+    code->run = (uintptr_t)run;
     Py_XSETREF(code->keepalive, Py_NewRef(keepalive));
     return 0;
 }
 
-int dg_loop_code_parse(dg_loop_code *code, PyObject *address, PyObject *keepalive, PyObject *better)
+int dg_code_parse(dg_code *code, const char *of, PyObject *address, PyObject *keepalive, PyObject *better)
 {
+    code->of = of;
     if (better && better != Py_None && !PyCallable_Check(better)) {
-        PyErr_Format(PyExc_TypeError, "NativeLoop: better=%R is neither callable nor None", better);
+        PyErr_Format(PyExc_TypeError, "%s: better=%R is neither callable nor None", of, better);
         return -1;
     }
     if (better && better != Py_None)
@@ -36,16 +37,13 @@ int dg_loop_code_parse(dg_loop_code *code, PyObject *address, PyObject *keepaliv
     return set(code, address, keepalive);
 }
 
-int dg_loop_code_look(dg_loop_code *code)
+int dg_code_ask(dg_code *code, dg_raised *late)
 {
-    if (!code->better)
-        return 0;
     int64_t at = dg_clock_now();
     if (at < code->next_look)
         return 0;
     code->next_look = at + LOOK; /* first: another thread may come here meanwhile */
-    dg_raised late = {0};
-    PyObject *better = Py_NewRef(code->better), *found = dg_call_whole(better, NULL, &late);
+    PyObject *better = Py_NewRef(code->better), *found = dg_call_whole(better, NULL, late);
     Py_DECREF(better);
     int ok = found != NULL;
     PyObject *address, *keepalive;
@@ -55,21 +53,21 @@ int dg_loop_code_look(dg_loop_code *code)
     } else if (found == Py_False) {
         Py_CLEAR(code->better);
     } else if (found && found != Py_None) {
-        PyErr_Format(PyExc_TypeError, "NativeLoop: better() gave %R, which is neither None, False, nor (address, keepalive)", found);
+        PyErr_Format(PyExc_TypeError, "%s: better() gave %R, which is neither None, False, nor (address, keepalive)", code->of, found);
         ok = 0;
     }
     Py_XDECREF(found);
-    return dg_pass_on(&late) == 0 && ok ? 0 : -1;
+    return ok ? 1 : -1;
 }
 
-int dg_loop_code_traverse(const dg_loop_code *code, visitproc visit, void *arg)
+int dg_code_traverse(const dg_code *code, visitproc visit, void *arg)
 {
     Py_VISIT(code->keepalive);
     Py_VISIT(code->better);
     return 0;
 }
 
-void dg_loop_code_clear(dg_loop_code *code)
+void dg_code_clear(dg_code *code)
 {
     Py_CLEAR(code->keepalive);
     Py_CLEAR(code->better);
