@@ -8,15 +8,18 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import sampling
 
-# Before dynagraph is imported, which reads it.  Workers and subprocesses of tests inherit it: a kernel is compiled once a run.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
+# Before dynagraph is imported, which reads it.  Workers and subprocesses of tests inherit it, pytest in these too: a kernel is
+# compiled once a run.
+CACHE = "dynagraph-tests-"
+if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CACHE):
+    _folder = tempfile.mkdtemp(prefix=CACHE)
     os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
     os.environ["DYNAGRAPH_MEASURE_DEVICES"] = "0"
     # on a loaded machine anything may take too long, or be slower than NumPy; tests of that set their own
@@ -24,6 +27,18 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
     os.environ.setdefault("DYNAGRAPH_TWO_TIERS", "0")  # each kernel is compiled once
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
+
+
+from dynagraph.backends import toolchain  # noqa: E402
+
+# Rooms and files whose tests are about what code means: there `make test` has the C compiler optimise less, which takes two thirds
+# of the time.  All others, tests/backends among them, and `make test-all` have the code that users get.
+MEANING = frozenset((
+    "behaviours", "cupy_arrays", "doors", "frontend", "gradients", "ir", "loops", "numpy_calls", "ops", "programs",
+    "test_bfloat16.py", "test_complex_and_half.py", "test_end_to_end.py", "test_vmap.py",
+))  # fmt: skip
+TESTS = Path(__file__).parent
+FULL, LESS = toolchain.COMMON, (toolchain.QUICK, *toolchain.COMMON[1:])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +67,18 @@ def pytest_collection_finish() -> None:
     """Tests that collect garbage, of which there are many, need not look at all tests and modules each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """In the files that `MEANING` names, the compiler optimises less.  Nor need collections look at what a file left for good."""
+    quickly = not sampling.all_cases and item.path.relative_to(TESTS).parts[0] in MEANING
+    toolchain.COMMON = LESS if quickly else FULL
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return done
 
 
 @pytest.fixture

@@ -130,6 +130,7 @@ def compare(seed: int) -> str:
     return "native" if "LoopGradient" in loops_called(transform.program) else "not native"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", range(0, 24, 4))
 def test_equal_to_the_tape(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "MOST_OF_SMALL", 1)

@@ -17,6 +17,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends.c import regions
+from tests import sampling
 from tests.ir.test_fast_loops import outcome, same
 from tests.programs.loops import linear, physics
 
@@ -112,7 +113,7 @@ def test_loops_on_threads_do_what_python_does(function, calls) -> None:
 def test_random_nests(seed: int) -> None:
     """Of indices, of what turns carry, and of what they may leave for."""
     chosen = random.Random(seed)
-    made = [random_nest(chosen) for _ in range(8)]
+    made = [random_nest(chosen) for _ in range(sampling.examples(8, 2))]
     compiled = [check(function, *calls, parallel=None) for function, calls in made]
     assert any(map(is_parallel, compiled))
 
@@ -122,6 +123,7 @@ def test_all_of_this_without_other_python_threads() -> None:
     """These keep loops that may give up on one thread."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=", __file__]
+    command += ["--all-cases"] * sampling.all_cases
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=given)
     assert done.returncode == 0, done.stdout[-3000:]
 

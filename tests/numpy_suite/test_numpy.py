@@ -27,7 +27,7 @@ MORE = (
     "linalg/tests/test_linalg.py", "random/tests/test_generator_mt19937.py", "random/tests/test_randomstate.py",
 )  # with `make fuzz`
 SECONDS = 1200
-ONE_IN = 12  # of a file's tests
+ONE_IN = 30  # of a file's tests
 
 
 @pytest.mark.parametrize("file", [*FILES, *(pytest.param(f, marks=pytest.mark.fuzz) for f in MORE)])
