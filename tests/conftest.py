@@ -9,7 +9,6 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,18 +26,6 @@ if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CA
     os.environ.setdefault("DYNAGRAPH_COMPILE_BUDGET", "unlimited")
     os.environ.setdefault("DYNAGRAPH_TWO_TIERS", "0")  # each kernel is compiled once
     atexit.register(shutil.rmtree, _folder, ignore_errors=True)
-
-
-from dynagraph.backends import toolchain  # noqa: E402
-
-# Rooms and files whose tests are about what code means: there `make test` has the C compiler optimise less, which takes two thirds
-# of the time.  All others, tests/backends among them, and `make test-all` have the code that users get.
-MEANING = frozenset((
-    "behaviours", "cupy_arrays", "doors", "frontend", "gradients", "ir", "loops", "numpy_calls", "ops", "programs",
-    "test_bfloat16.py", "test_complex_and_half.py", "test_end_to_end.py", "test_vmap.py",
-))  # fmt: skip
-TESTS = Path(__file__).parent
-FULL, LESS = toolchain.COMMON, (toolchain.QUICK, *toolchain.COMMON[1:])
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,9 +58,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
-    """In the files that `MEANING` names, the compiler optimises less.  Nor need collections look at what a file left for good."""
-    quickly = not sampling.all_cases and item.path.relative_to(TESTS).parts[0] in MEANING
-    toolchain.COMMON = LESS if quickly else FULL
+    """Nor need they look at what a file of tests left for good."""
     done = yield
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()

@@ -62,7 +62,7 @@ def several(x: Any) -> np.ndarray:
     return np.stack([x, *others])
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", ROWS)
 def test_functions_of_numpy(name: str) -> None:
     f, *args = ROWS[name]

@@ -18,7 +18,7 @@ MODULES = (
 )
 SLOW: tuple[str, ...] = ()
 SECONDS = 300
-ONE_IN = 4  # of a module's tests
+ONE_IN = 8  # of a module's tests
 
 
 @pytest.mark.sampled(9)

@@ -19,7 +19,7 @@ PROGRAMS, CHUNK = 2000, 10
 SHOWN = 2  # failing programs that a chunk makes smaller and shows
 
 
-@pytest.mark.sampled(50)  # each program takes half a second, most of it in the C compiler
+@pytest.mark.sampled(100)  # each program takes half a second, most of it in the C compiler
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_loops_do_compiled_what_they_do_plainly(start: int) -> None:
     programs = [without_long_calls(from_seed(seed)) for seed in range(start, start + CHUNK)]
