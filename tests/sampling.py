@@ -67,7 +67,7 @@ def _values(item: pytest.Item) -> set[tuple[str, object]]:
     return {(name, id(value)) for name, value in given} | families
 
 
-def examples(count: int, one_in: int = 8) -> int:
+def examples(count: int, one_in: int = 4) -> int:
     """How many cases a test by hypothesis makes: `count` with ``--all-cases``, one in `one_in` of them else."""
     return count if all_cases else -(-count // one_in)
 
