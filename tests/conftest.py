@@ -8,15 +8,17 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from tests import sampling
 
-# Before dynagraph is imported, which reads it.  Workers and subprocesses of tests inherit it: a kernel is compiled once a run.
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _folder = tempfile.mkdtemp(prefix="dynagraph-tests-")
+# Before dynagraph is imported, which reads it.  Workers and subprocesses of tests inherit it, pytest in these too: a kernel is
+# compiled once a run.
+CACHE = "dynagraph-tests-"
+if not os.path.basename(os.environ.get("DYNAGRAPH_CACHE_DIR", "")).startswith(CACHE):
+    _folder = tempfile.mkdtemp(prefix=CACHE)
     os.environ["DYNAGRAPH_CACHE_DIR"] = _folder
     os.environ["DYNAGRAPH_MEASURE_DEVICES"] = "0"
     # on a loaded machine anything may take too long, or be slower than NumPy; tests of that set their own
@@ -52,6 +54,16 @@ def pytest_collection_finish() -> None:
     """Tests that collect garbage, of which there are many, need not look at all tests and modules each time."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, object, object]:
+    """Nor need they look at what a file of tests left for good."""
+    done = yield
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+    return done
 
 
 @pytest.fixture

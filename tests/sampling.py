@@ -6,14 +6,15 @@
     def test_...
 
 The choice depends on the cases' names alone, so it is the same in every run and on every machine.  Where cases have several
-parameters, it has as many values of each as it can; and it has everything that once found a defect: see past_defects.py.
+parameters, it has as many values of each as it can, and of each family; and it has everything that once found a defect: see
+past_defects.py.
 Loops within a test run over `some` of their values; tests that make their own cases make `examples` of them.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -43,20 +44,27 @@ def _left_out(cases: list[pytest.Item]) -> set[pytest.Item]:
     marker = cases[0].get_closest_marker("sampled")
     assert marker is not None
     (one_in,) = marker.args
+    size = -(-len(cases) // one_in)
     shuffled = sorted(cases, key=lambda item: zlib.crc32(item.nodeid.encode()))
-    chosen, seen = set(), set()
-    for item in shuffled:
-        values = {(name, id(value)) for name, value in item.callspec.params.items()}  # type: ignore[attr-defined]
-        if len(chosen) * one_in >= len(cases):
-            break
-        if len(values) > 1 and not values <= seen:
-            seen |= values
-            chosen.add(item)
-    for item in shuffled:
-        if len(chosen) * one_in >= len(cases):
-            break
-        chosen.add(item)
-    return set(cases) - chosen
+    of_cases = {item: _values(item) for item in shuffled}
+    number = Counter(name for name, _ in set().union(*of_cases.values()))
+    for values in of_cases.values():  # of some parameters there are more than the sample has cases
+        values -= {value for value in values if number[value[0]] > size}
+    chosen: dict[pytest.Item, None] = {}
+    seen: set[tuple[str, object]] = set()
+    for wanted in (lambda values: values and not values & seen, lambda values: not values <= seen, lambda values: True):
+        for item, values in of_cases.items():
+            if len(chosen) < size and item not in chosen and wanted(values):
+                chosen[item] = None
+                seen |= values
+    return set(cases) - set(chosen)
+
+
+def _values(item: pytest.Item) -> set[tuple[str, object]]:
+    """Of a case's parameters; a text with a dot is of a family besides: "physics.n_body"."""
+    given = item.callspec.params.items()  # type: ignore[attr-defined]
+    families = {(f"family of {name}", value.partition(".")[0]) for name, value in given if isinstance(value, str) and "." in value}
+    return {(name, id(value)) for name, value in given} | families
 
 
 def examples(count: int, one_in: int = 4) -> int:

@@ -262,6 +262,7 @@ def is_of_float32(case: Case) -> bool:
 OTHERWISE = ("external_call", "complex", "nextafter", "complex_accumulate", "nextafter_accumulate")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", [op for op in ROWS if op.name not in OTHERWISE], ids=lambda op: op.name)
 @pytest.mark.parametrize("target", ["c", "cuda"])
 def test_rows_of_the_op_table_compute_in_float32(op: Op, target: str) -> None:

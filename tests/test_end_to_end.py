@@ -143,6 +143,7 @@ def in_order(x):
     return math.sqrt(4.0) * x, min(3, 1), sorted([3, 1, 2]), [*zip("ab", (1, 2))], x.dtype == np.float64
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "function",
     [
@@ -172,6 +173,7 @@ def test_programs(function):
 SCALARS = (2, 2.5, True, np.float32(2), np.int64(3), np.bool_(True), np.int8(-3), np.uint16(7), np.uint64(2**64 - 1))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("args", [(scalar,) for scalar in SCALARS])
 @pytest.mark.parametrize("dtype", [d.numpy.type for d in dtypes.ALL])
 def test_scalars_promote_as_numpy_does(args, dtype):
@@ -452,6 +454,7 @@ def _unaligned() -> np.ndarray:
     return array
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "array",
     [

@@ -95,6 +95,7 @@ def layernorm(b, x):
     return b.divide(centred, b.sqrt(b.add(variance, b.scalar(1e-5))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (7, 31), (7, 32), (5, 100), (4, 1000), (2, 9001)])
 def test_softmax_is_one_kernel_and_right(shape):
     graph = check(softmax, f32(*shape), rtol=2e-5)
@@ -117,6 +118,7 @@ def test_a_matmul_chain_calls_the_library_and_fuses_the_rest():
     assert kinds == [LibraryCall, Kernel, LibraryCall, Kernel]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("m, k, n", [(1, 1, 1), (1, 5, 3), (5, 1, 3), (4, 6, 1), (33, 17, 65), (3, 0, 2), (0, 3, 2)])
 def test_matmul_of_transposed_and_sliced_operands(m, k, n, dtype):
@@ -134,6 +136,7 @@ def test_batched_matmul_broadcasts_its_batch():
     check(lambda b, x, y: b.matmul(x, y), f32(4, 1, 5, 6), f32(3, 6, 7), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("left", [(3, 4, 5, 6), (3, 1, 6), (1, 5, 6)])
 @pytest.mark.parametrize("n", [1, 7])
 def test_a_batch_of_matrices_times_a_single_one(left, n):
@@ -157,7 +160,7 @@ def test_integer_matmul_is_exact(dtype):
     )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.float32, np.float64])
 def test_reductions_over_every_axis(op, dtype):
@@ -507,6 +510,7 @@ def test_what_is_shared_behind_a_reduction():
     np.testing.assert_allclose(dg.compile(spread, backend="c")(a), spread(a), rtol=1e-15)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(4, 5), (4, 600), (3, 4, 5, 1), (2, 4, 5), (4, 1, 6)])
 def test_reductions_over_leading_axes_of_what_such_ones_gave(shape):
     """Each lane of a column has a value of its own, though it is the same for all that is reduced."""

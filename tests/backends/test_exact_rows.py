@@ -84,6 +84,7 @@ def assert_same(got: object, want: object) -> None:
     assert same, (got, want)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text, dtype", [(text, dtype) for text, names in ROWS.items() for dtype in names])
 def test_rows_have_numpys_bits(text: str, dtype: str) -> None:
     f = function(text)
@@ -91,6 +92,7 @@ def test_rows_have_numpys_bits(text: str, dtype: str) -> None:
     assert_same(dg.compile(f)(x, y), f(x, y))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["any", "all", "max", "min"])
 def test_bools_that_decide_early_or_late(name: str) -> None:
     f = function(f"np.{name}(x), np.{name}(x, axis=0), np.{name}(x, axis=1)")

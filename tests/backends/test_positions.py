@@ -24,6 +24,7 @@ def contents(dtype: str, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [rng.integers(0, 100, shape).astype(dtype), *(np.full(shape, value, dtype) for value in (low, high))]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i2", "i4", "i8", "u1", "u8", "?", "c8", "c16"])
 def test_first_extremes(dtype: str) -> None:
     def along(x: np.ndarray, axis: int | None) -> tuple[object, ...]:

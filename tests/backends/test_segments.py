@@ -54,6 +54,7 @@ PROGRAMS: list[Callable] = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("shape", [(3, 5), (70, 90), (200, 33), (5, 4000), (300, 300)], ids=str)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_what_is_cut_is_what_numpy_gives(function: Callable, shape: tuple[int, int]) -> None:

@@ -122,7 +122,7 @@ def run(function: Callable, arguments: tuple, dynamic: bool | None = None):
     return compiled, result
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dynamic", (None, True), ids=("static", "symbolic"))
 @pytest.mark.parametrize("name", CASES)
 def test_shared_functions_give_the_same_bits(name: str, dynamic: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:

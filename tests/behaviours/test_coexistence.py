@@ -1255,7 +1255,7 @@ def test_signals_at_any_moment_are_handled_within_the_try_block(backend, error):
 
     for f in map(dg.compile(backend={backend!r}), (straight, within_loops, calling_out, making_objects)):
         wait = 0.25
-        for round in range({examples(80, 2)}):
+        for round in range({examples(80, 8)}):
             log = []
             try:  # on a busy machine the first calls are cut off while they are compiled
                 wait = 0.002 if f.stats.hits else min(2 * wait, 4)

@@ -1,11 +1,11 @@
 """Runs a test module of CPython plainly, and then with every test method compiled; reports as JSON what only fails compiled.
 
-    python tests/cpython/run.py test_generators [--runs 2] [--control] [--only NAME] [--seconds 20]
+    python tests/cpython/run.py test_generators [--runs 2] [--control] [--only NAME] [--one-in 4] [--seconds 20]
 
 A test method is a function named test* in a class of the module's suite, wherever in its bases it is defined.  Functions that
 doctests define are compiled too, as some modules consist of nothing else.  `--control` leaves everything plain: what fails then is
-not repeatable within a process, and no fault of the compiler.  `--only` keeps the tests whose id contains NAME.  The running test's
-id is on stderr, so that a crash can be attributed.
+not repeatable within a process, and no fault of the compiler.  `--only` keeps the tests whose id contains NAME, `--one-in` one in
+so many, chosen by their ids.  The running test's id is on stderr, so that a crash can be attributed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 import types
 import unittest
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=2, help="of the compiled suite: later ones meet what the first compiled")
     parser.add_argument("--control", action="store_true", help="compile nothing")
     parser.add_argument("--only", default="", help="keep the tests whose id contains this")
+    parser.add_argument("--one-in", type=int, default=1, help="keep one in so many tests")
     parser.add_argument("--seconds", type=float, default=20.0, help="for one test")
     options = parser.parse_args()
     report_to = os.fdopen(os.dup(1), "w")
@@ -148,6 +150,7 @@ def short(err: tuple) -> str:
 def run_suite(module: types.ModuleType, options: argparse.Namespace, phase: str) -> Result:
     result = Result(phase, options.seconds)
     tests = [t for t in flat(suite_of(module)) if options.only in t.id() and not excluded(t)]
+    tests = [t for t in tests if zlib.crc32(t.id().encode()) % options.one_in == 0]
     gc.collect()
     with hangs_end(options.seconds):
         unittest.TestSuite(tests).run(result)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import sampling
 from tests.suites import fail_with, output_of
 
 MODULES = (
@@ -17,6 +18,7 @@ MODULES = (
 )
 SLOW: tuple[str, ...] = ()
 SECONDS = 300
+ONE_IN = 8  # of a module's tests
 
 
 @pytest.mark.sampled(9)
@@ -24,6 +26,7 @@ SECONDS = 300
 def test_compiled_test_methods_pass(module: str) -> None:
     if importlib.util.find_spec("test") is None or importlib.util.find_spec(f"test.{module}") is None:
         pytest.skip("this interpreter comes without its tests")
-    report = json.loads(output_of(Path(__file__).with_name("run.py"), module, seconds=SECONDS))
+    arguments = [] if sampling.all_cases else ["--one-in", str(ONE_IN)]
+    report = json.loads(output_of(Path(__file__).with_name("run.py"), module, *arguments, seconds=SECONDS))
     assert report["plain_passed"] > 0, report["plain_failed"]
     fail_with(report["failures"], report["plain_passed"])

@@ -165,6 +165,7 @@ def test_kernels_have_no_races(name: str) -> None:
     check(emulated(graph, races=True), graph, inputs)
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("variant", [Variant(wide=True), Variant(packs=False)], ids=["wide", "unaligned"])
 def test_variants_give_the_same(name: str, variant: Variant, monkeypatch: pytest.MonkeyPatch) -> None:

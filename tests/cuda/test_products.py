@@ -104,6 +104,7 @@ VIEWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 @pytest.mark.parametrize("right_view", VIEWS)
 @pytest.mark.parametrize("left_view", VIEWS)
@@ -304,6 +305,7 @@ CASES: dict[str, tuple[Callable[..., Any], str | None, str | None]] = {  # None:
 }
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("fast", [False, True], ids=["strict", "fast"])
 @pytest.mark.parametrize("name", CASES)
 def test_kernels_that_become_epilogues(name: str, fast: bool) -> None:
@@ -787,6 +789,7 @@ def test_batches_of_the_device(real: Any) -> None:
     assert all(isinstance(p, Product) for p in products_of(compiled))
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("mode", ["default", "fast", "reduce-overhead"])
 @pytest.mark.parametrize("name", [name for name in CASES if "infinity" not in name])
 def test_epilogues_of_the_device(real: Any, name: str, mode: str) -> None:

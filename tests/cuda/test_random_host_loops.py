@@ -72,6 +72,7 @@ def without_warnings(cp: Any) -> Iterator[None]:
     driver.install(cp, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_loops(cp: Any, seed: int) -> None:
     check(cp, seed)

@@ -67,6 +67,7 @@ def same(found: Any, wanted: Any) -> None:
         np.testing.assert_allclose(one.get(), other, rtol, rtol)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_calls_are_recorded_and_right(cp: Any, name: str) -> None:
     function, values = CASES[name]

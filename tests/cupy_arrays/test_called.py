@@ -41,6 +41,7 @@ def _at(module: Any, name: str) -> Any:
     return module
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CALLED)
 def test_called_functions_are_steps_of_the_program(cp: Any, name: str) -> None:
     function, arrays = CASES[name]

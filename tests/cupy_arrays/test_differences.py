@@ -61,6 +61,7 @@ BREAKS: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 NUMPYS = np.arange(4.0)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", BREAKS)
 def test_what_is_not_captured_breaks(cp: Any, name: str) -> None:
     """The result is that of the plain call, and capture goes on behind it."""

@@ -35,6 +35,7 @@ def takes(name: str, dtypes: tuple[str, ...]) -> bool:
     return next(fits, None) == "".join(d.char for d in resolved[ufunc.nin :])
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("name", sorted(cupy_door.UFUNCS))
 def test_a_ufunc_gives_what_it_gives_plainly(cp: Any, name: str) -> None:
     """By CuPy's name and by NumPy's, on arrays and, where it takes two, on an array and a number."""

@@ -66,6 +66,7 @@ def test_a_new_module_is_walked_anew(cp: Any) -> None:
     assert first.library is named("cupy") and first.library.module is cp
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("name", sorted(cupy_door.OPS))
 def test_an_op_runs_through_the_library_as_through_numpy(cp: Any, name: str) -> None:
     """The eager column with CuPy's functions, in graphs of one node."""

@@ -81,6 +81,7 @@ def test_promotion_of_arrays(ufunc):
             )
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("ufunc", BINARY, ids=name)
 def test_promotion_with_python_scalars(ufunc):
     for dtype in DTYPES:
@@ -113,6 +114,7 @@ OPERATORS = (
 )
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("op", OPERATORS, ids=name)
 def test_operators(op):
     for dtype in DTYPES:

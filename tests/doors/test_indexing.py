@@ -144,6 +144,7 @@ def test_out_of_bounds_is_numpys_error_and_nothing_happens_twice(backend: str, b
     compare(f, x, np.array([1, 2]), backend=backend)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("ufunc", [np.add, np.subtract, np.multiply, np.maximum, np.minimum], ids=lambda u: u.__name__)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int64", "int32"])

@@ -118,6 +118,7 @@ def test_warnings_are_numpys():
 SCANS = ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [n for n in SCANS if hasattr(np, n)])
 def test_scans(name):
     f = getattr(np, name)

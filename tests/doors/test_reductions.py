@@ -39,6 +39,7 @@ def name(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("function", REDUCTIONS, ids=name)
@@ -50,6 +51,7 @@ def test_reductions(function, dtype):
                 check_or_declined(lambda a: function(a, axis=axis, keepdims=keepdims), x)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     "method", ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "cumsum", "cumprod", "argmax", "argmin")

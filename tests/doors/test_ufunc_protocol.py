@@ -47,6 +47,7 @@ def results(ufunc: np.ufunc, xs: list[np.ndarray]) -> list[np.ndarray]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
+@pytest.mark.sampled(3)
 @by_ufunc
 def test_results_in_arrays(ufunc):
     exact, captured = ufunc not in INEXACT, 0
@@ -65,6 +66,7 @@ def test_results_in_arrays(ufunc):
     assert captured
 
 
+@pytest.mark.sampled(3)
 @by_ufunc
 def test_dtypes_are_asked_for(ufunc):
     for k in some(range(len(DTYPES)), 10, ufunc.__name__):
@@ -115,6 +117,7 @@ def positive(ufunc: np.ufunc, x: np.ndarray) -> np.ndarray:
     return np.abs(x) if ufunc is np.power else x
 
 
+@pytest.mark.sampled(3)
 @by_binary
 def test_reduce(ufunc):
     exact, captured = ufunc not in INEXACT | SUMS, 0
@@ -172,6 +175,7 @@ def test_outer(ufunc):
         compare(lambda x, y: ufunc.outer(x, y, dtype="float64"), x, y, exact=ufunc not in INEXACT)
 
 
+@pytest.mark.sampled(3)
 @by_ufunc
 def test_machine_code(ufunc):
     """One function with all of it."""

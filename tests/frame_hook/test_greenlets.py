@@ -20,6 +20,7 @@ from dynagraph._core import _frame_hook
 from dynagraph._core._frame_hook import call_unwatched, call_watched, set_watcher, watched
 from dynagraph.driver import compiler
 from dynagraph.markers import is_compiling
+from tests.sampling import examples
 
 greenlet = pytest.importorskip("greenlet")
 
@@ -195,7 +196,7 @@ def test_compiled_functions_that_die_while_others_wait() -> None:
             np.testing.assert_array_equal(given, expected)
             del waiting[position]
 
-    for k in range(24):
+    for k in range(examples(24, 2)):
         x = np.arange(4.0) + k
         waiting.append((run(twice, k % 4, x)[0], PLAIN[k % 4](x)))
         while len(waiting) > 5:

@@ -48,6 +48,7 @@ def check(function: Callable, *given: Any) -> Any:
     return compiled
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("expression", ITERABLES)
 @pytest.mark.parametrize("given", [np.arange(4.0) + 1, [1, 2, 3, 4]], ids=["array", "list"])
 def test_items_are_read_when_the_loop_comes_to_them(expression: str, given: Any) -> None:
@@ -88,6 +89,7 @@ def across_a_break(x):
 ARRAYS = [np.arange(5.0), np.arange(3), np.zeros(0), np.ones((3, 2)), np.array(3.0), np.arange(200)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [sets_the_first, sums_rows, items, of_a_scalar, across_a_break])
 def test_reversed_arrays(function: Callable) -> None:
     for given in ARRAYS:

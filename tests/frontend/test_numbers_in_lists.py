@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dynagraph as dg
+from tests.sampling import some
 
 Outcome = tuple[Any, ...]
 FORMS: dict[str, Callable[[np.ndarray, Any], np.ndarray]] = {
@@ -48,7 +49,7 @@ def outcome(function: Callable[..., np.ndarray], *args: Any) -> Outcome:
 @pytest.mark.parametrize("form", FORMS)
 def test_numbers_of_a_list_are_stored_as_numpy_stores_them(form: str, source: str) -> None:
     function = FORMS[form]
-    for dtype in ("int8", "int64", "uint8", "uint64", "float32", "bool"):
+    for dtype in some(("int8", "int64", "uint8", "uint64", "float32", "bool"), 6, form + source):
         compiled = dg.compile(function)
         for values in VALUES[source]:
             x = np.array(values, dtype=source)

@@ -235,6 +235,7 @@ def check_file(path: Path) -> int:
     return count
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FILES)
 def test_round_trip(name: str):
     path = LIBRARY / name

@@ -117,11 +117,13 @@ def check(transform: Callable[..., Any], function: Callable[..., Any], arguments
         np.testing.assert_array_equal(array, copy)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "arguments"), FIRST, ids=[f.__name__ for f, _ in FIRST])
 def test_tangents_are_those_of_the_tape(function: Any, arguments: tuple) -> None:
     check(dg.jvp, function, arguments)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("function", "arguments"), SECOND, ids=[f.__name__ for f, _ in SECOND])
 def test_second_derivatives_are_those_of_the_tape(function: Any, arguments: tuple) -> None:
     check(dg.hvp, function, arguments)

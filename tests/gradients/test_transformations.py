@@ -113,6 +113,7 @@ def test_hessian_by_two_arguments_has_four_blocks() -> None:
 # -- kinds of arguments ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "x", [2.0, np.float64(2.0), np.float32(2.0), np.array(2.0), np.array(2.0, "f4"), X, X.astype("f4"), M[:0], M[::-1, ::2].T],
     ids=["float", "float64", "float32", "0-d", "0-d float32", "array", "array of float32", "empty", "strided"],
@@ -902,6 +903,7 @@ BREAKS: list[tuple[Any, Any]] = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("f", "x"), BREAKS, ids=lambda f: getattr(f, "__name__", ""))
 def test_what_breaks_is_differentiated_all_the_same(f: Any, x: Any, capsys: pytest.CaptureFixture[str]) -> None:
     dg.check_grads(f, (x,), order=2, rtol=1e-5)

@@ -114,6 +114,7 @@ def some(found: list[Case]) -> list[Case]:
     return [found[k] for k in sorted(chosen)]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", TAKES_OPERANDS, ids=lambda op: op.name)
 def test_every_row_gives_what_a_loop_gives(op: Op, monkeypatch: pytest.MonkeyPatch) -> None:
     if op.name != "external_call":

@@ -201,6 +201,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("function", "calls"), CASES, ids=[f"{f.__name__}-{k}" for k, (f, _) in enumerate(CASES)])
 def test_as_python_runs_it(function, calls):
     compiled = dg.compile(function)

@@ -62,6 +62,7 @@ def check(case: Case, order: int) -> None:
     check_gradients(program_of(case), case.operands, order, str(case))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_gradients_are_what_values_change_by(op: Op, order: int) -> None:
@@ -71,6 +72,7 @@ def test_gradients_are_what_values_change_by(op: Op, order: int) -> None:
     assert smooth or not any(x.dtype.kind in "fc" for case in cases(op) for x in case.operands)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", DIFFERENTIABLE, ids=lambda op: op.name)
 def test_tangents_are_what_values_change_by(op: Op) -> None:
     for case in chosen(op, 30):

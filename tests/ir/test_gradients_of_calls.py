@@ -200,6 +200,7 @@ COMPLEX_PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @ORDERS
 @pytest.mark.parametrize("name, kind", [(n, k) for n in MATRIX_PROGRAMS for k in "fc"] + [(n, "c") for n in COMPLEX_PROGRAMS])
 def test_linear_algebra(name: str, kind: str, order: int) -> None:
@@ -262,6 +263,7 @@ CALLS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @ORDERS
 @pytest.mark.parametrize("function", sorted({c.function for c in CALLS}))
 def test_other_calls(function: str, order: int) -> None:

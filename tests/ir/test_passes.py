@@ -52,6 +52,7 @@ def structure(graph: Graph) -> str:
 
 
 # -- for every pass and program ----------------------------------------------------------------------------------------
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name, apply", PASSES, ids=[name for name, _ in PASSES])
 def test_pass_keeps_every_bit_of_any_program(name: str, apply: Callable[[Graph], Graph]) -> None:
     @ANY_PROGRAM
@@ -66,6 +67,7 @@ def test_pass_keeps_every_bit_of_any_program(name: str, apply: Callable[[Graph],
     check()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name, apply", PASSES, ids=[name for name, _ in PASSES])
 def test_pass_is_idempotent(name: str, apply: Callable[[Graph], Graph]) -> None:
     @ANY_PROGRAM

@@ -46,6 +46,7 @@ def call(graph: Graph, name: str, *args: Node, **attrs: object) -> Node:
 
 
 # -- every rule --------------------------------------------------------------------------------------------------------
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("rule", EXACT, ids=lambda r: r.name)
 def test_rule_keeps_every_bit(rule: Rule) -> None:
     fired = 0

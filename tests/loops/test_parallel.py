@@ -17,6 +17,7 @@ import pytest
 
 import dynagraph as dg
 from dynagraph.backends.c import regions
+from tests import sampling
 from tests.ir.test_fast_loops import outcome, same
 from tests.programs.loops import linear, physics
 
@@ -122,6 +123,7 @@ def test_all_of_this_without_other_python_threads() -> None:
     """These keep loops that may give up on one thread."""
     given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-o", "addopts=", __file__]
+    command += ["--all-cases"] * sampling.all_cases
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=given)
     assert done.returncode == 0, done.stdout[-3000:]
 

@@ -15,11 +15,11 @@ from tests.loops.compare import Counts, difference, from_seed, reduced, report, 
 from tests.loops.generate import PROFILES
 from tests.statements import every
 
-PROGRAMS, CHUNK = 2000, 20
+PROGRAMS, CHUNK = 2000, 10
 SHOWN = 2  # failing programs that a chunk makes smaller and shows
 
 
-@pytest.mark.sampled(20)  # each program takes half a second, most of it in the C compiler
+@pytest.mark.sampled(100)  # each program takes half a second, most of it in the C compiler
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_loops_do_compiled_what_they_do_plainly(start: int) -> None:
     programs = [without_long_calls(from_seed(seed)) for seed in range(start, start + CHUNK)]
@@ -52,7 +52,7 @@ def test_many_loops_from_random_seeds() -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_plain_runs_repeat_end_and_mostly_return(profile: str) -> None:
     counts = Counts()
-    for seed in range(300):
+    for seed in range(sampling.examples(300)):
         program = from_seed(seed)
         if program.profile == profile:
             assert difference(program, counts, plain_only=True) is None, seed

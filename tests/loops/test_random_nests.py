@@ -9,7 +9,7 @@ import pytest
 from tests import sampling
 from tests.loops.nests import Nest, difference
 
-PROGRAMS, CHUNK = 400, 20
+PROGRAMS, CHUNK = 400, 10
 
 
 def failures(seeds: range, used: list[int]) -> list[str]:
@@ -17,7 +17,7 @@ def failures(seeds: range, used: list[int]) -> list[str]:
     return [f"seed {seed}: {text}\n{Nest(seed).source}" for seed, text in found if text is not None]
 
 
-@pytest.mark.sampled(20)  # each program takes half a second, most of it in the C compiler
+@pytest.mark.sampled(40)  # each program takes half a second, most of it in the C compiler
 @pytest.mark.parametrize("start", range(0, PROGRAMS, CHUNK))
 def test_nests_do_compiled_what_they_do_plainly(start: int) -> None:
     used = [0]

@@ -53,6 +53,7 @@ def test_dtype_and_shape_rules_say_what_numpy_gives(op: Op) -> None:
         assert (inferred.dtype.numpy, inferred.shape) == (got.dtype, got.shape), str(case)
 
 
+@pytest.mark.sampled(2)
 @by_name
 def test_lowering_gives_what_eager_gives(op: Op) -> None:
     for case in cases(op):

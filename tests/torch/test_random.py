@@ -180,7 +180,7 @@ COMPILED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_functions_draw_the_same_numbers(name: str) -> None:
     compiled = dg.compile(COMPILED[name], mode="max")

@@ -80,6 +80,7 @@ def no_bit_loop(xs, total):
 FUNCTIONS = [bits_set, bits_and_more, digits, halves, while_at_top, no_bit_loop]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("total", [0, -7, 2**63 - 1, 2**63 - 40, -(2**63) + 30, 2**63 + 5])
 def test_as_python_has_it(function: Callable, total: int) -> None:
@@ -88,6 +89,7 @@ def test_as_python_has_it(function: Callable, total: int) -> None:
         assert compiled(list(xs), total) == function(list(xs), total)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("dtype", ["i8", "i4", "u4", "u8"])
 def test_of_numpy_ints(function: Callable, dtype: str) -> None:

@@ -136,6 +136,7 @@ def of_lists(x, n):
     return s
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("f", [sorts, chooses, fancy, numbers, of_lists])
 def test_vectors(f):
     check(f, X, 20)
@@ -221,6 +222,7 @@ def draws_arrays(rng, n):
     return s
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("f", [walk, draws_arrays])
 @pytest.mark.parametrize("generator", [np.random.PCG64, np.random.MT19937])
 def test_draws_advance_the_generator(f, generator):

@@ -28,6 +28,7 @@ def program(expression):
     return compiled_of(f"def f(x, y, n):\n    for k in range(n):\n        z = {expression}\n    return z\n")
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("first", ITEMS)
 def test_dtypes_are_numpys(first):
     x = RNG.random(12)
@@ -55,6 +56,7 @@ EXPRESSIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_displays(expression):
     plain, compiled = program(expression)

@@ -66,6 +66,7 @@ def outcome(function: Callable, x: np.ndarray, w: np.ndarray, n: int) -> Any:
         return repr(error), x.tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [windows, sweeps, reversed_dots, rows_until])
 def test_as_python_has_it(function: Callable) -> None:
     compiled, rng = dg.compile(function), np.random.default_rng(0)

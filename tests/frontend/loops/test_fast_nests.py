@@ -124,6 +124,7 @@ def layouts(rng: np.random.Generator, rows: int, columns: int) -> list[np.ndarra
     return [x, np.asfortranarray(x), np.repeat(x, 2, axis=1)[:, ::2], x[::-1, ::-1]]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_as_python_has_it(function: Callable) -> None:
     compiled, rng = dg.compile(function, dynamic=True), np.random.default_rng(0)
@@ -144,6 +145,7 @@ def test_empty_kernels() -> None:
                 assert outcome(compiled, x, np.ones(kernel), got, n) == outcome(function, x, np.ones(kernel), want, n)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_arrays_that_overlap_and_other_types(function: Callable) -> None:
     compiled, rng = dg.compile(function, dynamic=True), np.random.default_rng(0)

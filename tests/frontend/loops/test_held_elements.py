@@ -60,6 +60,7 @@ def outcome(function: Callable, y: np.ndarray, x: np.ndarray, n: int, k: int, al
     return all_of.tobytes()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_arrays_that_overlap(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True)
@@ -74,6 +75,7 @@ def test_arrays_that_overlap(function: Callable) -> None:
             assert made[0] == made[1], (by, backwards, n, k)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8, np.float64])
 def test_other_types(function: Callable, dtype: Any) -> None:

@@ -107,6 +107,7 @@ def outcome(function: Callable, *args: Any) -> tuple:
         return type(error), str(error), c.tobytes()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_as_python_has_them(function: Callable) -> None:
     compiled, a = dg.compile(function), np.random.default_rng(0).random((6, 6))

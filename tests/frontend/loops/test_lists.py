@@ -207,6 +207,7 @@ def deep(n):
     return cube
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("function", "calls"),
     [
@@ -292,6 +293,7 @@ def drained(xs, out):
 RANDOM = np.random.default_rng(5)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "calls"),
     [
@@ -641,6 +643,7 @@ def test_types_by_data_in_a_loop_that_is_written_out():
     assert not compiled.stats.breaks
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("item", [0.5, 3, 2**62, 1 + 2j, (1, 0.5), True, np.float32(2)])
 def test_lists_that_were_empty_take_what_is_appended(item: Any) -> None:
     def fill(found, item, n):

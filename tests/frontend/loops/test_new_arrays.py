@@ -172,6 +172,7 @@ def same(got, want):
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_new_arrays(program):
     compiled = dg.compile(program)
@@ -181,6 +182,7 @@ def test_new_arrays(program):
     assert not any("loop-in-python" in line for line in compiled.stats.breaks)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", (np.float64, np.float32, np.int64, np.int8, np.uint16, np.bool_))
 @pytest.mark.parametrize("layout", ("packed", "reversed", "spread", "square", "nan"))
 def test_reductions_have_numpys_bits(dtype, layout):

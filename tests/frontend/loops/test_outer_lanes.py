@@ -200,6 +200,7 @@ def overlapping(n: int, how: str) -> list[np.ndarray]:
     return [a, b, np.lib.stride_tricks.as_strided(memory, (n, n), strides)]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_as_python_has_it(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True)
@@ -208,6 +209,7 @@ def test_as_python_has_it(function: Callable) -> None:
             assert outcome(compiled, *arrays(n, layout), n) == outcome(function, *arrays(n, layout), n), (layout, n)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", BRANCHING)
 def test_lanes_go_different_ways(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True, mode="max")
@@ -218,6 +220,7 @@ def test_lanes_go_different_ways(function: Callable) -> None:
     assert any("as lanes of vectors" in loop for loop in compiled.programs[0].loops)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "uint8"])
 def test_other_dtypes(dtype: str) -> None:
     def total(a: np.ndarray, b: np.ndarray, c: np.ndarray, n: int) -> None:
@@ -262,6 +265,7 @@ def test_a_lane_that_fails_gives_the_strip_up() -> None:
     assert any("as lanes of vectors" in loop for loop in compiled.programs[0].loops)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_arrays_that_overlap(function: Callable) -> None:
     compiled = dg.compile(function, dynamic=True)

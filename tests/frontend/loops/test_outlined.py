@@ -126,6 +126,7 @@ def check_turns(program):
     assert not compiled.stats.fallbacks
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_turns(program):
     check_turns(program)
@@ -137,6 +138,7 @@ def choosy():
         yield
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", OUTLINED, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("seed", (1, 2, 3))
 def test_turns_that_go_now_this_way_and_now_that(program, seed, monkeypatch, choosy):

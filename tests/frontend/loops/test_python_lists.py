@@ -183,6 +183,7 @@ PROGRAMS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 def test_lists_that_are_appended_to(program):
     compiled = dg.compile(program)

@@ -25,6 +25,7 @@ def check(name, ndim, axes, dtype, keepdims):
         same(outcome(compiled, x, x, 11), outcome(plain, x, x, 11))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_reductions_along_axes(name):
     for ndim, axes in AXES.items():
@@ -32,6 +33,7 @@ def test_reductions_along_axes(name):
     check(name, 3, AXES[3], np.float64, ", keepdims=True")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", (np.float32, np.int32, np.uint8, np.bool_))
 def test_dtypes(dtype):
     for name in NAMES:
@@ -47,6 +49,7 @@ LAYOUTS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.filterwarnings("ignore")
 def test_layouts(layout):

@@ -79,6 +79,7 @@ def powers(n, turns):
     return n, square, other
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("function", [collatz, checksum, doubled, swapped, arms_that_end_turns, powers])
 def test_as_python_has_it(function: Callable) -> None:
     compiled = dg.compile(function)

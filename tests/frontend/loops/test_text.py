@@ -176,6 +176,7 @@ CASES: list[tuple[Callable, list[tuple]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("function", "calls"), CASES, ids=[f.__name__ for f, _ in CASES])
 def test_as_python_runs_it(function: Callable, calls: list) -> None:
     check(function, *calls)
