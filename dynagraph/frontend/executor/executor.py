@@ -101,7 +101,7 @@ class Frame:
         is_of_numpy = not self.is_own and is_numpys(function.globals)
         self.is_of_library = is_of_numpy or self.is_own
         # whether it is the code of dynagraph.torch, or of NumPy's that this calls: on CuPy's arrays it goes by NumPy's doors
-        self.is_package = self.is_own or (is_of_numpy and depth > 0 and ex.running[-1].is_package)
+        self.is_package: bool = self.is_own or (is_of_numpy and depth > 0 and ex.running[-1].is_package)
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
