@@ -112,14 +112,14 @@ def _call_of_cupy(frame: Frame, own: cupy_door.Names, function: Any, args: Argum
     given = _resolved(ex, args, kwargs)
     is_on_device = ex.library is own.library and any(map(_holds_device_array, given))
     has_hosts = ex.library is own.library or ex.hosting
-    if frame.is_of_library and has_hosts and (not is_on_device or any(map(holds_host_array, given))):
+    if frame.is_package and has_hosts and (not is_on_device or any(map(holds_host_array, given))):
         bound = getattr(called, str(function.function)) if isinstance(function, Method) else called
         found = call_on_host(frame, bound, args, kwargs)
         if found is not None:
             return found
     if not is_on_device:
         return None
-    if frame.is_of_library and not isinstance(function, Method):
+    if frame.is_package and not isinstance(function, Method):
         return None  # code of ours, and of NumPy's that it calls, means the same by it on either library
     name = None if isinstance(function, Method) else cupy_door.name_in_numpy(called)
     if name is None:
@@ -145,7 +145,7 @@ def _call_in_cupy(frame: Frame, own: cupy_door.Names, name: str, args: Arguments
     else:
         args, kwargs = cupy_door.arguments(f"cupy.{name}", cupy_door.FUNCTIONS[name], args, kwargs)
         fill = ex.resolve(kwargs.get("fill_value", args[1] if name in ("full", "full_like") and len(args) > 1 else Const(0)))
-        if not (isinstance(fill, (Const, Number, HostArray)) or (frame.is_of_library and getattr(fill, "is_scalar", False))):
+        if not (isinstance(fill, (Const, Number, HostArray)) or (frame.is_package and getattr(fill, "is_scalar", False))):
             refuse("UNSUPPORTED_ARGUMENT", f"cupy.{name}: filled with more than one number")
     door = lookup(function_of(np, name))
     assert door is not None

@@ -98,8 +98,10 @@ class Frame:
         self.is_own = is_own(function.globals)
         self.is_ours = depth > 0 and (self.is_own or module in OPEN_MODULES)  # the user's line is its caller's
         self.is_hidden = not self.is_own and module in DEFINITIONS  # the function that is called is written in C, and has no frame
-        self.is_numpys = is_of_numpy = not self.is_own and is_numpys(function.globals)
+        is_of_numpy = not self.is_own and is_numpys(function.globals)
         self.is_of_library = is_of_numpy or self.is_own
+        # whether it is the code of dynagraph.torch, or of NumPy's that this calls: on CuPy's arrays it goes by NumPy's doors
+        self.is_package: bool = self.is_own or (is_of_numpy and depth > 0 and ex.running[-1].is_package)
         self.most_jumps_back = MAX_ITERATIONS_OF_NUMPY if is_of_numpy and not self.is_hidden else sys.maxsize
         self.result: Value | None = None
         self.suspended = False  # at a yield, whose value `result` is
@@ -374,23 +376,27 @@ class Executor(CaptureState):
         name = None if own is None else own.doors.get(door)
         nodes = [x for x in leaves(given) if isinstance(x, Node)]
         if self.creating or any(n not in self.scalars for n in nodes):
-            by_library = self.running[-1].is_of_library
+            by_package = self.running[-1].is_package
             if name is None:
-                if by_library:
+                if by_package:
                     return "array"
                 raise Unsupported("UNSUPPORTED_FUNCTION", f"CuPy: {door.name}")
             assert own is not None
-            if not by_library:
+            if not by_package:
                 cupy_door.check_operands(name, given, self.scalars.__contains__)
                 cupy_door.check_result(name, result)
             if name in cupy_door.BINARY or name in cupy_door.UNARY or name in cupy_door.UFUNCS:
                 cupy_door.check_loop(own, name, given, self.scalars.__contains__, result)
             return "array"
-        if self.running[-1].is_numpys:
+        if self.running[-1].is_package and not self.running[-1].is_own:
             return "array"  # made by a function of NumPy's that works on CuPy's arrays
         if any(isinstance(x, Node) and (x.ndim or kind != "value") for x in leaves(result)) or isinstance(result, Chosen):
             raise Unsupported("MIXED_LIBRARIES", f"np.{door.name} makes an array of NumPy's")
         return kind
+
+    def check_op(self, name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
+        """Arrays that the package's own code makes may lie otherwise than in its plain run: nothing there depends on it."""
+        cupy_door.check_op(name, (lambda: True) if self.running[-1].is_package else operands_in_c_order, rank)
 
     def to_door(self, value: Value) -> Any:
         """A value as the door takes it."""

@@ -76,7 +76,7 @@ def call_on_host(frame: Frame, function: Callable[..., Any], args: Sequence[Any]
     ex = frame.ex
     resolved = [ex.resolve(v) for v in (*args, *kwargs.values())]
     among, of_scalars = any(map(holds_host_array, resolved)), any(isinstance(v, HostArray) for v in resolved)
-    if not among and frame.is_numpys:  # it works on the arrays of its caller
+    if not among and not frame.is_own:  # it works on the arrays of its caller
         return None
     result = evaluated(ex, function, args, kwargs)
     if result is UNKNOWN:

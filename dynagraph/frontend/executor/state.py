@@ -15,11 +15,9 @@ import numpy as np
 
 from dynagraph.array_libraries import NUMPY, ArrayLibrary
 from dynagraph.doors import bfloat16 as bfloat16_door
-from dynagraph.doors import cupy as cupy_door
 from dynagraph.doors.numpy import Door
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.graph_state import GraphState
-from dynagraph.frontend.executor.numpy_source import is_followed_library
 from dynagraph.frontend.guards.guards import Guard, GuardList
 from dynagraph.frontend.guards.profile import Profile
 from dynagraph.frontend.guards.sources import Returned, Source
@@ -127,6 +125,10 @@ class CaptureState(GraphState):
     def running_globals(self) -> dict[str, Any]:
         """The globals of the code that runs now."""
 
+    @abstractmethod
+    def check_op(self, name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
+        """Refuse an op that a graph of CuPy's arrays may not hold."""
+
     def rebased(self, node: Node) -> Node:
         return self.memories.rebased(node)
 
@@ -205,16 +207,11 @@ class CaptureState(GraphState):
                 refuse("RANDOM_DRAW", f"before arrays of {library.name}")
             self.library = library
             self.graph.library = library.name
-            self.builder.check_op = self._check_op
+            self.builder.check_op = self.check_op
         if device is not None and library is not NUMPY:
             if self.device not in (-1, device):
                 refuse("MIXED_LIBRARIES", f"on the devices {self.device} and {device}")
             self.device = device
-
-    def _check_op(self, name: str, operands_in_c_order: Callable[[], bool], rank: int) -> None:
-        """Arrays that the package's own code makes may lie otherwise than in its plain run: nothing there depends on it."""
-        by_library = is_followed_library(self.running_globals())
-        cupy_door.check_op(name, operands_in_c_order if not by_library else lambda: True, rank)
 
     def own(self, array: Array) -> Array:
         if self.library is not NUMPY and isinstance(array.source, Returned) and not array.is_scalar:

@@ -187,7 +187,7 @@ def _attribute_of_device_array(frame: Frame, array: Array, name: str) -> Value:
         throw(AttributeError(lacks(kind.__name__, name)))
     if name == "flags" and frame.is_own:
         return Flags(array)
-    if name in cupy_door.METHODS or (frame.is_of_library and method(name) is not None):
+    if name in cupy_door.METHODS or (frame.is_package and method(name) is not None):
         return Method(name, array)
     if name not in cupy_door.ATTRIBUTES or (name == "imag" and not array.node.dtype.is_complex):
         refuse("UNSUPPORTED_FUNCTION", f".{name} of an array of CuPy's")

@@ -84,7 +84,7 @@ def call_named_method(frame: Frame, owner: Any, name: str, args: list[Any], kwar
 def _of_array(frame: Frame, owner: Array, name: str, args: list[Any], kwargs: dict[str, Any]) -> Value:
     if has_method(owner, name):
         return _with_arguments(name, methods_of(owner)[name], frame, owner, *args, **kwargs)
-    if frame.ex.library is not NUMPY and not owner.is_scalar and not frame.is_of_library:
+    if frame.ex.library is not NUMPY and not owner.is_scalar and not frame.is_package:
         args, kwargs = cupy_door.arguments(f"cupy.ndarray.{name}", cupy_door.METHODS.get(name, ""), args, kwargs)
         if name not in cupy_door.METHODS:
             refuse("UNSUPPORTED_FUNCTION", f".{name}() of an array of CuPy's")
