@@ -267,3 +267,12 @@ def test_complex_numbers_are_compiled_once(compiler: Compiler, monkeypatch: pyte
         f = dg.compile(function)
         f(X + 1j, np.zeros(20, complex))
         assert f.stats.compiles == 1 and not f.stats.tiers
+
+
+def test_code_that_nobody_asks_for_any_more_keeps_none_waiting(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cache, "n_processors", lambda: 2)
+    forgotten, f = dg.compile(made(PROGRAM.replace("7", "8"))), dg.compile(made())
+    forgotten(X)
+    compiler.open()
+    call_until(f, lambda: f.stats.tiers and is_improved(f))
+    assert f(X) == program(X) and not is_improved(forgotten)

@@ -499,6 +499,7 @@ def _key_of(source: str, tools: Toolchain) -> str:
 
 def may_begin_unasked() -> bool:
     """Whether a compiler may begin that nobody will wait for: one processor is the program's."""
+    look()  # whoever had one begin may never ask for it again
     at_work = sum(k._run is not None and not k._run.is_waited_for() for k in list(_making.values()))
     return at_work < max(1, min(MOST_LEFT, n_processors() - 1))
 

@@ -304,7 +304,7 @@ def _register_nodes() -> None:
     def in_python(frame: Frame, function: Any, *args: Any) -> Value:
         followed = frame.ex.wrap(function, Trusted(function, function.__qualname__))
         assert isinstance(followed, Function)
-        return follow(frame, followed, args, {})
+        return follow(frame, followed, [*args], {})
 
     def own(frame: Frame, name: str) -> Any:
         return load_global(frame.ex, vars(nodes), name)
