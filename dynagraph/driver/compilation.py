@@ -340,6 +340,7 @@ class Compilation(Locked):
             compile_loop=self.compile_loop_in_graph,
             device=self.options.device,
             learned=learned,
+            options=self.options,
         )
 
     def _finish(self, attempt: Attempt, function: types.FunctionType, values: tuple, kind: Kind) -> Any:

@@ -23,6 +23,7 @@ from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.array_libraries import NUMPY
 from dynagraph.doors.numpy.layout import Order, order_of
 from dynagraph.driver import deadline
+from dynagraph.driver.decorated import Options
 from dynagraph.frontend import handlers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.bytecode.decode import UndecodableCode
 from dynagraph.frontend.bytecode.liveness import loop_heads
@@ -137,6 +138,7 @@ def capture(
     compile_loop: Callable[[Region], Any] | None = None,
     device: str | None = None,
     learned: dict[int, Sites] | None = None,
+    options: Options | None = None,
 ) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
@@ -144,7 +146,8 @@ def capture(
     them, the part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a
     continuation.  `native_loops`: loops may be left to native code, where they can be.  `compile_loop`: makes machine code of those
     that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.  `learned`: of loops, by
-    their heads, what an attempt that was given up has found, and this one finds.
+    their heads, what an attempt that was given up has found, and this one finds.  `options`: of the compiled function, for others
+    that are compiled for it later.
 
     >>> def f(x):
     ...     return x + 1
@@ -169,6 +172,7 @@ def capture(
             on_loop.begin()
         ex = Executor(target.function, target.program, values, profile, stop_at, on_loop, do_natively)
         ex.steps_from_start, ex.wanted_device, ex.may_break = first is not None, device, resumes is not None
+        ex.options = options
         try:
             native = None
             try:

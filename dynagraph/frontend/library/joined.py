@@ -1,0 +1,383 @@
+"""Where a capture ends that has recorded operations of dynagraph.torch: one node of the autograd graph in place of theirs.
+
+Nothing of the operations' nodes leaves the capture then, but what `Joined` (dynagraph/torch/core/joined.py) says of all its calls,
+and what a call keeps for backward.  Where the nodes are not all that is to be known (hooks, functions with a backward of the user's,
+saved memory that was written to...), they are built one by one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dynagraph.array_libraries import NUMPY
+from dynagraph.driver.deadline import check
+from dynagraph.driver.decorated import Options
+from dynagraph.frontend.executor.executor import Executor
+from dynagraph.frontend.executor.state import Lazy
+from dynagraph.frontend.kinds.aliasing import shows, way_to
+from dynagraph.frontend.kinds.grad_modes import mode_of
+from dynagraph.frontend.kinds.slots import load_attribute, slots_of
+from dynagraph.frontend.kinds.values import Array, Const, Count, Dict, Number, Object, Sequence, Slice
+from dynagraph.frontend.library.registry import ending
+from dynagraph.ir.graph import Node
+from dynagraph.ir.intexpr import IntExpr
+from dynagraph.ir.ops import memory_of
+from dynagraph.ir.passes.partition import computed_again, kept_for
+from dynagraph.ir.shapes import SymInt
+
+FEWEST = 2  # operations that are worth a node of their own
+FIELDS = {"attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence"}  # of a node that nothing was done to
+ZERO = Const(0)
+
+
+class Refused(Exception):
+    """The nodes stay as they are: why."""
+
+
+def register() -> None:
+    """Have captures join nodes from now on: dynagraph.torch is there."""
+    joined: Any = sys.modules["dynagraph.torch.core.joined"]
+    nodes: Any = sys.modules["dynagraph.torch.core.nodes"]
+    tensors: Any = sys.modules["dynagraph.torch.core.tensor"]
+
+    @ending
+    def join(ex: Executor, values: list[Any]) -> None:
+        if any(args and isinstance(args[0], Object) and args[0].value is nodes.NUMBERS for _, args in ex.effects):
+            try:
+                _Join(ex, joined, nodes, tensors).replace(values)
+            except Refused as reason:
+                ex.not_joined = str(reason)
+
+
+class _Join:
+    """One capture's nodes, and how they become one."""
+
+    def __init__(self, ex: Executor, joined: Any, nodes: Any, tensors: Any):
+        self.ex, self.frame, self.joined, self.of, self.tensors = ex, ex.main, joined, nodes, tensors
+        self.results: list[Object] = []  # tensors whose history is recorded here
+        self.seen: set[int] = set()
+        self.visible: set[Node] = set()  # values of memory that is handed on
+        self.storages: list[Any] = []  # that are handed on
+        self.values: dict[Node, int] = {}  # that are saved
+        self.saved_memory: set[Node] = set()
+        self.saved_tensors: dict[int, tuple[Object, Any]] = {}
+        self.inputs: dict[tuple[int, int], tuple[Any, int]] = {}
+        self.outer: list[Object] = []
+        self.versions: dict[int, tuple[Any, Any, Any]] = {}
+
+    # -- what there is --------------------------------------------------------------------------------------------------
+    def replace(self, values: list[Any]) -> None:
+        """Join the nodes that the values, and what effects store, come from."""
+        ex = self.ex
+        for value in [value for _, args in ex.effects for value in args if not self._is_new_node(value)] + values:
+            self._look(value)
+        rebound = self._rebound()
+        ends = [*self.results, *rebound]
+        recorded = self._recorded([self._history(tensor) for tensor in ends])
+        if len(recorded) < FEWEST:
+            return
+        if ex.library is not NUMPY:
+            raise Refused("arrays on a device")
+        if mode_of(self.frame, "hooked") or mode_of(self.frame, "anomaly"):
+            raise Refused("hooks of saved tensors, or anomaly detection")
+        self.position = {id(node): k for k, node in enumerate(recorded)}
+        steps = [self._step(node, recorded[0]) for node in recorded]
+        outputs: dict[tuple[int, int], int] = {}
+        for tensor in ends:
+            outputs.setdefault(self._output_of(tensor), len(outputs))
+        kept = kept_for(ex.graph, list(self.values), self._kept_anyway())
+        made = self._node(recorded, steps, outputs, kept)
+        for tensor in self.results:
+            number = outputs[self._output_of(tensor)]
+            tensor.fields["_grad_fn"] = made
+            if number or "_output_nr" in tensor.fields:
+                tensor.fields["_output_nr"] = Const(number)
+        for tensor in rebound:
+            number = outputs[self._output_of(tensor)]
+            for name, value in (("_grad_fn", made), ("_output_nr", Const(number))):
+                ex.effects[:] = [e for e in ex.effects if not _stores(e, tensor, name)]
+                ex.effect(object.__setattr__, tensor, Const(name), value)
+                tensor.fields[name] = value
+        self._count_at_once()
+
+    def _is_node(self, value: Any) -> bool:
+        return isinstance(value, Object) and issubclass(value.kind, self.of.Node)
+
+    def _is_new_node(self, value: Any) -> bool:
+        return self._is_node(value) and value.source is None
+
+    def _look(self, root: Any) -> None:
+        """Note the tensors, arrays and storages that a value holds."""
+        waiting = [root]
+        while waiting:
+            value = waiting.pop()
+            if type(value) is Lazy and value.source not in self.ex.wrapped:
+                continue
+            value = self.ex.resolve(value)
+            if id(value) in self.seen:
+                continue
+            self.seen.add(id(value))
+            if self._is_new_node(value):
+                raise Refused("a node of the graph is handed on by itself")
+            if isinstance(value, Array):
+                self._note_visible(value)
+            if getattr(value, "source", None) is not None:
+                continue
+            if isinstance(value, Object) and issubclass(value.kind, self.tensors.Tensor):
+                if value.entries is not None:
+                    raise Refused("the __dict__ of a tensor is used")
+                if self._is_new_node(value.fields.get("_grad_fn")):
+                    self.results.append(value)
+                waiting += [field for name, field in value.fields.items() if name != "_grad_fn" or not self._is_new_node(field)]
+                continue
+            if isinstance(value, Object) and value.kind is self.tensors.Storage:
+                self.storages.append(value)
+            waiting += slots_of(value).parts(value)
+
+    def _note_visible(self, array: Array) -> None:
+        base = way_to(array.node)[1]
+        memory = self.ex.memories.of.get(base)
+        self.visible.add(base if memory is None else memory.value)
+
+    def _rebound(self) -> list[Object]:
+        """Tensors of the caller's that were written to, and have a history now that was recorded here."""
+        found: dict[int, Object] = {}
+        for function, args in self.ex.effects:
+            if not any(map(self._is_new_node, args)):
+                if found and shows(function):
+                    raise Refused("an effect may look at a tensor that is written to")
+                continue
+            if function is not object.__setattr__ or not isinstance(args[0], Object) or args[1].value != "_grad_fn":  # type: ignore[union-attr]
+                raise Refused("a node of the graph is handed on by itself")
+            found[id(args[0])] = args[0]
+        if any(not self._is_new_node(tensor.fields["_grad_fn"]) for tensor in found.values()):
+            raise Refused("the history of a tensor of the caller's is set and taken away")
+        return list(found.values())
+
+    def _history(self, tensor: Object) -> Object:
+        return tensor.fields["_grad_fn"]  # type: ignore[return-value]
+
+    def _output_of(self, tensor: Object) -> tuple[int, int]:
+        number = tensor.fields.get("_output_nr", ZERO)
+        return self.position[id(self._history(tensor))], _number(number)
+
+    def _recorded(self, roots: list[Object]) -> list[Object]:
+        """The nodes that were made here and that some come from, the latest first."""
+        found: dict[int, Object] = {}
+        waiting = list(roots)
+        while waiting:
+            node = waiting.pop()
+            if id(node) in found:
+                continue
+            check()
+            found[id(node)] = node
+            if set(node.fields) != FIELDS or node.entries is not None or getattr(node.kind, "pull") is not self.of.Node.pull:
+                raise Refused(f"{node.kind.__name__} has hooks, or a gradient of its own")
+            for target, _ in filter(None, self._edges(node)):
+                if self._is_new_node(target):
+                    waiting.append(target)
+        return sorted(found.values(), key=lambda node: _count(node.fields["sequence"]))
+
+    def _edges(self, node: Object) -> Iterator[tuple[Any, int] | None]:
+        for edge in self._items(node.fields["edges"]):
+            if _is_none(edge):
+                yield None
+            else:
+                target, number = self._items(edge)
+                yield self.ex.resolve(target), _number(self.ex.resolve(number))
+
+    def _items(self, value: Any) -> list[Any]:
+        value = self.ex.resolve(value)
+        if not isinstance(value, Sequence):
+            raise Refused("a node that was changed")
+        return [self.ex.resolve(item) for item in value.items]
+
+    # -- one operation ----------------------------------------------------------------------------------------------------
+    def _step(self, node: Object, latest: Object) -> Any:
+        fields = node.fields
+        attrs = self._plain(fields["attrs"])
+        ways = tuple(None if edge is None else self._way(*edge) for edge in self._edges(node))
+        saved = self._items(fields["saved"]) if not _is_none(fields["saved"]) else []
+        results = {} if _is_none(fields["saved_out"]) else fields["saved_out"].items  # type: ignore[union-attr]
+        metas, outputs = (tuple(self._plain(fields[name])) for name in ("metas", "output_metas"))
+        return self.joined.Step(
+            node.kind, attrs, any(map(self._holds_arrays, attrs.values())), ways, metas, outputs,
+            tuple(None if _is_none(entry) else self._saved(entry) for entry in saved),
+            tuple((number, self._result(self._items(entry))) for number, entry in results.items()),
+            _count(fields["sequence"]) - _count(latest.fields["sequence"]),
+        )  # fmt: skip
+
+    def _holds_arrays(self, spec: Any) -> bool:
+        if isinstance(spec, (list, tuple)) and type(spec) is not self.joined.Held:
+            return any(map(self._holds_arrays, spec))
+        return type(spec) is self.joined.Held
+
+    def _plain(self, value: Any) -> Any:
+        """What a step is given, as a Python object; arrays are values."""
+        value = self.ex.resolve(value)
+        if isinstance(value, (Array, Number)):
+            return self.joined.Held(self._value(value))
+        if isinstance(value, Const):
+            return value.value
+        if isinstance(value, Sequence) and value.kind in (list, tuple):
+            return value.kind(map(self._plain, value.items))
+        if isinstance(value, Dict) and value.kind is dict and value.complete:
+            return {key: self._plain(item) for key, item in value.items.items()}
+        if isinstance(value, Slice):
+            return slice(*map(self._plain, value.parts))
+        raise Refused(f"a step is given a {type(value).__name__.lower()}")
+
+    def _way(self, target: Any, number: int) -> tuple[int, int]:
+        if self._is_new_node(target):
+            return self.position[id(target)], number
+        known = self.inputs.setdefault((id(target), number), (target, number))
+        return -1, list(self.inputs.values()).index(known)
+
+    def _value(self, value: Any) -> int:
+        """The number of an array that is saved."""
+        node = self.ex.memories.present(value) if isinstance(value, Array) else value.node
+        base = way_to(node)[1]
+        memory = self.ex.memories.of.get(base)
+        self.saved_memory.add(base if memory is None else memory.value)
+        return self.values.setdefault(node, len(self.values))
+
+    def _saved(self, entry: Any) -> tuple[int, int]:
+        parts = self._items(entry)
+        if len(parts) == 3:
+            self._note_version(parts[1], parts[2], parts[0])
+            return self._value(parts[0]), -1
+        tensor, version = parts
+        array, storage = (self.ex.resolve(load_attribute(self.frame, tensor, name)) for name in ("_array", "_storage"))
+        if not isinstance(array, Array):
+            raise Refused("a tensor of another kind is saved")
+        self._note_version(storage, version, array)
+        value = self._value(array)
+        if id(tensor) not in self.saved_tensors:
+            self.saved_tensors[id(tensor)] = (tensor, value)
+        return value, list(self.saved_tensors).index(id(tensor))
+
+    def _result(self, entry: list[Any]) -> int:
+        array, storage, version = entry
+        self._note_version(storage, version, array)
+        return self._value(array)
+
+    def _note_version(self, storage: Any, version: Any, array: Any) -> None:
+        """Memory that others can write to must not have been written to when gradients read it."""
+        if _is_none(storage):
+            return
+        now = self.ex.resolve(load_attribute(self.frame, storage, "version"))
+        if not _same_count(now, self.ex.resolve(version)):
+            raise Refused("what an operation has saved was written to")
+        if storage.source is not None or any(s is storage for s in self.storages):
+            self.versions[id(storage)] = (storage, version, array)
+
+    # -- the node ---------------------------------------------------------------------------------------------------------
+    def _kept_anyway(self) -> set[Node]:
+        placeholders = set(self.ex.graph.placeholders) - self.ex.scalars
+        return self.saved_memory & (self.visible | placeholders)
+
+    def _kept(self, node: Node, anyway: set[Node]) -> Any:
+        """The array that is kept of a value: one that lies in memory which nobody else writes to, or of which versions tell."""
+        ex = self.ex
+        array = ex.arrays.get(node)
+        placeholder = node.kind == "placeholder"
+        if node not in ex.scalars and (node in anyway or not (placeholder or node in self.visible)) and memory_of(node) is None:
+            if array is None and not placeholder and node not in ex.memories.of:
+                return ex.from_door(node, "array")
+            if array is not None and not array.is_scalar and ex.memories.present(array) is node:
+                return array
+        return ex.from_door(ex.builder.call("copy", node), "array")
+
+    def _node(self, recorded: list[Object], steps: list[Any], outputs: dict[tuple[int, int], int], kept: list[Node]) -> Object:
+        ex, joined = self.ex, self.joined
+        graph = computed_again(ex.graph, kept, list(self.values))
+        symbols = tuple(ex.env.values)
+        tensors = tuple(self._saved_tensor(tensor, value) for tensor, value in self.saved_tensors.values())
+        about = joined.Joined(
+            graph, tuple(steps), tensors, tuple(outputs), len(self.inputs), symbols, ex.options or Options()
+        )  # fmt: skip
+        anyway = self._kept_anyway()
+        versions = [Sequence(tuple, [s, v, Const(self._described(s, a, outputs))]) for s, v, a in self.versions.values()]
+        made = Object(joined.CompiledFunctionBackward)
+        metas = {way: meta for step in recorded for way, meta in zip(*self._ways_and_metas(step))}
+        made.fields = {
+            "attrs": Dict({}), "edges": Sequence(list, [Sequence(tuple, [t, Const(k)]) for t, k in self.inputs.values()]),
+            "metas": Sequence(list, [metas[-1, k] for k in range(len(self.inputs))]),
+            "output_metas": Sequence(list, [self._items(recorded[p].fields["output_metas"])[k] for p, k in outputs]),
+            "saved": Sequence(tuple, [self._kept(node, anyway) for node in kept]), "saved_out": Const(None),
+            "sequence": recorded[0].fields["sequence"], "joined": Const(about), "outer": Sequence(tuple, list(self.outer)),
+            "sizes": Sequence(tuple, [Const(SymInt(IntExpr.symbol(name, low=2), ex.env)) for name in symbols]),
+            "versions": Sequence(tuple, list(versions)),
+        }  # fmt: skip
+        return made
+
+    def _ways_and_metas(self, node: Object) -> tuple[list[Any], list[Any]]:
+        ways = [None if edge is None else self._way(*edge) for edge in self._edges(node)]
+        return ways, self._items(node.fields["metas"])
+
+    def _saved_tensor(self, tensor: Object, value: int) -> Any:
+        """How a tensor that is saved is made again where gradients are recorded."""
+        history = self.ex.resolve(load_attribute(self.frame, tensor, "_grad_fn"))
+        is_leaf = _is_none(history)
+        if tensor.source is not None or (is_leaf and not _is_false(tensor.fields.get("_requires_grad"))):
+            self.outer.append(tensor)
+            return self.joined.SavedTensor(outer=len(self.outer) - 1)
+        if is_leaf:
+            return self.joined.SavedTensor(value=value)
+        if id(history) not in self.position:
+            raise Refused("a tensor is saved whose history was cut off")
+        return self.joined.SavedTensor(-1, value, *self._output_of(tensor))
+
+    def _described(self, storage: Any, array: Array, outputs: dict[tuple[int, int], int]) -> str:
+        """Memory as errors of writes to it call it."""
+        dtype, shape = self.tensors.dtypes.of_numpy(array.node.dtype.numpy).legacy, list(array.node.shape)
+        text = f"[torch.{dtype} {shape}]"
+        for tensor in self.results:
+            if tensor.fields["_storage"] is storage:
+                number = outputs[self._output_of(tensor)]
+                return f"{text}, which is output {number} of {self.joined.CompiledFunctionBackward.__name__},"
+        return text
+
+    def _count_at_once(self) -> None:
+        """Store the number of the last node once, where nothing looks at it in between."""
+        effects = self.ex.effects
+        stores = [e for e in effects if isinstance(e[1][0] if e[1] else None, Object) and e[1][0].value is self.of.NUMBERS]  # type: ignore[union-attr]
+        if not any(shows(function) for function, _ in effects):
+            effects[:] = [e for e in effects if not any(e is s for s in stores[:-1])]
+
+
+def _stores(effect: tuple[Any, Any], tensor: Object, name: str) -> bool:
+    function, args = effect
+    return function is object.__setattr__ and args[0] is tensor and args[1].value == name
+
+
+def _is_none(value: Any) -> bool:
+    return isinstance(value, Const) and value.value is None
+
+
+def _is_false(value: Any) -> bool:
+    return value is None or (isinstance(value, Const) and value.value is False)
+
+
+def _number(value: Any) -> int:
+    if isinstance(value, Const) and type(value.value) is int:
+        return value.value
+    raise Refused("a node that was changed")
+
+
+def _count(value: Any) -> int:
+    """A counter's number by what was added to it: only such of one counter are compared."""
+    if isinstance(value, Count):
+        return value.added
+    raise Refused("the number of a node is looked at")
+
+
+def _same_count(left: Any, right: Any) -> bool:
+    if isinstance(left, Count) and isinstance(right, Count):
+        return left.counter == right.counter and left.added == right.added
+    return isinstance(left, Const) and isinstance(right, Const) and left.value == right.value
+
+
+__all__ = ["register"]
