@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Union
 
 from dynagraph.array_libraries import NUMPY
 from dynagraph.driver.deadline import check
@@ -27,6 +27,7 @@ from dynagraph.ir.ops import memory_of
 from dynagraph.ir.passes.partition import computed_again, kept_for
 from dynagraph.ir.shapes import SymInt
 
+Place = tuple[int, Union[int, None]]  # a step, and an operand or result of its
 FEWEST = 2  # operations that are worth a node of their own
 FIELDS = {"attrs", "edges", "metas", "output_metas", "saved", "saved_out", "sequence"}  # of a node that nothing was done to
 ZERO = Const(0)
@@ -60,12 +61,11 @@ class _Join:
         self.seen: set[int] = set()
         self.visible: set[Node] = set()  # values of memory that is handed on
         self.storages: list[Any] = []  # that are handed on
-        self.values: dict[Node, int] = {}  # that are saved
-        self.saved_memory: set[Node] = set()
+        self.values: dict[Node, set[Place]] = {}  # that are saved, and who reads them
         self.saved_tensors: dict[int, tuple[Object, Any]] = {}
         self.inputs: dict[tuple[int, int], tuple[Any, int]] = {}
         self.outer: list[Object] = []
-        self.versions: dict[int, tuple[Any, Any, Any]] = {}
+        self.versions: dict[int, tuple[Any, Any, Any, set[Place]]] = {}  # by storage: which version, of which array, who reads it
 
     # -- what there is --------------------------------------------------------------------------------------------------
     def replace(self, values: list[Any]) -> None:
@@ -87,8 +87,8 @@ class _Join:
         outputs: dict[tuple[int, int], int] = {}
         for tensor in ends:
             outputs.setdefault(self._output_of(tensor), len(outputs))
-        kept = kept_for(ex.graph, list(self.values), self._kept_anyway())
-        made = self._node(recorded, steps, outputs, kept)
+        kept, anyway = self._choose(steps, list(outputs))
+        made = self._node(recorded, steps, outputs, kept, anyway)
         for tensor in self.results:
             number = outputs[self._output_of(tensor)]
             tensor.fields["_grad_fn"] = made
@@ -122,7 +122,7 @@ class _Join:
             if self._is_new_node(value):
                 raise Refused("a node of the graph is handed on by itself")
             if isinstance(value, Array):
-                self._note_visible(value)
+                self.visible.add(self._memory_of(value))
             if getattr(value, "source", None) is not None:
                 continue
             if isinstance(value, Object) and issubclass(value.kind, self.tensors.Tensor):
@@ -135,11 +135,6 @@ class _Join:
             if isinstance(value, Object) and value.kind is self.tensors.Storage:
                 self.storages.append(value)
             waiting += slots_of(value).parts(value)
-
-    def _note_visible(self, array: Array) -> None:
-        base = way_to(array.node)[1]
-        memory = self.ex.memories.of.get(base)
-        self.visible.add(base if memory is None else memory.value)
 
     def _rebound(self) -> list[Object]:
         """Tensors of the caller's that were written to, and have a history now that was recorded here."""
@@ -196,17 +191,17 @@ class _Join:
 
     # -- one operation ----------------------------------------------------------------------------------------------------
     def _step(self, node: Object, latest: Object) -> Any:
-        fields = node.fields
-        attrs = self._plain(fields["attrs"])
+        fields, at = node.fields, self.position[id(node)]
+        attrs = self._plain(fields["attrs"], (at, None))
         ways = tuple(None if edge is None else self._way(*edge) for edge in self._edges(node))
         saved = self._items(fields["saved"]) if not _is_none(fields["saved"]) else []
         results = {} if _is_none(fields["saved_out"]) else fields["saved_out"].items  # type: ignore[union-attr]
-        metas, outputs = (tuple(self._plain(fields[name])) for name in ("metas", "output_metas"))
+        metas, outputs = (tuple(self._plain(fields[name], (at, None))) for name in ("metas", "output_metas"))
         return self.joined.Step(
             node.kind, attrs, any(map(self._holds_arrays, attrs.values())), ways, metas, outputs,
-            tuple(None if _is_none(entry) else self._saved(entry) for entry in saved),
-            tuple((number, self._result(self._items(entry))) for number, entry in results.items()),
-            _count(fields["sequence"]) - _count(latest.fields["sequence"]),
+            tuple(None if _is_none(entry) else self._saved(entry, (at, k)) for k, entry in enumerate(saved)),
+            tuple((number, self._result(self._items(entry), (at, -1 - number))) for number, entry in results.items()),
+            _count(fields["sequence"]) - _count(latest.fields["sequence"]), _is_none(fields["saved"]),
         )  # fmt: skip
 
     def _holds_arrays(self, spec: Any) -> bool:
@@ -214,19 +209,19 @@ class _Join:
             return any(map(self._holds_arrays, spec))
         return type(spec) is self.joined.Held
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: Any, place: Place) -> Any:
         """What a step is given, as a Python object; arrays are values."""
         value = self.ex.resolve(value)
         if isinstance(value, (Array, Number)):
-            return self.joined.Held(self._value(value))
+            return self.joined.Held(self._value(value, place))
         if isinstance(value, Const):
             return value.value
         if isinstance(value, Sequence) and value.kind in (list, tuple):
-            return value.kind(map(self._plain, value.items))
+            return value.kind(self._plain(item, place) for item in value.items)
         if isinstance(value, Dict) and value.kind is dict and value.complete:
-            return {key: self._plain(item) for key, item in value.items.items()}
+            return {key: self._plain(item, place) for key, item in value.items.items()}
         if isinstance(value, Slice):
-            return slice(*map(self._plain, value.parts))
+            return slice(*(self._plain(part, place) for part in value.parts))
         raise Refused(f"a step is given a {type(value).__name__.lower()}")
 
     def _way(self, target: Any, number: int) -> tuple[int, int]:
@@ -235,35 +230,39 @@ class _Join:
         known = self.inputs.setdefault((id(target), number), (target, number))
         return -1, list(self.inputs.values()).index(known)
 
-    def _value(self, value: Any) -> int:
+    def _value(self, value: Any, place: Place) -> int:
         """The number of an array that is saved."""
         node = self.ex.memories.present(value) if isinstance(value, Array) else value.node
-        base = way_to(node)[1]
-        memory = self.ex.memories.of.get(base)
-        self.saved_memory.add(base if memory is None else memory.value)
-        return self.values.setdefault(node, len(self.values))
+        self.values.setdefault(node, set()).add(place)
+        return list(self.values).index(node)
 
-    def _saved(self, entry: Any) -> tuple[int, int]:
+    def _memory_of(self, array: Array) -> Node:
+        """What the memory that an array lies in holds now."""
+        base = way_to(array.node)[1]
+        memory = self.ex.memories.of.get(base)
+        return base if memory is None else memory.value
+
+    def _saved(self, entry: Any, place: Place) -> tuple[int, int]:
         parts = self._items(entry)
         if len(parts) == 3:
-            self._note_version(parts[1], parts[2], parts[0])
-            return self._value(parts[0]), -1
+            self._note_version(parts[1], parts[2], parts[0], place)
+            return self._value(parts[0], place), -1
         tensor, version = parts
         array, storage = (self.ex.resolve(load_attribute(self.frame, tensor, name)) for name in ("_array", "_storage"))
         if not isinstance(array, Array):
             raise Refused("a tensor of another kind is saved")
-        self._note_version(storage, version, array)
-        value = self._value(array)
+        self._note_version(storage, version, array, place)
+        value = self._value(array, place)
         if id(tensor) not in self.saved_tensors:
             self.saved_tensors[id(tensor)] = (tensor, value)
         return value, list(self.saved_tensors).index(id(tensor))
 
-    def _result(self, entry: list[Any]) -> int:
+    def _result(self, entry: list[Any], place: Place) -> int:
         array, storage, version = entry
-        self._note_version(storage, version, array)
-        return self._value(array)
+        self._note_version(storage, version, array, place)
+        return self._value(array, place)
 
-    def _note_version(self, storage: Any, version: Any, array: Any) -> None:
+    def _note_version(self, storage: Any, version: Any, array: Any, place: Place) -> None:
         """Memory that others can write to must not have been written to when gradients read it."""
         if _is_none(storage):
             return
@@ -271,12 +270,51 @@ class _Join:
         if not _same_count(now, self.ex.resolve(version)):
             raise Refused("what an operation has saved was written to")
         if storage.source is not None or any(s is storage for s in self.storages):
-            self.versions[id(storage)] = (storage, version, array)
+            self.versions.setdefault(id(storage), (storage, version, array, set()))[3].add(place)
 
     # -- the node ---------------------------------------------------------------------------------------------------------
-    def _kept_anyway(self) -> set[Node]:
-        placeholders = set(self.ex.graph.placeholders) - self.ex.scalars
-        return self.saved_memory & (self.visible | placeholders)
+    def _choose(self, steps: list[Any], outputs: list[tuple[int, int]]) -> tuple[list[Node], set[Node]]:
+        """What is kept; and which of that lies in memory of others, whose versions are checked, and need not be copied.
+
+        Such memory may be written to by a caller who goes back through steps only that have not saved it: these read none of it.
+        """
+        reached = [self._reached(steps, {position}) for position, _ in outputs]
+        memories: dict[Node, list[set[Place]]] = {}
+        for _, _, array, at in self.versions.values():
+            memories.setdefault(self._memory_of(array), []).append(at)
+        anyway = set(memories)
+        while True:
+            kept = kept_for(self.ex.graph, list(self.values), anyway)
+            readers = self._readers(kept, anyway)
+            unsafe = {
+                node for node, places in readers.items()
+                if any(r & _steps(places) and not r & _steps(memories[node][0]) for r in reached)
+            }  # fmt: skip
+            if not unsafe:
+                break
+            anyway -= unsafe
+        for node, found in readers.items():
+            for at in memories[node]:
+                at |= found
+        return kept, anyway
+
+    def _reached(self, steps: list[Any], found: set[int]) -> set[int]:
+        for position, step in enumerate(steps):  # the latest first
+            if position in found:
+                found.update(way[0] for way in step.ways if way is not None and way[0] >= 0)
+        return found
+
+    def _readers(self, kept: list[Node], anyway: set[Node]) -> dict[Node, set[Place]]:
+        """Of some of the kept nodes who reads what is computed from them."""
+        stops = set(kept)
+        origins: dict[Node, frozenset[Node]] = {node: frozenset({node} & anyway) for node in kept}
+        found: dict[Node, set[Place]] = {node: set() for node in kept if node in anyway}
+        for node in self.ex.graph.nodes:
+            if node not in stops:
+                origins[node] = frozenset().union(*(origins[a] for a in node.args)) if node.args else frozenset()
+            for origin in origins[node] if node in self.values else ():
+                found[origin] |= self.values[node]
+        return found
 
     def _kept(self, node: Node, anyway: set[Node]) -> Any:
         """The array that is kept of a value: one that lies in memory which nobody else writes to, or of which versions tell."""
@@ -290,7 +328,9 @@ class _Join:
                 return array
         return ex.from_door(ex.builder.call("copy", node), "array")
 
-    def _node(self, recorded: list[Object], steps: list[Any], outputs: dict[tuple[int, int], int], kept: list[Node]) -> Object:
+    def _node(
+        self, recorded: list[Object], steps: list[Any], outputs: dict[tuple[int, int], int], kept: list[Node], anyway: set[Node]
+    ) -> Object:
         ex, joined = self.ex, self.joined
         graph = computed_again(ex.graph, kept, list(self.values))
         symbols = tuple(ex.env.values)
@@ -298,8 +338,10 @@ class _Join:
         about = joined.Joined(
             graph, tuple(steps), tensors, tuple(outputs), len(self.inputs), symbols, ex.options or Options()
         )  # fmt: skip
-        anyway = self._kept_anyway()
-        versions = [Sequence(tuple, [s, v, Const(self._described(s, a, outputs))]) for s, v, a in self.versions.values()]
+        versions = [
+            Sequence(tuple, [storage, version, Const(self._described(storage, array, outputs)), Const(frozenset(at))])
+            for storage, version, array, at in self.versions.values()
+        ]
         made = Object(joined.CompiledFunctionBackward)
         metas = {way: meta for step in recorded for way, meta in zip(*self._ways_and_metas(step))}
         made.fields = {
@@ -309,7 +351,7 @@ class _Join:
             "saved": Sequence(tuple, [self._kept(node, anyway) for node in kept]), "saved_out": Const(None),
             "sequence": recorded[0].fields["sequence"], "joined": Const(about), "outer": Sequence(tuple, list(self.outer)),
             "sizes": Sequence(tuple, [Const(SymInt(IntExpr.symbol(name, low=2), ex.env)) for name in symbols]),
-            "versions": Sequence(tuple, list(versions)),
+            "versions": Sequence(tuple, list(versions)), **({"freed": Const(about.gone)} if about.gone else {}),
         }  # fmt: skip
         return made
 
@@ -346,6 +388,10 @@ class _Join:
         stores = [e for e in effects if isinstance(e[1][0] if e[1] else None, Object) and e[1][0].value is self.of.NUMBERS]  # type: ignore[union-attr]
         if not any(shows(function) for function, _ in effects):
             effects[:] = [e for e in effects if not any(e is s for s in stores[:-1])]
+
+
+def _steps(places: set[Place]) -> set[int]:
+    return {position for position, _ in places}
 
 
 def _stores(effect: tuple[Any, Any], tensor: Object, name: str) -> bool:

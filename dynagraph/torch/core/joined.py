@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from dynagraph.driver.decorated import Options
 from dynagraph.ir.graph import Graph
 from dynagraph.ir.interpreter import at_sizes, concrete
 from dynagraph.markers import at_capture
+from dynagraph.torch.core.arrays import as_array
 from dynagraph.torch.core.engine import pull_tensors
-from dynagraph.torch.core.nodes import SECOND_TIME, Node, changed
+from dynagraph.torch.core.nodes import Node, changed
 from dynagraph.torch.core.primitives import primitive
 from dynagraph.torch.core.tensor import Tensor, apply, wrap
 
@@ -35,12 +36,17 @@ class Held(NamedTuple):
     value: int
 
 
+# where a step reads what was saved: its position, and the number of an operand, -1 - k for result k, or None for an attribute
+Place = tuple[int, Optional[int]]
+FREED = "freed"
+
+
 class Step(NamedTuple):
     """An operation that was recorded.
 
     `ways`: for each operand where its gradient goes: the position of a step and the number of the output there, -1 and the number
     of an input, or None.  `saved`: for each operand None, or the number of a value and that of a tensor, -1 if it is of none.
-    `results`: numbers of results, and of values.  `age`: how many nodes were made after it.
+    `results`: numbers of results, and of values.  `age`: how many nodes were made after it.  `is_gone`: what it saved was freed.
     """
 
     kind: type[Node]
@@ -52,6 +58,7 @@ class Step(NamedTuple):
     saved: tuple[tuple[int, int] | None, ...]
     results: tuple[tuple[int, int], ...]
     age: int
+    is_gone: bool
 
 
 class SavedTensor(NamedTuple):
@@ -78,7 +85,10 @@ class Joined:
         self.is_compiled = is_compiled
         self.graph, self.steps, self.tensors, self.outputs, self.n_inputs = graph, steps, tensors, outputs, n_inputs
         self.symbols, self.options = symbols, options
-        self.saves = any(step.saved or step.results for step in steps)
+        self.gone = frozenset(k for k, step in enumerate(steps) if step.is_gone)
+        self.saving = self.gone.union(k for k, step in enumerate(steps) if any(step.saved) or step.results)
+        self.holds_arrays = any(step.holds_arrays for step in steps)  # which are never freed
+        self._runs: dict[tuple[bool, ...], frozenset[int]] = {}
         self._by_sizes: dict[tuple[int, ...], Joined] = {}
         self._program: Any = None
 
@@ -100,6 +110,17 @@ class Joined:
             found = Joined(graph, steps, self.tensors, self.outputs, self.n_inputs, (), self.options, is_compiled)
             if is_compiled:
                 self._by_sizes[sizes] = found
+        return found
+
+    def runs(self, pattern: tuple[bool, ...]) -> frozenset[int]:
+        """The steps that read what was saved, of those that run where there are gradients of some of the outputs."""
+        found = self._runs.get(pattern)
+        if found is None:
+            reached = {position for (position, _), is_there in zip(self.outputs, pattern) if is_there}
+            for position, step in enumerate(self.steps):
+                if position in reached:
+                    reached.update(way[0] for way in step.ways if way is not None and way[0] >= 0)
+            found = self._runs[pattern] = self.saving & reached
         return found
 
     @property
@@ -136,11 +157,16 @@ def outputs_of(joined: Joined) -> tuple[tuple[int, int], ...]:
 
 
 @at_capture
+def runs_of(joined: Joined, pattern: tuple[bool, ...]) -> frozenset[int]:
+    return joined.runs(pattern)
+
+
+@at_capture
 def n_inputs_of(joined: Joined) -> int:
     return joined.n_inputs
 
 
-def gradients(steps: Sequence[Step], outputs: Any, values: Sequence[Any], grads: Sequence[Any], n_inputs: int) -> list[Any]:
+def gradients(steps: Any, outputs: Any, values: Any, grads: Sequence[Any], n_inputs: int, lost: Any = ()) -> list[Any]:
     """The gradients by the inputs as arrays."""
     nodes = []
     for step in steps:
@@ -148,7 +174,42 @@ def gradients(steps: Sequence[Step], outputs: Any, values: Sequence[Any], grads:
         node.edges = step.ways
         node.saved = [None if entry is None else (values[entry[0]], None, 0) for entry in step.saved]
         nodes.append(node)
-    return pulled(steps, nodes, outputs, grads, n_inputs, Node.pull, np.add)
+    if lost:
+        _lose(nodes, lost)
+    return pulled(steps, nodes, outputs, grads, n_inputs, Node.pull, _sum)
+
+
+class _Lost:
+    """What was saved for a step, of which some must not be read: reading it raises an error."""
+
+    def __init__(self, entries: dict[int, Any], errors: dict[int, RuntimeError]):
+        self.entries, self.errors = entries, errors
+
+    def __getitem__(self, k: int) -> Any:
+        entry = self.entries.get(k)
+        if entry is not None and k in self.errors:
+            raise self.errors[k]
+        return entry
+
+    get = __getitem__
+
+
+def _lose(nodes: Sequence[Node], lost: dict[Place, Any]) -> None:
+    of_operands: dict[int, dict[int, RuntimeError]] = {}
+    of_results: dict[int, dict[int, RuntimeError]] = {}
+    for (position, slot), error in lost.items():
+        if error is FREED:
+            nodes[position].saved = nodes[position].saved_out = None
+        elif slot is None:
+            raise error
+        elif slot >= 0:
+            of_operands.setdefault(position, {})[slot] = error
+        else:
+            of_results.setdefault(position, {})[-1 - slot] = error
+    for position, errors in of_operands.items():
+        nodes[position].saved = _Lost(dict(enumerate(nodes[position].saved)), errors)
+    for position, errors in of_results.items():
+        nodes[position].saved_out = _Lost(nodes[position].saved_out or {}, errors)  # type: ignore[assignment]
 
 
 def _node(step: Step, values: Sequence[Any]) -> Node:
@@ -191,47 +252,57 @@ class CompiledFunctionBackward(Node):
     """`grad_fn` of what a compiled function returns: its operations as one node.
 
     `saved`: the arrays that the call has kept.  `outer`: tensors of the caller's that it has saved.  `versions`: of memory that the
-    caller can write to and that gradients read: a storage, the version that was saved, and how errors call it.
+    caller can write to and that gradients read: a storage, the version that was saved, how errors call it, and who reads it.
     """
 
     __slots__ = ("joined", "outer", "sizes", "versions")
     joined: Joined
     outer: Sequence[Tensor]
     sizes: tuple[int, ...]
-    versions: Sequence[tuple[Any, int, str]]
+    versions: Sequence[tuple[Any, int, str, frozenset[Place]]]
+    ran: frozenset[int] = frozenset()  # steps that read what was saved, of the last backward
+    freed: frozenset[int] = frozenset()  # those of all that have not retained the graph
 
     def short_name(self) -> str:
         return self.name()
 
-    def check(self) -> Sequence[Any]:
-        """What was kept; RuntimeError where it was freed, or written to."""
-        if self.saved is None:
-            raise RuntimeError(SECOND_TIME)
-        for storage, version, what in self.versions:
+    def lost(self, grads: Sequence[Any]) -> dict[Place, Any]:
+        """What was freed, or written to, of what steps may read that run for these gradients: the errors that reading it raises."""
+        ran = self.ran = runs_of(self.joined, tuple([grad is not None for grad in grads]))
+        found: dict[Place, Any] = dict.fromkeys([(position, None) for position in ran & self.freed], FREED)
+        for storage, version, what, places in self.versions:
             if storage.version != version:
-                raise changed(what, self, storage.version, version)
-        return self.saved  # type: ignore[no-any-return]
+                error = changed(what, self, storage.version, version)
+                found.update((place, error) for place in places if place[0] in ran and place[0] not in self.freed)
+        return found
 
     def pull(self, grads: Sequence[Any]) -> list[Any]:
-        kept, joined = self.check(), self.joined.at(self.sizes)
-        if all([grad is None or type(grad) is np.ndarray for grad in grads]) and joined.is_compiled:
+        lost = self.lost(grads)
+        joined, kept = self.joined.at(self.sizes), self.saved
+        is_plain = kept is not None and not lost and all([grad is None or type(grad) is np.ndarray for grad in grads])
+        if is_plain and joined.is_compiled:
             return joined.program(kept, grads)  # type: ignore[return-value]
-        return gradients(joined.steps, joined.outputs, spliced(joined.graph, kept), grads, joined.n_inputs)
+        return gradients(joined.steps, joined.outputs, self._values(joined), grads, joined.n_inputs, lost)
+
+    def _values(self, joined: Joined) -> Sequence[Any]:
+        """What the steps have saved; after that was freed, steps may run that saved nothing."""
+        return [None] * len(joined.graph.outputs) if self.saved is None else spliced(joined.graph, self.saved)
 
     def pull_tensors(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """As `pull`, recorded: by the nodes of the operations, which now stand in the graph themselves."""
-        kept, joined = self.check(), self.joined.at(self.sizes)
-        values, steps = spliced(joined.graph, kept), joined.steps
+        lost, joined = self.lost(grads), self.joined.at(self.sizes)
+        values, steps = self._values(joined), joined.steps
         nodes = [_node(step, values) for step in steps]
         tensors = [self._tensor(about, nodes, values) for about in joined.tensors]
         for step, node in zip(steps, nodes):
             node.edges = [None if w is None else self.edges[w[1]] if w[0] < 0 else (nodes[w[0]], w[1]) for w in step.ways]
             node.saved = [None if entry is None else self._entry(entry, values, tensors) for entry in step.saved]
             node.sequence = self.sequence + step.age
+        _lose(nodes, lost)
         return pulled(steps, nodes, joined.outputs, grads, joined.n_inputs, pull_tensors, _add)
 
     def _tensor(self, about: SavedTensor, nodes: Sequence[Node], values: Sequence[Any]) -> Tensor:
-        if about.outer >= 0:
+        if about.outer >= 0 and self.saved is not None:
             return self.outer[about.outer]
         made = wrap(values[about.value])
         if about.position >= 0:
@@ -243,8 +314,13 @@ class CompiledFunctionBackward(Node):
         return (values[value], None, 0) if k < 0 else (tensors[k], tensors[k]._storage.version)
 
     def release(self) -> None:
-        if self.joined.saves:
+        self.freed = self.freed | self.ran
+        if self.freed >= self.joined.saving and not self.joined.holds_arrays:
             self.saved, self.outer, self.versions = None, (), ()
+
+
+def _sum(left: Any, right: Any) -> Any:
+    return as_array(np.add(left, right))
 
 
 def _add(left: Tensor, right: Tensor) -> Tensor:
