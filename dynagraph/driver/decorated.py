@@ -86,7 +86,8 @@ class Stats:
     compiler; each call then ran eagerly.  compile_seconds: time spent on capture and compilation.  breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
     calls_out: how often they called a Python function, and went on, likewise.  unimproved: native loops for which the C compiler
-    failed with all optimisations; they stay as they were compiled first (`config.two_tiers`).
+    failed with all optimisations; they stay as they were compiled first (`config.two_tiers`).  not_joined: of dynagraph.torch, why
+    operations that were recorded for gradients have a node each, with counts.
     """
 
     def __init__(self, compiled: Any):
@@ -96,6 +97,7 @@ class Stats:
         self.fallbacks = 0
         self.compile_seconds = 0.0
         self.breaks: Counter[str] = Counter()
+        self.not_joined: Counter[str] = Counter()
         self.native_loops: list[Callable[[], tuple[Counter[str], Counter[str]]]] = []  # side exits and calls out of each
         self.tiers: list[Any] = []  # what native loops ask for better code
         self.last_error: BaseException | None = None

@@ -94,6 +94,7 @@ class Captured:
     `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, the input that it is written to, or -1, and
     the axes by which it is transposed in memory, or ().
     `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
+    `joined`: whether operations that were recorded for gradients are one node; `not_joined`: why they are not.
     """
 
     graph: Graph
@@ -107,6 +108,8 @@ class Captured:
     prologue: tuple[Any, ...] = ()
     loop: "LoopCall | None" = None
     loops: tuple[LoopSeen, ...] = ()  # that are not native
+    joined: bool = False
+    not_joined: str = ""
 
     def loops_seen(self) -> list[LoopSeen]:
         """What became of each loop that the capture came to."""
@@ -440,7 +443,10 @@ class _Ending:
             last.append(NoFloatingPointErrors())
         ex.guards.finish(last)
         n_symbols = len(ex.env.values)
-        return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop)
+        return Captured(
+            graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop,
+            joined=ex.joined, not_joined=ex.not_joined,
+        )  # fmt: skip
 
 
 def _may_set_error_state(node: Node, scalars: AbstractSet[Node]) -> bool:

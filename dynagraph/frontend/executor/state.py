@@ -100,7 +100,8 @@ class CaptureState(GraphState):
         self.device = -1  # where these lie, once one has been seen
         self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
         self.options: Options | None = None  # of the function that is compiled
-        self.not_joined = ""  # why the operations that were recorded are nodes of their own (library/joined.py)
+        self.joined = False  # whether operations that were recorded for gradients are one node (library/joined.py)
+        self.not_joined = ""  # why they are not
         self.shown: set[int] = set()  # objects whose repr is under way
 
     @abstractmethod

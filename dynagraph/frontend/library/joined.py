@@ -101,6 +101,7 @@ class _Join:
                 ex.effect(object.__setattr__, tensor, Const(name), value)
                 tensor.fields[name] = value
         self._count_at_once()
+        ex.joined = True
 
     def _is_node(self, value: Any) -> bool:
         return isinstance(value, Object) and issubclass(value.kind, self.of.Node)
