@@ -1,8 +1,8 @@
 """Where a capture ends that has recorded operations of dynagraph.torch: one node of the autograd graph in place of theirs.
 
 Nothing of the operations' nodes leaves the capture then, but what `Joined` (dynagraph/torch/core/joined.py) says of all its calls,
-and what a call keeps for backward.  Where the nodes are not all that is to be known (hooks, functions with a backward of the user's,
-saved memory that was written to...), they are built one by one.
+and what a call keeps for backward.  Where the nodes are not all that is to be known (hooks, functions with a backward of the
+user's, saved memory that was written to...), they are built one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dynagraph.driver.deadline import check
 from dynagraph.driver.decorated import Options
 from dynagraph.frontend.executor.executor import Executor
 from dynagraph.frontend.executor.state import Lazy
+from dynagraph.frontend.guards.sources import Returned
 from dynagraph.frontend.kinds.aliasing import shows, way_to
 from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.slots import load_attribute, slots_of
@@ -169,7 +170,7 @@ class _Join:
                 continue
             check()
             found[id(node)] = node
-            if set(node.fields) != FIELDS or node.entries is not None or getattr(node.kind, "pull") is not self.of.Node.pull:
+            if set(node.fields) != FIELDS or node.entries is not None or node.kind.pull is not self.of.Node.pull:
                 raise Refused(f"{node.kind.__name__} has hooks, or a gradient of its own")
             for target, _ in filter(None, self._edges(node)):
                 if self._is_new_node(target):
@@ -213,8 +214,10 @@ class _Join:
     def _plain(self, value: Any, place: Place) -> Any:
         """What a step is given, as a Python object; arrays are values."""
         value = self.ex.resolve(value)
-        if isinstance(value, (Array, Number)):
+        if isinstance(value, Array):
             return self.joined.Held(self._value(value, place))
+        if isinstance(value, Number):
+            raise Refused("a number that changes from call to call says what an operation does")
         if isinstance(value, Const):
             return value.value
         if isinstance(value, Sequence) and value.kind in (list, tuple):
@@ -233,7 +236,9 @@ class _Join:
 
     def _value(self, value: Any, place: Place) -> int:
         """The number of an array that is saved."""
-        node = self.ex.memories.present(value) if isinstance(value, Array) else value.node
+        if not isinstance(value, Array):
+            raise Refused("what an operation has saved is no array")
+        node = self.ex.memories.present(value)
         self.values.setdefault(node, set()).add(place)
         return list(self.values).index(node)
 
@@ -321,9 +326,9 @@ class _Join:
         """The array that is kept of a value: one that lies in memory which nobody else writes to, or of which versions tell."""
         ex = self.ex
         array = ex.arrays.get(node)
-        placeholder = node.kind == "placeholder"
+        placeholder = node.kind == "placeholder" and not (array is not None and isinstance(array.source, Returned))
         if node not in ex.scalars and (node in anyway or not (placeholder or node in self.visible)) and memory_of(node) is None:
-            if array is None and not placeholder and node not in ex.memories.of:
+            if array is None and node.kind != "placeholder" and node not in ex.memories.of:
                 return ex.from_door(node, "array")
             if array is not None and not array.is_scalar and ex.memories.present(array) is node:
                 return array
@@ -340,7 +345,7 @@ class _Join:
             graph, tuple(steps), tensors, tuple(outputs), len(self.inputs), symbols, ex.options or Options()
         )  # fmt: skip
         versions = [
-            Sequence(tuple, [storage, version, Const(self._described(storage, array, outputs)), Const(frozenset(at))])
+            Sequence(tuple, [storage, version, ex.constant(self._described(storage, array, outputs)), Const(tuple(at))])
             for storage, version, array, at in self.versions.values()
         ]
         made = Object(joined.CompiledFunctionBackward)
@@ -373,15 +378,11 @@ class _Join:
             raise Refused("a tensor is saved whose history was cut off")
         return self.joined.SavedTensor(-1, value, *self._output_of(tensor))
 
-    def _described(self, storage: Any, array: Array, outputs: dict[tuple[int, int], int]) -> str:
-        """Memory as errors of writes to it call it."""
-        dtype, shape = self.tensors.dtypes.of_numpy(array.node.dtype.numpy).legacy, list(array.node.shape)
-        text = f"[torch.{dtype} {shape}]"
-        for tensor in self.results:
-            if tensor.fields["_storage"] is storage:
-                number = outputs[self._output_of(tensor)]
-                return f"{text}, which is output {number} of {self.joined.CompiledFunctionBackward.__name__},"
-        return text
+    def _described(self, storage: Any, array: Array, outputs: dict[tuple[int, int], int]) -> tuple[Any, ...]:
+        """What errors of writes say of memory: the name of its dtype, its shape, and which output it is, -1 if it is none."""
+        numbers = [outputs[self._output_of(tensor)] for tensor in self.results if tensor.fields["_storage"] is storage]
+        dtype = self.tensors.dtypes.of_numpy(array.node.dtype.numpy)
+        return dtype.legacy, array.node.shape, numbers[0] if numbers else -1
 
     def _count_at_once(self) -> None:
         """Store the number of the last node once, where nothing looks at it in between."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Held(NamedTuple):
 
 
 # where a step reads what was saved: its position, and the number of an operand, -1 - k for result k, or None for an attribute
-Place = tuple[int, Optional[int]]
+Place = tuple[int, int | None]
 FREED = "freed"
 
 
@@ -147,6 +147,16 @@ def _at_sizes(spec: Any, known: dict[str, int]) -> Any:
 
 
 @at_capture
+def of_sizes(joined: Joined, sizes: tuple[int, ...]) -> Joined:
+    return joined.at(sizes)
+
+
+@at_capture
+def program_of(joined: Joined) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
+    return joined.program
+
+
+@at_capture
 def steps_of(joined: Joined) -> tuple[Step, ...]:
     return joined.steps
 
@@ -237,7 +247,7 @@ def pulled(steps: Any, nodes: Any, outputs: Any, grads: Any, n_inputs: int, pull
     for (position, number), grad in zip(outputs, grads):
         buffers[position][number] = grad
     for step, node, buffer in zip(steps, nodes, buffers):
-        if all([grad is None for grad in buffer]):
+        if all(grad is None for grad in buffer):
             continue
         for way, grad in zip(step.ways, pull(node, buffer)):
             if way is None or grad is None:
@@ -259,7 +269,7 @@ class CompiledFunctionBackward(Node):
     joined: Joined
     outer: Sequence[Tensor]
     sizes: tuple[int, ...]
-    versions: Sequence[tuple[Any, int, str, frozenset[Place]]]
+    versions: Sequence[tuple[Any, int, tuple[str, tuple[int, ...], int], tuple[Place, ...]]]
     ran: frozenset[int] = frozenset()  # steps that read what was saved, of the last backward
     freed: frozenset[int] = frozenset()  # those of all that have not retained the graph
 
@@ -272,16 +282,16 @@ class CompiledFunctionBackward(Node):
         found: dict[Place, Any] = dict.fromkeys([(position, None) for position in ran & self.freed], FREED)
         for storage, version, what, places in self.versions:
             if storage.version != version:
-                error = changed(what, self, storage.version, version)
+                error = changed(_described(what), self, storage.version, version)
                 found.update((place, error) for place in places if place[0] in ran and place[0] not in self.freed)
         return found
 
     def pull(self, grads: Sequence[Any]) -> list[Any]:
         lost = self.lost(grads)
-        joined, kept = self.joined.at(self.sizes), self.saved
-        is_plain = kept is not None and not lost and all([grad is None or type(grad) is np.ndarray for grad in grads])
+        joined, kept = of_sizes(self.joined, self.sizes), self.saved
+        is_plain = kept is not None and not lost and all(grad is None or type(grad) is np.ndarray for grad in grads)
         if is_plain and joined.is_compiled:
-            return joined.program(kept, grads)  # type: ignore[return-value]
+            return program_of(joined)(kept, grads)  # type: ignore[return-value]
         return gradients(joined.steps, joined.outputs, self._values(joined), grads, joined.n_inputs, lost)
 
     def _values(self, joined: Joined) -> Sequence[Any]:
@@ -290,7 +300,7 @@ class CompiledFunctionBackward(Node):
 
     def pull_tensors(self, grads: Sequence[Tensor | None]) -> list[Tensor | None]:
         """As `pull`, recorded: by the nodes of the operations, which now stand in the graph themselves."""
-        lost, joined = self.lost(grads), self.joined.at(self.sizes)
+        lost, joined = self.lost(grads), of_sizes(self.joined, self.sizes)
         values, steps = self._values(joined), joined.steps
         nodes = [_node(step, values) for step in steps]
         tensors = [self._tensor(about, nodes, values) for about in joined.tensors]
@@ -317,6 +327,12 @@ class CompiledFunctionBackward(Node):
         self.freed = self.freed | self.ran
         if self.freed >= self.joined.saving and not self.joined.holds_arrays:
             self.saved, self.outer, self.versions = None, (), ()
+
+
+def _described(what: tuple[str, tuple[int, ...], int]) -> str:
+    dtype, shape, output = what
+    text = f"[torch.{dtype} {list(shape)}]"
+    return text if output < 0 else f"{text}, which is output {output} of {CompiledFunctionBackward.__name__},"
 
 
 def _sum(left: Any, right: Any) -> Any:
