@@ -153,6 +153,7 @@ def _afterwards(tensors: list[Any]) -> list[Any]:
     if not leaves or not outs:
         return []
     found = [_gradients(outs[k:last], leaves, second) for k, last in ((0, None), (-1, None), (0, 1)) for second in (False, True)]
+    found.append(_gradients(outs[-1:], [*leaves, *outs], False))  # of results by results
     for t in (outs[-1], leaves[0], outs[0]):
         try:
             with torch.no_grad():

@@ -92,10 +92,11 @@ def test_parameters_in_objects_and_results_in_attributes() -> None:
         for _ in range(2):
             loss = call(leaf(3, 4))
             (loss + net.seen.sum()).backward()
-        assert wrap is not compiled or net.seen.grad_fn is loss.grad_fn
-        return [loss, *net.weights]
+        assert wrap is not compiled or loss.grad_fn.next_functions[0][0] is net.seen.grad_fn
+        return [loss, *(p.grad for p in net.weights)]
 
-    same(use(compiled), use(lambda f: f))
+    for own, plain in zip(use(compiled), use(lambda f: f)):
+        np.testing.assert_allclose(own.detach().numpy(), plain.detach().numpy(), rtol=1e-12)  # sums within the call come first
 
 
 def test_it_is_freed_by_backward() -> None:
@@ -335,3 +336,56 @@ def test_gradients_of_many_results_at_once() -> None:
 
     made = compiled(lambda x: (x.sin() * 2).exp())
     same(use(made), use(lambda x: (x.sin() * 2).exp()))
+
+
+def functions(torch: Any) -> dict[str, Callable[..., Any]]:
+    functional = torch.nn.functional
+    return {
+        "layers": lambda x, w: functional.layer_norm(torch.tanh(x @ w), (4,)).pow(2).mean(),
+        "loss": lambda x, w: functional.cross_entropy(functional.silu(x @ w), torch.tensor([0, 3, 1])),
+        "attention": lambda x, w: functional.scaled_dot_product_attention(x, x @ w, x).exp().sum(),
+        "pieces": lambda x, w: torch.cat([part.sin() * k for k, part in enumerate((x @ w).chunk(2, 1))], 1).amax(1).sum(),
+        "places": lambda x, w: ((x[[0, 2, 2]] @ w).sigmoid() * torch.where(x > 0, x, x * 0.1)).sum(),
+        "writes": lambda x, w: (x * 2.0).mul_(w[:3]).clamp_(-1.0, 1.0).cumsum(0).std(),
+    }
+
+
+@pytest.mark.parametrize("name", functions(torch))
+def test_against_pytorch(name: str) -> None:
+    found = []
+    for library in (torch, pytest.importorskip("torch")):
+        function = functions(library)[name]
+        x, w = (library.from_numpy(leaf(*shape).detach().numpy()).requires_grad_() for shape in ((3, 4), (4, 4)))
+        loss = (compiled(function) if library is torch else function)(x, w)
+        (first,) = library.autograd.grad(loss, x, create_graph=True)
+        (first * first).sum().backward(retain_graph=True)
+        loss.backward()
+        found.append([t.detach().numpy() for t in (loss, first, x.grad, w.grad)])
+    for own, theirs in zip(*found):
+        np.testing.assert_allclose(own, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_results_that_others_are_computed_from() -> None:
+    """Their gradients, hooks and `grad` have what comes by way of the others."""
+
+    def use(function: Any) -> Any:
+        x, w = leaf(3), leaf(3, seed=1)
+        said: list[Any] = []
+        loss, h, part = function(x, w)
+        h.retain_grad()
+        h.register_hook(lambda g: said.append(g.tolist()))
+        loss.backward(retain_graph=True)
+        found = torch.autograd.grad(loss, [h, part], create_graph=True)
+        (found[0] * found[1].sum()).sum().backward()
+        return [np.asarray(said), *(g.detach().numpy() for g in (h.grad, *found, x.grad, w.grad))]
+
+    def function(x: Any, w: Any) -> Any:
+        h = (x * 2).exp()
+        part = h[:2] * 3.0 * w[1:]
+        return ((part * part).sin() + (w * h).exp().sum()).sum(), h, part
+
+    expected, made = use(function), compiled(function)
+    for _ in range(2):
+        for own, plain in zip(use(made), expected):
+            np.testing.assert_allclose(own, plain, rtol=1e-12)  # sums within the call come first
+    assert not made.stats.not_joined

@@ -62,6 +62,12 @@ class _Join:
         self.seen: set[int] = set()
         self.visible: set[Node] = set()  # values of memory that is handed on
         self.storages: list[Any] = []  # that are handed on
+        self.moved: dict[tuple[int, int], tuple[Object, int]] = {}  # the new place of outputs of nodes
+        self._begin([])
+
+    def _begin(self, group: list[Object]) -> None:
+        """What is known of the nodes that are joined now."""
+        self.position = {id(node): k for k, node in enumerate(group)}
         self.values: dict[Node, set[Place]] = {}  # that are saved, and who reads them
         self.saved_tensors: dict[int, tuple[Object, Any]] = {}
         self.inputs: dict[tuple[int, int], tuple[Any, int]] = {}
@@ -83,26 +89,48 @@ class _Join:
             raise Refused("arrays on a device")
         if mode_of(self.frame, "hooked") or mode_of(self.frame, "anomaly"):
             raise Refused("hooks of saved tensors, or anomaly detection")
-        self.position = {id(node): k for k, node in enumerate(recorded)}
-        steps = [self._step(node, recorded[0]) for node in recorded]
-        outputs: dict[tuple[int, int], int] = {}
-        for tensor in ends:
-            outputs.setdefault(self._output_of(tensor), len(outputs))
-        kept, anyway = self._choose(steps, list(outputs))
-        made = self._node(recorded, steps, outputs, kept, anyway)
+        for group, outputs in self._groups(recorded, dict.fromkeys(map(self._output_of, ends))):
+            self._begin(group)
+            steps = [self._step(node, group[0]) for node in group]
+            kept, anyway = self._choose(steps, [(self.position[node], k) for node, k in outputs])
+            made = self._node(group, steps, outputs, kept, anyway)
+            self.moved.update((output, (made, number)) for number, output in enumerate(outputs))
         for tensor in self.results:
-            number = outputs[self._output_of(tensor)]
+            made, number = self.moved[self._output_of(tensor)]
             tensor.fields["_grad_fn"] = made
             if number or "_output_nr" in tensor.fields:
                 tensor.fields["_output_nr"] = Const(number)
         for tensor in rebound:
-            number = outputs[self._output_of(tensor)]
+            made, number = self.moved[self._output_of(tensor)]
             for name, value in (("_grad_fn", made), ("_output_nr", Const(number))):
                 ex.effects[:] = [e for e in ex.effects if not _stores(e, tensor, name)]
                 ex.effect(object.__setattr__, tensor, Const(name), value)
                 tensor.fields[name] = value
         self._count_at_once()
         ex.joined = True
+
+    def _groups(self, recorded: list[Object], exposed: dict[Any, None]) -> list[tuple[list[Object], list[tuple[int, int]]]]:
+        """The nodes that become one, the earliest first, and which of their outputs others see.
+
+        What is handed on and has others computed from it in the call is an output of a node before theirs: its gradient, and its
+        hooks, have what comes by way of these.
+        """
+        depths = {id(node): 0 for node in recorded}
+        for node in recorded:
+            for target, number in filter(None, self._edges(node)):
+                if id(target) in depths:
+                    beyond = depths[id(node)] + ((id(target), number) in exposed)
+                    depths[id(target)] = max(depths[id(target)], beyond)
+        seen = dict(exposed)
+        for node in recorded:
+            for target, number in filter(None, self._edges(node)):
+                if id(target) in depths and depths[id(target)] != depths[id(node)]:
+                    seen[id(target), number] = None
+        found = []
+        for depth in range(max(depths.values()), -1, -1):
+            group = [node for node in recorded if depths[id(node)] == depth]
+            found.append((group, [output for output in seen if depths[output[0]] == depth]))
+        return found
 
     def _is_node(self, value: Any) -> bool:
         return isinstance(value, Object) and issubclass(value.kind, self.of.Node)
@@ -158,7 +186,7 @@ class _Join:
 
     def _output_of(self, tensor: Object) -> tuple[int, int]:
         number = tensor.fields.get("_output_nr", ZERO)
-        return self.position[id(self._history(tensor))], _number(number)
+        return id(self._history(tensor)), _number(number)
 
     def _recorded(self, roots: list[Object]) -> list[Object]:
         """The nodes that were made here and that some come from, the latest first."""
@@ -229,8 +257,9 @@ class _Join:
         raise Refused(f"a step is given a {type(value).__name__.lower()}")
 
     def _way(self, target: Any, number: int) -> tuple[int, int]:
-        if self._is_new_node(target):
+        if id(target) in self.position:
             return self.position[id(target)], number
+        target, number = self.moved.get((id(target), number), (target, number))
         known = self.inputs.setdefault((id(target), number), (target, number))
         return -1, list(self.inputs.values()).index(known)
 
@@ -335,15 +364,16 @@ class _Join:
         return ex.from_door(ex.builder.call("copy", node), "array")
 
     def _node(
-        self, recorded: list[Object], steps: list[Any], outputs: dict[tuple[int, int], int], kept: list[Node], anyway: set[Node]
+        self, recorded: list[Object], steps: list[Any], outputs: list[tuple[int, int]], kept: list[Node], anyway: set[Node]
     ) -> Object:
         ex, joined = self.ex, self.joined
         graph = computed_again(ex.graph, kept, list(self.values))
         symbols = tuple(ex.env.values)
         tensors = tuple(self._saved_tensor(tensor, value) for tensor, value in self.saved_tensors.values())
+        places = [(self.position[node], number) for node, number in outputs]
         about = joined.Joined(
-            graph, tuple(steps), tensors, tuple(outputs), len(self.inputs), symbols, ex.options or Options()
-        )  # fmt: skip
+            graph, tuple(steps), tensors, tuple(places), len(self.inputs), symbols, ex.options or Options(), len(steps) >= FEWEST
+        )
         versions = [
             Sequence(tuple, [storage, version, ex.constant(self._described(storage, array, outputs)), Const(tuple(at))])
             for storage, version, array, at in self.versions.values()
@@ -353,7 +383,7 @@ class _Join:
         made.fields = {
             "attrs": Dict({}), "edges": Sequence(list, [Sequence(tuple, [t, Const(k)]) for t, k in self.inputs.values()]),
             "metas": Sequence(list, [metas[-1, k] for k in range(len(self.inputs))]),
-            "output_metas": Sequence(list, [self._items(recorded[p].fields["output_metas"])[k] for p, k in outputs]),
+            "output_metas": Sequence(list, [self._items(recorded[p].fields["output_metas"])[k] for p, k in places]),
             "saved": Sequence(tuple, [self._kept(node, anyway) for node in kept]), "saved_out": Const(None),
             "sequence": recorded[0].fields["sequence"], "joined": Const(about), "outer": Sequence(tuple, list(self.outer)),
             "sizes": Sequence(tuple, [Const(SymInt(IntExpr.symbol(name, low=2), ex.env)) for name in symbols]),
@@ -374,13 +404,19 @@ class _Join:
             return self.joined.SavedTensor(outer=len(self.outer) - 1)
         if is_leaf:
             return self.joined.SavedTensor(value=value)
-        if id(history) not in self.position:
+        number = _number(self.ex.resolve(load_attribute(self.frame, tensor, "_output_nr")))
+        if id(history) in self.position:
+            return self.joined.SavedTensor(value=value, position=self.position[id(history)], number=number)
+        history, number = self.moved.get((id(history), number), (history, number))
+        if (id(history), number) not in self.inputs:
             raise Refused("a tensor is saved whose history was cut off")
-        return self.joined.SavedTensor(-1, value, *self._output_of(tensor))
+        return self.joined.SavedTensor(value=value, input=list(self.inputs).index((id(history), number)))
 
-    def _described(self, storage: Any, array: Array, outputs: dict[tuple[int, int], int]) -> tuple[Any, ...]:
+    def _described(self, storage: Any, array: Array, outputs: list[tuple[int, int]]) -> tuple[Any, ...]:
         """What errors of writes say of memory: the name of its dtype, its shape, and which output it is, -1 if it is none."""
-        numbers = [outputs[self._output_of(tensor)] for tensor in self.results if tensor.fields["_storage"] is storage]
+        places = [self._output_of(tensor) for tensor in self.results if tensor.fields["_storage"] is storage]
+        known = [place for place in places if place in outputs or place in self.moved]
+        numbers = [outputs.index(place) if place in outputs else self.moved[place][1] for place in known]
         dtype = self.tensors.dtypes.of_numpy(array.node.dtype.numpy)
         return dtype.legacy, array.node.shape, numbers[0] if numbers else -1
 

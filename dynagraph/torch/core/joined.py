@@ -62,12 +62,13 @@ class Step(NamedTuple):
 
 
 class SavedTensor(NamedTuple):
-    """A tensor that steps save: one of the inputs (`outer`), or a value, which is output `number` of the step at `position`."""
+    """A tensor that steps save: one of the caller's (`outer`), or a value, output `number` of the step at `position` or an `input`."""
 
     outer: int = -1
     value: int = -1
     position: int = -1
     number: int = 0
+    input: int = -1
 
 
 class Joined:
@@ -317,6 +318,9 @@ class CompiledFunctionBackward(Node):
         made = wrap(values[about.value])
         if about.position >= 0:
             made._grad_fn, made._output_nr, made._requires_grad = nodes[about.position], about.number, True
+        elif about.input >= 0:
+            made._grad_fn, made._output_nr = self.edges[about.input]
+            made._requires_grad = True
         return made
 
     def _entry(self, entry: tuple[int, int], values: Sequence[Any], tensors: Sequence[Tensor]) -> Any:
