@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 
 CONTENDERS = (
-    "dynagraph", "dynagraph.torch", "dynagraph.torch of a loss", "autograd", "jax", "torch.compile", "torch.compile of a step", "torch",
+    "dynagraph", "dynagraph.torch", "dynagraph.torch of a loss", "autograd", "jax", "torch.compile", "torch.compile of a step",
+    "torch",
 )  # fmt: skip
 RATE = 1e-3
 

@@ -91,8 +91,9 @@ value.backward()
 assert w.grad.shape == (3, 2)
 ```
 
-- All operations that a call has recorded are one node of the autograd graph. The call keeps for it what a minimum cut chooses of
-  all that the operations save: keeping costs memory traffic, computing again costs arithmetic. The caller's tensors are not copied.
+- All operations that a call has recorded are one node of the autograd graph; a result that other results are computed from is an
+  output of a node before theirs. The call keeps what a minimum cut chooses of all that the operations save: keeping costs memory
+  traffic, computing again costs arithmetic. The caller's tensors are not copied.
 - Backward is compiled when it is first needed, for each set of results that have a gradient and for each set of sizes (beyond eight
   it runs operation by operation). `grad_fn.joined.program` is the compiled function.
 - Versions, hooks, `retain_graph` and results without a gradient are as without compiling: what one operation has saved must not be

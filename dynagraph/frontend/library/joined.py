@@ -174,9 +174,10 @@ class _Join:
                 if found and shows(function):
                     raise Refused("an effect may look at a tensor that is written to")
                 continue
-            if function is not object.__setattr__ or not isinstance(args[0], Object) or args[1].value != "_grad_fn":  # type: ignore[union-attr]
+            tensor, name = args[0], args[1]
+            if function is not object.__setattr__ or not isinstance(tensor, Object) or _known(name) != "_grad_fn":
                 raise Refused("a node of the graph is handed on by itself")
-            found[id(args[0])] = args[0]
+            found[id(tensor)] = tensor
         if any(not self._is_new_node(tensor.fields["_grad_fn"]) for tensor in found.values()):
             raise Refused("the history of a tensor of the caller's is set and taken away")
         return list(found.values())
@@ -198,7 +199,8 @@ class _Join:
                 continue
             check()
             found[id(node)] = node
-            if set(node.fields) != FIELDS or node.entries is not None or node.kind.pull is not self.of.Node.pull:
+            kind: Any = node.kind
+            if set(node.fields) != FIELDS or node.entries is not None or kind.pull is not self.of.Node.pull:
                 raise Refused(f"{node.kind.__name__} has hooks, or a gradient of its own")
             for target, _ in filter(None, self._edges(node)):
                 if self._is_new_node(target):
@@ -423,7 +425,7 @@ class _Join:
     def _count_at_once(self) -> None:
         """Store the number of the last node once, where nothing looks at it in between."""
         effects = self.ex.effects
-        stores = [e for e in effects if isinstance(e[1][0] if e[1] else None, Object) and e[1][0].value is self.of.NUMBERS]  # type: ignore[union-attr]
+        stores = [e for e in effects if e[1] and isinstance(e[1][0], Object) and e[1][0].value is self.of.NUMBERS]
         if not any(shows(function) for function, _ in effects):
             effects[:] = [e for e in effects if not any(e is s for s in stores[:-1])]
 
@@ -434,7 +436,11 @@ def _steps(places: set[Place]) -> set[int]:
 
 def _stores(effect: tuple[Any, Any], tensor: Object, name: str) -> bool:
     function, args = effect
-    return function is object.__setattr__ and args[0] is tensor and args[1].value == name
+    return function is object.__setattr__ and args[0] is tensor and _known(args[1]) == name
+
+
+def _known(value: Any) -> Any:
+    return value.value if isinstance(value, Const) else None
 
 
 def _is_none(value: Any) -> bool:

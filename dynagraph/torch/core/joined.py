@@ -62,7 +62,10 @@ class Step(NamedTuple):
 
 
 class SavedTensor(NamedTuple):
-    """A tensor that steps save: one of the caller's (`outer`), or a value, output `number` of the step at `position` or an `input`."""
+    """A tensor that steps save: one of the caller's (`outer`), or a value.
+
+    The value is output `number` of the step at `position`, or an `input`; else the tensor has no history.
+    """
 
     outer: int = -1
     value: int = -1
