@@ -359,7 +359,8 @@ def test_what_is_kept_for_later_is_cheaper_than_computing_it_again() -> None:
     given = [np.arange(20.0).reshape(4, 5) / 20, np.ones((5, 6))]
     second = computed_again(graph, [x, product, root], values)
     found = interpret(second, [given[0], given[0] @ given[1], np.exp(2 * (given[0] @ given[1]))])
-    assert all(map(np.array_equal, found, (given[0], given[0] @ given[1], 2 * (given[0] @ given[1]), np.exp(2 * (given[0] @ given[1])))))
+    wanted = given[0], given[0] @ given[1], 2 * (given[0] @ given[1]), np.exp(2 * (given[0] @ given[1]))
+    assert all(map(np.array_equal, found, wanted))
 
 
 def test_a_graph_at_sizes_that_are_known() -> None:
