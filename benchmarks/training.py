@@ -26,7 +26,10 @@ from typing import Any
 
 import numpy as np
 
-CONTENDERS = ("dynagraph", "dynagraph.torch", "autograd", "jax", "torch.compile", "torch.compile of a step", "torch")
+CONTENDERS = (
+    "dynagraph", "dynagraph.torch", "dynagraph.torch of a loss", "autograd", "jax", "torch.compile", "torch.compile of a step",
+    "torch",
+)  # fmt: skip
 RATE = 1e-3
 
 # -- the models, for any namespace that spells as NumPy does ------------------------------------------------------------------
@@ -236,8 +239,11 @@ def torch_step(name: str, given: Problem, compiled: bool) -> Callable[[], Any]:
     return run
 
 
-def step_in_torch(torch: Any, compiler: Callable[..., Any], name: str, given: Problem) -> Callable[[], Any]:
-    """A whole step as a function of PyTorch's API, compiled: the same text for dynagraph.torch and for PyTorch."""
+def step_in_torch(torch: Any, compiler: Callable[..., Any], name: str, given: Problem, whole: bool = True) -> Callable[[], Any]:
+    """A step as a function of PyTorch's API, compiled: the same text for dynagraph.torch and for PyTorch.
+
+    With `whole` it is one function; else the loss is one and the update is one, and backward() is called between them.
+    """
     loss = torch_models(torch)[name]
     adam = given.adam
     p = {k: torch.tensor(a, requires_grad=True) for k, a in given.params.items()}
@@ -245,11 +251,7 @@ def step_in_torch(torch: Any, compiler: Callable[..., Any], name: str, given: Pr
     x = torch.from_numpy(given.x)
     y = torch.from_numpy(given.y if name == "transformer" else given.y.argmax(1))
 
-    def step(p: Any, m: Any, v: Any, x: Any, y: Any, t: int) -> Any:
-        for w in p.values():
-            w.grad = None
-        value = loss(p, x, y)
-        value.backward()
+    def update(p: Any, m: Any, v: Any, t: int) -> None:
         with torch.no_grad():
             for k, w in p.items():
                 if adam:
@@ -258,16 +260,34 @@ def step_in_torch(torch: Any, compiler: Callable[..., Any], name: str, given: Pr
                     w.sub_(RATE * (m[k] / (1 - 0.9**t)) / ((v[k] / (1 - 0.999**t)).sqrt() + 1e-8))
                 else:
                     w.sub_(w.grad, alpha=RATE)
+
+    def step(p: Any, m: Any, v: Any, x: Any, y: Any, t: int) -> Any:
+        for w in p.values():
+            w.grad = None
+        value = loss(p, x, y)
+        value.backward()
+        update(p, m, v, t)
         return value.detach()
 
-    compiled, state = compiler(step), SimpleNamespace(t=1)
+    compiled, state = compiler(step if whole else loss), SimpleNamespace(t=1)
+    compiled_update = update if whole else compiler(update)
 
     def run() -> Any:
         state.t += 1
         return compiled(p, m, v, x, y, state.t)
 
-    run.compiled = compiled  # type: ignore[attr-defined]
-    return run
+    def run_in_parts() -> Any:
+        state.t += 1
+        for w in p.values():
+            w.grad = None
+        value = compiled(p, x, y)
+        value.backward()
+        compiled_update(p, m, v, state.t)
+        return value
+
+    made = run if whole else run_in_parts
+    made.compiled = compiled  # type: ignore[attr-defined]
+    return made
 
 
 def step_in_dynagraph_torch(name: str, given: Problem) -> Callable[[], Any]:
@@ -275,6 +295,13 @@ def step_in_dynagraph_torch(name: str, given: Problem) -> Callable[[], Any]:
     import dynagraph.torch
 
     return step_in_torch(dynagraph.torch, dg.compile(mode="max"), name, given)
+
+
+def loss_in_dynagraph_torch(name: str, given: Problem) -> Callable[[], Any]:
+    import dynagraph as dg
+    import dynagraph.torch
+
+    return step_in_torch(dynagraph.torch, dg.compile(mode="max"), name, given, whole=False)
 
 
 def step_in_torch_compile(name: str, given: Problem) -> Callable[[], Any]:
@@ -288,6 +315,7 @@ MAKERS: dict[str, Callable[[str, Problem], Callable[[], Any]]] = {
     "autograd": autograd_step,
     "jax": jax_step,
     "dynagraph.torch": step_in_dynagraph_torch,
+    "dynagraph.torch of a loss": loss_in_dynagraph_torch,
     "torch.compile": lambda name, given: torch_step(name, given, compiled=True),
     "torch.compile of a step": step_in_torch_compile,
     "torch": lambda name, given: torch_step(name, given, compiled=False),
@@ -332,7 +360,7 @@ def measure(name: str, contenders: list[str], rounds: int) -> dict[str, dict[str
             samples[contender].append((time.perf_counter() - start) / calls[contender])
     for contender in contenders:
         found[contender] |= {"median_s": statistics.median(samples[contender]), "loss": runs[contender]().item()}
-    for contender in {"dynagraph", "dynagraph.torch"} & runs.keys():
+    for contender in {"dynagraph", "dynagraph.torch", "dynagraph.torch of a loss"} & runs.keys():
         compiled = runs[contender].compiled  # type: ignore[attr-defined]
         stats = compiled.stats
         assert not stats.breaks and not stats.fallbacks, (stats, stats.breaks, stats.last_error)

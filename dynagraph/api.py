@@ -167,6 +167,10 @@ class Explanation:
         guards = "\n".join(f"  {line}" for line in captured.guards.describe())
         if self.program.loops:
             guards += "\nloops:" + "".join(f"\n  {line}" for line in self.program.loops)
+        if captured.joined:
+            guards += "\ngradients: the call is one node of the autograd graph"
+        if captured.not_joined:
+            guards += f"\ngradients: operations are recorded one by one: {captured.not_joined}"
         if captured.stop is not None:
             guards += f"\nbreaks, and goes on after:\n  {captured.stop}\n"
             guards += f"breaks that earlier calls have met:{more}" if more else NOT_FOLLOWED

@@ -340,6 +340,7 @@ class Compilation(Locked):
             compile_loop=self.compile_loop_in_graph,
             device=self.options.device,
             learned=learned,
+            options=self.options,
         )
 
     def _finish(self, attempt: Attempt, function: types.FunctionType, values: tuple, kind: Kind) -> Any:
@@ -357,7 +358,8 @@ class Compilation(Locked):
             self.calls_loops |= bool(codes)
             # of calls within one another most are so short that they would decide for the others
             recursive = captured.loop is not None and bool(captured.loop.loop.region.functions)
-            measured = not codes and not recursive and self._is_measured(executable)
+            # and of calls that are one node of the autograd graph backward counts, too
+            measured = not codes and not recursive and not captured.joined and self._is_measured(executable)
             unasked = UNASKED_CALLS if measured and not self.options.fullgraph else 0
             entry = make_entry(captured, executable, function.__closure__, measured, unasked)
         finally:
@@ -371,6 +373,8 @@ class Compilation(Locked):
         if captured.stop is not None:
             self.stats.breaks[captured.stop.line] += 1
             _log.info("%s breaks: %s", function.__qualname__, captured.stop)
+        if captured.not_joined:
+            self.stats.not_joined[captured.not_joined] += 1
         self.stats.compiles += 1
         self.programs.append(Program(captured, executable, attempt.capture_seconds, attempt.seconds - attempt.capture_seconds))
         self.compiled.add_entry(entry)

@@ -87,7 +87,8 @@ class Stats:
     compiler has worked beside the calls, with all optimisations, on what was compiled quickly first (`config.two_tiers`).
     unimproved: programs and native loops for which it failed at that; they stay as they are.  breaks: reasons why captures
     ended before the function did, with counts.  side_exits: how often native loops were left from within, by line and reason.
-    calls_out: how often they called a Python function, and went on, likewise.
+    calls_out: how often they called a Python function, and went on, likewise.  not_joined: of dynagraph.torch, why operations
+    that were recorded for gradients have a node each, with counts.
     """
 
     def __init__(self, compiled: Any):
@@ -97,6 +98,7 @@ class Stats:
         self.fallbacks = 0
         self.compile_seconds = 0.0
         self.breaks: Counter[str] = Counter()
+        self.not_joined: Counter[str] = Counter()
         self.native_loops: list[Callable[[], tuple[Counter[str], Counter[str]]]] = []  # side exits and calls out of each
         self.tiers: list[Any] = []  # what programs and native loops ask for better code
         self.last_error: BaseException | None = None

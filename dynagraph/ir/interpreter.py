@@ -10,7 +10,7 @@ import numpy as np
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.external_calls import FunctionCall
-from dynagraph.ir.graph import Graph, Node
+from dynagraph.ir.graph import Graph, Meta, Node
 from dynagraph.ir.intexpr import Symbol
 from dynagraph.ir.shapes import Dim, SymInt, expr_of
 
@@ -91,4 +91,21 @@ def concrete_attrs(node: Node, sizes: Sizes) -> dict[str, Any]:
     return {name: concrete(value, sizes) for name, value in node.attrs.items()} if sizes else node.attrs
 
 
-__all__ = ["Sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret"]
+def at_sizes(graph: Graph, sizes: Sizes) -> Graph:
+    """The same graph for sizes that are known."""
+    new = Graph(graph.name)
+    made: dict[Node, Node] = {}
+    for node in graph.nodes:
+        new.location = node.location
+        if node.kind == "placeholder":
+            made[node] = new.placeholder(node.target, Meta(node.dtype, concrete(node.shape, sizes)))
+        elif node.kind == "get_attr":
+            made[node] = new.constant(graph.constants[node.target], node.name)
+        elif node.kind == "call_function":
+            made[node] = new.call(node.op, *(made[a] for a in node.args), **concrete_attrs(node, sizes))
+    new.location = None
+    new.output([made[node] for node in graph.outputs])
+    return new
+
+
+__all__ = ["Sizes", "at_sizes", "bind_sizes", "concrete", "concrete_attrs", "interpret"]

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from dynagraph.errors import GraphError
 from dynagraph.ir import dtypes
 from dynagraph.ir.graph import Graph, Location, Meta, Node
-from dynagraph.ir.interpreter import interpret
+from dynagraph.ir.interpreter import at_sizes, interpret
 from dynagraph.ir.ops import OPS, Composite, Op, Reduction
 from dynagraph.ir.passes.cse import eliminate_common_subexpressions
 from dynagraph.ir.passes.dce import eliminate_dead_code
 from dynagraph.ir.passes.decompose import contiguous_runs, decompose
 from dynagraph.ir.passes.fold import MAX_ELEMENTS, fold_constants
+from dynagraph.ir.passes.partition import computed_again, kept_for
 from dynagraph.ir.passes.pipeline import PASSES, run
 from dynagraph.ir.passes.simplify import simplify
 from dynagraph.ir.rewrite import scalar
@@ -347,3 +348,27 @@ def test_broadcasts_that_make_the_shape_stay() -> None:
     graph, (a, b) = graph_of((4,), (1, 4))
     graph.output([call(graph, "subtract", call(graph, "broadcast_to", a, shape=(3, 4)), b)])
     assert ops_of(simplify(graph)) == ["broadcast_to", "subtract"]
+
+
+def test_what_is_kept_for_later_is_cheaper_than_computing_it_again() -> None:
+    graph, (x, w) = graph_of((4, 5), (5, 6))
+    product = call(graph, "matmul", x, w)
+    doubled = call(graph, "add", product, product)
+    root = call(graph, "exp", doubled)
+    values = [x, product, doubled, root]
+    assert kept_for(graph, values) == [x, product, root]  # sums are computed again, exponentials and products are not
+    assert kept_for(graph, [doubled, root], free={doubled}) == [doubled, root]
+    given = [np.arange(20.0).reshape(4, 5) / 20, np.ones((5, 6))]
+    second = computed_again(graph, [x, product, root], values)
+    found = interpret(second, [given[0], given[0] @ given[1], np.exp(2 * (given[0] @ given[1]))])
+    wanted = given[0], given[0] @ given[1], 2 * (given[0] @ given[1]), np.exp(2 * (given[0] @ given[1]))
+    assert all(map(np.array_equal, found, wanted))
+
+
+def test_a_graph_at_sizes_that_are_known() -> None:
+    env = ShapeEnv()
+    graph = Graph()
+    x = graph.placeholder("x", Meta(dtypes.float64, (env.symbol(7), 2)))
+    graph.output([call(graph, "reshape", x, shape=(x.shape[0] * 2,))])
+    known = at_sizes(graph, {"s0": 5})
+    assert known.outputs[0].shape == (10,) and known.placeholders[0].shape == (5, 2)

@@ -67,24 +67,30 @@ def program_of(call: Callable[..., Any], with_gradients: bool) -> Callable[..., 
 
 
 def check(
-    case: Case, form: str, dtype: str = "float64", backend: str = BACKEND, own: Any = torch
+    case: Case, form: str, dtype: str = "float64", backend: str = BACKEND, own: Any = torch, outside: bool = False
 ) -> tuple[list[str], list[str]]:
-    """What differs between the plain and the compiled run of a case, and the reasons of breaks."""
+    """What differs between the plain and the compiled run of a case, and the reasons of breaks.
+
+    `outside`: gradients are taken outside of the compiled function.
+    """
     call = call_of(case, form)
     if call is None:
         return [], []
-    program = program_of(call, form != "in place" and case.option("grad", True))
+    with_gradients = form != "in place" and case.option("grad", True)
+    program = program_of(call, with_gradients)
     expected = outcome(program, case, form, dtype, own)
-    compiled = dg.compile(program, backend=backend, mode="max")
+    compiled = dg.compile((lambda *args, **kwargs: call(*args, **kwargs)) if outside else program, backend=backend, mode="max")
+    run = program_of(compiled, with_gradients) if outside else compiled
     found = []
     for time in ("first", "second"):
-        got = outcome(compiled, case, form, dtype, own)
+        got = outcome(run, case, form, dtype, own)
         if "error" in expected:
             if got.get("error") != expected["error"] or got["text"] != expected["text"]:
                 raised = f"plain raises {expected['error']}: {expected['text'][:150]}"
                 found.append(f"{time} call: {raised}; got {got.get('error')} {got.get('text', '')[:150]}")
         else:
-            row = replace(case, raises=False)  # an error row may raise in one form alone
+            # an error row may raise in one form alone; several operations are one node
+            row = replace(case, raises=False, options={**case.options, "grad_fn": False})
             found += [f"{time} call: {text}" for text in outcomes.differences(row, expected, got, form, dtype)]
     failed = [f"compiler failed: {compiled.stats.last_error!r:.300}"] if compiled.stats.fallbacks else []
     return found + failed, [str(b) for b in compiled.stats.breaks]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np
 
 import dynagraph as dg
 import dynagraph.torch as torch
-from tests.torch.programs import MOST, STEPS, WRITES, State, Step, _about, _overlaps, _same, _Skip, program
+from tests.torch.programs import MOST, STEPS, WRITES, State, Step, _about, _overlaps, _same, _Skip, _values, program
 
 BACKEND = "numpy"
 Notes = dict[str, Any]
@@ -112,13 +113,65 @@ def _described(tensors: list[Any]) -> list[dict[str, Any]]:
         about["strides"] = tuple(s for s, n in zip(t.stride(), t.shape) if n > 1) if t.numel() else ()
         about["base"] = [k for k, other in enumerate(tensors) if other is t._base]
         about["shares"] = [k for k, other in enumerate(tensors) if np.may_share_memory(t._array, other._array)]
-        about["grad_fn"] = t.grad_fn.name() if about.get("requires_grad") and t.grad_fn is not None else None
+        about["has grad_fn"] = bool(about.get("requires_grad")) and t.grad_fn is not None  # of several operations, or of one
         found.append(about)
     return found
 
 
-def _outcome(function: Callable[..., Any], steps: list[Step], notes: list[Notes]) -> tuple[Any, list[dict[str, Any]]]:
-    """The error and all tensors, after a call with the leaves that a program begins with."""
+def _text(error: Exception) -> tuple[str, str]:
+    """An error; whose output a tensor is is said of one operation, or of the call."""
+    return type(error).__name__, re.sub(r", which is output \d+ of \w+,|Output \d+ of \w+", "", str(error))
+
+
+def _gradients(chosen: list[Any], leaves: list[Any], second: bool) -> Any:
+    weights = [torch.arange(o.numel(), dtype=torch.float64).sin().to(o.dtype).reshape(o.shape) for o in chosen]
+    try:
+        found = torch.autograd.grad(chosen, leaves, weights, retain_graph=True, create_graph=second, allow_unused=True)
+        if second:
+            total: Any = sum((g * g).sum() for g in found if g is not None)
+            further = [None if g is None else g.requires_grad for g in found]
+            if isinstance(total, torch.Tensor) and total.requires_grad:
+                further += torch.autograd.grad(total, leaves, retain_graph=True, allow_unused=True)
+            return [None if g is None else _values(g) for g in found], [
+                _values(g) if isinstance(g, torch.Tensor) else g for g in further
+            ]
+        return [None if g is None else _values(g) for g in found], []
+    except Exception as error:
+        return _text(error)
+
+
+def _afterwards(tensors: list[Any]) -> list[Any]:
+    """Gradients that are taken after the call: by all results, by some, second ones; after a write; twice."""
+    live = []
+    for t in tensors:
+        try:
+            if t.requires_grad and t.dtype.is_floating_point:
+                live.append((t, t.is_leaf))
+        except RuntimeError:  # a view that must not be used any more
+            pass
+    leaves, outs = [t for t, is_leaf in live if is_leaf], [t for t, is_leaf in live if not is_leaf]
+    if not leaves or not outs:
+        return []
+    found = [_gradients(outs[k:last], leaves, second) for k, last in ((0, None), (-1, None), (0, 1)) for second in (False, True)]
+    found.append(_gradients(outs[-1:], [*leaves, *outs], False))  # of results by results
+    for t in (outs[-1], leaves[0], outs[0]):
+        try:
+            with torch.no_grad():
+                t.mul_(1.5)
+        except RuntimeError as error:
+            found.append(_text(error))
+        found.append(_gradients(outs[-1:], leaves, False))
+    return found
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(_equal, a, b))
+    return _same(a, b)
+
+
+def _outcome(function: Callable[..., Any], steps: list[Step], notes: list[Notes]) -> tuple[Any, list[dict[str, Any]], list[Any]]:
+    """The error and all tensors, after a call with the leaves that a program begins with; gradients that are taken then."""
     state = Noted(torch)
     for step, note in zip(steps, notes):
         state.note = note
@@ -126,8 +179,8 @@ def _outcome(function: Callable[..., Any], steps: list[Step], notes: list[Notes]
     try:
         function(state)
     except Exception as error:
-        return (type(error).__name__, str(error)), _described(state.tensors)
-    return None, _described(state.tensors)
+        return (type(error).__name__, str(error)), _described(state.tensors), []
+    return None, _described(state.tensors), _afterwards(state.tensors)
 
 
 def difference(steps: list[Step]) -> tuple[str, list[str]]:
@@ -146,8 +199,8 @@ def difference(steps: list[Step]) -> tuple[str, list[str]]:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for call in range(2):
-            error, plain = _outcome(function, steps[:given], notes[:given])
-            other, found = _outcome(compiled, steps[:given], notes[:given])
+            error, plain, grads = _outcome(function, steps[:given], notes[:given])
+            other, found, others = _outcome(compiled, steps[:given], notes[:given])
             if error != other:
                 return f"call {call}: plain raises {error}, compiled {other}", []
             if len(plain) != len(found):
@@ -156,6 +209,9 @@ def difference(steps: list[Step]) -> tuple[str, list[str]]:
                 for name in a:
                     if not _same(a[name], b.get(name)):
                         return f"call {call}: {name} of tensor {k}: plain {a[name]!r}, compiled {b.get(name)!r}", []
+            for k, (a, b) in enumerate(zip(grads, others, strict=True)):
+                if not _equal(a, b):
+                    return f"call {call}: gradients {k}, taken afterwards: plain {a!r}, compiled {b!r}", []
     if compiled.stats.fallbacks:
         return f"compiler failed: {compiled.stats.last_error!r:.300}", []
     return "", [str(b) for b in compiled.stats.breaks]

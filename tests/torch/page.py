@@ -72,6 +72,39 @@ This is refused where PyTorch is imported already. A name that is missing is one
 
 `torch.compile` is `dg.compile`: `mode="max-autotune"` lets compiling take any time, `backend="eager"` gives the function itself.
 
+## Compiled functions
+
+A function that calls `backward()` itself is one program, and with the optimizer's step a training step is. If `backward()` is
+called outside, there are two:
+
+```python
+import dynagraph.torch as torch
+
+@torch.compile(mode="max-autotune")
+def loss(x, w):
+    return torch.tanh(x @ w).exp().mean()
+
+w = torch.ones(3, 2, requires_grad=True)
+value = loss(torch.ones(4, 3), w)
+assert value.grad_fn.name() == "CompiledFunctionBackward"
+value.backward()
+assert w.grad.shape == (3, 2)
+```
+
+- All operations that a call has recorded are one node of the autograd graph; a result that other results are computed from is an
+  output of a node before theirs. The call keeps what a minimum cut chooses of all that the operations save: keeping costs memory
+  traffic, computing again costs arithmetic. The caller's tensors are not copied.
+- Backward is compiled when it is first needed, for each set of results that have a gradient and for each set of sizes (beyond eight
+  it runs operation by operation). `grad_fn.joined.program` is the compiled function.
+- Versions, hooks, `retain_graph` and results without a gradient are as without compiling: what one operation has saved must not be
+  written to, and is freed with that operation. Errors call tensors outputs of the call.
+- With `create_graph=True` the operations run backward one by one, and stand in the graph themselves from then on.
+- A tensor that several operations of the call use gets one sum of their gradients. If it is used outside of the call too, the
+  additions are in another order, and last bits may differ.
+- Operations have a node each, as without compiling, where one is an `autograd.Function`, has hooks, or is handed on as `grad_fn`;
+  under hooks of saved tensors and anomaly detection; where what was saved is written to within the call; on CUDA.
+  `f.stats.not_joined` counts the reasons, and `dg.explain` prints them.
+
 ## Large tensors
 
 Operations on tensors of 131072 elements and more run as kernels on all threads (`torch.set_num_threads`), in memory that is used

@@ -18,6 +18,8 @@ def test_compiled_calls_do_what_plain_ones_do(case: Case) -> None:
     for form in ("function", "method", "in place"):
         found, _ = check(case, form)
         assert not found, form
+    found, _ = check(case, "function", outside=True)
+    assert not found, "gradients outside"
 
 
 @pytest.mark.sampled(60)

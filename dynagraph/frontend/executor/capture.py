@@ -22,6 +22,7 @@ from dynagraph import config
 from dynagraph._core._dispatch import CompiledFunction
 from dynagraph.array_libraries import NUMPY
 from dynagraph.driver import deadline
+from dynagraph.driver.decorated import Options
 from dynagraph.frontend import handlers  # noqa: F401  (importing them registers what they mean)
 from dynagraph.frontend.bytecode.decode import UndecodableCode
 from dynagraph.frontend.bytecode.liveness import loop_heads
@@ -94,6 +95,7 @@ class Captured:
     `outputs`: dtype, shape as size programs, whether it is given as a NumPy scalar, the input that it is written to, or -1, and
     the axes by which it is transposed in memory, or ().
     `prologue`: calls before the program, as plans take them.  `stop`: why the capture ends before the return.
+    `joined`: whether operations that were recorded for gradients are one node; `not_joined`: why they are not.
     """
 
     graph: Graph
@@ -107,6 +109,8 @@ class Captured:
     prologue: tuple[Any, ...] = ()
     loop: "LoopCall | None" = None
     loops: tuple[LoopSeen, ...] = ()  # that are not native
+    joined: bool = False
+    not_joined: str = ""
 
     def loops_seen(self) -> list[LoopSeen]:
         """What became of each loop that the capture came to."""
@@ -138,6 +142,7 @@ def capture(
     compile_loop: Callable[[Region], Any] | None = None,
     device: str | None = None,
     learned: dict[int, Sites] | None = None,
+    options: Options | None = None,
 ) -> Captured:
     """Capture the call of `function` with these bound parameters, in order of ``co_varnames``.
 
@@ -145,7 +150,8 @@ def capture(
     them, the part before the break is captured, unless no continuation can be made.  `run_watched(function, *args)` calls a
     continuation.  `native_loops`: loops may be left to native code, where they can be.  `compile_loop`: makes machine code of those
     that a gradient is taken of.  `device`: where graphs of NumPy arrays run; native loops are the host's.  `learned`: of loops, by
-    their heads, what an attempt that was given up has found, and this one finds.
+    their heads, what an attempt that was given up has found, and this one finds.  `options`: of the compiled function, for others
+    that are compiled for it later.
 
     >>> def f(x):
     ...     return x + 1
@@ -172,6 +178,7 @@ def capture(
         ex = Executor(target.function, target.program, values, profile, stop_at, on_loop, do_natively)
         ex.steps_from_start, ex.wanted_device, ex.may_break = first is not None, device, resumes is not None
         ex.hosting = hosting
+        ex.options = options
         try:
             native = None
             try:
@@ -450,7 +457,10 @@ class _Ending:
             last.append(NoFloatingPointErrors())
         ex.guards.finish(last)
         n_symbols = len(ex.env.values)
-        return Captured(graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop)
+        return Captured(
+            graph, ex.guards, recipe, outputs, ex.n_inputs, n_symbols, self.target, stop, self.prologue, self.loop,
+            joined=ex.joined, not_joined=ex.not_joined,
+        )  # fmt: skip
 
 
 def _may_set_error_state(node: Node, scalars: AbstractSet[Node]) -> bool:

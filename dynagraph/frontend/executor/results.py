@@ -24,6 +24,7 @@ from dynagraph.frontend.kinds.values import (
     Cell,
     Const,
 )
+from dynagraph.frontend.library.registry import at_ending
 from dynagraph.ir.graph import Node
 from dynagraph.ir.ops import OPS, Strided, memory_of
 from dynagraph.ir.shapes import SymInt, expr_of
@@ -66,6 +67,7 @@ class Results(Recipes):
 
     def program(self, values: list[Any], finish: Callable[[list[Recipe]], Recipe]) -> Recipe:
         """The effects, then what `finish` makes of the recipes of `values`."""
+        at_ending(self.ex, values)
         roots = [value for _, args in self.ex.effects for value in args] + values
         for value in roots:
             self._count(value, set())

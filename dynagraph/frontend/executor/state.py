@@ -16,6 +16,7 @@ import numpy as np
 from dynagraph.array_libraries import NUMPY, ArrayLibrary
 from dynagraph.doors import bfloat16 as bfloat16_door
 from dynagraph.doors.numpy import Door
+from dynagraph.driver.decorated import Options
 from dynagraph.frontend.executor.exceptions import refuse
 from dynagraph.frontend.executor.graph_state import GraphState
 from dynagraph.frontend.guards.guards import Guard, GuardList
@@ -99,6 +100,9 @@ class CaptureState(GraphState):
         self.creating = False  # while a function of CuPy's makes an array of none
         self.device = -1  # where these lie, once one has been seen
         self.of_bfloat16 = bfloat16_door.IN_NUMPY  # which doors are open to NumPy's arrays of bfloat16
+        self.options: Options | None = None  # of the function that is compiled
+        self.joined = False  # whether operations that were recorded for gradients are one node (library/joined.py)
+        self.not_joined = ""  # why they are not
         self.shown: set[int] = set()  # objects whose repr is under way
 
     @abstractmethod

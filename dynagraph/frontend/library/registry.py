@@ -11,10 +11,13 @@ from types import CodeType
 from typing import Any, TypeVar
 
 Meaning = Callable[..., Any]
+Ending = Callable[[Any, list[Any]], None]
 M = TypeVar("M", bound=Meaning)
+E = TypeVar("E", bound=Ending)
 
 _MEANINGS: dict[Any, Meaning] = {}
 _PACKAGES: dict[str, Callable[[], None]] = {}  # that register their meanings when a call of theirs is first met
+_ENDINGS: list[Ending] = []  # called with the executor and the values that leave it, where a capture ends
 _TOP_LEVEL: set[str] = set()  # of these, so that most calls need not ask further
 
 
@@ -44,6 +47,18 @@ def package(*names: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
     return register
 
 
+def ending(function: E) -> E:
+    """Register a function that may change what a capture hands on, before it is decided how that is made."""
+    _ENDINGS.append(function)
+    return function
+
+
+def at_ending(ex: Any, values: list[Any]) -> None:
+    """The capture ends, and hands on these values, beside what its effects have."""
+    for function in _ENDINGS:
+        function(ex, values)
+
+
 def meaning_of(key: Any) -> Meaning | None:
     """What calling this means; None where nothing is registered."""
     found = _MEANINGS.get(key)
@@ -67,4 +82,4 @@ def _load_package(module: str) -> bool:
     return bool(found)
 
 
-__all__ = ["instances", "meaning", "meaning_of", "package"]
+__all__ = ["at_ending", "ending", "instances", "meaning", "meaning_of", "package"]

@@ -23,6 +23,7 @@ from dynagraph.frontend.kinds.grad_modes import mode_of
 from dynagraph.frontend.kinds.lookup import guard_type
 from dynagraph.frontend.kinds.slots import in_place, items_of, load_attribute, plain, same, store_attribute, truth
 from dynagraph.frontend.kinds.values import Array, Const, Dict, Function, Object, Sequence, Value
+from dynagraph.frontend.library import joined
 from dynagraph.frontend.library.registry import meaning, package
 from dynagraph.ir.ops import memory_of, strided_of
 from dynagraph.ir.shapes import Shape
@@ -114,6 +115,7 @@ def _register() -> None:
     parts: Any = sys.modules["dynagraph.torch.core.parts"]
     as_array = lookup(np.asarray)
     assert as_array is not None
+    joined.register()
 
     @meaning(tensors.quiet)
     def quiet(frame: Frame, function: Any, arrays: Any, attrs: Any) -> Value:

@@ -1,13 +1,14 @@
 """Split a graph with its gradients in two: what runs first, and what runs when the cotangents are there.
 
 The second part starts from values that the first one keeps for it.  Which ones is a minimum cut: keeping a value costs memory
-traffic, and computing it again costs arithmetic.
+traffic, and computing it again costs arithmetic.  `split` has both parts; `kept_for` and `computed_again` are for a second part
+that is captured later, and reads some values of the first.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,17 +48,17 @@ def split(graph: Graph, seeds: Sequence[Node], gradients: Sequence[Node]) -> Bac
     return Backward(_second_part(graph, kept, seeds, [n for n in nodes if n in wanted], gradients), tuple(kept))
 
 
-def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node]) -> list[Node]:
+def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node], free: Container[Node] = ()) -> list[Node]:
     """Those nodes from which all that are `read` can be computed, for the least of keeping and computing again.
 
-    `nodes`: what the read ones depend on, themselves included, in order.
+    `nodes`: what the read ones depend on, themselves included, in order.  `free`: those that are kept anyway.
     """
     if not read:
         return []
     networkx = importlib.import_module("networkx")  # takes longer to import than all of this package
     flow = networkx.DiGraph()
     for node in nodes:
-        flow.add_edge((node, "in"), (node, "out"), capacity=KEEPING * node.meta.hint_nbytes + 1)
+        flow.add_edge((node, "in"), (node, "out"), capacity=(0 if node in free else KEEPING * node.meta.hint_nbytes) + 1)
         again = _cost_again(node)
         flow.add_edge("start", (node, "in"), **({} if again is None else {"capacity": again}))  # no capacity: without limit
         for arg in node.args:
@@ -66,6 +67,24 @@ def cheapest_to_keep(nodes: Sequence[Node], read: Sequence[Node]) -> list[Node]:
         flow.add_edge((node, "out"), "end")
     _, (early, _) = networkx.minimum_cut(flow, "start", "end")
     return [node for node in nodes if (node, "in") in early and (node, "out") not in early]
+
+
+def kept_for(graph: Graph, values: Sequence[Node], free: Container[Node] = ()) -> list[Node]:
+    """The nodes of a graph from which some values are computed again for the least cost; `free` ones are kept anyway."""
+    reached: set[Node] = set()
+    waiting = list(values)
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            if _cost_again(node) is not None:  # what lies before others is of no use to them
+                waiting += node.args
+    return cheapest_to_keep([node for node in graph.nodes if node in reached], values, free)
+
+
+def computed_again(graph: Graph, kept: Sequence[Node], values: Sequence[Node]) -> Graph:
+    """A graph that takes the kept nodes' values and gives other values of a graph, which depend on these."""
+    return _second_part(graph, kept, (), list(graph.nodes), values)
 
 
 def _cost_again(node: Node) -> float | None:
@@ -111,4 +130,4 @@ def _in_c_order(node: Node) -> Any:
     return type(node.meta)(node.dtype, node.shape)
 
 
-__all__ = ["Backward", "cheapest_to_keep", "split"]
+__all__ = ["Backward", "cheapest_to_keep", "computed_again", "kept_for", "split"]

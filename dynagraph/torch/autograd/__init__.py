@@ -23,6 +23,7 @@ from dynagraph.torch.autograd.gradcheck import gradgradcheck as gradgradcheck
 from dynagraph.torch.autograd.graph import GradientEdge, stand_in
 from dynagraph.torch.autograd.variable import Variable as Variable
 from dynagraph.torch.core import engine as _engine
+from dynagraph.torch.core import joined as _joined  # noqa: F401  (captures make its nodes)
 from dynagraph.torch.core.grad_mode import enable_grad as enable_grad
 from dynagraph.torch.core.grad_mode import inference_mode as inference_mode
 from dynagraph.torch.core.grad_mode import no_grad as no_grad
