@@ -374,7 +374,10 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
     if isinstance(left.type, Scalar) or isinstance(right.type, Scalar):
         kind = result_of(COMPARISONS[symbol].function, left.type, right.type)
         dtype = common_dtype(left.type, right.type)
-        return Value(kind, (apply(name, to_dtype(b, left, dtype), to_dtype(b, right, dtype)),))
+        x, y = to_dtype(b, left, dtype), to_dtype(b, right, dtype)
+        if dtype.is_complex and symbol not in ("==", "!=") and _orders_beside_nan(symbol, left.type, right.type):
+            return Value(kind, (_by_real_parts_first(name, x, y),))
+        return Value(kind, (apply(name, x, y),))
     kinds = {type(left.type), type(right.type)}
     if Complex in kinds:
         if symbol not in ("==", "!="):
@@ -386,6 +389,30 @@ def compare(b: Builder, symbol: str, left: Value, right: Value) -> Value:
                 b.require(call("le", call("abs", value.only), number(2 * SMALL)))  # beyond, Python compares digit by digit
         return Value(BOOL, (apply(name, as_float(left), as_float(right)),))
     return Value(BOOL, (apply(name, as_int(left), as_int(right)),))
+
+
+@functools.cache
+def _orders_beside_nan(symbol: str, *kinds: Type) -> bool:
+    """Whether real parts alone decide between complex scalars where an imaginary part is NaN.
+
+    NumPy's scalars of one dtype are compared so, its arrays are not; scalars that need a wider dtype are compared as arrays.
+    """
+    left, right = (sample_of(kind) for kind in kinds)
+    less, more = complex(-np.inf, np.nan), complex(np.inf, np.nan)
+    if symbol in (">", ">="):
+        less, more = more, less
+    if isinstance(left, (complex, np.complexfloating)):
+        left = type(left)(less)
+    else:
+        right = type(right)(more)
+    with np.errstate(all="ignore"):
+        return bool(COMPARISONS[symbol].function(left, right))
+
+
+def _by_real_parts_first(name: str, x: Expr, y: Expr) -> Expr:
+    strict = {"greater_equal": "greater", "less_equal": "less"}.get(name, name)
+    (a, c), (d, e) = ((call("real", z), call("imag", z)) for z in (x, y))
+    return call("or", apply(strict, a, d), call("and", call("eq", a, d), apply(name, c, e)))
 
 
 def _known(symbol: str, left: Any, right: Any) -> Value:
