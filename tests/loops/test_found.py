@@ -119,3 +119,21 @@ def test_int64_and_uint64_compare_by_their_values() -> None:
         for expected, got in zip(f(*args), g(*args)):
             np.testing.assert_array_equal(got, expected)
     assert not g.stats.side_exits
+
+
+def test_logical_functions_are_of_truths() -> None:
+    """Of two ints or floats they were bitwise, or left to Python."""
+
+    def f(x, y):
+        found = []
+        for i in range(len(x)):
+            a, b = x[i], y[i]
+            found.append((np.logical_and(a, b), np.logical_or(a, 0), np.logical_xor(a, b), np.logical_not(b)))
+            each = (np.logical_and(x, y), np.logical_xor(x, 2), np.logical_not(y))
+        return found, np.array(each)
+
+    g = dg.compile(f)
+    for x, y in (([1, 4, 0], [-128, 3, 2]), ([1.0, 0.25, np.nan], [2, 0, 0])):
+        for expected, got in zip(f(np.array(x), np.array(y)), g(np.array(x), np.array(y))):
+            np.testing.assert_array_equal(got, expected)
+    assert not g.stats.side_exits

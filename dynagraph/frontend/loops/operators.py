@@ -437,7 +437,9 @@ def _tuples(b: Builder, symbol: str, left: Value, right: Value) -> Value:
 
 
 def inner_dtypes(name: str, common: DType, *of: DType) -> list[DType]:
-    """What NumPy casts operands of these dtypes to: they have a common one, but to compare int64 and uint64."""
+    """What NumPy casts operands of these dtypes to: they have a common one, but for truths, and to compare int64 and uint64."""
+    if name in OPS and OPS[name].kinds == "b":
+        return [dtypes.bool_] * len(of)
     if common is F64 and name in COMPARED and all(dtype.is_integer for dtype in of):
         return [U64 if dtype is U64 else I64 for dtype in of]
     return [common] * len(of)
