@@ -7,10 +7,11 @@ same exits: what is not proven is checked in the copy too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from dynagraph.ir import dtypes
-from dynagraph.ir.expr import Expr, const
+from dynagraph.ir.expr import Expr, const, var
 from dynagraph.ir.intexpr import IntExpr
 from dynagraph.ir.passes.fast_loops import Guard, Proven, calls_function, positive, redirect, takes_long
 from dynagraph.ir.passes.lane_kinds import Refused
@@ -62,9 +63,9 @@ def add_fast_nests(region: Region) -> dict[Block, Proven | None]:
         if loop.header in taken or not inner or not _may_be_copied(region, loop, inner):
             continue
         within = [x for x in innermost if x.header in inside]
-        if any(calls_function(i) for x in within for block in x.blocks for i in block.body):
-            continue  # the guard of an innermost loop computes what does not change in it
         nest = _Nest(region, loop, inner, within)
+        if any(_computes_again(region, x, nest.hoisted) for x in within):
+            continue  # the guard of such a loop does it once
         if nest.is_proven():
             done.update(nest.link(live))
             taken.update(inside)
@@ -82,6 +83,12 @@ def _may_be_copied(region: Region, loop: Loop, inner: list[Loop]) -> bool:
     at = {block: k for k, block in enumerate(loop.blocks)}
     back = {(latch, x.header) for x in (loop, *inner) for latch in x.latches}
     return all(at.get(f, len(at)) > at[b] or (b, f) in back for b in loop.blocks for f in b.successors())
+
+
+def _computes_again(region: Region, loop: Loop, hoisted: Mapping[Instruction, Expr]) -> bool:
+    """Whether its turns call functions of what it does not change, beside those that are hoisted from the whole nest."""
+    calls = [i for block in loop.blocks for i in block.body if calls_function(i) and i not in hoisted]
+    return bool(calls) and any(as_invariant(f) is not None for f in map(Turns(region, loop).results.get, calls))
 
 
 def adds_in_order(region: Region, loop: Loop) -> bool:
@@ -112,6 +119,14 @@ class _Nest:
         self.innermost = {block: x for x in innermost for block in x.blocks}
         self.is_short: dict[Loop, bool] = {}  # whether an innermost loop has so few turns that signals may wait for its end
         self.values = Values(region, loop, inner)
+        self.in_front: dict[Expr, Expr] = {}  # what the guard computes, and the variables that have it
+        self.hoisted = {
+            i: settled
+            for x in innermost
+            for block in x.blocks
+            for i in block.body
+            if calls_function(i) and (settled := as_invariant(self.values.results[i])) is not None
+        }
         self.conditions: dict[IntExpr, None] = {}
         self.tests: dict[Expr, None] = {}
         self.proven: dict[Instruction, Instruction | None] = {}
@@ -144,6 +159,8 @@ class _Nest:
     def _proved(self, i: Instruction, block: Block) -> Instruction | None:
         """What stands for an instruction: itself where nothing is proven."""
         operands = self.values.operands[i]
+        if i in self.hoisted:
+            return Set(str(assigned(i)), self._in_front(self.hoisted[i]))
         if isinstance(i, Interruptible):
             return self._without_looks(i, block)
         if isinstance(i, Position):
@@ -161,6 +178,13 @@ class _Nest:
         elif isinstance(i, Checked) and i.function in ("int_floordiv", "int_mod", "float_div"):
             return self._divided(i)
         return i
+
+    def _in_front(self, settled: Expr) -> Expr:
+        if settled not in self.in_front:
+            name = f"h{len(self.region.variables)}"
+            self.region.variables[name] = settled.dtype
+            self.in_front[settled] = var(name, settled.dtype)
+        return self.in_front[settled]
 
     def _fits(self, i: Checked, block: Block) -> bool:
         result = self.values.results[i]
@@ -201,12 +225,19 @@ class _Nest:
 
     def _in_bounds(self, i: Position, block: Block) -> Instruction:
         index, extent = self.values.operands[i]
-        if not isinstance(index, IntExpr) or not isinstance(extent, IntExpr):
+        if not isinstance(extent, IntExpr):
             return i
-        if index.constant is not None and index.constant < 0:
-            value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
-            return Set(i.name, value) if self._hold([index + extent], block) else i
-        return Set(i.name, i.index) if self._hold([index, extent - index - 1], block) else i
+        if isinstance(index, IntExpr):
+            if index.constant is not None and index.constant < 0:
+                value = Expr("exact_add", (i.index, i.extent), dtypes.int64)
+                return Set(i.name, value) if self._hold([index + extent], block) else i
+            if self._hold([index, extent - index - 1], block):
+                return Set(i.name, i.index)
+        value = self.values.unwrapped(index)
+        if value is None or not self._hold([value, extent - value - 1], block):
+            return i
+        self.values.is_at(i, value)
+        return Set(i.name, i.index)
 
     def _hold(self, values: list[IntExpr], block: Block) -> bool:
         """Whether these are at least zero wherever the block begins, which the guard then asks for."""
@@ -230,6 +261,8 @@ class _Nest:
             guard.require_positive(condition + 1)
         for test in self.tests:
             guard.require(guard.expr(test))
+        for settled, known in self.in_front.items():
+            guard.block.body.append(Set(str(known.value), guard.expr(settled)))
         read_once = {x: self._read_once(x) for x in dict.fromkeys(self.innermost.values())}
         for array in dict.fromkeys(found.array for once in read_once.values() for found in once):
             guard.require_unfolded(array)
