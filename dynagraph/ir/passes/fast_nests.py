@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 from dynagraph.ir import dtypes
 from dynagraph.ir.expr import Expr, const, var
@@ -18,7 +19,7 @@ from dynagraph.ir.passes.lane_kinds import Refused
 from dynagraph.ir.passes.nest_values import Values
 from dynagraph.ir.passes.outer_lanes import Lanes
 from dynagraph.ir.passes.read_once import ReadOnce, elements_read_once
-from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Holds, Turns, as_invariant, moderate, predecessors_within
+from dynagraph.ir.passes.turns import CHECKED_POLYNOMIAL, Found, Holds, Turns, as_invariant, moderate, predecessors_within
 from dynagraph.ir.region_liveness import NONE, Names, Reads, live_variables
 from dynagraph.ir.region_loops import Loop, innermost_loops, natural_loops, predecessors, reverse_postorder
 from dynagraph.ir.regions import (
@@ -127,6 +128,7 @@ class _Nest:
             for i in block.body
             if calls_function(i) and (settled := as_invariant(self.values.results[i])) is not None
         }
+        self.sizes: dict[IntExpr, list[tuple[Block, int]]] = {}  # what ints are at most behind these blocks, with either sign
         self.conditions: dict[IntExpr, None] = {}
         self.tests: dict[Expr, None] = {}
         self.proven: dict[Instruction, Instruction | None] = {}
@@ -171,7 +173,10 @@ class _Nest:
             if settled is not None:
                 self.tests[settled] = None
                 return None
-            return None if isinstance(test, Holds) and self._hold([p - 1 for p in test.parts], block) else i
+            if not isinstance(test, Holds):
+                return i
+            others = [p - 1 for p in test.parts if not self._is_above_all(p, block)]
+            return None if self._hold(others, block) else i
         if isinstance(i, Checked) and i.function in CHECKED_POLYNOMIAL:
             if self._fits(i, block):
                 return Set(i.name, Expr(f"exact_{CHECKED_POLYNOMIAL[i.function]}", i.args, dtypes.int64))
@@ -190,8 +195,40 @@ class _Nest:
         result = self.values.results[i]
         if isinstance(result, IntExpr) and self._hold([LARGEST - result, result + LARGEST], block):
             return True
-        factors = [f for f in self.values.operands[i] if isinstance(f, IntExpr)] if i.function == "int_mul" else []
-        return len(factors) == 2 and self._hold([x for f in factors for x in (LARGEST_FACTOR - f, f + LARGEST_FACTOR)], block)
+        sizes = [self._size(f, block) for f in self.values.operands[i]]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            return False
+        size = prod(known) if i.function == "int_mul" else sum(known)
+        if size > LARGEST:
+            return False
+        made = result if isinstance(result, IntExpr) else IntExpr.symbol(self.values.symbol_of[i])
+        self.sizes.setdefault(made, []).append((block, size))
+        return True
+
+    def _size(self, value: Found, block: Block) -> int | None:
+        """What an int is at most where a block begins, with either sign."""
+        if not isinstance(value, IntExpr):
+            return None
+        if value.constant is not None:
+            return abs(value.constant)
+        size = self._known_size(value, block)
+        if size is not None:
+            return size
+        return LARGEST_FACTOR if self._hold([LARGEST_FACTOR - value, value + LARGEST_FACTOR], block) else None
+
+    def _known_size(self, value: IntExpr, block: Block) -> int | None:
+        always, loops = self.values.dominators, self.values.loops.values()
+        for at, size in self.sizes.get(value, ()):
+            if always(at, block) and all(block in x.blocks for x in loops if at in x.blocks):  # in the same turns
+                return size
+        return None
+
+    def _is_above_all(self, value: IntExpr, block: Block) -> bool:
+        """Whether it is above zero by its constant, beside which the rest is small."""
+        by = value.terms.get((), 0)
+        size = self._known_size(value - by, block)
+        return size is not None and size < by
 
     def _divided(self, i: Checked) -> Instruction:
         divisor = as_invariant(self.values.operands[i][1])

@@ -71,7 +71,7 @@ class Values(Turns):
         self.data: set[str] = set()  # symbols of what memory holds
         self.wrapped: dict[str, IntExpr] = {}  # symbols of ints that are computed modulo 2^64, and what they are without that
         self.positions: dict[str, tuple[Position, IntExpr]] = {}  # symbols of indices that may count from the end, and the indices
-        self.symbol_of: dict[Position, str] = {}
+        self.symbol_of: dict[Instruction, str] = {}  # of what they assign, where that is no polynomial
         self.indices: dict[Instruction, list[Found]] = {}  # of places that are read or written
         self.turn_of: dict[str, Block] = {}
         self.steps_left = MOST_STEPS_OF_NEST
@@ -218,10 +218,9 @@ class Values(Turns):
                 self.wrapped[_name(symbol)] = found.value
             if isinstance(i, (Load, LoadSlot)) or (isinstance(i, Checked) and i.function.startswith(("int_of_", "float_"))):
                 self.data.add(_name(symbol))
-            if isinstance(i, Position):
-                self.symbol_of[i] = _name(symbol)
-                if isinstance(index := self.operands[i][0], IntExpr):
-                    self.is_at(i, index)
+            self.symbol_of[i] = _name(symbol)
+            if isinstance(i, Position) and isinstance(index := self.operands[i][0], IntExpr):
+                self.is_at(i, index)
             known[name] = symbol
 
     def _result(self, i: Instruction, known: Known) -> Found:
