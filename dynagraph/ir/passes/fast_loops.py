@@ -398,7 +398,7 @@ class Copy:
             guard.require(call("ge", guard.int(dividend.substitute({TURN.name: 0})), number(0)))
             self.limits.append((divisor - dividend.substitute({TURN.name: 0}), IntExpr.of(1)))
         later: list[tuple[IntExpr, IntExpr | None]] = []  # (value, extent) of the last turn; None: from zero on
-        for (index, extent), low in self.lows.items():
+        for (index, _), low in self.lows.items():
             step, first = index.coefficient(TURN), index.substitute({TURN.name: 0})
             assert step is not None
             if step.constant == -1:
@@ -425,9 +425,9 @@ class Copy:
         if later or any(TURN in p.symbols() for p in (*self.positive, *self.fitting)):
             last_turn = guard.set(Expr("exact_sub", (turns, number(1)), I64))
             last = IntExpr.symbol(str(last_turn.value))
-        for value, extent in later:
+        for value, below in later:
             at_last = guard.int(value.substitute({TURN.name: last}))
-            guard.require(call("ge", at_last, number(0)) if extent is None else call("lt", at_last, guard.int(extent)))
+            guard.require(call("ge", at_last, number(0)) if below is None else call("lt", at_last, guard.int(below)))
         for value in self.fitting:
             guard.int(value.substitute({TURN.name: 0}))
             guard.int(value.substitute({TURN.name: last}))

@@ -270,10 +270,10 @@ class _Nest:
                 return Set(i.name, value) if self._hold([index + extent], block) else i
             if self._hold([index, extent - index - 1], block):
                 return Set(i.name, i.index)
-        value = self.values.unwrapped(index)
-        if value is None or not self._hold([value, extent - value - 1], block):
+        unwrapped = self.values.unwrapped(index)
+        if unwrapped is None or not self._hold([unwrapped, extent - unwrapped - 1], block):
             return i
-        self.values.is_at(i, value)
+        self.values.is_at(i, unwrapped)
         return Set(i.name, i.index)
 
     def _hold(self, values: list[IntExpr], block: Block) -> bool:
@@ -387,6 +387,13 @@ class _Nest:
         asks.body.append(Set(may, const(True, dtypes.bool_)))
         asks.end = Jump(behind)
         region.blocks += [*made, asks, behind]
+        if lanes.use is not None:
+            after = Block(n + 2, header.line)
+            lanes.use.after_turn(after, copies[header], start)
+            for latch in lanes.loop.latches:
+                redirect(copies[latch], {copies[header]: after})
+            last.body += lanes.use.begin()
+            region.blocks.append(after)
         said = f"its turns run {lanes.width} at a time, as lanes of vectors"
         region.copies[header.number] = "; ".join(filter(None, (region.copies.get(header.number), said)))
         return start, behind, headers

@@ -53,7 +53,7 @@ class Below:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """`value` modulo 2^64.  An index of which `value` is within bounds is that value: no other number there is equal modulo 2^64."""
+    """`value` modulo 2^64.  Where `value` is within an array's bounds, such an index is `value`."""
 
     value: IntExpr
 

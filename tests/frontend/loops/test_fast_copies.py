@@ -163,7 +163,7 @@ def shifted(x: np.ndarray, w: np.ndarray, n: int) -> Any:
     total = np.int64(0)
     for by in w:
         for i in range(n):
-            if 0 <= i - by and i - by < len(x):
+            if i - by >= 0 and i - by < len(x):
                 total = total * 3 + x[i - by]
             elif n - i > by:
                 total += x[n - i - by - 1]
